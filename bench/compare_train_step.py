@@ -1,0 +1,192 @@
+"""libtrain against PyTorch DDP: runs bench_train_step and bench/peers/ddp_train_step.py in turns and compares them.
+
+Both get the same workload, batch, threads and number of steps. The order is swapped every round. Only ratios mean
+something: synchronized to local step of the same program, and libtrain to DDP within the same round.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PEER = ROOT / "bench" / "peers" / "ddp_train_step.py"
+PROGRAM_TIMEOUT_S = 1800
+GRACE_S = 10
+LINES_OF_A_FAILURE = 15
+
+
+class ProgramFailed(Exception):
+    pass
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each program runs (default: 3)")
+    parser.add_argument("--workload", choices=("resnet18", "resnet50", "mlp"), default="resnet18")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--batch", type=int, help="samples per rank (default: 8 images, 64 for mlp)")
+    parser.add_argument("--image-size", type=int, default=64)
+    parser.add_argument("--iterations", type=int, default=30, help="timed steps of each kind in a run (default: 30)")
+    parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="intra-op threads of a rank (default: cores / ranks)")
+    parser.add_argument("--bucket-view", action="store_true", help="DDP with gradient_as_bucket_view=True")
+    parser.add_argument("--no-broadcast-buffers", action="store_true", help="DDP with broadcast_buffers=False")
+    parser.add_argument("--program", default=ROOT / "build/release/bin/bench_train_step", help="the libtrain program")
+    parser.add_argument("--mpirun", default=ROOT / ".deps/bin/mpirun")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has torch (default: this one)")
+    parser.add_argument("--json", metavar="FILE", help="append every record, with its round, to this file")
+    options = parser.parse_args()
+    if min(options.rounds, options.ranks, options.iterations) < 1:
+        parser.error("--rounds, --ranks and --iterations must be at least 1")
+    options.batch = options.batch or (64 if options.workload == "mlp" else 8)
+    options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
+    return options
+
+
+def common_arguments(options, json_file):
+    return [
+        f"--workload={options.workload}",
+        f"--batch={options.batch}",
+        f"--image-size={options.image_size}",
+        f"--iterations={options.iterations}",
+        f"--warmup={options.warmup}",
+        f"--json={json_file}",
+    ]
+
+
+def libtrain_command(options, directory, json_file):
+    # Free placement for both programs: the peer's processes are not bound to cores either.
+    launch = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
+    if os.geteuid() == 0:
+        launch.insert(1, "--allow-run-as-root")
+    return [*launch, options.program, *common_arguments(options, json_file), f"--output={directory}"]
+
+
+def peer_command(options, _directory, json_file):
+    command = [options.python, PEER, f"--ranks={options.ranks}", f"--threads={options.threads}"]
+    command += ["--bucket-view"] if options.bucket_view else []
+    command += ["--no-broadcast-buffers"] if options.no_broadcast_buffers else []
+    return [*command, *common_arguments(options, json_file)]
+
+
+def end(process):
+    """Ends a program that still runs. SIGTERM comes first: mpirun takes its ranks along only when it is asked to."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run(command, options):
+    """Runs a program to its end; a program that fails or hangs is ended with all its ranks."""
+    command = [str(word) for word in command]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=PROGRAM_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"{' '.join(command)} had not ended after {PROGRAM_TIMEOUT_S} s.") from None
+    finally:
+        end(process)
+    if process.returncode != 0:
+        tail = "\n".join(output.splitlines()[-LINES_OF_A_FAILURE:])
+        raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
+
+
+def read_records(json_file):
+    """The train_step records of one run: {False: local, True: synchronized}."""
+    by_kind = {}
+    for line in json_file.read_text(encoding="utf-8").splitlines() if json_file.exists() else []:
+        record = json.loads(line)
+        if record.get("event") == "train_step":
+            by_kind[record["synchronized"]] = record
+    if set(by_kind) != {False, True}:
+        raise ProgramFailed(f"{json_file.name} holds no local and synchronized train_step record.")
+    return by_kind
+
+
+def run_rounds(options):
+    """{implementation: [records of round 0, records of round 1, ...]}"""
+    programs = [("libtrain", libtrain_command), ("pytorch_ddp", peer_command)]
+    results = {name: [] for name, _ in programs}
+    for number in range(options.rounds):
+        for name, command_of in programs if number % 2 == 0 else reversed(programs):
+            print(f"round {number + 1}/{options.rounds}: {name}", file=sys.stderr)
+            with tempfile.TemporaryDirectory(prefix="compare_train_step_") as directory:
+                json_file = pathlib.Path(directory) / f"{name}.jsonl"
+                run(command_of(options, directory, json_file), options)
+                results[name].append(read_records(json_file))
+    return results
+
+
+def save(results, file_name):
+    with open(file_name, "a", encoding="utf-8") as file:
+        for rounds in results.values():
+            for number, records in enumerate(rounds):
+                for kind in (False, True):
+                    file.write(json.dumps({**records[kind], "round": number}) + "\n")
+
+
+def ratio(records, statistic):
+    return records[True][statistic] / records[False][statistic]
+
+
+def range_of(values, decimals=3):
+    return f"{statistics.median(values):.{decimals}f} ({min(values):.{decimals}f}-{max(values):.{decimals}f})"
+
+
+def print_table(results, options):
+    print(
+        f"{options.workload}, batch {options.batch} per rank, {options.ranks} ranks of {options.threads} threads, "
+        f"{options.rounds} rounds of {options.iterations} iterations; median (least-greatest) over rounds"
+    )
+    print(f"{'':<14}{'local ms':>24}{'synchronized ms':>24}{'ratio of minima':>22}{'ratio of medians':>22}")
+    for name, rounds in results.items():
+        local = [records[False]["median_s"] * 1e3 for records in rounds]
+        synchronized = [records[True]["median_s"] * 1e3 for records in rounds]
+        minima = [ratio(records, "min_s") for records in rounds]
+        medians = [ratio(records, "median_s") for records in rounds]
+        print(
+            f"{name:<14}{range_of(local, 1):>24}{range_of(synchronized, 1):>24}"
+            f"{range_of(minima):>22}{range_of(medians):>22}"
+        )
+    pairs = list(zip(results["libtrain"], results["pytorch_ddp"]))
+    for title, kind in (("synchronized step", True), ("local step", False)):
+        quotients = [ours[kind]["median_s"] / theirs[kind]["median_s"] for ours, theirs in pairs]
+        print(f"libtrain/DDP, {title}: {range_of(quotients)}")
+
+
+def main():
+    options = parse_arguments()
+    for path, what in ((options.program, "bench_train_step"), (options.mpirun, "mpirun")):
+        if not os.access(path, os.X_OK):
+            sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+    try:
+        results = run_rounds(options)
+    except ProgramFailed as failure:
+        sys.exit(str(failure))
+    if options.json:
+        save(results, options.json)
+    print_table(results, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+# Apache Arrow C++ (and Parquet) out of the pyarrow wheel, whose libraries carry a version suffix and come without a
+# CMake package; then a system Arrow.
+#
+# Input:   LIBTRAIN_ARROW_ROOT  the `pyarrow` folder of a wheel; default: beside the found LibTorch
+# Output:  Arrow::Arrow, Arrow_VERSION
+
+set(LIBTRAIN_ARROW_ROOT "" CACHE PATH "Folder `pyarrow` of a pyarrow wheel")
+set(_arrow_root "${LIBTRAIN_ARROW_ROOT}")
+if(NOT _arrow_root)
+  set(_arrow_root "${LibTorch_PACKAGES_DIR}/pyarrow")
+endif()
+
+find_path(Arrow_INCLUDE_DIR arrow/api.h HINTS "${_arrow_root}/include")
+foreach(name arrow parquet)
+  file(GLOB candidates "${_arrow_root}/lib${name}.so.*")
+  list(FILTER candidates EXCLUDE REGEX "\\.so\\.[0-9]+\\.")
+  string(TOUPPER ${name} upper)
+  if(candidates)
+    list(GET candidates 0 Arrow_${upper}_LIBRARY)
+  else()
+    find_library(Arrow_${upper}_LIBRARY ${name})
+  endif()
+endforeach()
+mark_as_advanced(Arrow_INCLUDE_DIR Arrow_ARROW_LIBRARY Arrow_PARQUET_LIBRARY)
+
+if(Arrow_INCLUDE_DIR)
+  file(STRINGS "${Arrow_INCLUDE_DIR}/arrow/util/config.h" line REGEX "#define ARROW_VERSION_STRING ")
+  string(REGEX REPLACE ".*\"([0-9.]+).*" "\\1" Arrow_VERSION "${line}")
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Arrow
+  REQUIRED_VARS Arrow_ARROW_LIBRARY Arrow_PARQUET_LIBRARY Arrow_INCLUDE_DIR VERSION_VAR Arrow_VERSION)
+
+if(Arrow_FOUND AND NOT TARGET Arrow::Arrow)
+  add_library(Arrow::Arrow INTERFACE IMPORTED)
+  target_include_directories(Arrow::Arrow SYSTEM INTERFACE "${Arrow_INCLUDE_DIR}")
+  target_link_libraries(Arrow::Arrow INTERFACE "${Arrow_ARROW_LIBRARY}" "${Arrow_PARQUET_LIBRARY}")
+endif()

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+
+namespace libtrain {
+
+/// Seconds since it was made, on the steady clock.
+class Stopwatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  /// Starts again from zero and returns the seconds until now.
+  double restart() {
+    const auto now = Clock::now();
+    const double elapsed = std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+    return elapsed;
+  }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+};
+
+/// The moment at which a wait gives up, on the steady clock. A value: copied freely, shared by the steps of one wait.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `timeout` from now; a negative one has expired already, one past the end of the clock never does.
+  static Deadline after(std::chrono::milliseconds timeout) {
+    const auto now = Clock::now();
+    const auto furthest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
+    if (timeout >= furthest) return never();
+    return Deadline{timeout.count() < 0 ? now : now + timeout};
+  }
+
+  /// For callers that asked for no bound in so many words.
+  static Deadline never() { return Deadline{Clock::time_point::max()}; }
+
+  bool is_never() const { return at_ == Clock::time_point::max(); }
+
+  bool expired() const { return !is_never() && Clock::now() >= at_; }
+
+  /// Time left: zero once expired, the longest duration for `never()`.
+  Clock::duration remaining() const {
+    if (is_never()) return Clock::duration::max();
+    const auto now = Clock::now();
+    return now < at_ ? at_ - now : Clock::duration::zero();
+  }
+
+  /// For `wait_until` of condition variables and semaphores.
+  Clock::time_point time_point() const { return at_; }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+
+  Clock::time_point at_;
+};
+
+}  // namespace libtrain

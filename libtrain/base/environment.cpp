@@ -1,0 +1,49 @@
+#include <libtrain/base/environment.hpp>
+
+#include <unistd.h>
+
+#include <charconv>
+#include <system_error>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain {
+
+Environment Environment::of_process() {
+  std::map<std::string, std::string, std::less<>> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view assignment{*entry};
+    const auto equals = assignment.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(assignment.substr(0, equals), assignment.substr(equals + 1));
+  }
+  return Environment{std::move(variables)};
+}
+
+std::optional<std::string> Environment::get(std::string_view name) const {
+  const auto found = variables_.find(name);
+  if (found == variables_.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<int> Environment::integer(std::string_view name, int minimum, int maximum) const {
+  const auto value = get(name);
+  if (!value) return std::nullopt;
+  const auto number = parse_integer(*value, minimum, maximum);
+  if (!number) {
+    throw EnvironmentError(
+        text(name, " is '", *value, "', which is not a whole number from ", minimum, " to ", maximum, "."));
+  }
+  return static_cast<int>(*number);
+}
+
+std::optional<long long> parse_integer(std::string_view digits, long long minimum, long long maximum) {
+  long long number = 0;
+  const auto* end = digits.data() + digits.size();
+  const auto [rest, failure] = std::from_chars(digits.data(), end, number);
+  if (failure != std::errc{} || rest != end || number < minimum || number > maximum) return std::nullopt;
+  return number;
+}
+
+}  // namespace libtrain

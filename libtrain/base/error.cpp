@@ -1,0 +1,9 @@
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/redact.hpp>
+
+namespace libtrain {
+
+Error::Error(ExitCode exit_code, const std::string& message, ErrorScope scope)
+    : std::runtime_error(redact(message)), exit_code_(exit_code), scope_(scope) {}
+
+}  // namespace libtrain

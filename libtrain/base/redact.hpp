@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace libtrain {
+
+/// Returns `message` with what may be a secret replaced by "***": the query of every URL (a SAS signature lives there)
+/// and its user:password part, and the value of every `key=value` or `key: value` whose key looks like a secret
+/// (see `looks_secret`). The logger and every libtrain::Error apply it; nothing else needs to.
+std::string redact(std::string_view message);
+
+/// True for names such as AZUREML_RUN_TOKEN, sig, AccountKey, password or client_secret, in any case.
+bool looks_secret(std::string_view name);
+
+}  // namespace libtrain

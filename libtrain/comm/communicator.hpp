@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/comm/data_type.hpp>
+#include <libtrain/comm/work.hpp>
+
+namespace libtrain {
+
+struct CommunicatorOptions {
+  /// Bound of every wait, counted from the call of the collective.
+  std::chrono::milliseconds timeout = std::chrono::seconds(300);
+};
+
+/// A group of ranks that hold the same kind of tensors and call the same collectives in the same order.
+///
+/// Collectives return at once and run in the order of the calls; a tensor given to one must not be read or written
+/// until its Work has been waited for. Tensors must be dense and contiguous, of a DataType, on a device for which
+/// `supports` is true; empty ones are allowed. One thread at a time may call a communicator's methods, `abort` excepted.
+///
+/// Every call throws UsageError for arguments that no rank could use, and CommunicationError for the first failure this
+/// communicator has met, also in all later calls. No global state: any number of communicators may exist.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;  // a group has one handle; share it by pointer
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  /// "single", "threads", "mpi", ...
+  virtual std::string_view backend() const = 0;
+
+  /// Whether collectives take tensors on this device.
+  virtual bool supports(const at::Device& device) const = 0;
+
+  /// In place: afterwards every rank's `tensor` holds the combination of all. fp16 and bf16 accumulate in fp32.
+  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::sum) = 0;
+
+  /// Afterwards every rank's `tensor` equals `root`'s.
+  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+
+  /// `output` has world_size times the elements of `input` and the same dtype: the inputs in rank order.
+  virtual Work all_gather(const at::Tensor& input, const at::Tensor& output) = 0;
+
+  /// `input` has world_size times the elements of `output` and the same dtype: `output` becomes the rank-th part of the
+  /// combination of all inputs. `input` keeps its values.
+  virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op = ReduceOp::sum) = 0;
+
+  /// Returns when all ranks have called it.
+  virtual void barrier() = 0;
+
+  /// Control messages, any length, also different ones: element r of the result is what rank r gave.
+  virtual std::vector<std::string> all_gather_bytes(const std::string& bytes) = 0;
+
+  /// What `root` gave, on every rank.
+  virtual std::string broadcast_bytes(const std::string& bytes, int root) = 0;
+
+  /// A communicator among the ranks that gave the same `color`, ranked by (key, rank). All ranks must call it.
+  virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
+
+  /// Zero-filled one-dimensional memory in which this backend's collectives are fastest.
+  virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
+
+  /// Ends all pending and later calls of this rank, and of its peers where the backend can, with `reason`. A backend
+  /// that can only end the whole job (MPI) does that, with `code` as its exit code. Any thread.
+  virtual void abort(const std::string& reason, ExitCode code = ExitCode::communication) noexcept = 0;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/host_engine.hpp>
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain {
+
+/// A Communicator for tensors in host memory over any HostTransport: a communication thread of its own, so that
+/// collectives run while the caller computes.
+class HostCommunicator : public Communicator {
+ public:
+  HostCommunicator(std::unique_ptr<HostTransport> transport, CommunicatorOptions options);
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  std::string_view backend() const override;
+  bool supports(const at::Device& device) const override;
+
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  Work broadcast(const at::Tensor& tensor, int root) override;
+  Work all_gather(const at::Tensor& input, const at::Tensor& output) override;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) override;
+  void barrier() override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
+  std::string broadcast_bytes(const std::string& bytes, int root) override;
+  std::shared_ptr<Communicator> split(int color, int key) override;
+  at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  void abort(const std::string& reason, ExitCode code) noexcept override;
+
+ private:
+  int rank_;
+  int world_size_;
+  detail::HostEngine engine_;
+};
+
+}  // namespace libtrain

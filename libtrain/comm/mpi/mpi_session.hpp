@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+namespace libtrain {
+
+/// MPI, initialised with MPI_THREAD_MULTIPLE by the first session unless the program did it before, and finalised when
+/// the last session ends if libtrain had initialised it.
+class MpiSession {
+ public:
+  /// The running session or a new one. Throws EnvironmentError where MPI has been finalised or lacks
+  /// MPI_THREAD_MULTIPLE, which communication threads need. Call it from one thread at a time.
+  static std::shared_ptr<MpiSession> acquire();
+
+  ~MpiSession();
+
+  MpiSession(const MpiSession&) = delete;  // one owner of MPI_Finalize
+  MpiSession& operator=(const MpiSession&) = delete;
+
+ private:
+  MpiSession();
+
+  bool finalizes_ = false;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,226 @@
+#include <libtrain/comm/mpi/mpi_transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/comm/mpi/mpi_check.hpp>
+
+namespace libtrain {
+
+namespace {
+
+constexpr std::size_t kChunkBytes = 4 << 20;
+
+MPI_Datatype mpi_type(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return MPI_FLOAT;
+    case DataType::float64:
+      return MPI_DOUBLE;
+    case DataType::int32:
+      return MPI_INT32_T;
+    case DataType::int64:
+      return MPI_INT64_T;
+    case DataType::uint8:
+      return MPI_UINT8_T;
+    case DataType::float16:
+    case DataType::bfloat16:
+      break;
+  }
+  throw UsageError(text("MPI cannot reduce ", to_string(type), "."));
+}
+
+MPI_Op mpi_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return MPI_SUM;
+    case ReduceOp::minimum:
+      return MPI_MIN;
+    case ReduceOp::maximum:
+      return MPI_MAX;
+    case ReduceOp::product:
+      return MPI_PROD;
+  }
+  throw UsageError("MPI does not know this reduction.");
+}
+
+// Calls body(offset, length) over [0, total) in pieces of at most `step`.
+template <typename Body>
+void for_each_chunk(std::size_t total, std::size_t step, const Body& body) {
+  for (std::size_t offset = 0; offset < total; offset += step) body(offset, std::min(step, total - offset));
+}
+
+// Pauses grow from 20 microseconds to half a millisecond: a rank that computes loses next to nothing to its
+// communication thread, and one that waits does not pause at all.
+class Pause {
+ public:
+  void operator()(const Patience& patience) {
+    if (patience.someone_waits()) {
+      std::this_thread::yield();
+      return;
+    }
+    std::this_thread::sleep_for(length_);
+    length_ = std::min(2 * length_, kLongest);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLongest{500};
+  std::chrono::microseconds length_{20};
+};
+
+// Marks the communicator as unfit to be freed while a call is under way, and for good when the call throws.
+class Attempt {
+ public:
+  explicit Attempt(bool& healthy) : healthy_(healthy), exceptions_(std::uncaught_exceptions()) { healthy_ = false; }
+  ~Attempt() { healthy_ = std::uncaught_exceptions() == exceptions_; }
+  Attempt(const Attempt&) = delete;  // one verdict a call
+  Attempt& operator=(const Attempt&) = delete;
+
+ private:
+  bool& healthy_;
+  int exceptions_;
+};
+
+}  // namespace
+
+std::unique_ptr<HostTransport> MpiTransport::of_world() {
+  auto session = MpiSession::acquire();
+  MPI_Comm comm = MPI_COMM_NULL;
+  LIBTRAIN_CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  return std::unique_ptr<HostTransport>(new MpiTransport(std::move(session), comm));
+}
+
+MpiTransport::MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm comm)
+    : session_(std::move(session)), comm_(comm) {
+  LIBTRAIN_CHECK_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+  LIBTRAIN_CHECK_MPI(MPI_Comm_rank(comm_, &rank_));
+  LIBTRAIN_CHECK_MPI(MPI_Comm_size(comm_, &world_size_));
+}
+
+MpiTransport::~MpiTransport() {
+  if (healthy_ && !aborted_) MPI_Comm_free(&comm_);
+}
+
+void MpiTransport::throw_if_aborted() {
+  if (!aborted_) return;
+  const std::lock_guard lock(abort_mutex_);
+  throw CommunicationError(abort_reason_);
+}
+
+bool MpiTransport::arrive(std::uint64_t fingerprint, const Patience& patience) {
+  throw_if_aborted();
+  const Attempt attempt{healthy_};
+  // All fingerprints are equal exactly when their minimum and their maximum are; the maximum is the complement of the
+  // minimum of the complements, so that one reduction finds both. The request outlives this frame when we give up.
+  auto ends = std::make_unique<std::array<std::uint64_t, 2>>(std::array{fingerprint, ~fingerprint});
+  MPI_Request request = MPI_REQUEST_NULL;
+  LIBTRAIN_CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, ends->data(), 2, MPI_UINT64_T, MPI_MIN, comm_, &request));
+  Pause pause;
+  for (int arrived = 0;;) {
+    LIBTRAIN_CHECK_MPI(MPI_Test(&request, &arrived, MPI_STATUS_IGNORE));
+    if (arrived != 0) break;
+    if (aborted_ || patience.deadline.expired()) {
+      ends.release();  // MPI may still write there
+      throw_if_aborted();
+      throw CommunicationError("not every rank came before the deadline: a peer is stopped, unreachable or far behind.");
+    }
+    pause(patience);
+  }
+  return (*ends)[0] == fingerprint && (*ends)[1] == ~fingerprint;
+}
+
+void MpiTransport::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  const auto size = size_of(type);
+  for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
+    auto* chunk = static_cast<char*>(data) + offset * size;
+    LIBTRAIN_CHECK_MPI(
+        MPI_Allreduce(MPI_IN_PLACE, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
+    if (op == ReduceOp::average) detail::divide(chunk, length, type, world_size_);
+  });
+}
+
+void MpiTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  for_each_chunk(bytes, kChunkBytes, [&](std::size_t offset, std::size_t length) {
+    LIBTRAIN_CHECK_MPI(
+        MPI_Bcast(static_cast<char*>(data) + offset, static_cast<int>(length), MPI_BYTE, root, comm_));
+  });
+}
+
+void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  const auto* source = static_cast<const char*>(input);
+  auto* target = static_cast<char*>(output);
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  if (bytes <= kChunkBytes / ranks) {
+    if (bytes == 0) return;
+    LIBTRAIN_CHECK_MPI(MPI_Allgather(source, static_cast<int>(bytes), MPI_BYTE, target, static_cast<int>(bytes),
+                                     MPI_BYTE, comm_));
+    return;
+  }
+  // Pieces of all ranks arrive side by side, and are then spread to where they belong.
+  const auto piece = std::max<std::size_t>(kChunkBytes / ranks, 64 << 10);
+  std::vector<char> side_by_side(piece * ranks);
+  for_each_chunk(bytes, piece, [&](std::size_t offset, std::size_t length) {
+    LIBTRAIN_CHECK_MPI(MPI_Allgather(source + offset, static_cast<int>(length), MPI_BYTE, side_by_side.data(),
+                                     static_cast<int>(length), MPI_BYTE, comm_));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::memcpy(target + rank * bytes + offset, side_by_side.data() + rank * length, length);
+    }
+  });
+}
+
+void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                  const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  // Pieces of all parts are laid side by side, so that one call scatters to every rank.
+  const auto size = size_of(type);
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  const auto piece = std::max<std::size_t>(kChunkBytes / size / ranks, 1024);
+  std::vector<char> side_by_side(std::min(piece, count) * size * ranks);
+  const auto* source = static_cast<const char*>(input);
+  auto* target = static_cast<char*>(output);
+  for_each_chunk(count, piece, [&](std::size_t offset, std::size_t length) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::memcpy(side_by_side.data() + rank * length * size, source + (rank * count + offset) * size, length * size);
+    }
+    auto* part = target + offset * size;
+    LIBTRAIN_CHECK_MPI(MPI_Reduce_scatter_block(side_by_side.data(), part, static_cast<int>(length), mpi_type(type),
+                                                mpi_op(op), comm_));
+    if (op == ReduceOp::average) detail::divide(part, length, type, world_size_);
+  });
+}
+
+std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const Patience& /*patience*/) {
+  if (color < 0) throw UsageError(text("split was given colour ", color, "; colours start at 0."));
+  MPI_Comm part = MPI_COMM_NULL;
+  LIBTRAIN_CHECK_MPI(MPI_Comm_split(comm_, color, key, &part));
+  return std::unique_ptr<HostTransport>(new MpiTransport(session_, part));
+}
+
+void MpiTransport::abort(const std::string& reason) noexcept {
+  try {
+    const std::lock_guard lock(abort_mutex_);
+    if (abort_reason_.empty()) abort_reason_ = reason;
+  } catch (...) {
+    // Out of memory: an abort without a reason is still one.
+  }
+  aborted_ = true;
+}
+
+void MpiTransport::end_job(const std::string& reason, ExitCode code) noexcept {
+  abort(reason);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+}
+
+}  // namespace libtrain

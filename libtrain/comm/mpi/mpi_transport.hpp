@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <mpi.h>
+
+#include <libtrain/comm/host_transport.hpp>
+#include <libtrain/comm/mpi/mpi_session.hpp>
+
+namespace libtrain {
+
+/// Collectives over MPI on a communicator of our own (a duplicate of MPI_COMM_WORLD, or a part of one), in blocking
+/// calls on pieces of at most 4 MiB: larger ones are several times slower per byte, non-blocking ones do not progress
+/// while the ranks compute.
+///
+/// Waiting for peers does not spin while the ranks compute: `arrive` polls with pauses until somebody waits for the
+/// result.
+class MpiTransport : public HostTransport {
+ public:
+  /// All ranks of the job must call this.
+  static std::unique_ptr<HostTransport> of_world();
+
+  ~MpiTransport() override;
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  std::string_view name() const override { return "mpi"; }
+
+  bool arrive(std::uint64_t fingerprint, const Patience& patience) override;
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) override;
+  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const Patience& patience) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+  void abort(const std::string& reason) noexcept override;
+  void end_job(const std::string& reason, ExitCode code) noexcept override;
+
+ private:
+  MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm comm);
+
+  void throw_if_aborted();
+
+  std::shared_ptr<MpiSession> session_;
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int world_size_ = 1;
+  bool healthy_ = true;  // false once a call has failed: freeing a communicator is collective
+  std::atomic<bool> aborted_ = false;
+  std::mutex abort_mutex_;
+  std::string abort_reason_;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain {
+
+/// The group of one: every collective is the identity. Takes tensors on any device.
+class SingleCommunicator : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  std::string_view backend() const override { return "single"; }
+  bool supports(const at::Device&) const override { return true; }
+
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  Work broadcast(const at::Tensor& tensor, int root) override;
+  Work all_gather(const at::Tensor& input, const at::Tensor& output) override;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) override;
+  void barrier() override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
+  std::string broadcast_bytes(const std::string& bytes, int root) override;
+  std::shared_ptr<Communicator> split(int color, int key) override;
+  at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  void abort(const std::string& reason, ExitCode code) noexcept override;
+
+ private:
+  void check_alive() const;
+
+  std::string failure_;
+};
+
+}  // namespace libtrain

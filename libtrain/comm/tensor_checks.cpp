@@ -1,0 +1,76 @@
+#include <libtrain/comm/tensor_checks.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+DataType data_type(const at::Tensor& tensor, std::string_view call) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DataType::float32;
+    case at::kDouble:
+      return DataType::float64;
+    case at::kHalf:
+      return DataType::float16;
+    case at::kBFloat16:
+      return DataType::bfloat16;
+    case at::kInt:
+      return DataType::int32;
+    case at::kLong:
+      return DataType::int64;
+    case at::kByte:
+      return DataType::uint8;
+    default:
+      throw UsageError(text(call, " takes float32, float64, float16, bfloat16, int32, int64 or uint8, not ",
+                            tensor.scalar_type(), ". Convert the tensor first."));
+  }
+}
+
+}  // namespace
+
+DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call) {
+  if (!tensor.defined()) throw UsageError(text(call, " was given an undefined tensor."));
+  if (tensor.layout() != at::kStrided) throw UsageError(text(call, " takes dense tensors, not ", tensor.layout(), "."));
+  if (!communicator.supports(tensor.device())) {
+    throw UsageError(text(call, " was given a tensor on ", tensor.device(), ", which the ", communicator.backend(),
+                          " communicator does not take. Move the tensor to the CPU, or use another backend."));
+  }
+  if (!tensor.is_contiguous()) {
+    throw UsageError(text(call, " takes contiguous tensors; this one has sizes ", tensor.sizes(), " and strides ",
+                          tensor.strides(), ". Call contiguous() first."));
+  }
+  return data_type(tensor, call);
+}
+
+DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large,
+                      std::string_view call) {
+  const auto type = checked_type(communicator, small, call);
+  if (checked_type(communicator, large, call) != type) {
+    throw UsageError(
+        text(call, " takes two tensors of one dtype, not ", small.scalar_type(), " and ", large.scalar_type(), "."));
+  }
+  if (large.numel() != small.numel() * communicator.world_size()) {
+    throw UsageError(text(call, " over ", communicator.world_size(), " ranks needs ", communicator.world_size(),
+                          " times ", small.numel(), " elements on the larger side, not ", large.numel(), "."));
+  }
+  return type;
+}
+
+void check_op(DataType type, ReduceOp op, std::string_view call) {
+  if (op == ReduceOp::average && !is_floating(type)) {
+    throw UsageError(text(call, " cannot average ", to_string(type),
+                          ": the result would not be a whole number. Use ReduceOp::sum and divide."));
+  }
+}
+
+void check_root(const Communicator& communicator, int root, std::string_view call) {
+  if (root < 0 || root >= communicator.world_size()) {
+    throw UsageError(
+        text(call, " was given root ", root, ", but ranks go from 0 to ", communicator.world_size() - 1, "."));
+  }
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain::detail {
+
+/// The checks every backend makes before a tensor enters a collective. Each throws UsageError that names `call`, the
+/// value and what was expected.
+
+/// Defined, dense, contiguous and on a device the communicator takes; returns its element type.
+DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call);
+
+/// As above for a pair of which `large` holds world_size times the elements of `small`.
+DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large,
+                      std::string_view call);
+
+/// Averages exist for floating types only.
+void check_op(DataType type, ReduceOp op, std::string_view call);
+
+/// 0 <= root < world size.
+void check_root(const Communicator& communicator, int root, std::string_view call);
+
+}  // namespace libtrain::detail

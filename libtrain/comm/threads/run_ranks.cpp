@@ -1,0 +1,44 @@
+#include <libtrain/comm/threads/run_ranks.hpp>
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_communicator.hpp>
+#include <libtrain/comm/threads/thread_transport.hpp>
+
+namespace libtrain {
+
+void run_ranks(int world_size, const std::function<void(Communicator&)>& body, CommunicatorOptions options) {
+  std::mutex mutex;
+  std::exception_ptr first_failure;
+  const auto rank_main = [&](std::unique_ptr<HostTransport> transport) {
+    HostCommunicator communicator{std::move(transport), options};
+    std::exception_ptr failure;
+    std::string reason = "an exception that is not a std::exception";
+    try {
+      body(communicator);
+      return;
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      reason = error.what();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex);
+      if (!first_failure) first_failure = failure;
+    }
+    communicator.abort(text("rank ", communicator.rank(), " failed: ", reason), ExitCode::communication);
+  };
+
+  std::vector<std::thread> threads;
+  for (auto& transport : ThreadTransport::make_group(world_size)) {
+    threads.emplace_back(rank_main, std::move(transport));
+  }
+  for (auto& thread : threads) thread.join();
+  if (first_failure) std::rethrow_exception(first_failure);
+}
+
+}  // namespace libtrain

@@ -1,0 +1,57 @@
+#include <libtrain/comm/threads/thread_group.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::detail {
+
+ThreadGroup::ThreadGroup(int world_size)
+    : slots_(static_cast<std::size_t>(world_size)), here_(static_cast<std::size_t>(world_size)) {}
+
+void ThreadGroup::meet(int rank, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  if (!failure_.empty()) throw CommunicationError(failure_);
+  const auto meeting = meeting_;
+  here_[static_cast<std::size_t>(rank)] = true;
+  if (++arrived_ == world_size()) {
+    arrived_ = 0;
+    here_.assign(here_.size(), false);
+    ++meeting_;
+    changed_.notify_all();
+    return;
+  }
+  const auto over = [&] { return meeting_ != meeting || !failure_.empty(); };
+  if (!changed_.wait_until(lock, deadline.time_point(), over)) {
+    std::vector<int> missing;
+    for (int peer = 0; peer < world_size(); ++peer) {
+      if (!here_[static_cast<std::size_t>(peer)]) missing.push_back(peer);
+    }
+    fail(text("rank ", join(missing, ", rank "), " did not come before the deadline."));
+  }
+  if (meeting_ == meeting) throw CommunicationError(failure_);
+}
+
+void ThreadGroup::abort(const std::string& reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    fail(reason);
+  } catch (...) {
+    // Out of memory: the peers' deadlines still end their waits.
+  }
+}
+
+void ThreadGroup::fail(const std::string& reason) {
+  if (failure_.empty()) failure_ = reason;
+  changed_.notify_all();
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::subgroup(int color, int members) {
+  const std::lock_guard lock(mutex_);
+  auto& entry = subgroups_[color];
+  if (!entry.group) entry.group = std::make_shared<ThreadGroup>(members);
+  auto group = entry.group;
+  if (++entry.taken == members) subgroups_.erase(color);
+  return group;
+}
+
+}  // namespace libtrain::detail

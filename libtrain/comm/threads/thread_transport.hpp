@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain {
+
+namespace detail {
+class ThreadGroup;
+}
+
+/// Ranks that are threads of one process: peers read and write each other's buffers directly. Sums are taken in rank
+/// order, so results are bit-equal from run to run.
+class ThreadTransport : public HostTransport {
+ public:
+  /// The transports of a new group, element r for rank r.
+  static std::vector<std::unique_ptr<HostTransport>> make_group(int world_size);
+
+  ThreadTransport(std::shared_ptr<detail::ThreadGroup> group, int rank);
+
+  int rank() const override { return rank_; }
+  int world_size() const override;
+  std::string_view name() const override { return "threads"; }
+
+  bool arrive(std::uint64_t fingerprint, const Patience& patience) override;
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) override;
+  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const Patience& patience) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  std::shared_ptr<detail::ThreadGroup> group_;
+  int rank_;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,77 @@
+#include <libtrain/data/idx_images.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <ATen/ops/empty.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/idx.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// `name` is MNIST's; where only the spelling with a dot exists, that one.
+std::string path_of(const std::string& directory, const std::string& name) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored)) {
+    throw EnvironmentError(text("directory '", directory, "' with IDX files does not exist or is not a directory"));
+  }
+  const auto path = std::filesystem::path(directory) / name;
+  std::string dotted = name;
+  dotted.replace(dotted.find("-idx"), 1, ".");
+  const auto alternative = std::filesystem::path(directory) / dotted;
+  const bool use_alternative = !std::filesystem::exists(path, ignored) && std::filesystem::exists(alternative, ignored);
+  return (use_alternative ? alternative : path).string();
+}
+
+IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
+  IdxFile file = read_idx(path);
+  if (file.shape.size() != dimensions) {
+    throw EnvironmentError(
+        text("IDX file '", path, "', byte offset 3: expected ", dimensions, " dimensions, found ", file.shape.size()));
+  }
+  return file;
+}
+
+}  // namespace
+
+IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options) : options_(options) {
+  if (!(options.standard_deviation > 0)) {
+    throw UsageError(text("standard_deviation is ", options.standard_deviation, ": it must be positive"));
+  }
+  const std::string prefix = split == IdxSplit::train ? "train" : "t10k";
+  const std::string images_path = path_of(directory, prefix + "-images-idx3-ubyte");
+  const std::string labels_path = path_of(directory, prefix + "-labels-idx1-ubyte");
+  IdxFile images = read_with_dimensions(images_path, 3);
+  IdxFile labels = read_with_dimensions(labels_path, 1);
+  if (images.shape[0] != labels.shape[0]) {
+    throw EnvironmentError(text("'", images_path, "' has ", images.shape[0], " images but '", labels_path, "' has ",
+                                labels.shape[0], " labels: they do not belong together"));
+  }
+  if (images.bytes.empty()) {
+    throw EnvironmentError(text("IDX file '", images_path, "', byte offset 4: expected at least one pixel, found ",
+                                join(images.shape, " x ")));
+  }
+  height_ = images.shape[1];
+  width_ = images.shape[2];
+  pixels_ = std::move(images.bytes);
+  labels_ = std::move(labels.bytes);
+  classes_ = std::int64_t{*std::max_element(labels_.begin(), labels_.end())} + 1;
+}
+
+Sample IdxImages::get(std::uint64_t index) const {
+  if (index >= size()) throw UsageError(text("sample ", index, " is past the end of ", size(), " images"));
+  Sample sample{at::empty({1, height_, width_}, at::kFloat), labels_[index]};
+  const auto count = static_cast<std::uint64_t>(height_ * width_);
+  const std::uint8_t* from = pixels_.data() + index * count;
+  float* to = sample.image.mutable_data_ptr<float>();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    to[i] = (static_cast<float>(from[i]) / 255.f - options_.mean) / options_.standard_deviation;
+  }
+  return sample;
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,61 @@
+#include <numeric>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/launch/families.hpp>
+#include <libtrain/launch/slurm_tasks_per_node.hpp>
+
+namespace libtrain::detail {
+namespace {
+
+/// True inside what srun started. Batch scripts and interactive allocations have no step, or one of the reserved
+/// numbers at the top of the 32-bit range.
+bool in_step(const Environment& environment) {
+  constexpr long long first_reserved = 0xfffffff0;
+  const auto* name = environment.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
+  const auto step = environment.get(name);
+  if (!step || !environment.has("SLURM_PROCID")) return false;
+  const auto number = parse_integer(*step, 0, 0xffffffff);
+  if (!number) {
+    throw EnvironmentError(text(name, " is ", quoted(*step), ", which is not the number of a Slurm step: unset it."));
+  }
+  return *number < first_reserved;
+}
+
+std::optional<Sourced<int>> tasks_on_this_node(const Environment& environment, const Claim& claim) {
+  const auto* name =
+      environment.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
+  const auto list = environment.get(name);
+  if (!list || !claim.node_rank || !claim.world_size) return std::nullopt;
+  const auto tasks = parse_slurm_tasks_per_node(*list);
+  // The allocation's list does not describe a step that uses only a part of it.
+  if (std::accumulate(tasks.begin(), tasks.end(), 0LL) != claim.world_size->value) return std::nullopt;
+  const auto node = static_cast<std::size_t>(claim.node_rank->value);
+  if (node >= tasks.size()) return std::nullopt;
+  return Sourced<int>{tasks[node], name};
+}
+
+}  // namespace
+
+std::optional<Claim> read_slurm_step(const Environment& environment) {
+  if (!in_step(environment)) return std::nullopt;
+  Claim claim{.launcher = Launcher::slurm};
+  claim.rank_name = "SLURM_PROCID";
+  claim.world_size_name = "SLURM_STEP_NUM_TASKS or SLURM_NTASKS";
+  claim.rank = read_rank(environment, "SLURM_PROCID");
+  claim.world_size = first_of(read_count(environment, "SLURM_STEP_NUM_TASKS"), read_count(environment, "SLURM_NTASKS"));
+  claim.local_rank = read_rank(environment, "SLURM_LOCALID");
+  claim.node_rank = read_rank(environment, "SLURM_NODEID");
+  claim.node_count =
+      first_of(read_count(environment, "SLURM_STEP_NUM_NODES"), read_count(environment, "SLURM_JOB_NUM_NODES"));
+  claim.local_world_size = tasks_on_this_node(environment, claim);
+  return claim;
+}
+
+std::optional<Claim> read_slurm(const Environment& environment, const LaunchOptions& /*options*/) {
+  auto claim = read_slurm_step(environment);
+  if (claim && claim->world_size && !claim->is_multi_process()) return std::nullopt;
+  return claim;
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,141 @@
+#include <libtrain/launch/resolve.hpp>
+
+#include <tuple>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/launch/families.hpp>
+
+namespace libtrain::detail {
+namespace {
+
+bool is_explicit(const Claim& claim) {
+  return claim.launcher == Launcher::explicit_options;
+}
+
+[[noreturn]] void refuse_half(const Claim& claim) {
+  const auto missing = claim.rank ? claim.world_size_name : claim.rank_name;
+  if (is_explicit(claim)) {
+    throw UsageError(
+        text(to_text(claim), " is given but ", missing, " is not, and no launcher's variables say it: give both."));
+  }
+  if (!claim.rank && !claim.world_size) {
+    throw EnvironmentError(text("The variables of ", to_string(claim.launcher), " are there but ", claim.rank_name,
+                                " and ", claim.world_size_name, " are not set: unset the former or set the latter."));
+  }
+  const auto present = claim.rank ? claim.rank_name : claim.world_size_name;
+  throw EnvironmentError(text(to_text(claim), " is set but ", missing, " is not: set both, unset ", present,
+                              ", or give --rank and --world-size."));
+}
+
+[[noreturn]] void refuse_half_against(const Claim& half, const Claim& winner) {
+  if (is_explicit(half)) {
+    throw UsageError(text(to_text(half), " disagrees with ", to_text(winner), " (", to_string(winner.launcher),
+                          "): leave the option out, or give both --rank and --world-size."));
+  }
+  throw EnvironmentError(text(to_text(half), " (", to_string(half.launcher), ") disagrees with ", to_text(winner), " (",
+                              to_string(winner.launcher), "), and only the latter is complete: unset the former."));
+}
+
+Claim single_process() {
+  return {.launcher = Launcher::single,
+          .rank = Sourced<int>{0, "single process"},
+          .world_size = Sourced<int>{1, "single process"}};
+}
+
+/// The winner and its row; no row for a single process.
+std::pair<Claim, const Family*> find_winner(const Environment& environment, const LaunchOptions& options) {
+  std::vector<Claim> halves;
+  for (const auto& family : families()) {
+    auto claim = family.read(environment, options);
+    if (!claim) continue;
+    if (!claim->is_complete() && !halves.empty() && is_explicit(halves.front())) {
+      claim->rank = first_of(claim->rank, halves.front().rank);
+      claim->world_size = first_of(claim->world_size, halves.front().world_size);
+    }
+    if (!claim->is_complete()) {
+      halves.push_back(*claim);
+      continue;
+    }
+    for (const auto& half : halves) {
+      if (!agree(half, *claim)) refuse_half_against(half, *claim);
+    }
+    return {*claim, &family};
+  }
+  if (halves.size() == 1 && is_explicit(halves.front()) && !halves.front().rank && !halves.front().is_multi_process()) {
+    return {single_process(), nullptr};
+  }
+  // An index without a world size is normal in a job of one node.
+  if (halves.size() == 1 && halves.front().launcher == Launcher::azure_batchai && halves.front().rank->value == 0 &&
+      !environment.has("AZ_BATCH_HOST_LIST") && !environment.has("AZ_BATCH_NODE_LIST")) {
+    return {single_process(), nullptr};
+  }
+  if (!halves.empty()) refuse_half(halves.front());
+  return {single_process(), nullptr};
+}
+
+void check(const Claim& claim) {
+  if (claim.rank->value < claim.world_size->value) return;
+  const auto message = text(to_text(claim), ": the rank must be below the world size.");
+  if (claim.rank->source.starts_with("--")) throw UsageError(message);
+  throw EnvironmentError(message);
+}
+
+/// Whether the numbers of a later family say the same, or count something else than ranks and so cannot disagree.
+bool is_compatible(const Claim& winner, const Claim& other, const Family& family) {
+  if (agree(winner, other) || family.counts == Counts::nodes) return true;
+  const bool exported_by_hand = winner.launcher == Launcher::explicit_options || winner.launcher == Launcher::plain;
+  if (family.counts == Counts::ranks_or_agents && !exported_by_hand) return true;
+  if (winner.launcher != Launcher::torchrun) return false;
+  // One torchrun agent per node, started by mpirun or the like: the other family counts agents.
+  return !other.world_size || (winner.node_count && winner.node_count->value == other.world_size->value);
+}
+
+void compare(Resolution& resolution, const Family& winning, const Claim& other, const Family& family) {
+  const auto& winner = resolution.winner;
+  if (other.is_complete() && agree(winner, other)) resolution.agreeing.push_back(other);
+  if (is_compatible(winner, other, family)) return;
+  if (family.standing == winning.standing && winner.is_multi_process() && other.is_multi_process()) {
+    throw EnvironmentError(text(to_text(winner), " (", to_string(winner.launcher), ") and ", to_text(other), " (",
+                                to_string(other.launcher),
+                                ") disagree: unset those of the launcher that did not start this job."));
+  }
+  if (family.launcher == Launcher::plain) resolution.plain_is_stale = true;
+  resolution.warnings.push_back(text(to_text(winner), " (", to_string(winner.launcher), ") wins over ", to_text(other),
+                                     " (", to_string(other.launcher),
+                                     "), which disagrees: unset the latter if it is left over."));
+}
+
+}  // namespace
+
+Resolution resolve(const Environment& environment, const LaunchOptions& options) {
+  Resolution resolution;
+  const Family* winning = nullptr;
+  std::tie(resolution.winner, winning) = find_winner(environment, options);
+  check(resolution.winner);
+  if (winning == nullptr) {
+    if (environment.has("AZ_BATCHAI_TASK_INDEX")) {
+      resolution.warnings.push_back(
+          "AZ_BATCHAI_TASK_INDEX=0 is set but no world size is: this is taken for a single process; "
+          "give --world-size in a job of several nodes.");
+    }
+    return resolution;
+  }
+  bool later = false;
+  for (const auto& family : families()) {
+    if (later) {
+      try {
+        if (const auto other = family.read(environment, options)) compare(resolution, *winning, *other, family);
+      } catch (const Error& error) {
+        if (family.standing == winning->standing) throw;
+        resolution.warnings.push_back(text(error.what(), " It is ignored, because ", to_text(resolution.winner), " (",
+                                           to_string(resolution.winner.launcher), ") wins."));
+      }
+    }
+    later = later || &family == winning;
+  }
+  return resolution;
+}
+
+}  // namespace libtrain::detail

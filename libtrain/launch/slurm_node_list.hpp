@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace libtrain {
+
+/// Expands Slurm's compressed host lists in order: "n[001-003,7],login" is {"n001", "n002", "n003", "n7", "login"}.
+/// A name may have several brackets ("rack[0-1]n[0-3]") and text behind them ("n[1-2]-ib").
+/// Throws EnvironmentError that shows the text for anything malformed, for characters that no host name has, and for
+/// more than 65 536 hosts.
+std::vector<std::string> parse_slurm_node_list(std::string_view list);
+
+}  // namespace libtrain

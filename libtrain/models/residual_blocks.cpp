@@ -1,0 +1,65 @@
+#include <libtrain/models/residual_blocks.hpp>
+
+#include <ATen/core/Tensor.h>
+
+namespace libtrain::models::detail {
+
+torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion) {
+  const std::int64_t out = options.width * expansion;
+  if (options.stride == 1 && options.channels == out) return torch::nn::Sequential();
+  return torch::nn::Sequential(convolution(options.channels, out, 1, options.stride), torch::nn::BatchNorm2d(out));
+}
+
+// The members are initialised in the order in which torchvision makes its modules (the shortcut first), and registered
+// in the order in which it registers them (the shortcut last): the same seed then gives the same weights.
+
+BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
+    : downsample_(projection(options, kExpansion)),
+      conv1_(convolution(options.channels, options.width, 3, options.stride)),
+      conv2_(convolution(options.width, options.width, 3, 1)),
+      bn1_(options.width),
+      bn2_(options.width) {
+  register_module("conv1", conv1_);
+  register_module("bn1", bn1_);
+  register_module("conv2", conv2_);
+  register_module("bn2", bn2_);
+  if (!downsample_->is_empty()) register_module("downsample", downsample_);
+}
+
+at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
+  at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
+  out = bn2_->forward(conv2_->forward(out));
+  out += downsample_->is_empty() ? x : downsample_->forward(x);
+  return out.relu_();
+}
+
+BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
+    : downsample_(projection(options, kExpansion)),
+      conv1_(convolution(options.channels, options.width, 1, 1)),
+      conv2_(convolution(options.width, options.width, 3, options.stride)),
+      conv3_(convolution(options.width, options.width * kExpansion, 1, 1)),
+      bn1_(options.width),
+      bn2_(options.width),
+      bn3_(options.width * kExpansion) {
+  register_module("conv1", conv1_);
+  register_module("bn1", bn1_);
+  register_module("conv2", conv2_);
+  register_module("bn2", bn2_);
+  register_module("conv3", conv3_);
+  register_module("bn3", bn3_);
+  if (!downsample_->is_empty()) register_module("downsample", downsample_);
+}
+
+at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
+  at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
+  out = bn2_->forward(conv2_->forward(out)).relu_();
+  out = bn3_->forward(conv3_->forward(out));
+  out += downsample_->is_empty() ? x : downsample_->forward(x);
+  return out.relu_();
+}
+
+}  // namespace libtrain::models::detail

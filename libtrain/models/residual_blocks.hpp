@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/pimpl.h>
+
+namespace libtrain::models::detail {
+
+/// Channels and stride of one residual block. The output has `width` channels times the block's expansion.
+struct ResidualBlockOptions {
+  std::int64_t channels;
+  std::int64_t width;
+  std::int64_t stride;
+};
+
+torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride);
+
+/// 1x1 convolution and batch norm for the shortcut of a block whose output differs in shape from its input, else empty.
+torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion);
+
+/// Two 3x3 convolutions; expansion 1.
+class BasicBlockImpl : public torch::nn::Module {
+ public:
+  static constexpr std::int64_t kExpansion = 1;
+  explicit BasicBlockImpl(const ResidualBlockOptions& options);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  torch::nn::Sequential downsample_;
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::BatchNorm2d bn1_, bn2_;
+};
+TORCH_MODULE(BasicBlock);
+
+/// 1x1, 3x3 (with the stride) and 1x1 convolutions; expansion 4.
+class BottleneckImpl : public torch::nn::Module {
+ public:
+  static constexpr std::int64_t kExpansion = 4;
+  explicit BottleneckImpl(const ResidualBlockOptions& options);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  torch::nn::Sequential downsample_;
+  torch::nn::Conv2d conv1_, conv2_, conv3_;
+  torch::nn::BatchNorm2d bn1_, bn2_, bn3_;
+};
+TORCH_MODULE(Bottleneck);
+
+}  // namespace libtrain::models::detail

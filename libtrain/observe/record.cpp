@@ -1,0 +1,102 @@
+#include <libtrain/observe/record.hpp>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/redact.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Replaces what is not UTF-8: a metric must not be lost for a file name in another encoding.
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string masked(std::string_view key, std::string_view value) {
+  return looks_secret(key) ? "***" : redact(value);
+}
+
+template <typename Element>
+std::string dump_all(const std::vector<Element>& values) {
+  Json array = Json::array();
+  for (const auto& value : values) array.push_back(value);
+  return dump(array);
+}
+
+}  // namespace
+
+Record::Record(std::string_view event) : event_(event) {
+  if (event.empty()) throw UsageError("The event name of a metrics record is empty.");
+}
+
+Record& Record::set(std::string_view key, bool value) {
+  return set_json(key, value ? "true" : "false");
+}
+
+Record& Record::set(std::string_view key, double value) {
+  return set_json(key, dump(Json(value)));
+}
+
+Record& Record::set(std::string_view key, std::string_view value) {
+  return set_json(key, dump(Json(masked(key, value))));
+}
+
+Record& Record::set(std::string_view key, std::nullptr_t) {
+  return set_json(key, "null");
+}
+
+Record& Record::set(std::string_view key, const std::vector<double>& values) {
+  return set_json(key, dump_all(values));
+}
+
+Record& Record::set(std::string_view key, const std::vector<std::int64_t>& values) {
+  return set_json(key, dump_all(values));
+}
+
+Record& Record::set(std::string_view key, const std::vector<std::string>& values) {
+  Json array = Json::array();
+  for (const auto& value : values) array.push_back(masked(key, value));
+  return set_json(key, dump(array));
+}
+
+Record& Record::set(std::string_view key, const std::vector<std::pair<std::string, std::string>>& members) {
+  Json object = Json::object();
+  for (const auto& [name, value] : members) object[name] = masked(name, value);
+  return set_json(key, dump(object));
+}
+
+Record& Record::set_signed(std::string_view key, std::int64_t value) {
+  return set_json(key, dump(Json(value)));
+}
+
+Record& Record::set_unsigned(std::string_view key, std::uint64_t value) {
+  return set_json(key, dump(Json(value)));
+}
+
+Record& Record::set_json(std::string_view key, std::string json) {
+  if (key.empty() || key == "event" || key == "time") {
+    throw UsageError(text("'", key, "' cannot be a key of a metrics record; choose a name other than event and time."));
+  }
+  const auto found =
+      std::find_if(members_.begin(), members_.end(), [&](const auto& each) { return each.first == key; });
+  if (found != members_.end()) {
+    found->second = std::move(json);
+  } else {
+    members_.emplace_back(key, std::move(json));
+  }
+  return *this;
+}
+
+std::string Record::line(double time_s) const {
+  std::string line = "{\"event\":" + dump(Json(event_)) + ",\"time\":" + dump(Json(time_s));
+  for (const auto& [key, json] : members_) line += "," + dump(Json(key)) + ":" + json;
+  return line + "}\n";
+}
+
+}  // namespace libtrain

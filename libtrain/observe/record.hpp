@@ -1,0 +1,64 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace libtrain {
+
+/// One line of metrics.jsonl being put together: an event name and members in the order in which they were first set.
+///
+///   writer.write(Record{"step"}.set("step", 12).set("loss", loss).set("lr", 0.1));
+///
+/// Setting a key again replaces its value. Strings pass through `redact`, those under a key that looks like a secret
+/// are masked whole, and bytes that are not UTF-8 become U+FFFD. NaN and infinities become null, as JSON has no word
+/// for them; every other double reads back as the same double.
+class Record {
+ public:
+  /// Throws UsageError for an empty name.
+  explicit Record(std::string_view event);
+
+  /// Throw UsageError for an empty key and for "event" and "time", which the record and the writer set themselves.
+  Record& set(std::string_view key, bool value);
+  Record& set(std::string_view key, double value);
+  Record& set(std::string_view key, std::string_view value);
+  Record& set(std::string_view key, const char* value) { return set(key, std::string_view{value}); }
+  Record& set(std::string_view key, const std::string& value) { return set(key, std::string_view{value}); }
+  Record& set(std::string_view key, std::nullptr_t);
+  Record& set(std::string_view key, const std::vector<double>& values);
+  Record& set(std::string_view key, const std::vector<std::int64_t>& values);
+  Record& set(std::string_view key, const std::vector<std::string>& values);
+
+  template <std::signed_integral Integer>
+  Record& set(std::string_view key, Integer value) {
+    return set_signed(key, static_cast<std::int64_t>(value));
+  }
+
+  template <std::unsigned_integral Integer>
+    requires(!std::same_as<Integer, bool>)
+  Record& set(std::string_view key, Integer value) {
+    return set_unsigned(key, static_cast<std::uint64_t>(value));
+  }
+
+  /// A member that is an object itself, such as the configuration in a `run` event.
+  Record& set(std::string_view key, const std::vector<std::pair<std::string, std::string>>& members);
+
+  const std::string& event() const { return event_; }
+
+  /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC).
+  std::string line(double time_s) const;
+
+ private:
+  Record& set_signed(std::string_view key, std::int64_t value);
+  Record& set_unsigned(std::string_view key, std::uint64_t value);
+  Record& set_json(std::string_view key, std::string json);
+
+  std::string event_;
+  std::vector<std::pair<std::string, std::string>> members_;  // key and its value as JSON
+};
+
+}  // namespace libtrain

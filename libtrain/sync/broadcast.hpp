@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain {
+
+/// Makes every rank's tensors equal to `root`'s, in place, whatever their layout; returns when it is done. All ranks
+/// must pass tensors of equal shapes and dtypes in the same order. Small tensors travel together.
+void broadcast_tensors(const std::vector<at::Tensor>& tensors, Communicator& communicator, int root = 0);
+
+}  // namespace libtrain

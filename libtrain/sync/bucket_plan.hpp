@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <libtrain/comm/data_type.hpp>
+
+namespace libtrain {
+
+/// What the plan needs to know of one gradient.
+struct GradientSpec {
+  std::size_t elements = 0;
+  DataType type = DataType::float32;
+};
+
+struct BucketLimits {
+  std::size_t bucket_bytes = 25 << 20;
+  /// The first bucket is small, so that reducing starts early in the backward pass.
+  std::size_t first_bucket_bytes = 1 << 20;
+};
+
+struct Bucket {
+  DataType type = DataType::float32;
+  std::size_t bytes = 0;
+  std::vector<std::size_t> members;  ///< indices into the list that was planned, in its order
+
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+/// Groups gradients into buckets that are reduced as one. A pure function: equal input gives an equal plan, on every
+/// rank.
+///
+/// `gradients` is in the order in which they are expected to become ready. Each joins the open bucket of its dtype
+/// unless that would exceed the limit in bytes; then that bucket is closed and a new one opened, so a gradient larger
+/// than the limit stands alone. Buckets are in the order in which they are expected to be full, that is by their last
+/// member. Gradients without elements still belong to a bucket.
+std::vector<Bucket> plan_buckets(const std::vector<GradientSpec>& gradients, const BucketLimits& limits = {});
+
+}  // namespace libtrain

@@ -1,0 +1,79 @@
+#include <libtrain/train/context.hpp>
+
+#include <cmath>
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+
+#include <libtrain/base/build_info.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/train/command_line.hpp>
+
+namespace libtrain {
+
+Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator)
+    : launch_(launch),
+      line_(std::make_unique<detail::CommandLine>(line)),
+      communicator_(std::move(communicator)),
+      device_(c10::kCPU),
+      output_directory_(line.output),
+      summary_("summary"),
+      progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}) {
+  summary_.set("ranks", world_size());
+}
+
+Context::~Context() = default;
+
+MetricsWriter& Context::metrics() {
+  if (metrics_) return *metrics_;
+  metrics_ = rank() == 0 ? MetricsWriter{output_directory_} : MetricsWriter::disabled();
+  const auto& build = build_info();
+  std::vector<std::pair<std::string, std::string>> config;
+  for (const auto& [name, value] : line_->options) config.emplace_back(name, value);
+  metrics_->write(Record{"run"}
+                      .set("config", config)
+                      .set("seed", line_->seed)
+                      .set("world_size", world_size())
+                      .set("launcher", to_string(launch_.launcher))
+                      .set("backend", communicator_->backend())
+                      .set("threads", at::get_num_threads())
+                      .set("libtrain", build.version)
+                      .set("torch", build.torch)
+                      .set("git_revision", build.git_revision));
+  return *metrics_;
+}
+
+std::uint64_t Context::seed() const {
+  return line_->seed;
+}
+
+std::string Context::option(std::string_view name) const {
+  const auto found = line_->options.find(std::string{name});
+  if (found == line_->options.end()) {
+    throw UsageError(text("Option --", name, " is required: give it a value on the command line."));
+  }
+  return found->second;
+}
+
+std::int64_t Context::integer(std::string_view name, std::int64_t minimum, std::int64_t maximum) const {
+  const auto value = option(name);
+  const auto number = parse_integer(value, minimum, maximum);
+  if (!number) {
+    throw UsageError(text("Option --", name, " is '", value, "', which is not a whole number from ", minimum, " to ",
+                          maximum, "."));
+  }
+  return *number;
+}
+
+double Context::number(std::string_view name) const {
+  const auto value = option(name);
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  if (value.empty() || *end != '\0' || !std::isfinite(number)) {
+    throw UsageError(text("Option --", name, " is '", value, "', which is not a number."));
+  }
+  return number;
+}
+
+}  // namespace libtrain

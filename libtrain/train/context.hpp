@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <c10/core/Device.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/data/shard.hpp>
+#include <libtrain/launch/launch.hpp>
+#include <libtrain/observe/metrics.hpp>
+#include <libtrain/observe/progress.hpp>
+
+namespace libtrain {
+
+namespace detail {
+struct CommandLine;
+}
+
+/// What a program running under `run` knows of itself: who it is, how it talks to its peers, what it was asked to do.
+/// Belongs to the thread that runs the program's body.
+class Context {
+ public:
+  Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator);
+  ~Context();
+
+  int rank() const { return communicator_->rank(); }
+  int world_size() const { return communicator_->world_size(); }
+  Communicator& communicator() { return *communicator_; }
+  const Launch& launch() const { return launch_; }
+
+  /// Where this rank's tensors belong.
+  c10::Device device() const { return device_; }
+
+  /// This rank's share of the data, for a DataLoader.
+  data::Shard shard() const { return {.rank = rank(), .world_size = world_size()}; }
+
+  /// `--seed`. torch's generator has been seeded with it, the same on every rank.
+  std::uint64_t seed() const;
+
+  /// The value of `--name`. Throws UsageError where it was not given and has no default.
+  std::string option(std::string_view name) const;
+
+  /// The same as a whole number in [minimum, maximum], or as a number; UsageError for anything else.
+  std::int64_t integer(std::string_view name, std::int64_t minimum = 0, std::int64_t maximum = INT64_MAX) const;
+  double number(std::string_view name) const;
+
+  /// `--output`. Rank 0 writes there.
+  const std::filesystem::path& output_directory() const { return output_directory_; }
+
+  /// DIR/metrics.jsonl on rank 0, nowhere on the others. The first call opens the file and writes the `run` event (so
+  /// that a run which fails before it leaves nothing behind); `run` writes the last line: see `summary`.
+  MetricsWriter& metrics();
+
+  /// The `summary` event, written when the body has returned. It starts with the number of ranks; `run` adds the run's
+  /// seconds and the peak memory of the largest rank.
+  Record& summary() { return summary_; }
+
+  /// On rank 0, unless `--quiet`.
+  Progress& progress() { return progress_; }
+
+  /// Seconds since the run started on this rank.
+  double seconds() const { return stopwatch_.seconds(); }
+
+ private:
+  Launch launch_;
+  std::unique_ptr<detail::CommandLine> line_;
+  std::shared_ptr<Communicator> communicator_;
+  c10::Device device_;
+  std::filesystem::path output_directory_;
+  std::optional<MetricsWriter> metrics_;
+  Record summary_;
+  Progress progress_;
+  Stopwatch stopwatch_;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,58 @@
+#include <libtrain/train/failure_report.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+// How long a rank leaves it to lower ones to report and end the job.
+std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
+  if (rank == 0) return std::chrono::milliseconds(0);
+  if (scope == ErrorScope::all_ranks) return std::chrono::seconds(5);
+  return std::chrono::milliseconds(400 + 20 * std::min(rank, 50));
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {error.exit_code(), error.scope(), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::environment, ErrorScope::this_rank,
+            "Out of memory: use a smaller batch or model, fewer ranks on this host, or a larger machine."};
+  } catch (const std::exception& error) {
+    return {ExitCode::failure, ErrorScope::this_rank, error.what()};
+  } catch (...) {
+    return {ExitCode::failure, ErrorScope::this_rank, "Something that is not a std::exception was thrown."};
+  }
+}
+
+void report_failure(const Failure& failure, int rank, int world_size) {
+  std::this_thread::sleep_for(courtesy(failure.scope, rank));
+  if (world_size == 1) {
+    log_error(failure.message);
+    return;
+  }
+  const bool everywhere = failure.scope == ErrorScope::all_ranks;
+  log_error(text(everywhere ? "all ranks, told by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
+                 " (process ", getpid(), ") failed: ", failure.message));
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::detail {
+
+/// What a failure says to the user and to the shell.
+struct Failure {
+  ExitCode code = ExitCode::failure;
+  ErrorScope scope = ErrorScope::this_rank;
+  std::string message;
+};
+
+/// The exception being handled, as a Failure. Call it inside a catch block.
+Failure current_failure();
+
+/// Logs "rank 1 of 2 on node7 (process 4242) failed: ..." once for the whole job: rank 0 at once; the others only when,
+/// after a moment, nobody has ended the job for the same reason, since then the failure is theirs alone.
+void report_failure(const Failure& failure, int rank, int world_size);
+
+}  // namespace libtrain::detail

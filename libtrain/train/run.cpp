@@ -1,0 +1,99 @@
+#include <libtrain/train/run.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <torch/utils.h>
+
+#include <libtrain/base/environment.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/connect.hpp>
+#include <libtrain/launch/describe.hpp>
+#include <libtrain/train/command_line.hpp>
+#include <libtrain/train/core_share.hpp>
+#include <libtrain/train/failure_report.hpp>
+
+namespace libtrain {
+
+namespace {
+
+using detail::CommandLine;
+
+void log_launch(const Launch& launch) {
+  const auto origin = describe(launch);
+  if (launch.world_size.value > 1) log_info(join(origin, "; "));
+  for (const auto& warning : launch.warnings) log_warning(warning);
+}
+
+void share_cores(const CommandLine& line, Communicator& communicator) {
+  const auto fair = fair_thread_count(gather_cores(communicator), communicator.rank());
+  if (line.threads) {
+    at::set_num_threads(*line.threads);
+  } else if (!Environment::of_process().has("OMP_NUM_THREADS")) {
+    at::set_num_threads(fair);
+  }
+}
+
+void write_summary_event(Context& context) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto peak = at::full({1}, static_cast<std::int64_t>(usage.ru_maxrss) * 1024, at::kLong);
+  context.communicator().all_reduce(peak, ReduceOp::maximum).wait();
+  context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak.item<std::int64_t>());
+  context.metrics().write(context.summary());
+}
+
+void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
+              const std::function<void(Context&)>& body) {
+  share_cores(line, *communicator);
+  torch::manual_seed(line.seed);
+  Context context{launch, line, communicator};
+  body(context);
+  write_summary_event(context);
+  communicator->barrier();
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const std::function<void(Context&)>& body) {
+  return run(argc, argv, Program{}, body);
+}
+
+int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
+  Launch launch;
+  launch.world_size.value = 1;
+  std::shared_ptr<Communicator> communicator;
+  try {
+    const auto line = detail::parse_command_line(argc, argv, program);
+    if (line.help) {
+      std::fputs(line.help->c_str(), stdout);
+      return 0;
+    }
+    launch = detect_launch(Environment::of_process(), line.launch);
+    set_log_identity(launch.rank.value, launch.world_size.value);
+    log_launch(launch);
+    const auto timeout = std::chrono::duration<double>(line.timeout_s);
+    communicator =
+        connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+    run_body(launch, line, communicator, body);
+    return 0;
+  } catch (...) {
+    const auto failure = detail::current_failure();
+    detail::report_failure(failure, launch.rank.value, launch.world_size.value);
+    // Peers may be waiting for this rank: the job ends here, not at their deadlines.
+    if (communicator) communicator->abort(failure.message, failure.code);
+    // Static destructors would wait for threads that may be stuck in a foreign library.
+    if (launch.world_size.value > 1) std::_Exit(static_cast<int>(failure.code));
+    return static_cast<int>(failure.code);
+  }
+}
+
+}  // namespace libtrain

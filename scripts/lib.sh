@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# What the scripts share; sourced, not run. Goes to the root of the checkout and puts the tools of .deps first on PATH.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+cd "$root" || exit 3
+export PATH="$root/.deps/bin:$PATH"
+# Open MPI does not start without it.
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
+
+# Compiling a file that includes LibTorch takes up to 1.5 GB: two at once fit nearly everywhere.
+cores=$(nproc)
+jobs=${LIBTRAIN_JOBS:-$((cores < 2 ? cores : 2))}
+
+# The environment's Python, or python3 where only Debian packages were asked for.
+python=python3
+[ ! -x .deps/bin/python ] || python=.deps/bin/python
+
+# Installs what is missing. A machine that brings its own LibTorch needs no wheels.
+set_up() {
+  if [ -n "${LIBTRAIN_TORCH_ROOT:-}" ]; then
+    scripts/setup.sh --skip-wheels
+  else
+    scripts/setup.sh
+    python=.deps/bin/python
+  fi
+}
+
+# build <preset> [option of cmake --build]...
+build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset"
+  cmake --build --preset "$preset" -j "$jobs" "$@"
+}
+
+# Prints the options with which mpirun starts that many ranks on this machine, one a line.
+mpirun_options() {
+  echo --bind-to
+  echo none
+  [ "$(id -u)" -ne 0 ] || echo --allow-run-as-root
+  # Open MPI counts whole cores, not their hardware threads.
+  local whole_cores
+  whole_cores=$(lscpu -p=CORE,SOCKET 2>/dev/null | sed '/^#/d' | sort -u | wc -l) || true
+  if [ "$1" -gt "$whole_cores" ] || [ "$1" -gt "$cores" ]; then
+    echo --map-by
+    echo :OVERSUBSCRIBE
+  fi
+}
+
+# Prints the comment block at the top of a script as its help.
+print_usage() { sed -n '2,/^[^#]/ { s/^# \{0,1\}//p }' "$1"; }

@@ -1,0 +1,214 @@
+#include <libtrain/data/data_loader.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::data {
+namespace {
+
+// Sample i is a 2x3 image full of i with label 10 i.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::uint64_t size) : size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  Sample get(std::uint64_t index) const override {
+    if (index == failing) throw std::runtime_error("sample " + std::to_string(index));
+    threads_at_work.store(at::get_num_threads());
+    return {at::full({1, 2, 3}, static_cast<double>(index), at::kFloat), static_cast<std::int64_t>(10 * index)};
+  }
+  std::uint64_t failing = ~std::uint64_t{0};
+  mutable std::atomic<int> threads_at_work = 0;
+
+ private:
+  std::uint64_t size_;
+};
+
+static_assert(std::is_constructible_v<DataLoader, Numbers&, DataLoaderOptions>);
+static_assert(std::is_constructible_v<DataLoader, const Numbers&, DataLoaderOptions, Shard>);
+static_assert(!std::is_constructible_v<DataLoader, Numbers, DataLoaderOptions>);
+static_assert(!std::is_constructible_v<DataLoader, const Numbers, DataLoaderOptions, Shard>);
+
+using Labels = std::vector<std::vector<std::int64_t>>;
+
+std::vector<std::int64_t> labels_of(const Batch& batch) {
+  const auto* data = batch.labels.const_data_ptr<std::int64_t>();
+  return {data, data + batch.size()};
+}
+
+Labels all_labels(DataLoader& loader, std::uint64_t epoch, std::uint64_t first_step = 0) {
+  Labels result;
+  for (auto& batch : loader.epoch(epoch, first_step)) result.push_back(labels_of(batch));
+  return result;
+}
+
+TEST(DataLoader, StacksSamples) {
+  const Numbers numbers(5);
+  DataLoader loader{numbers, {.batch_size = 3, .workers = 1, .order = Order::sequential}};
+  std::vector<float> firsts;
+  for (auto& batch : loader.epoch(0)) {
+    ASSERT_EQ(batch.images.sizes().slice(1), (at::IntArrayRef{1, 2, 3}));
+    ASSERT_EQ(batch.images.size(0), batch.size());
+    ASSERT_EQ(batch.images.scalar_type(), at::kFloat);
+    ASSERT_EQ(batch.labels.scalar_type(), at::kLong);
+    const auto* pixels = batch.images.const_data_ptr<float>();
+    for (std::int64_t i = 0; i < batch.size(); ++i) {
+      for (int j = 1; j < 6; ++j) EXPECT_EQ(pixels[6 * i + j], pixels[6 * i]);
+      firsts.push_back(pixels[6 * i]);
+    }
+  }
+  EXPECT_EQ(firsts, (std::vector<float>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(all_labels(loader, 1), (Labels{{0, 10, 20}, {30, 40}}));
+}
+
+TEST(DataLoader, BatchesFollowTheSamplerWhateverTheWorkers) {
+  const Numbers numbers(1000);
+  const Sampler sampler({.dataset_size = 1000, .batch_size = 7, .seed = 3}, {1, 4});
+  Labels expected;
+  for (std::uint64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+    auto& labels = expected.emplace_back();
+    for (const auto index : sampler.batch(5, step)) labels.push_back(static_cast<std::int64_t>(10 * index));
+  }
+  for (const int workers : {0, 1, 2, 8}) {
+    DataLoader loader{numbers, {.batch_size = 7, .workers = workers, .seed = 3}, {1, 4}};
+    EXPECT_EQ(all_labels(loader, 5), expected) << workers << " workers";
+    EXPECT_EQ(all_labels(loader, 5, 30), Labels(expected.begin() + 30, expected.end())) << workers << " workers";
+  }
+}
+
+TEST(DataLoader, AnErrorArrivesAtItsPosition) {
+  Numbers numbers(100);
+  numbers.failing = 37;
+  for (const int workers : {0, 1, 4}) {
+    DataLoader loader{numbers, {.batch_size = 5, .workers = workers, .order = Order::sequential}};
+    int batches = 0;
+    std::string error;
+    try {
+      for (auto& batch : loader.epoch(0)) batches += static_cast<int>(batch.size()) / 5;
+    } catch (const std::runtime_error& caught) {
+      error = caught.what();
+    }
+    EXPECT_EQ(batches, 7);
+    EXPECT_EQ(error, "sample 37");
+  }
+}
+
+TEST(DataLoader, LeavingTheLoopStopsTheWorkers) {
+  const Numbers numbers(100'000'000);
+  DataLoader loader{numbers, {.batch_size = 100'000, .workers = 4}};
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const auto unused = loader.epoch(0);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
+
+  DataLoader small{numbers, {.batch_size = 8, .workers = 4}};
+  auto left = start;
+  for (auto& batch : small.epoch(0)) {
+    EXPECT_EQ(batch.size(), 8);
+    left = std::chrono::steady_clock::now();
+    break;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - left, std::chrono::milliseconds(100));
+}
+
+TEST(DataLoader, TransformsDoNotDependOnWorkersOrRanks) {
+  const Numbers numbers(60);
+  const auto transform = [](Sample& sample, SampleRandom& random) {
+    sample.label = sample.label * 100 + random.integer(0, 99);
+  };
+  std::vector<std::set<std::int64_t>> results;
+  for (const int world_size : {1, 3}) {
+    for (const int workers : {0, 3}) {
+      auto& labels = results.emplace_back();
+      for (int rank = 0; rank < world_size; ++rank) {
+        DataLoader loader{
+            numbers, {.batch_size = 4, .workers = workers, .seed = 1, .transform = transform}, {rank, world_size}};
+        for (const auto& batch : all_labels(loader, 2)) labels.insert(batch.begin(), batch.end());
+      }
+    }
+  }
+  EXPECT_EQ(results[0].size(), 60u);
+  for (const auto& labels : results) EXPECT_EQ(labels, results[0]);
+}
+
+TEST(DataLoader, AnEmptyBatchKeepsItsTrailingShape) {
+  const Numbers numbers(10);
+  DataLoader loader{numbers, {.batch_size = 2, .workers = 1, .remainder = Remainder::exact}, {3, 4}};
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (auto& batch : loader.epoch(0)) shapes.push_back(batch.images.sizes().vec());
+  EXPECT_EQ(shapes, (std::vector<std::vector<std::int64_t>>{{2, 1, 2, 3}, {0, 1, 2, 3}}));
+}
+
+TEST(DataLoader, CountsTheTimeThatTheConsumerWaits) {
+  const Numbers numbers(1000);
+  const auto spin = [](Sample&, SampleRandom&) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
+    while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  };
+  DataLoader loader{numbers, {.batch_size = 20, .workers = 0, .transform = spin}};
+  EXPECT_EQ(loader.seconds_waiting(), 0.0);
+  int batches = 0;
+  for (auto& batch : loader.epoch(0)) {
+    batches += batch.size() > 0 ? 1 : 0;
+    if (batches == 2) break;
+  }
+  EXPECT_GE(loader.seconds_waiting(), 0.020);  // 40 samples of 0.5 ms
+}
+
+TEST(DataLoader, WorkersRunTorchOnOneThreadAndLeaveOthersAlone) {
+  const int here = at::get_num_threads();
+  const Numbers numbers(10);
+  DataLoader loader{numbers, {.batch_size = 2, .workers = 2}};
+  all_labels(loader, 0);
+  EXPECT_EQ(numbers.threads_at_work.load(), 1);
+  EXPECT_EQ(at::get_num_threads(), here);
+  int elsewhere = 0;
+  std::thread([&] { elsewhere = at::get_num_threads(); }).join();
+  EXPECT_EQ(elsewhere, here);
+}
+
+TEST(DataLoader, RefusesImagesThatDoNotStack) {
+  const Numbers numbers(4);
+  const auto message = [&](const Transform& transform) -> std::string {
+    DataLoader loader{numbers, {.batch_size = 4, .workers = 1, .order = Order::sequential, .transform = transform}};
+    try {
+      all_labels(loader, 0);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no UsageError";
+  };
+  EXPECT_THAT(
+      message([](Sample& sample, SampleRandom&) {
+        if (sample.label == 20) sample.image = sample.image.slice(2, 0, 2);
+      }),
+      testing::AllOf(testing::HasSubstr("sample 2"), testing::HasSubstr("[1, 2, 2]"), testing::HasSubstr("[1, 2, 3]")));
+  EXPECT_THAT(message([](Sample& sample, SampleRandom&) { sample.image = sample.image.to(at::kDouble); }),
+              testing::HasSubstr("float32 [C, H, W]"));
+  EXPECT_THAT(message([](Sample& sample, SampleRandom&) { sample.image = at::Tensor(); }),
+              testing::HasSubstr("undefined"));
+}
+
+TEST(DataLoader, RefusesImpossibleOptions) {
+  const Numbers numbers(4);
+  EXPECT_THROW(DataLoader(numbers, {.workers = -1}), UsageError);
+  EXPECT_THROW(DataLoader(numbers, {.prefetch = 0}), UsageError);
+  EXPECT_THROW(DataLoader(numbers, {.batch_size = 0}), UsageError);
+  EXPECT_THROW(DataLoader(numbers, {}, {2, 2}), UsageError);
+}
+
+}  // namespace
+}  // namespace libtrain::data

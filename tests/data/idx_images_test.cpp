@@ -1,0 +1,114 @@
+#include <libtrain/data/idx_images.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Bytes = std::vector<unsigned char>;
+
+class IdxImagesFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "libtrain_idx_images_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void write(const std::string& name, const Bytes& bytes) const {
+    std::ofstream(directory_ / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+
+  std::string error() const {
+    try {
+      IdxImages(directory_.string(), IdxSplit::train);
+    } catch (const EnvironmentError& error) {
+      return error.what();
+    }
+    return "no EnvironmentError";
+  }
+
+  const Bytes images_{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 51, 255, 1, 2, 3};  // two of 1x3
+  const Bytes labels_{0, 0, 8, 1, 0, 0, 0, 2, 4, 7};
+  std::filesystem::path directory_;
+};
+
+TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
+  write("train-images-idx3-ubyte", images_);
+  write("train-labels-idx1-ubyte", labels_);
+  const IdxImages images(directory_.string(), IdxSplit::train, {.mean = 0.5f, .standard_deviation = 0.25f});
+  EXPECT_EQ(images.size(), 2u);
+  EXPECT_EQ(images.height(), 1);
+  EXPECT_EQ(images.width(), 3);
+  EXPECT_EQ(images.classes(), 8);
+  const Sample sample = images.get(0);
+  EXPECT_EQ(sample.label, 4);
+  ASSERT_EQ(sample.image.sizes(), (at::IntArrayRef{1, 1, 3}));
+  ASSERT_EQ(sample.image.scalar_type(), at::kFloat);
+  const auto* pixels = sample.image.const_data_ptr<float>();
+  EXPECT_FLOAT_EQ(pixels[0], -2.f);
+  EXPECT_FLOAT_EQ(pixels[1], -1.2f);  // (51 / 255 - 0.5) / 0.25
+  EXPECT_FLOAT_EQ(pixels[2], 2.f);
+  EXPECT_EQ(images.get(1).label, 7);
+  EXPECT_THROW(images.get(2), UsageError);
+}
+
+TEST_F(IdxImagesFiles, AcceptsNamesWithADot) {
+  write("t10k-images.idx3-ubyte", images_);
+  write("t10k-labels.idx1-ubyte", labels_);
+  EXPECT_EQ(IdxImages(directory_.string(), IdxSplit::test).size(), 2u);
+}
+
+TEST_F(IdxImagesFiles, NamesBothFilesWhoseCountsDiffer) {
+  write("train-images-idx3-ubyte", images_);
+  write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 4});
+  EXPECT_THAT(error(), AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("2 images"),
+                             HasSubstr("train-labels-idx1-ubyte"), HasSubstr("1 labels")));
+}
+
+TEST_F(IdxImagesFiles, RefusesMissingEmptyOrWronglyShapedFiles) {
+  EXPECT_THAT(error(), HasSubstr("train-images-idx3-ubyte"));
+  write("train-images-idx3-ubyte", labels_);
+  write("train-labels-idx1-ubyte", labels_);
+  EXPECT_THAT(error(), AllOf(HasSubstr("expected 3 dimensions"), HasSubstr("found 1")));
+  write("train-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3});
+  write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 0});
+  EXPECT_THAT(error(), HasSubstr("0 x 1 x 3"));
+  EXPECT_THROW(IdxImages((directory_ / "absent").string(), IdxSplit::train), EnvironmentError);
+  EXPECT_THROW(IdxImages(directory_.string(), IdxSplit::train, {.standard_deviation = 0.f}), UsageError);
+}
+
+// The counts are those of scikit-learn's digits: 178, 182, 177, 183, 181, 182, 181, 179, 174, 180.
+TEST(IdxImages, ReadsTheDigitsOfTheExample) {
+  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto directory = (root / "examples" / "digits" / "data").string();
+  std::vector<int> counts(10);
+  std::uint64_t size = 0;
+  for (const IdxSplit split : {IdxSplit::train, IdxSplit::test}) {
+    const IdxImages images(directory, split);
+    EXPECT_EQ(images.size(), split == IdxSplit::train ? 1437u : 360u);
+    EXPECT_EQ(images.classes(), 10);
+    EXPECT_EQ(images.height(), 8);
+    EXPECT_EQ(images.width(), 8);
+    size += images.size();
+    for (std::uint64_t i = 0; i < images.size(); ++i) ++counts[static_cast<std::size_t>(images.get(i).label)];
+  }
+  EXPECT_EQ(size, 1797u);
+  EXPECT_EQ(counts, (std::vector<int>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));
+}
+
+}  // namespace
+}  // namespace libtrain::data

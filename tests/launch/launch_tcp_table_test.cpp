@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch_table.hpp"
+
+namespace libtrain::launch_table {
+namespace {
+
+/// Rank 5 of 8, four processes on each of two nodes, as torchrun sets it.
+const Variables kTorchrun{
+    {"TORCHELASTIC_RUN_ID", "job"}, {"RANK", "5"},       {"WORLD_SIZE", "8"},       {"LOCAL_RANK", "1"},
+    {"LOCAL_WORLD_SIZE", "4"},      {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"}, {"MASTER_ADDR", "node-0"},
+    {"MASTER_PORT", "29400"}};
+
+std::vector<Row> torch_rows() {
+  const Variables kubernetes{
+      {"RANK", "1"}, {"WORLD_SIZE", "3"}, {"MASTER_ADDR", "job-master-0"}, {"MASTER_PORT", "23456"}};
+  return {
+      {.name = "torchrun on two nodes",
+       .variables = kTorchrun,
+       .expected = {{"launcher", "torchrun"},
+                    {"rank", "5 from RANK"},
+                    {"world_size", "8 from WORLD_SIZE"},
+                    {"local_rank", "1 from LOCAL_RANK"},
+                    {"local_world_size", "4 from LOCAL_WORLD_SIZE"},
+                    {"node_rank", "1 from GROUP_RANK"},
+                    {"node_count", "2 from GROUP_WORLD_SIZE"},
+                    {"rendezvous", "tcp://node-0:29400 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "torchrun inside mpirun of one process per node",
+       .variables = with(open_mpi(0, 2, 0, 1), kTorchrun),
+       .expected = {{"launcher", "torchrun"},
+                    {"rank", "5 from RANK"},
+                    {"rendezvous", "tcp://node-0:29400 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "torchrun inside srun of one task per node",
+       .variables = with(with(kSrun, {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), kTorchrun),
+       .expected = {{"launcher", "torchrun"}, {"rank", "5 from RANK"}, {"local_rank", "1 from LOCAL_RANK"}}},
+      {.name = "torchrun with Open MPI numbers of another job",
+       .variables = with(open_mpi(3, 16, 3, 4), kTorchrun),
+       .expected = {{"launcher", "torchrun"}, {"rank", "5 from RANK"}},
+       .warnings = {"(torchrun) wins over OMPI_COMM_WORLD_RANK=3, OMPI_COMM_WORLD_SIZE=16"}},
+      {.name = "several nodes that meet at localhost",
+       .variables = with(kTorchrun, {{"MASTER_ADDR", "localhost"}}),
+       .expected = {{"rendezvous", "tcp://localhost:29400 from MASTER_ADDR, MASTER_PORT"}},
+       .warnings = {"MASTER_ADDR is 'localhost' in a job of 2 nodes"}},
+      {.name = "Kubernetes, plain variables",
+       .variables = kubernetes,
+       .expected = {{"launcher", "plain"},
+                    {"local_rank", "unknown"},
+                    {"local_world_size", "unknown"},
+                    {"node_count", "unknown"},
+                    {"rendezvous", "tcp://job-master-0:23456 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "default port",
+       .variables = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.4"}},
+       .expected = {{"master_port", "29500 from default"},
+                    {"rendezvous", "tcp://10.0.0.4:29500 from MASTER_ADDR, default"}}},
+      {.name = "IPv6 master in brackets",
+       .variables = with(kubernetes, {{"MASTER_ADDR", "[fe80::1]"}}),
+       .expected = {{"master_address", "fe80::1 from MASTER_ADDR"},
+                    {"rendezvous", "tcp://[fe80::1]:23456 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "IPv6 master without brackets",
+       .variables = with(kubernetes, {{"MASTER_ADDR", "fe80::1"}}),
+       .expected = {{"rendezvous", "tcp://[fe80::1]:23456 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "plain variables that agree with PMI meet over MPI",
+       .variables = with(kubernetes, {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}}),
+       .expected = {{"launcher", "plain"},
+                    {"local_rank", "1 from MPI_LOCALRANKID"},
+                    {"rendezvous", "mpi from PMI_SIZE"}}},
+      {.name = "plain variables win over a Slurm step",
+       .variables = with(kSrun, {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "n1"}}),
+       .expected = {{"launcher", "plain"}, {"rank", "2 from RANK"}},
+       .warnings = {"RANK=2, WORLD_SIZE=4 (plain) wins over SLURM_PROCID=11, SLURM_STEP_NUM_TASKS=34"}},
+      {.name = "WORLD_SIZE exported by an sbatch script, ranks by srun",
+       .variables = with(kSrun, {{"WORLD_SIZE", "34"}, {"MASTER_ADDR", "n001"}, {"MASTER_PORT", "1024"}}),
+       .expected = {{"launcher", "slurm"},
+                    {"rank", "11 from SLURM_PROCID"},
+                    {"rendezvous", "tcp://n001:1024 from MASTER_ADDR, MASTER_PORT"}}},
+      {.name = "srun without an MPI plugin",
+       .variables = kSrun,
+       .expected = {{"launcher", "slurm"},
+                    {"rank", "11 from SLURM_PROCID"},
+                    {"world_size", "34 from SLURM_STEP_NUM_TASKS"},
+                    {"local_rank", "3 from SLURM_LOCALID"},
+                    {"local_world_size", "8 from SLURM_TASKS_PER_NODE"},
+                    {"master_address", "n001 from SLURM_JOB_NODELIST"},
+                    {"rendezvous", "tcp://n001:29500 from SLURM_JOB_NODELIST, default"}}},
+      {.name = "task counts of the allocation do not describe a smaller step",
+       .variables = with(kSrun, {{"SLURM_PROCID", "1"},
+                                 {"SLURM_STEP_NUM_TASKS", "2"},
+                                 {"SLURM_LOCALID", "0"},
+                                 {"SLURM_STEP_NUM_NODES", "2"},
+                                 {"SLURM_STEP_NODELIST", "n[003-004]"}}),
+       .expected = {{"local_world_size", "unknown"}, {"master_address", "n003 from SLURM_STEP_NODELIST"}}},
+      {.name = "horovodrun on one host",
+       .variables = {{"HOROVOD_RANK", "1"},
+                     {"HOROVOD_SIZE", "2"},
+                     {"HOROVOD_LOCAL_RANK", "1"},
+                     {"HOROVOD_LOCAL_SIZE", "2"},
+                     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.1.1.1"}},
+       .expected = {{"launcher", "horovod"},
+                    {"master_address", "127.0.0.1 from one node (HOROVOD_LOCAL_SIZE equals HOROVOD_SIZE)"}}},
+  };
+}
+
+TEST(LaunchTable, RecognisesLaunchersThatMeetOverTcp) {
+  check(torch_rows());
+}
+
+}  // namespace
+}  // namespace libtrain::launch_table

@@ -1,0 +1,182 @@
+#include <libtrain/models/resnet.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+namespace libtrain::models {
+namespace {
+
+// The files of tests/models/data come from torchvision: tests/models/make_golden.py.
+std::ifstream open_golden(const std::string& name) {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "data" / name);
+  EXPECT_TRUE(file) << name;
+  return file;
+}
+
+std::vector<std::string> lines_of(const std::string& name) {
+  auto file = open_golden(name);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::map<std::string, at::Tensor> outputs() {
+  std::map<std::string, at::Tensor> result;
+  for (const auto& line : lines_of("resnet18_outputs.txt")) {
+    std::istringstream stream(line);
+    std::string name;
+    stream >> name;
+    std::vector<double> values;
+    for (double value = 0; stream >> value;) values.push_back(value);
+    result[name] = torch::tensor(values, at::kDouble);
+  }
+  return result;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string shape;
+  for (const auto size : tensor.sizes()) shape += (shape.empty() ? "" : "x") + std::to_string(size);
+  return shape.empty() ? "scalar" : shape;
+}
+
+std::vector<std::string> names_and_shapes(const torch::nn::Module& model) {
+  std::vector<std::string> lines;
+  for (const auto& item : model.named_parameters()) {
+    lines.push_back("parameter " + item.key() + " " + shape_of(item.value()));
+  }
+  for (const auto& item : model.named_buffers()) {
+    lines.push_back("buffer " + item.key() + " " + shape_of(item.value()));
+  }
+  return lines;
+}
+
+std::int64_t parameter_count(const torch::nn::Module& model) {
+  std::int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+// `unit` and `fill` of make_golden.py.
+at::Tensor unit(std::uint64_t tensor_index, std::int64_t count) {
+  at::Tensor values = torch::empty({count}, at::kFloat);
+  auto* data = values.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint64_t x = (tensor_index * 1000003 + static_cast<std::uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    data[i] = static_cast<float>(x >> 40) * 0x1.0p-24f;
+  }
+  return values;
+}
+
+void fill(const std::string& name, at::Tensor tensor, std::uint64_t index) {
+  if (name.ends_with("num_batches_tracked")) return;
+  at::Tensor values = unit(index, tensor.numel());
+  if (tensor.dim() > 1) {
+    const auto fan_in = static_cast<double>(tensor.numel() / tensor.size(0));
+    values = (values - 0.5) * std::exp2(2 - static_cast<int>(std::log2(fan_in)) / 2);
+  } else {
+    const bool positive = name.ends_with("running_var") || (name.ends_with("weight") && !name.starts_with("fc"));
+    values = positive ? values + 0.5 : values - 0.5;
+  }
+  tensor.copy_(values.view_as(tensor));
+}
+
+std::uint64_t fill(torch::nn::Module& model) {
+  std::uint64_t index = 0;
+  for (const auto& item : model.named_parameters()) fill(item.key(), item.value(), index++);
+  for (const auto& item : model.named_buffers()) fill(item.key(), item.value(), index++);
+  return index;
+}
+
+// Relative to the largest value: a logit near zero is the difference of large terms.
+void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
+  ASSERT_EQ(actual.numel(), expected.numel());
+  const double difference = (actual.flatten().to(at::kDouble) - expected).abs().max().item<double>();
+  EXPECT_LT(difference, 1e-4 * expected.abs().max().item<double>());
+}
+
+TEST(ResNet, HasTorchvisionsNamesAndShapes) {
+  EXPECT_EQ(names_and_shapes(*resnet18()), lines_of("resnet18.txt"));
+  EXPECT_EQ(names_and_shapes(*resnet50()), lines_of("resnet50.txt"));
+}
+
+TEST(ResNet, HasTorchvisionsNumberOfParameters) {
+  EXPECT_EQ(parameter_count(*resnet18()), 11689512);
+  ResNet model = resnet50({.classes = 1000});
+  EXPECT_EQ(parameter_count(*model), 25557032);
+  EXPECT_EQ(model->parameters().size(), 161u);
+}
+
+TEST(ResNet, IsInitializedAsInTorchvision) {
+  torch::manual_seed(0);
+  ResNet model = resnet18({.classes = 10});
+  const auto parameters = model->named_parameters();
+  int compared = 0;
+  for (const auto& [name, expected] : outputs()) {
+    if (!name.starts_with("initial_")) continue;
+    const double sum = parameters[name.substr(8)].detach().to(at::kDouble).abs().sum().item<double>();
+    EXPECT_NEAR(sum, expected.item<double>(), 1e-6 * sum) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 5);
+  EXPECT_EQ(parameters["layer1.0.bn1.weight"].min().item<float>(), 1.f);
+  EXPECT_EQ(parameters["layer1.0.bn1.bias"].abs().max().item<float>(), 0.f);
+}
+
+TEST(ResNet, ComputesWhatTorchvisionComputes) {
+  const torch::NoGradGuard no_grad;
+  ResNet model = resnet18({.classes = 10});
+  const std::uint64_t tensors = fill(*model);
+  const at::Tensor images = unit(tensors, 4 * 3 * 64 * 64).view({4, 3, 64, 64}) * 2 - 1;
+  auto golden = outputs();
+  model->eval();
+  expect_close(model->forward(images), golden.at("eval_logits"));
+  model->train();
+  expect_close(model->forward(images), golden.at("train_logits"));
+  const auto buffers = model->named_buffers();
+  expect_close(buffers["bn1.running_mean"], golden.at("bn1.running_mean"));
+  expect_close(buffers["layer4.1.bn2.running_var"].slice(0, 0, 64), golden.at("layer4.1.bn2.running_var"));
+}
+
+TEST(ResNet, SmallStemKeepsTheSizeOfSmallImages) {
+  ResNet model(ResNetOptions{.layers = {1, 1, 1}, .classes = 10, .width = 8, .input_channels = 1, .stem = Stem::small});
+  EXPECT_EQ(shape_of(model->named_parameters()["conv1.weight"]), "8x1x3x3");
+  EXPECT_EQ(shape_of(model->named_parameters()["fc.weight"]), "10x32");
+  const at::Tensor logits = model->forward(torch::rand({5, 1, 8, 8}));
+  EXPECT_EQ(shape_of(logits), "5x10");
+  model->eval();
+  EXPECT_EQ(shape_of(model->forward(torch::rand({0, 1, 8, 8}))), "0x10");
+}
+
+TEST(ResNet, GivesEveryParameterAGradient) {
+  for (const Block block : {Block::basic, Block::bottleneck}) {
+    ResNet model(ResNetOptions{.block = block, .layers = {1, 2}, .classes = 3, .width = 4});
+    torch::nn::functional::cross_entropy(model->forward(torch::rand({4, 3, 32, 32})), torch::tensor({0, 1, 2, 0}))
+        .backward();
+    for (const auto& item : model->named_parameters()) {
+      ASSERT_TRUE(item.value().grad().defined()) << item.key();
+      EXPECT_GT(item.value().grad().abs().sum().item<float>(), 0.f) << item.key();
+    }
+  }
+}
+
+TEST(ResNet, RefusesImpossibleOptions) {
+  EXPECT_THROW(ResNet(ResNetOptions{.layers = {}}), std::invalid_argument);
+  EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 1, 1, 1, 1}}), std::invalid_argument);
+  EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 0}}), std::invalid_argument);
+  EXPECT_THROW(resnet18({.classes = 0}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace libtrain::models

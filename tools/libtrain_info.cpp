@@ -1,0 +1,173 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/build_info.hpp>
+#include <libtrain/base/environment.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/redact.hpp>
+#include <libtrain/launch/claim.hpp>
+#include <libtrain/launch/describe.hpp>
+#include <libtrain/launch/launch.hpp>
+#include <libtrain/launch/variables.hpp>
+
+// libtrain-info: who a program started like this one would take itself for, and why.
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string{name.data()} : std::string{};
+}
+
+/// The cores that this process may run on, which mpirun and container limits make fewer than the machine has.
+unsigned usable_cores() {
+  constexpr int most_cores = 1 << 14;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cores{CPU_ALLOC(most_cores),
+                                                               [](cpu_set_t* set) { CPU_FREE(set); }};
+  const auto bytes = CPU_ALLOC_SIZE(most_cores);
+  if (!cores || sched_getaffinity(0, bytes, cores.get()) != 0) return std::thread::hardware_concurrency();
+  return static_cast<unsigned>(CPU_COUNT_S(bytes, cores.get()));
+}
+
+Json value_of(const std::string& value) {
+  return libtrain::redact(value);
+}
+Json value_of(int value) {
+  return value;
+}
+template <typename T>
+Json value_of(const std::optional<T>& value) {
+  return value ? value_of(*value) : Json{};
+}
+
+template <typename T>
+Json to_json(const libtrain::Sourced<T>& value) {
+  return {{"value", value_of(value.value)}, {"source", value.source}};
+}
+
+Json to_json(const libtrain::Launch& launch) {
+  Json warnings = Json::array();
+  for (const auto& warning : launch.warnings) warnings.push_back(libtrain::redact(warning));
+  return {{"rank", to_json(launch.rank)},
+          {"world_size", to_json(launch.world_size)},
+          {"local_rank", to_json(launch.local_rank)},
+          {"local_world_size", to_json(launch.local_world_size)},
+          {"node_rank", to_json(launch.node_rank)},
+          {"node_count", to_json(launch.node_count)},
+          {"master_address", to_json(launch.master_address)},
+          {"master_port", to_json(launch.master_port)},
+          {"rendezvous", to_json(launch.rendezvous)},
+          {"backend", to_json(launch.backend)},
+          {"launcher", libtrain::to_string(launch.launcher)},
+          {"warnings", warnings}};
+}
+
+/// The same facts whether the launch could be detected or not.
+Json facts(const libtrain::Environment& environment) {
+  const auto& build = libtrain::build_info();
+  Json variables = Json::object();
+  for (const auto name : libtrain::launch_variables()) {
+    if (const auto value = environment.get(name)) variables[std::string{name}] = libtrain::redact(*value);
+  }
+  return {{"versions",
+           {{"libtrain", build.version},
+            {"git_revision", build.git_revision},
+            {"compiler", build.compiler},
+            {"build_type", build.build_type},
+            {"torch", build.torch},
+            {"cuda", build.cuda},
+            {"nccl", build.nccl},
+            {"mpi", build.mpi},
+            {"arrow", build.arrow}}},
+          {"backends", {{"compiled", build.backends}}},
+          {"runtime", {{"host", host_name()}, {"process_id", getpid()}, {"usable_cores", usable_cores()}}},
+          {"environment", variables}};
+}
+
+std::string to_text(const Json& value) {
+  if (!value.is_string()) return value.dump();
+  return value.get<std::string>().empty() ? "off" : libtrain::detail::quoted(value.get<std::string>());
+}
+
+void print_section(const std::string& title, const Json& section) {
+  std::cout << '\n' << title << '\n';
+  if (section.empty()) std::cout << "  none\n";
+  for (const auto& [name, value] : section.items()) std::cout << "  " << name << ' ' << to_text(value) << '\n';
+}
+
+void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
+  if (launch) {
+    for (const auto& line : libtrain::describe(*launch)) std::cout << libtrain::redact(line) << '\n';
+    for (const auto& warning : launch->warnings) std::cout << "warning: " << libtrain::redact(warning) << '\n';
+  }
+  print_section("launch variables that are set", facts.at("environment"));
+  print_section("runtime", facts.at("runtime"));
+  print_section("versions", facts.at("versions"));
+  print_section("communicator backends", facts.at("backends"));
+}
+
+int report(const libtrain::LaunchOptions& options, bool as_json) {
+  const auto environment = libtrain::Environment::of_process();
+  std::optional<libtrain::Launch> launch;
+  Json json = Json::object();
+  auto exit_code = libtrain::ExitCode::success;
+  try {
+    launch = libtrain::detect_launch(environment, options);
+    json = to_json(*launch);
+  } catch (const libtrain::Error& error) {
+    exit_code = error.exit_code();
+    json["error"] = error.what();
+    std::cerr << "libtrain-info: " << error.what() << '\n';
+  }
+  const auto common = facts(environment);
+  if (as_json) {
+    json.update(common);
+    // A variable may hold any bytes; JSON may not.
+    std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  } else {
+    print(launch, common);
+  }
+  return static_cast<int>(exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Prints which rank of how many this process is, which variables say so, and what libtrain was built with."};
+  libtrain::LaunchOptions options;
+  bool as_json = false;
+  app.add_flag("--json", as_json, "print one JSON object on one line instead of text");
+  app.add_option("--rank", options.rank, "the rank, instead of what the environment says");
+  app.add_option("--world-size", options.world_size, "the number of ranks");
+  app.add_option("--local-rank", options.local_rank, "the rank among those on this node");
+  app.add_option("--dist-url", options.dist_url, "where the ranks meet: tcp://host:port, file:///path or env://");
+  app.add_option("--dist-backend", options.dist_backend, "the communicator backend");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "libtrain-info: " << libtrain::redact(error.what()) << ". Run libtrain-info --help.\n";
+    return static_cast<int>(libtrain::ExitCode::usage);
+  }
+  try {
+    return report(options, as_json);
+  } catch (const std::exception& error) {
+    std::cerr << "libtrain-info: " << libtrain::redact(error.what()) << '\n';
+    return static_cast<int>(libtrain::ExitCode::failure);
+  }
+}
