@@ -84,7 +84,10 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
     "${LibTorch_ROOT_DIR}/include" "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include")
-  target_link_libraries(LibTorch::LibTorch INTERFACE "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}")
+  # The wheel's libraries export an older std::filesystem of their own, whose remove_all crashes: the C++ library must
+  # come before them when names are looked up.
+  target_link_libraries(LibTorch::LibTorch INTERFACE
+    -Wl,--push-state,--no-as-needed stdc++ -Wl,--pop-state "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}")
   # The wheel's libraries find their own NVIDIA neighbours by rpath at run time; the linker need not.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined)
   if(LibTorch_CUDA)

@@ -29,7 +29,12 @@ set_up() {
 build() {
   local preset=$1
   shift
-  cmake --preset "$preset"
+  # What CMake found in another environment must be found anew.
+  local environment known=build/$preset/.environment fresh=()
+  environment=$(readlink .deps || true)
+  [ ! -f "$known" ] || [ "$(cat "$known")" = "$environment" ] || fresh=(--fresh)
+  cmake --preset "$preset" "${fresh[@]}"
+  echo "$environment" >"$known"
   cmake --build --preset "$preset" -j "$jobs" "$@"
 }
 

@@ -1,0 +1,218 @@
+// The conformance suite: what every backend must do, on ranks as threads and under mpirun.
+
+#include <cmath>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <libtrain/base/text.hpp>
+
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using testing::on_ranks;
+
+constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 17, 1021, 65537, (1 << 20) + 7};
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
+
+// Small whole numbers, different on each rank: sums are exact in every type.
+at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
+  return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
+}
+
+// What all ranks together make of `pattern`, by torch alone.
+at::Tensor expected(int world_size, std::int64_t size, at::ScalarType type, ReduceOp op) {
+  auto result = pattern(0, size, type);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const auto next = pattern(rank, size, type);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::average:
+        result = result + next;
+        break;
+      case ReduceOp::minimum:
+        result = torch::minimum(result, next);
+        break;
+      case ReduceOp::maximum:
+        result = torch::maximum(result, next);
+        break;
+      case ReduceOp::product:
+        result = result * next;
+        break;
+    }
+  }
+  return op == ReduceOp::average ? result.to(at::kDouble).div(world_size).to(type) : result;
+}
+
+void expect_equal(const at::Tensor& actual, const at::Tensor& wanted, const char* what) {
+  EXPECT_TRUE(torch::equal(actual, wanted)) << what << " of " << actual.numel() << " " << actual.scalar_type();
+}
+
+TEST(Collectives, AllReduceCombinesEveryTypeAndSize) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto type : kTypes) {
+      for (const auto size : kSizes) {
+        for (const auto op : {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::average}) {
+          if (op == ReduceOp::average && !at::isFloatingType(type)) continue;
+          const auto tensor = pattern(communicator.rank(), size, type);
+          communicator.all_reduce(tensor, op).wait();
+          expect_equal(tensor, expected(communicator.world_size(), size, type, op), "all_reduce");
+        }
+      }
+    }
+  });
+}
+
+TEST(Collectives, AllReduceMultiplies) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto type : {at::kFloat, at::kDouble, at::kInt, at::kLong}) {
+      const auto tensor = pattern(communicator.rank(), 1021, type);
+      communicator.all_reduce(tensor, ReduceOp::product).wait();
+      expect_equal(tensor, expected(communicator.world_size(), 1021, type, ReduceOp::product), "product");
+    }
+  });
+}
+
+TEST(Collectives, SixteenBitSumsAccumulateInThirtyTwo) {
+  on_ranks([](Communicator& communicator) {
+    // 256 + 1 is 256 in bfloat16, so that a sum taken in bfloat16 would stay at 256 however many ones follow.
+    const auto tensor = torch::full({5}, communicator.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);
+    communicator.all_reduce(tensor).wait();
+    const double sum = 256.0 + communicator.world_size() - 1;
+    EXPECT_EQ(tensor[0].item<float>(), torch::full({1}, sum, at::kFloat).to(at::kBFloat16).item<float>());
+  });
+}
+
+TEST(Collectives, KeepTheShapeOfTensors) {
+  on_ranks([](Communicator& communicator) {
+    const auto tensor = torch::ones({3, 1, 5});
+    communicator.all_reduce(tensor).wait();
+    EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{3, 1, 5}));
+    EXPECT_EQ(tensor.sum().item<float>(), 15.0f * static_cast<float>(communicator.world_size()));
+  });
+}
+
+TEST(Collectives, BroadcastCopiesAnyRoot) {
+  on_ranks([](Communicator& communicator) {
+    for (int root = 0; root < communicator.world_size(); ++root) {
+      for (const auto type : kTypes) {
+        for (const auto size : kSizes) {
+          const auto tensor = pattern(communicator.rank(), size, type);
+          communicator.broadcast(tensor, root).wait();
+          expect_equal(tensor, pattern(root, size, type), "broadcast");
+        }
+      }
+    }
+  });
+}
+
+TEST(Collectives, AllGatherKeepsRankOrder) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto type : kTypes) {
+      for (const auto size : kSizes) {
+        const auto input = pattern(communicator.rank(), size, type);
+        const auto output = torch::zeros({communicator.world_size(), size}, type);
+        communicator.all_gather(input, output).wait();
+        for (int rank = 0; rank < communicator.world_size(); ++rank) {
+          expect_equal(output[rank], pattern(rank, size, type), "all_gather");
+        }
+      }
+    }
+  });
+}
+
+TEST(Collectives, ReduceScatterGivesEachRankItsPart) {
+  on_ranks([](Communicator& communicator) {
+    const auto world_size = communicator.world_size();
+    for (const auto type : kTypes) {
+      for (const auto size : kSizes) {
+        const auto input = pattern(communicator.rank(), size * world_size, type);
+        const auto untouched = input.clone();
+        const auto output = torch::zeros({size}, type);
+        communicator.reduce_scatter(input, output, ReduceOp::sum).wait();
+        const auto whole = expected(world_size, size * world_size, type, ReduceOp::sum);
+        expect_equal(output, whole.narrow(0, communicator.rank() * size, size), "reduce_scatter");
+        expect_equal(input, untouched, "the input of reduce_scatter");
+      }
+    }
+  });
+}
+
+TEST(Collectives, RunInTheOrderOfTheCalls) {
+  on_ranks([](Communicator& communicator) {
+    const auto tensor = torch::ones({1000}, at::kDouble);
+    std::vector<Work> works;
+    for (int call = 0; call < 10; ++call) works.push_back(communicator.all_reduce(tensor));
+    works.back().wait();
+    EXPECT_EQ(tensor[999].item<double>(), std::pow(communicator.world_size(), 10));
+    for (auto& work : works) EXPECT_TRUE(work.done());
+  });
+}
+
+TEST(Collectives, BytesOfAnyLengthAreGathered) {
+  on_ranks([](Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const auto gathered = communicator.all_gather_bytes(std::string(rank * 70000, static_cast<char>('a' + rank)));
+    ASSERT_EQ(gathered.size(), static_cast<std::size_t>(communicator.world_size()));
+    for (std::size_t peer = 0; peer < gathered.size(); ++peer) {
+      EXPECT_EQ(gathered[peer], std::string(peer * 70000, static_cast<char>('a' + peer)));
+    }
+    const int last = communicator.world_size() - 1;
+    EXPECT_EQ(communicator.broadcast_bytes(text("from rank ", communicator.rank()), last), text("from rank ", last));
+  });
+}
+
+TEST(Collectives, SplitMakesIndependentGroups) {
+  on_ranks([](Communicator& communicator) {
+    const int rank = communicator.rank();
+    // The key reverses the order within each half.
+    const auto half = communicator.split(rank % 2, -rank);
+    int members = 0;
+    int after = 0;
+    for (int peer = rank % 2; peer < communicator.world_size(); peer += 2) {
+      ++members;
+      if (peer > rank) ++after;
+    }
+    EXPECT_EQ(half->world_size(), members);
+    EXPECT_EQ(half->rank(), after);
+    const auto tensor = torch::ones({10});
+    half->all_reduce(tensor).wait();
+    communicator.all_reduce(tensor).wait();
+    float sum = 0;
+    for (int peer = 0; peer < communicator.world_size(); ++peer) {
+      sum += static_cast<float>((communicator.world_size() + (peer % 2 == 0 ? 1 : 0)) / 2);
+    }
+    EXPECT_EQ(tensor[0].item<float>(), sum);
+  });
+}
+
+TEST(Collectives, AllocateGivesZeroedMemoryOfItsOwn) {
+  on_ranks([](Communicator& communicator) {
+    const auto tensor = communicator.allocate(1000, at::kFloat);
+    EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{1000}));
+    EXPECT_EQ(tensor.abs().sum().item<float>(), 0.0f);
+    tensor.fill_(1);
+    communicator.all_reduce(tensor).wait();
+    EXPECT_EQ(tensor.sum().item<float>(), 1000.0f * static_cast<float>(communicator.world_size()));
+    EXPECT_EQ(communicator.allocate(0, at::kLong).numel(), 0);
+  });
+}
+
+TEST(Collectives, SumsAreBitEqualFromRunToRun) {
+  on_ranks([](Communicator& communicator) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(communicator.rank()));
+    const auto values = torch::empty({100003}).normal_(0, 1, generator);
+    const auto first = values.clone();
+    const auto second = values.clone();
+    communicator.all_reduce(first).wait();
+    communicator.all_reduce(second).wait();
+    EXPECT_TRUE(torch::equal(first, second));
+  });
+}
+
+}  // namespace
+}  // namespace libtrain

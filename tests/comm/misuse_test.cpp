@@ -1,0 +1,92 @@
+// What callers and peers can do wrong, on ranks as threads and under mpirun.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::on_fresh_ranks;
+using testing::on_ranks;
+
+template <typename Expected, typename Body>
+std::string message_of(const Body& body) {
+  try {
+    body();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
+  on_ranks([](Communicator& communicator) {
+    const int world_size = communicator.world_size();
+    EXPECT_THROW(communicator.all_reduce(at::Tensor{}), UsageError);
+    EXPECT_THROW(communicator.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2)), UsageError);
+    EXPECT_THROW(communicator.all_reduce(torch::ones({4}, at::kBool)), UsageError);
+    EXPECT_THROW(communicator.broadcast(torch::ones({4}), world_size), UsageError);
+    EXPECT_THROW(communicator.broadcast(torch::ones({4}), -1), UsageError);
+    EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size + 1})), UsageError);
+    EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size}, at::kInt)), UsageError);
+    EXPECT_THROW(communicator.allocate(-1, at::kFloat), UsageError);
+    const auto message =
+        message_of<UsageError>([&] { communicator.all_reduce(torch::ones({4}, at::kLong), ReduceOp::average); });
+    EXPECT_THAT(message, AllOf(HasSubstr("average"), HasSubstr("int64"), HasSubstr("ReduceOp::sum")));
+    communicator.barrier();  // still usable
+  });
+}
+
+TEST(CollectiveMisuse, DifferentCallsEndOnEveryRankAndShowBothSides) {
+  on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
+    const auto tensor = torch::ones({communicator.rank() == 1 ? 12 : 10});
+    const auto message = message_of<CommunicationError>([&] { communicator.all_reduce(tensor).wait(); });
+    EXPECT_THAT(message, AllOf(HasSubstr("rank 0 called all_reduce of 10 float32 (sum)"),
+                               HasSubstr("rank 1 called all_reduce of 12 float32 (sum)")));
+    EXPECT_EQ(message_of<CommunicationError>([&] { communicator.barrier(); }), message);
+  });
+}
+
+TEST(CollectiveMisuse, AnotherOperationTypeOrReductionIsNoticed) {
+  const auto expect_mismatch = [](const std::function<void(Communicator&)>& on_rank_1) {
+    on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [&](Communicator& communicator) {
+      const auto call = [&] {
+        if (communicator.rank() == 1) {
+          on_rank_1(communicator);
+        } else {
+          communicator.all_reduce(torch::ones({8}, at::kInt)).wait();
+        }
+      };
+      EXPECT_THAT(message_of<CommunicationError>(call), HasSubstr("different collectives"));
+    });
+  };
+  expect_mismatch([](Communicator& communicator) { communicator.broadcast(torch::ones({8}, at::kInt), 0).wait(); });
+  expect_mismatch([](Communicator& communicator) { communicator.all_reduce(torch::ones({8})).wait(); });
+  expect_mismatch([](Communicator& communicator) {
+    communicator.all_reduce(torch::ones({8}, at::kInt), ReduceOp::maximum).wait();
+  });
+  expect_mismatch([](Communicator& communicator) { communicator.barrier(); });
+}
+
+TEST(CollectiveMisuse, ARankThatDoesNotComeIsNoticedAtTheDeadline) {
+  on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
+    if (communicator.rank() == 1) return;
+    const Stopwatch stopwatch;
+    const auto message = message_of<CommunicationError>([&] { communicator.all_reduce(torch::ones({8})).wait(); });
+    EXPECT_THAT(message, AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), HasSubstr("deadline")));
+    EXPECT_GE(stopwatch.seconds(), 0.29);
+    EXPECT_LT(stopwatch.seconds(), 5.0);
+  });
+}
+
+}  // namespace
+}  // namespace libtrain

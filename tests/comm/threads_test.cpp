@@ -1,0 +1,103 @@
+// What only ranks as threads can show.
+
+#include <atomic>
+#include <latch>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/threads/run_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(ThreadRanks, RunOnceEach) {
+  std::atomic<int> ranks = 0;
+  run_ranks(4, [&](Communicator& communicator) { ranks += 1 << (4 * communicator.rank()); });
+  EXPECT_EQ(ranks, 0x1111);
+}
+
+TEST(ThreadRanks, AFailureReachesThePeersWithItsText) {
+  std::atomic<int> told = 0;
+  const Stopwatch stopwatch;
+  try {
+    run_ranks(3, [&](Communicator& communicator) {
+      if (communicator.rank() == 2) throw std::runtime_error("the dog ate the batch");
+      try {
+        communicator.barrier();
+      } catch (const CommunicationError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 2 failed"), HasSubstr("the dog ate the batch")));
+        ++told;
+        throw;
+      }
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the dog ate the batch");
+  }
+  EXPECT_EQ(told, 2);
+  EXPECT_LT(stopwatch.seconds(), 10.0);
+}
+
+TEST(ThreadRanks, TheDeadlineNamesWhoDidNotCome) {
+  std::latch done{1};
+  const auto body = [&](Communicator& communicator) {
+    if (communicator.rank() == 1) return done.wait();
+    try {
+      communicator.barrier();
+      FAIL() << "nothing was thrown";
+    } catch (const CommunicationError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 did not come"), HasSubstr("barrier")));
+    }
+    done.count_down();
+  };
+  run_ranks(2, body, {.timeout = std::chrono::milliseconds(200)});
+}
+
+TEST(ThreadRanks, ACommunicatorCanBeDestroyedWithCollectivesUnderWay) {
+  const Stopwatch stopwatch;
+  run_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 0) communicator.all_reduce(torch::ones({10}));
+  });
+  EXPECT_LT(stopwatch.seconds(), 20.0);
+}
+
+TEST(ThreadRanks, AbortEndsPendingAndLaterCalls) {
+  run_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 0) {
+      auto work = communicator.all_reduce(torch::ones({10}));
+      communicator.abort("enough");
+      EXPECT_THROW(work.wait(), CommunicationError);
+      EXPECT_THROW(communicator.barrier(), CommunicationError);
+    }
+  });
+}
+
+TEST(ThreadRanks, NeedAtLeastOne) {
+  EXPECT_THROW(run_ranks(0, [](Communicator&) {}), UsageError);
+}
+
+TEST(SingleCommunicator, IsAGroupOfOne) {
+  SingleCommunicator communicator;
+  const auto tensor = torch::arange(5, at::kFloat);
+  communicator.all_reduce(tensor, ReduceOp::average).wait();
+  EXPECT_TRUE(torch::equal(tensor, torch::arange(5, at::kFloat)));
+  const auto output = torch::zeros({5});
+  communicator.all_gather(tensor, output).wait();
+  EXPECT_TRUE(torch::equal(tensor, output));
+  EXPECT_EQ(communicator.all_gather_bytes("me"), std::vector<std::string>{"me"});
+  EXPECT_EQ(communicator.split(3, 1)->world_size(), 1);
+  EXPECT_THROW(communicator.broadcast(tensor, 1), UsageError);
+  communicator.abort("enough", ExitCode::communication);
+  EXPECT_THROW(communicator.barrier(), CommunicationError);
+}
+
+}  // namespace
+}  // namespace libtrain

@@ -1,0 +1,129 @@
+"""Runs programs under mpirun for the tests: one call, one Job, nothing left over.
+
+The build's bin directory and mpirun come from LIBTRAIN_BIN and LIBTRAIN_MPIRUN; without them a release build and the
+project's own mpirun are taken.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "LIBTRAIN_TEST_JOB"
+# What a launcher around the tests, or the user's shell, may have set.
+FOREIGN = re.compile(r"^(OMPI|PMI|PMIX|PRTE|SLURM|AZ|AZUREML|FLUX|HOROVOD|MV2|PALS|LIBTRAIN|TORCHELASTIC)_"
+                     r"|^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK|MASTER_ADDR|MASTER_PORT)$")
+
+
+def program(name):
+    return str(Path(os.environ.get("LIBTRAIN_BIN", ROOT / "build/release/bin")) / name)
+
+
+def mpirun(ranks):
+    command = [os.environ.get("LIBTRAIN_MPIRUN", str(ROOT / ".deps/bin/mpirun")), "--bind-to", "none",
+               "--map-by", ":OVERSUBSCRIBE"]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    return command + ["-n", str(ranks)]
+
+
+@dataclass(frozen=True)
+class Job:
+    exit_code: int
+    stdout: str
+    stderr: str
+    began: float
+    ended: float  # when its last process was gone
+    timed_out: bool
+    left_over: tuple  # command lines that were still running after mpirun, killed by now
+
+    def reports(self):
+        """The error lines that libtrain wrote, on any rank."""
+        return [line for line in self.stderr.splitlines() if re.match(r"libtrain(\[rank \d+\])?: error: ", line)]
+
+    def __str__(self):
+        return (f"exit code {self.exit_code} after {self.ended - self.began:.1f} s{', timed out' * self.timed_out}"
+                f"\n--- standard output\n{self.stdout}\n--- standard error\n{self.stderr}")
+
+
+def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT):
+    """Runs `command`, under mpirun where `ranks` is given, and kills every process of it after `time_limit` seconds."""
+    mark = uuid.uuid4().hex
+    variables = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    variables |= {MARK: mark} | (environment or {})
+    words = (mpirun(ranks) if ranks else []) + [str(word) for word in command]
+    # Files, not pipes: a process that is left over would keep a pipe open.
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        began = time.time()
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=variables,
+                                   cwd=directory, start_new_session=True)
+        try:
+            process.wait(time_limit)
+            timed_out = False
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            left_over = _end_processes(mark, patience=0 if process.poll() is None else 2)
+            process.wait()
+        ended = time.time()
+        return Job(process.returncode, _text_of(stdout), _text_of(stderr), began, ended, timed_out, left_over)
+
+
+def _text_of(file):
+    file.seek(0)
+    # Open MPI ends some of its own messages with a zero byte, in front of whatever comes next.
+    return file.read().decode(errors="replace").replace("\0", "")
+
+
+def _processes(mark):
+    """Identifiers and command lines of the running processes that inherited `mark`."""
+    found = {}
+    needle = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if needle in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has just ended, or belongs to somebody else
+    return found
+
+
+def _end_processes(mark, patience):
+    """Waits `patience` seconds for the processes to end, then kills the rest; returns the command lines of those."""
+    deadline = time.monotonic() + patience
+    while (running := _processes(mark)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed = tuple(running.values())
+    while running:
+        for identifier in running:
+            try:
+                os.kill(identifier, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.02)
+        running = _processes(mark)
+    return killed
+
+
+def temporary_directory(test):
+    """A folder that is removed when the unittest.TestCase `test` ends."""
+    folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
+    test.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def require_programs(*names):
+    """Ends the test program with an explanation where a program is not built: a test that cannot run must fail."""
+    missing = [program(name) for name in names if not os.access(program(name), os.X_OK)]
+    if missing:
+        sys.exit(f"not built: {', '.join(missing)} (set LIBTRAIN_BIN to the bin folder of a build)")

@@ -1,0 +1,71 @@
+// main() of the tests that run under mpirun: every rank runs the same tests in the same order, rank 0 prints, and a
+// failure on any rank fails the job.
+
+#include <cstdio>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include <libtrain/base/environment.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/comm/connect.hpp>
+#include <libtrain/comm/host_communicator.hpp>
+#include <libtrain/comm/mpi/connect_mpi.hpp>
+
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain::testing {
+
+namespace {
+
+std::shared_ptr<Communicator> world;
+
+// The world's own communicator, over MPI even for one rank.
+std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
+  return std::make_shared<HostCommunicator>(connect_mpi(), options);
+}
+
+}  // namespace
+
+void on_ranks(const RankBody& body) {
+  body(*world);
+  world->barrier();
+}
+
+void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBody& body) {
+  if (world->world_size() < minimum_ranks) return;
+  const auto fresh = connect_world(options);
+  body(*fresh);
+  world->barrier();
+}
+
+}  // namespace libtrain::testing
+
+int main(int argc, char** argv) {
+  using libtrain::testing::world;
+  ::testing::InitGoogleTest(&argc, argv);
+  const auto launch = libtrain::detect_launch(libtrain::Environment::of_process());
+  if (launch.launcher != libtrain::Launcher::open_mpi) {
+    std::fprintf(stderr, "These tests need ranks: start them with mpirun -n 2 %s\n", argv[0]);
+    return 1;
+  }
+  libtrain::set_log_identity(launch.rank.value, launch.world_size.value);
+  world = libtrain::testing::connect_world({.timeout = std::chrono::seconds(60)});
+  if (world->rank() != 0) {
+    // Other ranks print their failures only.
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    class Failures : public ::testing::EmptyTestEventListener {
+      void OnTestPartResult(const ::testing::TestPartResult& result) override {
+        if (!result.failed()) return;
+        std::fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank(), result.file_name(), result.line_number(),
+                     result.message());
+      }
+    };
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new Failures);
+  }
+  const auto failed = at::full({1}, RUN_ALL_TESTS(), at::kInt);
+  world->all_reduce(failed, libtrain::ReduceOp::maximum).wait();
+  world.reset();
+  return failed.item<int>();
+}

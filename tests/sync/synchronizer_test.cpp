@@ -1,0 +1,292 @@
+// The contract of GradientSynchronizer beside parity, on ranks as threads and under mpirun.
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
+
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+
+struct TwoBranchesImpl : torch::nn::Module {
+  torch::nn::Linear left{4, 4};
+  torch::nn::Linear right{4, 4};
+  torch::nn::BatchNorm1d norm{4};
+  TwoBranchesImpl() {
+    register_module("left", left);
+    register_module("right", right);
+    register_module("norm", norm);
+  }
+};
+TORCH_MODULE(TwoBranches);
+
+template <typename Body>
+std::string usage_error(const Body& body) {
+  try {
+    body();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+at::Tensor both(TwoBranches& model) {
+  const auto x = torch::ones({2, 4});
+  return model->norm(model->left(x) + model->right(x)).pow(2).sum() + model->left(x).sum() + model->right(x).sum();
+}
+
+TEST(Synchronizer, StartsFromTheWeightsAndBuffersOfRankZero) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& tensor : model->parameters()) tensor.fill_(communicator.rank() + 1);
+      for (auto& tensor : model->buffers()) tensor.fill_(communicator.rank() + 5);
+    }
+    const GradientSynchronizer synchronizer{*model, communicator};
+    for (const auto& tensor : model->parameters()) EXPECT_TRUE(tensor.eq(1).all().item<bool>());
+    for (const auto& tensor : model->buffers()) EXPECT_TRUE(tensor.eq(5).all().item<bool>());
+  });
+}
+
+TEST(Synchronizer, BroadcastsBuffersOnRequest) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    GradientSynchronizer synchronizer{*model, communicator};
+    {
+      const torch::NoGradGuard no_grad;
+      model->norm->running_mean.fill_(communicator.rank() + 3);
+    }
+    synchronizer.broadcast_buffers();
+    EXPECT_TRUE(model->norm->running_mean.eq(3).all().item<bool>());
+  });
+}
+
+TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
+  SingleCommunicator communicator;
+  torch::nn::Sequential model{torch::nn::Linear(4, 4), torch::nn::Linear(4, 4)};
+  GradientSynchronizer synchronizer{*model, communicator};
+  ASSERT_EQ(synchronizer.buckets().size(), 1u);
+  for (int round = 0; round < 2; ++round) {
+    model->forward(torch::ones({1, 4})).sum().backward();
+    synchronizer.wait();
+    std::set<void*> memories;
+    for (const auto& parameter : model->parameters()) memories.insert(parameter.grad().storage().mutable_data());
+    EXPECT_EQ(memories.size(), 1u);
+    synchronizer.zero_grad();
+    for (const auto& parameter : model->parameters()) EXPECT_FALSE(parameter.grad().defined());
+  }
+}
+
+TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
+  SingleCommunicator communicator;
+  torch::nn::Conv2d model{torch::nn::Conv2dOptions(3, 4, 3)};
+  {
+    const torch::NoGradGuard no_grad;
+    model->weight.set_data(model->weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  GradientSynchronizer synchronizer{*model, communicator};
+  model->forward(torch::ones({1, 3, 5, 5})).sum().backward();
+  synchronizer.wait();
+  EXPECT_TRUE(model->weight.grad().is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+// Notes which collectives were started while backward() ran.
+class Recorder : public SingleCommunicator {
+ public:
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    during_backward += in_backward ? 1 : 0;
+    return SingleCommunicator::all_reduce(tensor, op);
+  }
+
+  bool in_backward = false;
+  int during_backward = 0;
+};
+
+TEST(Synchronizer, ReducesDuringBackwardFromTheFirstRoundOn) {
+  Recorder communicator;
+  torch::nn::Sequential model{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)};
+  GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}}};
+  ASSERT_GE(synchronizer.buckets().size(), 3u);
+  for (int round = 1; round <= 2; ++round) {
+    // The loss's own graph ends before the flag falls: what comes later is not overlapped.
+    const auto loss = model->forward(torch::ones({1, 8})).sum();
+    communicator.in_backward = true;
+    loss.backward();
+    communicator.in_backward = false;
+    EXPECT_EQ(communicator.during_backward, round * static_cast<int>(synchronizer.buckets().size()));
+    synchronizer.wait();
+  }
+}
+
+TEST(Synchronizer, RanksMayProduceGradientsInAnyOrder) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& tensor : model->parameters()) tensor.fill_(1);
+    }
+    GradientSynchronizer synchronizer{*model, communicator, {.buckets = {16, 16}}};
+    const auto x = torch::full({1, 4}, communicator.rank() + 1.0);
+    const auto left = [&] { return model->left(x).sum(); };
+    const auto right = [&] { return model->right(x).sum() * 2; };
+    const auto rest = model->norm(torch::ones({2, 4})).sum();
+    // Autograd runs later operations first.
+    auto loss = rest;
+    if (communicator.rank() % 2 == 0) {
+      loss = loss + left();
+      loss = loss + right();
+    } else {
+      loss = loss + right();
+      loss = loss + left();
+    }
+    loss.backward();
+    synchronizer.wait();
+    const double mean = (communicator.world_size() + 1) / 2.0;
+    EXPECT_NEAR(model->left->weight.grad()[0][0].item<double>(), mean, 1e-6);
+    EXPECT_NEAR(model->right->weight.grad()[0][0].item<double>(), 2 * mean, 1e-6);
+  });
+}
+
+TEST(Synchronizer, LeavesFrozenParametersAlone) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    model->left->weight.set_requires_grad(false);
+    GradientSynchronizer synchronizer{*model, communicator};
+    both(model).backward();
+    synchronizer.wait();
+    EXPECT_FALSE(model->left->weight.grad().defined());
+    EXPECT_TRUE(model->left->bias.grad().defined());
+  });
+}
+
+TEST(Synchronizer, NamesParametersThatGotNoGradient) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    GradientSynchronizer synchronizer{*model, communicator};
+    (model->left(torch::ones({1, 4})).sum() + model->norm(torch::ones({2, 4})).sum()).backward();
+    EXPECT_THAT(usage_error([&] { synchronizer.wait(); }),
+                AllOf(HasSubstr("2 of 6"), HasSubstr("'right.weight'"), HasSubstr("'right.bias'")));
+  });
+}
+
+TEST(Synchronizer, RefusesASecondBackwardBeforeWait) {
+  SingleCommunicator communicator;
+  torch::nn::Linear model{4, 4};
+  GradientSynchronizer synchronizer{*model, communicator};
+  model->forward(torch::ones({1, 4})).sum().backward();
+  EXPECT_THAT(usage_error([&] { model->forward(torch::ones({1, 4})).sum().backward(); }),
+              AllOf(HasSubstr("second gradient"), HasSubstr("wait()")));
+}
+
+TEST(Synchronizer, RefusesCallsOutOfOrder) {
+  SingleCommunicator communicator;
+  torch::nn::Linear model{4, 4};
+  GradientSynchronizer synchronizer{*model, communicator};
+  EXPECT_THAT(usage_error([&] { synchronizer.wait(); }), HasSubstr("without a backward()"));
+  model->forward(torch::ones({1, 4})).sum().backward();
+  EXPECT_THAT(usage_error([&] { synchronizer.zero_grad(); }), HasSubstr("between backward() and wait()"));
+}
+
+TEST(Synchronizer, RefusesModulesItCannotServe) {
+  SingleCommunicator communicator;
+  torch::nn::ReLU nothing_to_train;
+  EXPECT_THAT(usage_error([&] { GradientSynchronizer{*nothing_to_train, communicator}; }), HasSubstr("no parameter"));
+  torch::nn::Embedding sparse{torch::nn::EmbeddingOptions(10, 3).sparse(true)};
+  GradientSynchronizer synchronizer{*sparse, communicator};
+  const auto loss = sparse->forward(torch::tensor({1, 2})).sum();
+  EXPECT_THAT(usage_error([&] { loss.backward(); }), AllOf(HasSubstr("'weight'"), HasSubstr("sparse")));
+}
+
+TEST(Synchronizer, RefusesDoubleBackward) {
+  SingleCommunicator communicator;
+  torch::nn::Linear model{4, 4};
+  GradientSynchronizer synchronizer{*model, communicator};
+  const auto loss = model->forward(torch::ones({1, 4})).pow(2).sum();
+  EXPECT_THAT(usage_error([&] { loss.backward({}, true, true); }), HasSubstr("create_graph"));
+}
+
+TEST(Synchronizer, TakesItsHooksAlong) {
+  SingleCommunicator communicator;
+  torch::nn::Linear model{4, 4};
+  { const GradientSynchronizer synchronizer{*model, communicator}; }
+  for (int round = 0; round < 2; ++round) model->forward(torch::ones({1, 4})).sum().backward();
+  EXPECT_EQ(model->bias.grad()[0].item<float>(), 2.0f);
+}
+
+// One rank's module differs; every rank must say how.
+void expect_difference(const std::function<void(torch::nn::Module&)>& make_common,
+                       const std::function<void(torch::nn::Module&)>& make_different, const std::vector<std::string>& parts) {
+  on_ranks([&](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    const int odd_one = communicator.world_size() - 1;
+    torch::nn::Module model{"model"};
+    (communicator.rank() == odd_one ? make_different : make_common)(model);
+    try {
+      const GradientSynchronizer synchronizer{model, communicator};
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const UsageError& error) {
+      for (const auto& part : parts) EXPECT_THAT(error.what(), HasSubstr(part));
+      EXPECT_THAT(error.what(), HasSubstr("rank " + std::to_string(odd_one)));
+      EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
+    }
+  });
+}
+
+std::function<void(torch::nn::Module&)> with_weight(const char* name, std::vector<std::int64_t> shape,
+                                                    at::ScalarType type = at::kFloat, bool trainable = true) {
+  return [=](torch::nn::Module& model) {
+    model.register_parameter("bias", torch::ones({2}));
+    model.register_parameter(name, torch::ones(shape, type), trainable);
+  };
+}
+
+TEST(ModelAgreement, ComparesShapes) {
+  expect_difference(with_weight("weight", {3, 4}), with_weight("weight", {4, 3}), {"'weight'", "[3, 4]", "[4, 3]"});
+}
+
+TEST(ModelAgreement, ComparesNames) {
+  expect_difference(with_weight("weight", {3}), with_weight("kernel", {3}), {"'weight'", "'kernel'", "[3]"});
+}
+
+TEST(ModelAgreement, ComparesTypes) {
+  expect_difference(with_weight("weight", {3}), with_weight("weight", {3}, at::kDouble), {"'weight'", "Float", "Double"});
+}
+
+TEST(ModelAgreement, ComparesWhatIsTrained) {
+  expect_difference(with_weight("weight", {3}), with_weight("weight", {3}, at::kFloat, false), {"'weight'", "frozen"});
+}
+
+TEST(ModelAgreement, ComparesCounts) {
+  const auto more = [](torch::nn::Module& model) {
+    with_weight("weight", {3})(model);
+    model.register_parameter("extra", torch::ones({7}));
+  };
+  expect_difference(with_weight("weight", {3}), more, {"nothing", "'extra'", "[7]"});
+  expect_difference(more, with_weight("weight", {3}), {"'extra'", "[7]", "nothing"});
+}
+
+TEST(ModelAgreement, ComparesBuffers) {
+  const auto with_buffer = [](std::int64_t size) {
+    return [size](torch::nn::Module& model) {
+      model.register_parameter("weight", torch::ones({2}));
+      model.register_buffer("mean", torch::ones({size}));
+    };
+  };
+  expect_difference(with_buffer(2), with_buffer(3), {"buffer 'mean'", "[2]", "[3]"});
+}
+
+}  // namespace
+}  // namespace libtrain

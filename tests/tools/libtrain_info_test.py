@@ -1,0 +1,123 @@
+"""libtrain-info: what it answers, with which exit code, and what it must never print."""
+
+import json
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+USAGE, ENVIRONMENT = 2, 3
+LAUNCH_KEYS = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "node_count", "master_address",
+               "master_port", "rendezvous")
+CANARY = "canary5ecret"
+
+
+def info(*arguments, ranks=None, **environment):
+    return jobs.run([jobs.program("libtrain-info"), *arguments], ranks=ranks, environment=environment)
+
+
+class Answers(unittest.TestCase):
+    def require_launch(self, launch, **expected):
+        self.assertEqual({key: launch[key]["value"] for key in expected}, expected)
+
+    def test_a_single_process_is_rank_0_of_1(self):
+        job = info("--json")
+        self.assertEqual(job.exit_code, 0, job)
+        launch = json.loads(job.stdout)
+        self.require_launch(launch, rank=0, world_size=1, local_rank=0, local_world_size=1)
+        self.assertEqual(launch["launcher"], "single")
+
+    def test_every_value_names_its_source(self):
+        job = info("--json", RANK="1", WORLD_SIZE="3", MASTER_ADDR="10.0.0.7", MASTER_PORT="4242")
+        self.assertEqual(job.exit_code, 0, job)
+        launch = json.loads(job.stdout)
+        self.require_launch(launch, rank=1, world_size=3, master_address="10.0.0.7", master_port=4242)
+        for key in LAUNCH_KEYS:
+            self.assertTrue(launch[key]["source"], key)
+        for key, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE"), ("master_address", "MASTER_ADDR"),
+                              ("master_port", "MASTER_PORT")):
+            self.assertIn(variable, launch[key]["source"])
+
+    def test_options_win_over_variables(self):
+        job = info("--json", "--rank", "0", "--world-size", "2", RANK="1", WORLD_SIZE="3", MASTER_ADDR="10.0.0.7")
+        self.assertEqual(job.exit_code, 0, job)
+        self.require_launch(json.loads(job.stdout), rank=0, world_size=2)
+
+    def test_says_what_it_was_built_with(self):
+        facts = json.loads(info("--json").stdout)
+        self.assertRegex(facts["versions"]["libtrain"], r"^\d+\.\d+\.\d+$")
+        self.assertTrue(facts["versions"]["torch"])
+        self.assertTrue(facts["backends"]["compiled"])
+
+    def test_the_text_says_the_same(self):
+        job = info(RANK="1", WORLD_SIZE="3", MASTER_ADDR="10.0.0.7")
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("rank 1 of 3 (RANK, WORLD_SIZE)", job.stdout)
+        self.assertEqual(job.stderr, "")
+
+    def test_the_ranks_of_mpirun_differ(self):
+        job = info("--json", ranks=2)
+        self.assertEqual(job.exit_code, 0, job)
+        launches = sorted((json.loads(line) for line in job.stdout.splitlines()), key=lambda one: one["rank"]["value"])
+        self.assertEqual(len(launches), 2)
+        for rank, launch in enumerate(launches):
+            self.require_launch(launch, rank=rank, world_size=2, local_rank=rank, local_world_size=2, node_count=1)
+            self.assertEqual(launch["launcher"], "open_mpi")
+
+
+class Errors(unittest.TestCase):
+    def test_half_a_pair_is_an_environment_error_that_names_both(self):
+        for arguments in ((), ("--json",)):
+            with self.subTest(arguments=arguments):
+                job = info(*arguments, RANK="1")
+                self.assertEqual(job.exit_code, ENVIRONMENT, job)
+                self.assertEqual(len(job.stderr.splitlines()), 1, job)
+                self.assertRegex(job.stderr, r"RANK=1 .*WORLD_SIZE")
+
+    def test_an_error_still_leaves_the_facts_as_json(self):
+        job = info("--json", WORLD_SIZE="two", RANK="0")
+        self.assertEqual(job.exit_code, ENVIRONMENT, job)
+        answer = json.loads(job.stdout)
+        self.assertIn("'two'", answer["error"])
+        self.assertEqual(answer["environment"], {"RANK": "0", "WORLD_SIZE": "two"})
+
+    def test_wrong_options_are_usage_errors(self):
+        for arguments in (("--jsn",), ("--rank", "one"), ("--rank", "1")):
+            with self.subTest(arguments=arguments):
+                job = info(*arguments)
+                self.assertEqual(job.exit_code, USAGE, job)
+                self.assertEqual(len(job.stderr.splitlines()), 1, job)
+
+
+class Secrets(unittest.TestCase):
+    SAS_URL = f"https://account.blob.core.windows.net/container?sv=2022-11-02&sp=r&sig={CANARY}%3D"
+    ENVIRONMENTS = {
+        "token": {"AZUREML_RUN_TOKEN": CANARY, "RANK": "0", "WORLD_SIZE": "1"},
+        "signed URLs": {"AZ_BATCHAI_MPI_MASTER_NODE": SAS_URL, "AZ_BATCHAI_OUTPUT_MODEL": SAS_URL,
+                        "AZ_BATCH_MASTER_NODE": SAS_URL},
+        "signed URL in a number": {"RANK": SAS_URL, "WORLD_SIZE": "2"},
+        "signed URL in half a pair": {"AZ_BATCHAI_TASK_INDEX": SAS_URL, "MASTER_ADDR": SAS_URL, "RANK": "1"},
+        "password in a URL": {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": f"https://user:{CANARY}@host/"},
+    }
+
+    def test_are_never_printed(self):
+        for name, environment in self.ENVIRONMENTS.items():
+            for arguments in ((), ("--json",)):
+                with self.subTest(name, arguments=arguments):
+                    job = info(*arguments, **environment)
+                    self.assertIn(job.exit_code, (0, ENVIRONMENT), job)
+                    self.assertNotIn(CANARY, job.stdout + job.stderr)
+
+    def test_are_not_printed_when_they_come_as_options(self):
+        for arguments in (("--dist-url", self.SAS_URL), ("--rank", self.SAS_URL), (self.SAS_URL,)):
+            with self.subTest(arguments=arguments):
+                job = info(*arguments)
+                self.assertIn(job.exit_code, (0, USAGE, ENVIRONMENT), job)
+                self.assertNotIn(CANARY, job.stdout + job.stderr)
+
+
+if __name__ == "__main__":
+    jobs.require_programs("libtrain-info")
+    unittest.main()

@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/train/command_line.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+detail::CommandLine parse(std::vector<const char*> words, const Program& program) {
+  words.insert(words.begin(), "program");
+  return detail::parse_command_line(static_cast<int>(words.size()), words.data(), program);
+}
+
+std::string usage_error(const std::vector<const char*>& words, const Program& program) {
+  try {
+    parse(words, program);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+const Program kDeclared{.description = "Tests.", .options = {{"data", "a folder"}, {"epochs", "how many", "3"}}};
+
+TEST(CommandLine, GivesDeclaredOptionsTheirDefaults) {
+  const auto line = parse({"--data", "here"}, kDeclared);
+  EXPECT_EQ(line.options.at("data"), "here");
+  EXPECT_EQ(line.options.at("epochs"), "3");
+  EXPECT_FALSE(parse({}, kDeclared).options.contains("data"));
+}
+
+TEST(CommandLine, RefusesWhatWasNotDeclared) {
+  EXPECT_THAT(usage_error({"--epoch", "3"}, kDeclared), HasSubstr("--epoch"));
+  EXPECT_THAT(usage_error({"--epochs"}, kDeclared), HasSubstr("--epochs"));
+}
+
+TEST(CommandLine, TakesAnythingWhereNothingWasDeclared) {
+  const auto line = parse({"--data", "here", "--rate=0.5", "--quiet", "--shift", "-1"}, {});
+  EXPECT_EQ(line.options.at("data"), "here");
+  EXPECT_EQ(line.options.at("rate"), "0.5");
+  EXPECT_EQ(line.options.at("shift"), "-1");
+  EXPECT_TRUE(line.quiet);
+  EXPECT_THAT(usage_error({"data"}, {}), HasSubstr("'data'"));
+  EXPECT_THAT(usage_error({"--data"}, {}), HasSubstr("--data needs a value"));
+}
+
+TEST(CommandLine, ReadsWhatEveryProgramTakes) {
+  const auto line = parse({"--rank", "1", "--world-size", "2", "--dist-url", "env://", "--dist-backend", "gloo",
+                           "--output", "there", "--timeout", "1.5", "--threads", "2", "--seed", "7"},
+                          {});
+  EXPECT_EQ(line.launch.rank, 1);
+  EXPECT_EQ(line.launch.world_size, 2);
+  EXPECT_EQ(line.launch.dist_url, "env://");
+  EXPECT_EQ(line.launch.dist_backend, "gloo");
+  EXPECT_EQ(line.output, "there");
+  EXPECT_EQ(line.timeout_s, 1.5);
+  EXPECT_EQ(line.threads, 2);
+  EXPECT_EQ(line.seed, 7u);
+}
+
+TEST(CommandLine, RefusesValuesOutOfRange) {
+  EXPECT_THAT(usage_error({"--timeout", "0"}, {}), HasSubstr("--timeout"));
+  EXPECT_THAT(usage_error({"--timeout", "1e12"}, {}), HasSubstr("--timeout"));
+  EXPECT_THAT(usage_error({"--threads", "0"}, {}), HasSubstr("--threads"));
+  EXPECT_THAT(usage_error({"--device", "tpu"}, {}), HasSubstr("--device"));
+  EXPECT_THAT(usage_error({"--seed", "-1"}, {}), HasSubstr("--seed"));
+}
+
+TEST(CommandLine, HelpListsEveryOption) {
+  const auto help = parse({"--help"}, kDeclared).help;
+  ASSERT_TRUE(help);
+  for (const auto* part : {"--data", "a folder", "--epochs", "--output", "--timeout", "--seed", "--dist-url"}) {
+    EXPECT_THAT(*help, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace libtrain

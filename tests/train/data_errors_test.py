@@ -1,0 +1,140 @@
+"""The digits example against damaged data and wrong options: one line that says what and where, and nothing written."""
+
+import re
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+DATA = jobs.ROOT / "examples/digits/data"
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+# IDX: 4 bytes of magic number, 4 for each dimension, then one byte a pixel or label.
+IMAGES_HEADER, LABELS_HEADER = 16, 8
+IMAGE_BYTES = 8 * 8
+
+USAGE, ENVIRONMENT = 2, 3
+
+
+class DigitsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = jobs.temporary_directory(self)
+        self.output = self.folder / "output"
+
+    def run_digits(self, *arguments, ranks=2):
+        output = () if "--output" in arguments else ("--output", self.output)
+        return jobs.run([jobs.program("digits"), *arguments, *output], ranks=ranks)
+
+    def require_refusal(self, job, exit_code, *words):
+        """`exit_code`, one line of libtrain's on the screen that holds all `words`, and nothing on the disk."""
+        self.assertEqual(job.exit_code, exit_code, job)
+        self.assertEqual(len(job.reports()), 1, job)
+        for word in words:
+            self.assertIn(str(word), job.reports()[0])
+        self.assertEqual(job.left_over, (), job)
+        self.assertFalse(self.output.exists(), job)
+
+
+class DamagedData(DigitsTest):
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+        shutil.copytree(DATA, self.data)
+
+    def require_file_refused(self, name, offset, *words):
+        job = self.run_digits("--data", self.data)
+        self.require_refusal(job, ENVIRONMENT, self.data / name, f"byte offset {offset}", *words)
+
+    def cut(self, name, length):
+        (self.data / name).write_bytes((self.data / name).read_bytes()[:length])
+
+    def test_truncated_images(self):
+        self.cut(IMAGES, IMAGES_HEADER + 1000 * IMAGE_BYTES + 7)
+        self.require_file_refused(IMAGES, IMAGES_HEADER + 1000 * IMAGE_BYTES + 7, "truncated")
+
+    def test_truncated_header(self):
+        self.cut(IMAGES, 10)
+        self.require_file_refused(IMAGES, 10)
+
+    def test_empty_file(self):
+        self.cut(LABELS, 0)
+        self.require_file_refused(LABELS, 0)
+
+    def test_wrong_magic_number(self):
+        content = (self.data / IMAGES).read_bytes()
+        (self.data / IMAGES).write_bytes(b"\x7fELF" + content[4:])
+        self.require_file_refused(IMAGES, 0, "0x7f45")
+
+    def test_images_in_the_place_of_labels(self):
+        shutil.copy(self.data / IMAGES, self.data / LABELS)
+        # The fourth byte of the magic number counts the dimensions.
+        self.require_file_refused(LABELS, 3, "1 dimension")
+
+    def test_labels_of_another_count(self):
+        content = (self.data / LABELS).read_bytes()
+        labels = content[LABELS_HEADER:-1]
+        (self.data / LABELS).write_bytes(content[:4] + len(labels).to_bytes(4, "big") + labels)
+        job = self.run_digits("--data", self.data)
+        self.require_refusal(job, ENVIRONMENT, self.data / LABELS, "byte offset 4", 1437, 1436)
+
+    def test_trailing_bytes(self):
+        size = (self.data / IMAGES).stat().st_size
+        with open(self.data / IMAGES, "ab") as file:
+            file.write(b"more")
+        self.require_file_refused(IMAGES, size)
+
+    def test_missing_file(self):
+        (self.data / "t10k-labels-idx1-ubyte").unlink()
+        job = self.run_digits("--data", self.data)
+        self.require_refusal(job, ENVIRONMENT, self.data / "t10k-labels-idx1-ubyte")
+
+    def test_missing_directory(self):
+        job = self.run_digits("--data", self.folder / "nowhere")
+        self.require_refusal(job, ENVIRONMENT, self.folder / "nowhere", "does not exist")
+
+    def test_a_single_process_refuses_like_two_ranks(self):
+        self.cut(IMAGES, 999)
+        job = self.run_digits("--data", self.data, ranks=None)
+        self.require_refusal(job, ENVIRONMENT, self.data / IMAGES, "byte offset 999")
+
+
+class WrongOptions(DigitsTest):
+    def test_a_value_that_is_no_number(self):
+        self.require_refusal(self.run_digits("--epochs", "x"), USAGE, "--epochs", "'x'", "whole number")
+
+    def test_a_misspelt_option(self):
+        self.require_refusal(self.run_digits("--epoch", "3"), USAGE, "--epoch", "--help")
+
+    def test_a_timeout_that_is_no_time(self):
+        self.require_refusal(self.run_digits("--timeout", "-1"), USAGE, "--timeout", "-1")
+
+    def test_an_output_that_is_a_file(self):
+        file = self.folder / "file"
+        file.touch()
+        job = self.run_digits("--epochs", "1", "--output", file)
+        self.require_refusal(job, ENVIRONMENT, file)
+        self.assertEqual(file.stat().st_size, 0)
+
+    def test_an_output_below_a_file(self):
+        file = self.folder / "file"
+        file.touch()
+        self.require_refusal(self.run_digits("--epochs", "1", "--output", file / "run"), ENVIRONMENT, file / "run")
+
+    def test_an_output_where_nobody_may_write(self):
+        # /proc refuses new folders to root as well.
+        self.require_refusal(self.run_digits("--epochs", "1", "--output", "/proc/libtrain"), ENVIRONMENT,
+                             "/proc/libtrain")
+
+    def test_help_is_printed_without_a_run(self):
+        job = self.run_digits("--help", ranks=None)
+        self.assertEqual(job.exit_code, 0, job)
+        for option in ("--data", "--epochs", "--batch-size", "--output", "--timeout", "--seed"):
+            self.assertRegex(job.stdout, rf"(?m)^\s+{re.escape(option)}\b")
+        self.assertFalse(self.output.exists())
+
+
+if __name__ == "__main__":
+    jobs.require_programs("digits")
+    unittest.main()
