@@ -16,10 +16,12 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/redact.hpp>
+#include <libtrain/comm/nccl/nccl_version.hpp>
 #include <libtrain/launch/claim.hpp>
 #include <libtrain/launch/describe.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/launch/variables.hpp>
+#include <libtrain/observe/gpu_check.hpp>
 
 // libtrain-info: who a program started like this one would take itself for, and why.
 
@@ -75,6 +77,20 @@ Json to_json(const libtrain::Launch& launch) {
           {"warnings", warnings}};
 }
 
+Json describe_gpus() {
+  const auto survey = libtrain::survey_gpus();
+  Json gpus = Json::object();
+  for (const auto& gpu : survey.gpus) {
+    gpus[std::to_string(gpu.index)] = {{"name", gpu.name},
+                                       {"memory_bytes", gpu.memory_bytes},
+                                       {"problem", gpu.problem.empty() ? Json{} : Json(gpu.problem)}};
+  }
+  if (!survey.why_none.empty()) gpus["none"] = survey.why_none;
+  const auto nccl = libtrain::nccl_versions();
+  if (nccl.built != 0) gpus["nccl"] = {{"built", nccl.built}, {"loaded", nccl.loaded}};
+  return gpus;
+}
+
 /// The same facts whether the launch could be detected or not.
 Json facts(const libtrain::Environment& environment) {
   const auto& build = libtrain::build_info();
@@ -94,6 +110,7 @@ Json facts(const libtrain::Environment& environment) {
             {"arrow", build.arrow}}},
           {"backends", {{"compiled", build.backends}}},
           {"runtime", {{"host", host_name()}, {"process_id", getpid()}, {"usable_cores", usable_cores()}}},
+          {"gpus", describe_gpus()},
           {"environment", variables}};
 }
 
@@ -116,6 +133,7 @@ void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
   print_section("launch variables that are set", facts.at("environment"));
   print_section("runtime", facts.at("runtime"));
   print_section("versions", facts.at("versions"));
+  print_section("GPUs", facts.at("gpus"));
   print_section("communicator backends", facts.at("backends"));
 }
 

@@ -3,7 +3,8 @@
 //   mpirun -n 2 digits                      the 1,797 digits of 8x8 pixels that come with libtrain
 //   mpirun -n 2 digits --data mnist-folder  MNIST's four files
 
-#include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
@@ -12,15 +13,27 @@ namespace lt = libtrain;
 
 namespace {
 
+// Of the training images' pixels, scaled to 0..1.
+constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f};
+
+constexpr double kPeakRate = 0.005;
+constexpr double kWarmUpEpochs = 2;
+
+// Rises linearly for two epochs, then falls to zero as half a cosine.
+double learning_rate(double epoch, double epochs) {
+  if (epoch < kWarmUpEpochs) return kPeakRate * epoch / kWarmUpEpochs;
+  const double share_left = (epochs - epoch) / (epochs - kWarmUpEpochs);
+  return kPeakRate * (1 - std::cos(std::numbers::pi * share_left)) / 2;
+}
+
 // Moves the image by up to one pixel each way; what comes in at the edges is background.
 void shift(lt::data::Sample& sample, lt::data::SampleRandom& random) {
   const auto down = random.integer(-1, 1);
   const auto right = random.integer(-1, 1);
-  const auto background = sample.image.min();
-  auto moved = torch::roll(sample.image, {down, right}, {1, 2});
-  if (down != 0) moved.select(1, down > 0 ? 0 : -1).fill_(background);
-  if (right != 0) moved.select(2, right > 0 ? 0 : -1).fill_(background);
-  sample.image = moved;
+  const float background = -kScale.mean / kScale.standard_deviation;
+  sample.image = torch::roll(sample.image, {down, right}, {1, 2});
+  if (down != 0) sample.image.select(1, down > 0 ? 0 : -1).fill_(background);
+  if (right != 0) sample.image.select(2, right > 0 ? 0 : -1).fill_(background);
 }
 
 // The share of held-out images that the model gets right, over all ranks; every image counts once.
@@ -39,52 +52,71 @@ double accuracy(lt::Context& context, lt::models::ResNet& model, lt::data::DataL
 }
 
 void train(lt::Context& context) {
-  const auto epochs = context.integer("epochs", 1);
+  const auto data = context.option("data");
+  const auto epochs = context.integer("epochs", 1, 100000);
   const auto batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1));
 
-  const lt::data::IdxImagesOptions scale{.mean = 0.3f, .standard_deviation = 0.37f};
-  const lt::data::IdxImages train_set{context.option("data"), lt::data::IdxSplit::train, scale};
-  const lt::data::IdxImages test_set{context.option("data"), lt::data::IdxSplit::test, scale};
+  const lt::data::IdxImages train_set{data, lt::data::IdxSplit::train, kScale};
+  const lt::data::IdxImages test_set{data, lt::data::IdxSplit::test, kScale};
   lt::data::DataLoader loader{
-      train_set, {.batch_size = batch_size, .seed = context.seed(), .transform = shift}, context.shard()};
-  lt::data::DataLoader held_out{test_set,
-                                {.batch_size = 256,
-                                 .order = lt::data::Order::sequential,
-                                 .remainder = lt::data::Remainder::exact},
-                                context.shard()};
+      train_set, {.batch_size = batch_size, .workers = 1, .seed = context.seed(), .transform = shift}, context.shard()};
+  lt::data::DataLoader held_out{
+      test_set,
+      {.batch_size = 256, .workers = 1, .order = lt::data::Order::sequential, .remainder = lt::data::Remainder::exact},
+      context.shard()};
 
-  lt::models::ResNet model{lt::models::ResNetOptions{.layers = {1, 1},
+  lt::models::ResNet model{lt::models::ResNetOptions{.layers = {1, 1, 1},
                                                      .classes = train_set.classes(),
-                                                     .width = 16,
+                                                     .width = 32,
                                                      .input_channels = 1,
                                                      .stem = lt::models::Stem::small}};
   model->to(context.device());
   lt::GradientSynchronizer synchronizer{*model, context.communicator()};
-  torch::optim::SGD sgd{model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4)};
+  torch::optim::AdamW optimizer{model->parameters(), torch::optim::AdamWOptions(kPeakRate).weight_decay(0.05)};
+  const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
 
   const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
-  double loss_sum = 0;
+  context.metrics();  // an output folder that cannot be written should be known before the training
+  double samples = 0;
+  double mean_loss = 0;
   double held_out_accuracy = 0;
+  const lt::Stopwatch stopwatch;
   for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    context.progress().begin_epoch({.number = static_cast<int>(epoch) + 1, .count = static_cast<int>(epochs), .steps = steps});
+    context.progress().begin_epoch(
+        {.number = static_cast<int>(epoch + 1), .count = static_cast<int>(epochs), .steps = steps});
     std::int64_t step = 0;
-    loss_sum = 0;
+    double loss_sum = 0;
     for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
-      const auto loss = torch::cross_entropy_loss(model->forward(batch.images), batch.labels);
+      ++step;
+      const double rate =
+          learning_rate(static_cast<double>(epoch) + static_cast<double>(step) / static_cast<double>(steps),
+                        static_cast<double>(epochs));
+      optimizer.param_groups()[0].options().set_lr(rate);
+      const auto loss = torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels, loss_options);
       loss.backward();
       synchronizer.wait();
-      sgd.step();
+      optimizer.step();
       synchronizer.zero_grad();
       loss_sum += loss.item<double>();
-      context.progress().update(++step, {{loss.item<double>(), "loss"}});
+      samples += static_cast<double>(batch.size() * context.world_size());
+      context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }
     synchronizer.broadcast_buffers();
+    const auto loss_over_ranks = torch::full({1}, loss_sum / static_cast<double>(steps), torch::kDouble);
+    context.communicator().all_reduce(loss_over_ranks, lt::ReduceOp::average).wait();
+    mean_loss = loss_over_ranks.item<double>();
     held_out_accuracy = accuracy(context, model, held_out);
-    context.progress().end_epoch({{held_out_accuracy, "accuracy"}});
-    context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss_sum / static_cast<double>(steps)));
+    context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
+    context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", mean_loss));
     context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));
   }
-  context.summary().set("epochs", epochs).set("accuracy", held_out_accuracy);
+  context.summary()
+      .set("epochs", epochs)
+      .set("samples_per_s", samples / stopwatch.seconds())
+      .set("loss", mean_loss)
+      .set("accuracy", held_out_accuracy)
+      .set("seconds_waiting_for_communication", synchronizer.seconds_waiting())
+      .set("seconds_waiting_for_data", loader.seconds_waiting());
 }
 
 }  // namespace

@@ -18,18 +18,18 @@ namespace libtrain::detail {
 
 namespace {
 
-#define LIBTRAIN_DEFINE_KERNELS(T)                                                                                \
-  LIBTRAIN_VECTOR_CLONES void add(T* __restrict a, const T* __restrict b, std::size_t n) {                        \
-    for (std::size_t i = 0; i < n; ++i) a[i] = static_cast<T>(a[i] + b[i]);                                       \
-  }                                                                                                               \
-  LIBTRAIN_VECTOR_CLONES void multiply(T* __restrict a, const T* __restrict b, std::size_t n) {                   \
-    for (std::size_t i = 0; i < n; ++i) a[i] = static_cast<T>(a[i] * b[i]);                                       \
-  }                                                                                                               \
-  LIBTRAIN_VECTOR_CLONES void take_minimum(T* __restrict a, const T* __restrict b, std::size_t n) {               \
-    for (std::size_t i = 0; i < n; ++i) a[i] = b[i] < a[i] ? b[i] : a[i];                                         \
-  }                                                                                                               \
-  LIBTRAIN_VECTOR_CLONES void take_maximum(T* __restrict a, const T* __restrict b, std::size_t n) {               \
-    for (std::size_t i = 0; i < n; ++i) a[i] = a[i] < b[i] ? b[i] : a[i];                                         \
+#define LIBTRAIN_DEFINE_KERNELS(T)                                                                  \
+  LIBTRAIN_VECTOR_CLONES void add(T* __restrict a, const T* __restrict b, std::size_t n) {          \
+    for (std::size_t i = 0; i < n; ++i) a[i] = static_cast<T>(a[i] + b[i]);                         \
+  }                                                                                                 \
+  LIBTRAIN_VECTOR_CLONES void multiply(T* __restrict a, const T* __restrict b, std::size_t n) {     \
+    for (std::size_t i = 0; i < n; ++i) a[i] = static_cast<T>(a[i] * b[i]);                         \
+  }                                                                                                 \
+  LIBTRAIN_VECTOR_CLONES void take_minimum(T* __restrict a, const T* __restrict b, std::size_t n) { \
+    for (std::size_t i = 0; i < n; ++i) a[i] = b[i] < a[i] ? b[i] : a[i];                           \
+  }                                                                                                 \
+  LIBTRAIN_VECTOR_CLONES void take_maximum(T* __restrict a, const T* __restrict b, std::size_t n) { \
+    for (std::size_t i = 0; i < n; ++i) a[i] = a[i] < b[i] ? b[i] : a[i];                           \
   }
 
 LIBTRAIN_DEFINE_KERNELS(float)

@@ -24,7 +24,8 @@ struct CommunicatorOptions {
 ///
 /// Collectives return at once and run in the order of the calls; a tensor given to one must not be read or written
 /// until its Work has been waited for. Tensors must be dense and contiguous, of a DataType, on a device for which
-/// `supports` is true; empty ones are allowed. One thread at a time may call a communicator's methods, `abort` excepted.
+/// `supports` is true; empty ones are allowed. One thread at a time may call a communicator's methods, `abort`
+/// excepted.
 ///
 /// Every call throws UsageError for arguments that no rank could use, and CommunicationError for the first failure this
 /// communicator has met, also in all later calls. No global state: any number of communicators may exist.

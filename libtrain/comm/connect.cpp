@@ -13,8 +13,8 @@ namespace {
 void check_backend(const Launch& launch) {
   const auto& backend = launch.backend.value;
   if (backend == "auto" || backend == "gloo" || backend == "mpi") return;
-  throw EnvironmentError(text("Backend '", backend, "' (", launch.backend.source,
-                              ") is not in this build: use auto, gloo or mpi."));
+  throw EnvironmentError(
+      text("Backend '", backend, "' (", launch.backend.source, ") is not in this build: use auto, gloo or mpi."));
 }
 
 void check_agreement(const Launch& launch, const HostTransport& transport) {

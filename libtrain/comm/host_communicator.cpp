@@ -32,9 +32,7 @@ std::size_t count_of(const at::Tensor& tensor) {
 }  // namespace
 
 HostCommunicator::HostCommunicator(std::unique_ptr<HostTransport> transport, CommunicatorOptions options)
-    : rank_(transport->rank()),
-      world_size_(transport->world_size()),
-      engine_(std::move(transport), options.timeout) {}
+    : rank_(transport->rank()), world_size_(transport->world_size()), engine_(std::move(transport), options.timeout) {}
 
 std::string_view HostCommunicator::backend() const {
   return engine_.transport().name();
@@ -140,10 +138,8 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
 std::shared_ptr<Communicator> HostCommunicator::split(int color, int key) {
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
   engine_
-      .submit("split",
-              [part, color, key](HostTransport& transport, const Patience& patience) {
-                *part = transport.split(color, key, patience);
-              })
+      .submit("split", [part, color, key](HostTransport& transport,
+                                          const Patience& patience) { *part = transport.split(color, key, patience); })
       .wait();
   return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = engine_.timeout()});
 }

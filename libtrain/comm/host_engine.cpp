@@ -26,17 +26,18 @@ std::uint64_t fingerprint(const Operation& operation) {
 
 // Ranks grouped by what they called, so that a thousand ranks still give a message one can read.
 [[noreturn]] void throw_mismatch(HostTransport& transport, const Operation& operation, const Patience& patience) {
-  constexpr std::size_t kLength = 160;
+  constexpr std::size_t kCallLength = 160;
   const auto world_size = static_cast<std::size_t>(transport.world_size());
-  std::vector<char> mine(kLength, '\0');
-  std::memcpy(mine.data(), operation.description.data(), std::min(operation.description.size(), kLength - 1));
-  std::vector<char> all(kLength * world_size);
-  transport.all_gather(mine.data(), all.data(), kLength, patience);
+  std::vector<char> mine(kCallLength, '\0');
+  std::memcpy(mine.data(), operation.description.data(), std::min(operation.description.size(), kCallLength - 1));
+  std::vector<char> all(kCallLength * world_size);
+  transport.all_gather(mine.data(), all.data(), kCallLength, patience);
+  const auto call_of = [&](std::size_t rank) { return std::string{all.data() + rank * kCallLength}; };
   std::vector<std::string> parts;
-  for (std::size_t rank = 0; rank < world_size; ++rank) {
-    const std::string call{all.data() + rank * kLength};
-    if (rank > 0 && call == std::string{all.data() + (rank - 1) * kLength}) continue;
-    parts.push_back(text("rank ", rank, " called ", call));
+  for (std::size_t first = 0, last = 0; first < world_size; first = last + 1) {
+    for (last = first; last + 1 < world_size && call_of(last + 1) == call_of(first);) ++last;
+    const auto ranks = first == last ? text("rank ", first) : text("ranks ", first, " to ", last);
+    parts.push_back(text(ranks, " called ", call_of(first)));
   }
   throw CommunicationError(text("The ranks called different collectives as number ", operation.sequence, ": ",
                                 join(parts, "; "), ". Every rank must make the same calls in the same order."),
@@ -84,10 +85,9 @@ std::exception_ptr HostEngine::State::run(Operation& operation) {
     if (!transport->arrive(fingerprint(operation), patience)) throw_mismatch(*transport, operation, patience);
     operation.body(*transport, patience);
   } catch (const CommunicationError& error) {
-    outcome = std::make_exception_ptr(
-        CommunicationError(text(operation.description, " (collective number ", operation.sequence, ") failed on rank ",
-                                transport->rank(), " of ", transport->world_size(), ": ", error.what()),
-                           error.scope()));
+    outcome = std::make_exception_ptr(CommunicationError(
+        text(operation.description, " (collective number ", operation.sequence, ") failed: ", error.what()),
+        error.scope()));
   } catch (...) {
     outcome = std::current_exception();
   }

@@ -41,7 +41,8 @@ class HostTransport {
   /// preceded by one, so that a mismatched call ends in an error and a missing rank is noticed before data moves.
   virtual bool arrive(std::uint64_t fingerprint, const Patience& patience) = 0;
 
-  /// Combines `count` elements of all ranks in place. Never called with a 16-bit type, nor with the average of integers.
+  /// Combines `count` elements of all ranks in place. Never called with a 16-bit type, nor with the average of
+  /// integers.
   virtual void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) = 0;
 
   /// Copies `bytes` bytes of `root` to all ranks.

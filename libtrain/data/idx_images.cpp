@@ -17,7 +17,7 @@ namespace {
 std::string path_of(const std::string& directory, const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
-    throw EnvironmentError(text("directory '", directory, "' with IDX files does not exist or is not a directory"));
+    throw EnvironmentError(text("directory '", directory, "' with IDX files does not exist or is not a directory."));
   }
   const auto path = std::filesystem::path(directory) / name;
   std::string dotted = name;
@@ -30,8 +30,8 @@ std::string path_of(const std::string& directory, const std::string& name) {
 IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
   IdxFile file = read_idx(path);
   if (file.shape.size() != dimensions) {
-    throw EnvironmentError(
-        text("IDX file '", path, "', byte offset 3: expected ", dimensions, " dimensions, found ", file.shape.size()));
+    throw EnvironmentError(text("IDX file '", path, "', byte offset 3: expected ", dimensions, " dimensions, found ",
+                                file.shape.size(), "."));
   }
   return file;
 }
@@ -40,7 +40,7 @@ IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
 
 IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options) : options_(options) {
   if (!(options.standard_deviation > 0)) {
-    throw UsageError(text("standard_deviation is ", options.standard_deviation, ": it must be positive"));
+    throw UsageError(text("standard_deviation is ", options.standard_deviation, ": it must be positive."));
   }
   const std::string prefix = split == IdxSplit::train ? "train" : "t10k";
   const std::string images_path = path_of(directory, prefix + "-images-idx3-ubyte");
@@ -48,12 +48,12 @@ IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOpti
   IdxFile images = read_with_dimensions(images_path, 3);
   IdxFile labels = read_with_dimensions(labels_path, 1);
   if (images.shape[0] != labels.shape[0]) {
-    throw EnvironmentError(text("'", images_path, "' has ", images.shape[0], " images but '", labels_path, "' has ",
-                                labels.shape[0], " labels: they do not belong together"));
+    throw EnvironmentError(text("IDX file '", labels_path, "', byte offset 4: expected ", images.shape[0],
+                                " labels, as many as '", images_path, "' has images, found ", labels.shape[0], "."));
   }
   if (images.bytes.empty()) {
     throw EnvironmentError(text("IDX file '", images_path, "', byte offset 4: expected at least one pixel, found ",
-                                join(images.shape, " x ")));
+                                join(images.shape, " x "), "."));
   }
   height_ = images.shape[1];
   width_ = images.shape[2];
@@ -63,7 +63,7 @@ IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOpti
 }
 
 Sample IdxImages::get(std::uint64_t index) const {
-  if (index >= size()) throw UsageError(text("sample ", index, " is past the end of ", size(), " images"));
+  if (index >= size()) throw UsageError(text("sample ", index, " is past the end of ", size(), " images."));
   Sample sample{at::empty({1, height_, width_}, at::kFloat), labels_[index]};
   const auto count = static_cast<std::uint64_t>(height_ * width_);
   const std::uint8_t* from = pixels_.data() + index * count;

@@ -168,8 +168,8 @@ void GradientSynchronizer::State::keep_in_place(Parameter& parameter) {
                           "' itself requires a gradient: backward() with create_graph cannot be synchronised."));
   }
   if (gradient.layout() != at::kStrided) {
-    throw UsageError(text("The gradient of parameter '", parameter.name, "' is sparse, which buckets cannot hold: ",
-                          "make the embedding with sparse(false)."));
+    throw UsageError(text("The gradient of parameter '", parameter.name,
+                          "' is sparse, which buckets cannot hold: ", "make the embedding with sparse(false)."));
   }
   const at::NoGradGuard no_grad;
   place.copy_(gradient);
@@ -229,7 +229,8 @@ void GradientSynchronizer::wait() {
 void GradientSynchronizer::zero_grad() {
   const std::lock_guard lock(state_->mutex);
   if (state_->in_round) {
-    throw UsageError("zero_grad() was called between backward() and wait(): call wait() first, then step, then zero_grad().");
+    throw UsageError(
+        "zero_grad() was called between backward() and wait(): call wait() first, then step, then zero_grad().");
   }
   for (auto& parameter : state_->parameters) parameter.tensor.mutable_grad().reset();
 }

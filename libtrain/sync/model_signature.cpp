@@ -49,8 +49,10 @@ std::string describe_difference(const std::vector<std::vector<std::string>>& sig
       for (std::size_t other = rank; other < signatures.size(); ++other) {
         if (line_or_nothing(signatures[other], index) == found) ranks.push_back(other);
       }
-      return text("The model differs between ranks: rank 0 has ", expected, " where rank ", join(ranks, ", rank "),
-                  " has ", found, ". Build the same model on every rank.");
+      return text(
+          "The model differs between ranks: rank 0 has ", expected, " where ",
+          ranks.size() == 1 ? text("rank ", ranks.front(), " has ") : text("ranks ", join(ranks, ", "), " have "),
+          found, ". Build the same model on every rank.");
     }
   }
   return {};

@@ -24,7 +24,9 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0.1, kLongestTimeout_s));
   app.add_option("--threads", line.threads, "Threads inside one operation (default: this rank's share of the cores)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--seed", line.seed, "Seed of weights, data order and augmentation")->capture_default_str();
+  app.add_option("--seed", line.seed, "Seed of weights, data order and augmentation")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--quiet", line.quiet, "No progress");
   app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say");
   app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say");

@@ -20,7 +20,7 @@ struct CommandLine {
   std::uint64_t seed = 0;
   bool quiet = false;
   std::map<std::string, std::string> options;
-  bool declared = false;  ///< the program declared its options
+  bool declared = false;            ///< the program declared its options
   std::optional<std::string> help;  ///< the text to print instead of running
 };
 

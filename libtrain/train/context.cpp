@@ -60,8 +60,8 @@ std::int64_t Context::integer(std::string_view name, std::int64_t minimum, std::
   const auto value = option(name);
   const auto number = parse_integer(value, minimum, maximum);
   if (!number) {
-    throw UsageError(text("Option --", name, " is '", value, "', which is not a whole number from ", minimum, " to ",
-                          maximum, "."));
+    throw UsageError(
+        text("Option --", name, " is '", value, "', which is not a whole number from ", minimum, " to ", maximum, "."));
   }
   return *number;
 }

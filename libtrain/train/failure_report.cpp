@@ -7,12 +7,17 @@
 #include <new>
 #include <thread>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/report_claim.hpp>
 
 namespace libtrain::detail {
 
 namespace {
+
+constexpr std::chrono::milliseconds kTimeToReport{2000};
+constexpr std::chrono::milliseconds kTimeToStart{500};
 
 // How long a rank leaves it to lower ones to report and end the job.
 std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
@@ -46,8 +51,16 @@ Failure current_failure() {
 
 void report_failure(const Failure& failure, int rank, int world_size) {
   std::this_thread::sleep_for(courtesy(failure.scope, rank));
+  const auto job = job_name(Environment::of_process());
+  if (!claim_report(job)) {
+    // Whoever was first ends the job; ending it from here at the same moment could cut that report short.
+    std::this_thread::sleep_for(kTimeToReport);
+    return;
+  }
   if (world_size == 1) {
     log_error(failure.message);
+    // A launched rank that failed before it knew its rank: those that start a little later must find the claim.
+    if (!job.empty()) std::this_thread::sleep_for(kTimeToStart);
     return;
   }
   const bool everywhere = failure.scope == ErrorScope::all_ranks;

@@ -27,9 +27,16 @@ namespace {
 
 using detail::CommandLine;
 
+// Where each value came from, once, on rank 0; a single process has nothing to explain.
 void log_launch(const Launch& launch) {
-  const auto origin = describe(launch);
-  if (launch.world_size.value > 1) log_info(join(origin, "; "));
+  const auto& [rank, rank_source] = launch.rank;
+  const auto& [world_size, world_size_source] = launch.world_size;
+  if (world_size > 1) {
+    log_info(text("rank ", rank, " of ", world_size, " (", rank_source, ", ", world_size_source, "), launched by ",
+                  to_string(launch.launcher), ", meeting over ", launch.rendezvous.value, " (",
+                  launch.rendezvous.source, "); libtrain-info tells more"));
+  }
+  for (const auto& line : describe(launch)) log_debug(line);
   for (const auto& warning : launch.warnings) log_warning(warning);
 }
 
@@ -81,8 +88,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     set_log_identity(launch.rank.value, launch.world_size.value);
     log_launch(launch);
     const auto timeout = std::chrono::duration<double>(line.timeout_s);
-    communicator =
-        connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+    communicator = connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
     run_body(launch, line, communicator, body);
     return 0;
   } catch (...) {

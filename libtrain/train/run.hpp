@@ -10,7 +10,7 @@ namespace libtrain {
 /// Runs `body` as one rank of a job, and returns the exit code for main().
 ///
 /// Finds out who this process is (see detect_launch), connects the ranks, gives each its share of the cores, seeds
-/// torch, opens DIR/metrics.jsonl on rank 0, and calls `body`. Every rank must call it.
+/// torch, and calls `body`; afterwards it writes the summary. Every rank must call it.
 ///
 /// Whatever is thrown, on any rank, ends the whole job within seconds with one readable report (rank, host, cause) and
 /// the exit code of that Error (see ExitCode). A rank that has finished waits for the others, so that a job is done on

@@ -17,9 +17,9 @@
 namespace libtrain::models {
 namespace {
 
-// The files of tests/models/data come from torchvision: tests/models/make_golden.py.
+// Tests run from the root of the checkout. The files come from torchvision: tests/models/make_golden.py.
 std::ifstream open_golden(const std::string& name) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "data" / name);
+  std::ifstream file(std::filesystem::path("tests/models/data") / name);
   EXPECT_TRUE(file) << name;
   return file;
 }

@@ -92,7 +92,8 @@ def _processes(mark):
             continue
         try:
             if needle in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                found[int(folder.name)] = b" ".join(words).decode(errors="replace")
         except OSError:
             continue  # it has just ended, or belongs to somebody else
     return found

@@ -16,9 +16,7 @@ struct ConvNetImpl : torch::nn::Module {
     register_module("second", second);
     register_module("head", head);
   }
-  at::Tensor forward(const at::Tensor& x) {
-    return head(torch::tanh(second(torch::relu(first(x)))).flatten(1));
-  }
+  at::Tensor forward(const at::Tensor& x) { return head(torch::tanh(second(torch::relu(first(x)))).flatten(1)); }
 };
 TORCH_MODULE(ConvNet);
 

@@ -63,9 +63,9 @@ TEST(BucketPlan, StartsWithASmallBucket) {
 
 TEST(BucketPlan, OrdersBucketsByWhenTheyFill) {
   // The float64 bucket stays open until the end, although it was opened first.
-  const auto buckets = plan_buckets({{1, DataType::float64}, {100, DataType::float32}, {100, DataType::float32},
-                                     {1, DataType::float64}},
-                                    {.bucket_bytes = 400, .first_bucket_bytes = 400});
+  const auto buckets =
+      plan_buckets({{1, DataType::float64}, {100, DataType::float32}, {100, DataType::float32}, {1, DataType::float64}},
+                   {.bucket_bytes = 400, .first_bucket_bytes = 400});
   EXPECT_EQ(members(buckets), (Members{{1}, {2}, {0, 3}}));
 }
 

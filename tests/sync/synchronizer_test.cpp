@@ -221,14 +221,17 @@ TEST(Synchronizer, RefusesDoubleBackward) {
 TEST(Synchronizer, TakesItsHooksAlong) {
   SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
-  { const GradientSynchronizer synchronizer{*model, communicator}; }
+  {
+    const GradientSynchronizer synchronizer{*model, communicator};
+  }
   for (int round = 0; round < 2; ++round) model->forward(torch::ones({1, 4})).sum().backward();
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 2.0f);
 }
 
 // One rank's module differs; every rank must say how.
 void expect_difference(const std::function<void(torch::nn::Module&)>& make_common,
-                       const std::function<void(torch::nn::Module&)>& make_different, const std::vector<std::string>& parts) {
+                       const std::function<void(torch::nn::Module&)>& make_different,
+                       const std::vector<std::string>& parts) {
   on_ranks([&](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     const int odd_one = communicator.world_size() - 1;
@@ -262,7 +265,8 @@ TEST(ModelAgreement, ComparesNames) {
 }
 
 TEST(ModelAgreement, ComparesTypes) {
-  expect_difference(with_weight("weight", {3}), with_weight("weight", {3}, at::kDouble), {"'weight'", "Float", "Double"});
+  expect_difference(with_weight("weight", {3}), with_weight("weight", {3}, at::kDouble),
+                    {"'weight'", "Float", "Double"});
 }
 
 TEST(ModelAgreement, ComparesWhatIsTrained) {

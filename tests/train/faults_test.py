@@ -161,7 +161,7 @@ class DifferentModels(FaultTest):
 
     def test_shape_on_rank_0(self):
         self.require_difference("shape", "parameter 'hidden.weight' of shape [17, 8]",
-                                "rank 1, rank 2 has parameter 'hidden.weight' of shape [16, 8]", ranks=3, at_rank=0)
+                                "ranks 1, 2 have parameter 'hidden.weight' of shape [16, 8]", ranks=3, at_rank=0)
 
     def test_name(self):
         self.require_difference("name", "parameter 'head.weight' of shape [3, 16]",

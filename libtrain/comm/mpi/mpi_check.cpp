@@ -13,7 +13,8 @@ void check_mpi(int code, std::string_view call) {
   int length = 0;
   if (MPI_Error_string(code, meaning, &length) != MPI_SUCCESS) length = 0;
   const auto name = call.substr(0, call.find('('));
-  throw CommunicationError(text(name, " failed with code ", code, ": ", std::string(meaning, static_cast<std::size_t>(length)), "."));
+  throw CommunicationError(
+      text(name, " failed with code ", code, ": ", std::string(meaning, static_cast<std::size_t>(length)), "."));
 }
 
 }  // namespace libtrain::detail

@@ -21,7 +21,8 @@ MpiSession::MpiSession() {
   int finalized = 0;
   LIBTRAIN_CHECK_MPI(MPI_Finalized(&finalized));
   if (finalized != 0) {
-    throw EnvironmentError("MPI has been finalised in this process and cannot start again: keep the first communicator alive.");
+    throw EnvironmentError(
+        "MPI has been finalised in this process and cannot start again: keep the first communicator alive.");
   }
   int initialized = 0;
   LIBTRAIN_CHECK_MPI(MPI_Initialized(&initialized));
@@ -33,7 +34,9 @@ MpiSession::MpiSession() {
     finalizes_ = true;
   }
   if (provided != MPI_THREAD_MULTIPLE) {
-    throw EnvironmentError("This MPI runs without MPI_THREAD_MULTIPLE, which libtrain's communication threads need: call MPI_Init_thread with MPI_THREAD_MULTIPLE, or let libtrain initialise MPI.");
+    throw EnvironmentError(
+        "This MPI runs without MPI_THREAD_MULTIPLE, which libtrain's communication threads need: call MPI_Init_thread "
+        "with MPI_THREAD_MULTIPLE, or let libtrain initialise MPI.");
   }
 }
 

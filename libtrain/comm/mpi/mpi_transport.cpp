@@ -1,10 +1,14 @@
 #include <libtrain/comm/mpi/mpi_transport.hpp>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -18,6 +22,7 @@ namespace libtrain {
 namespace {
 
 constexpr std::size_t kChunkBytes = 4 << 20;
+constexpr std::size_t kHugePageBytes = 2 << 20;
 
 MPI_Datatype mpi_type(DataType type) {
   switch (type) {
@@ -131,7 +136,8 @@ bool MpiTransport::arrive(std::uint64_t fingerprint, const Patience& patience) {
     if (aborted_ || patience.deadline.expired()) {
       ends.release();  // MPI may still write there
       throw_if_aborted();
-      throw CommunicationError("not every rank came before the deadline: a peer is stopped, unreachable or far behind.");
+      throw CommunicationError(
+          "not every rank came before the deadline: a peer is stopped, unreachable or far behind.");
     }
     pause(patience);
   }
@@ -143,8 +149,7 @@ void MpiTransport::all_reduce(void* data, std::size_t count, DataType type, Redu
   const auto size = size_of(type);
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
     auto* chunk = static_cast<char*>(data) + offset * size;
-    LIBTRAIN_CHECK_MPI(
-        MPI_Allreduce(MPI_IN_PLACE, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
+    LIBTRAIN_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
     if (op == ReduceOp::average) detail::divide(chunk, length, type, world_size_);
   });
 }
@@ -152,8 +157,7 @@ void MpiTransport::all_reduce(void* data, std::size_t count, DataType type, Redu
 void MpiTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& /*patience*/) {
   const Attempt attempt{healthy_};
   for_each_chunk(bytes, kChunkBytes, [&](std::size_t offset, std::size_t length) {
-    LIBTRAIN_CHECK_MPI(
-        MPI_Bcast(static_cast<char*>(data) + offset, static_cast<int>(length), MPI_BYTE, root, comm_));
+    LIBTRAIN_CHECK_MPI(MPI_Bcast(static_cast<char*>(data) + offset, static_cast<int>(length), MPI_BYTE, root, comm_));
   });
 }
 
@@ -164,8 +168,8 @@ void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes
   const auto ranks = static_cast<std::size_t>(world_size_);
   if (bytes <= kChunkBytes / ranks) {
     if (bytes == 0) return;
-    LIBTRAIN_CHECK_MPI(MPI_Allgather(source, static_cast<int>(bytes), MPI_BYTE, target, static_cast<int>(bytes),
-                                     MPI_BYTE, comm_));
+    LIBTRAIN_CHECK_MPI(
+        MPI_Allgather(source, static_cast<int>(bytes), MPI_BYTE, target, static_cast<int>(bytes), MPI_BYTE, comm_));
     return;
   }
   // Pieces of all ranks arrive side by side, and are then spread to where they belong.
@@ -206,6 +210,16 @@ std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const Pat
   MPI_Comm part = MPI_COMM_NULL;
   LIBTRAIN_CHECK_MPI(MPI_Comm_split(comm_, color, key, &part));
   return std::unique_ptr<HostTransport>(new MpiTransport(session_, part));
+}
+
+std::shared_ptr<void> MpiTransport::allocate(std::size_t bytes) {
+  // MPI copies between processes page by page: large pages make that up to twice as fast.
+  if (bytes < kHugePageBytes) return nullptr;
+  const auto rounded = (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  void* memory = std::aligned_alloc(kHugePageBytes, rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  madvise(memory, rounded, MADV_HUGEPAGE);
+  return {memory, std::free};
 }
 
 void MpiTransport::abort(const std::string& reason) noexcept {

@@ -36,6 +36,7 @@ class MpiTransport : public HostTransport {
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const Patience& patience) override;
   std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
   void abort(const std::string& reason) noexcept override;
   void end_job(const std::string& reason, ExitCode code) noexcept override;
 

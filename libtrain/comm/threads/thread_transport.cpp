@@ -67,7 +67,8 @@ void ThreadTransport::all_reduce(void* data, std::size_t count, DataType type, R
       detail::combine(sum.data(), at_offset(group_->slot(peer).output, offset), end - begin, type, op);
     }
     if (op == ReduceOp::average) detail::divide(sum.data(), end - begin, type, world_size());
-    for (int peer = 0; peer < world_size(); ++peer) copy(at_offset(group_->slot(peer).output, offset), sum.data(), bytes);
+    for (int peer = 0; peer < world_size(); ++peer)
+      copy(at_offset(group_->slot(peer).output, offset), sum.data(), bytes);
   }
   group_->meet(rank_, patience.deadline);
 }

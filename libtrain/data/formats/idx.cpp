@@ -22,7 +22,7 @@ constexpr int kMaximumDimensions = 4;
 using Magic = std::array<std::uint8_t, kMagicBytes>;
 
 [[noreturn]] void fail(const std::string& path, std::uint64_t offset, const std::string& expected_and_found) {
-  throw EnvironmentError(text("IDX file '", path, "', byte offset ", offset, ": ", expected_and_found));
+  throw EnvironmentError(text("IDX file '", path, "', byte offset ", offset, ": ", expected_and_found, "."));
 }
 
 std::string hexadecimal(std::initializer_list<std::uint8_t> bytes) {

@@ -1,0 +1,23 @@
+# cmake --install, and the package that find_package(libtrain) reads. Nothing installed names a folder of this machine:
+# LibTorch, MPI and NCCL are found again where the package is used.
+
+include(CMakePackageConfigHelpers)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/libtrain")
+install(TARGETS libtrain_core libtrain libtrain_models EXPORT libtrainTargets)
+install(EXPORT libtrainTargets NAMESPACE libtrain:: DESTINATION "${package_dir}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/libtrain" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
+
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/libtrainConfig.cmake.in"
+  "${PROJECT_BINARY_DIR}/libtrainConfig.cmake" INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/libtrainConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/libtrainConfig.cmake"
+  "${PROJECT_BINARY_DIR}/libtrainConfigVersion.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake"
+  DESTINATION "${package_dir}")
+if(TARGET libtrain-info)
+  install(TARGETS libtrain-info)
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libtrain")

@@ -1,0 +1,14 @@
+#pragma once
+
+namespace libtrain {
+
+/// NCCL versions as one number, 22809 for 2.28.9; 0 in a build without CUDA. Two that differ mean that another libnccl
+/// than the one built against was loaded.
+struct NcclVersions {
+  int built = 0;
+  int loaded = 0;
+};
+
+NcclVersions nccl_versions();
+
+}  // namespace libtrain
