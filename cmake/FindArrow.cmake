@@ -10,7 +10,9 @@ if(NOT _arrow_root)
   set(_arrow_root "${LibTorch_PACKAGES_DIR}/pyarrow")
 endif()
 
-find_path(Arrow_INCLUDE_DIR arrow/api.h HINTS "${_arrow_root}/include")
+# The wheel alone first, so that its libraries never meet a system's headers.
+find_path(Arrow_INCLUDE_DIR arrow/api.h PATHS "${_arrow_root}/include" NO_DEFAULT_PATH)
+find_path(Arrow_INCLUDE_DIR arrow/api.h)
 foreach(name arrow parquet)
   file(GLOB candidates "${_arrow_root}/lib${name}.so.*")
   list(FILTER candidates EXCLUDE REGEX "\\.so\\.[0-9]+\\.")

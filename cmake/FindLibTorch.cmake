@@ -34,6 +34,15 @@ function(_libtorch_locate result)
 endfunction()
 
 _libtorch_locate(LibTorch_ROOT_DIR)
+# What was found in another LibTorch must not be mixed with this one's headers.
+if(DEFINED LibTorch_SEARCHED_ROOT AND NOT LibTorch_SEARCHED_ROOT STREQUAL LibTorch_ROOT_DIR)
+  foreach(found INCLUDE_DIR CPU_LIBRARY C10_LIBRARY CUDA_LIBRARY C10_CUDA_LIBRARY VERSION_HEADER CUDART_LIBRARY CUDA_INCLUDE_DIR)
+    unset(LibTorch_${found} CACHE)
+  endforeach()
+  unset(NCCL_INCLUDE_DIR CACHE)
+  unset(NCCL_LIBRARY CACHE)
+endif()
+set(LibTorch_SEARCHED_ROOT "${LibTorch_ROOT_DIR}" CACHE INTERNAL "The LibTorch that the cached paths belong to")
 find_path(LibTorch_INCLUDE_DIR torch/version.h
   PATHS "${LibTorch_ROOT_DIR}/include" "${LibTorch_ROOT_DIR}/include/torch/csrc/api/include" NO_DEFAULT_PATH)
 find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${LibTorch_ROOT_DIR}/lib" NO_DEFAULT_PATH)
@@ -87,13 +96,14 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   # The wheel's libraries export an older std::filesystem of their own, whose remove_all crashes: the C++ library must
   # come before them when names are looked up.
   target_link_libraries(LibTorch::LibTorch INTERFACE
-    -Wl,--push-state,--no-as-needed stdc++ -Wl,--pop-state "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}")
+    -Wl,--push-state,--no-as-needed,-lstdc++,--pop-state "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}")
   # The wheel's libraries find their own NVIDIA neighbours by rpath at run time; the linker need not.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined)
   if(LibTorch_CUDA)
-    # Nothing of ours names a symbol of libtorch_cuda; it registers its kernels when it is loaded.
+    # Nothing of ours names a symbol of libtorch_cuda; it registers its kernels when it is loaded. One item, because
+    # CMake drops the repetition of the first ones above.
     target_link_libraries(LibTorch::LibTorch INTERFACE
-      -Wl,--push-state,--no-as-needed "${LibTorch_CUDA_LIBRARY}" "${LibTorch_C10_CUDA_LIBRARY}" -Wl,--pop-state)
+      "-Wl,--push-state,--no-as-needed,${LibTorch_CUDA_LIBRARY},${LibTorch_C10_CUDA_LIBRARY},--pop-state")
   endif()
 endif()
 

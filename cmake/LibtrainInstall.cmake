@@ -1,5 +1,5 @@
-# cmake --install, and the package that find_package(libtrain) reads. Nothing installed names a folder of this machine:
-# LibTorch, MPI and NCCL are found again where the package is used.
+# cmake --install, and the package that find_package(libtrain) reads. The package names no folder of this machine:
+# LibTorch, MPI and NCCL are found again where it is used.
 
 include(CMakePackageConfigHelpers)
 

@@ -5,6 +5,7 @@
 # images. What it writes goes to outputs/digits-demo. The options of the example: build/release/bin/digits --help
 #
 # LIBTRAIN_RANKS  how many ranks to start (default 2)
+# LIBTRAIN_CMAKE_OPTIONS  options for configuring, such as -DLIBTRAIN_CUDA=OFF
 # LIBTRAIN_JOBS   how many files to compile at once (default: 2 at most, for want of memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -31,9 +31,10 @@ build() {
   shift
   # What CMake found in another environment must be found anew.
   local environment known=build/$preset/.environment fresh=()
-  environment=$(readlink .deps || true)
+  environment="$(readlink .deps || true) ${LIBTRAIN_TORCH_ROOT:-} ${LIBTRAIN_CMAKE_OPTIONS:-}"
   [ ! -f "$known" ] || [ "$(cat "$known")" = "$environment" ] || fresh=(--fresh)
-  cmake --preset "$preset" "${fresh[@]}"
+  # shellcheck disable=SC2086  # a list of options
+  cmake --preset "$preset" "${fresh[@]}" ${LIBTRAIN_CMAKE_OPTIONS:-}
   echo "$environment" >"$known"
   cmake --build --preset "$preset" -j "$jobs" "$@"
 }

@@ -6,6 +6,7 @@
 #   scripts/test.sh -L mpi              only the tests with that label
 #
 # LIBTRAIN_PRESET  what to build: release (default), debug, asan or tsan; the tree is build/<preset>
+# LIBTRAIN_CMAKE_OPTIONS  options for configuring, such as -DLIBTRAIN_CUDA=OFF
 # LIBTRAIN_JOBS    how many files to compile at once (default: 2 at most, for want of memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

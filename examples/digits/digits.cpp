@@ -58,8 +58,7 @@ void train(lt::Context& context) {
 
   const lt::data::IdxImages train_set{data, lt::data::IdxSplit::train, kScale};
   const lt::data::IdxImages test_set{data, lt::data::IdxSplit::test, kScale};
-  lt::data::DataLoader loader{
-      train_set, {.batch_size = batch_size, .workers = 1, .seed = context.seed(), .transform = shift}, context.shard()};
+  lt::data::DataLoader loader{train_set, {.batch_size = batch_size, .workers = 1, .transform = shift}, context.shard()};
   lt::data::DataLoader held_out{
       test_set,
       {.batch_size = 256, .workers = 1, .order = lt::data::Order::sequential, .remainder = lt::data::Remainder::exact},
@@ -98,6 +97,11 @@ void train(lt::Context& context) {
       optimizer.step();
       synchronizer.zero_grad();
       loss_sum += loss.item<double>();
+      context.metrics().write(lt::Record{"step"}
+                                  .set("epoch", epoch)
+                                  .set("step", step)
+                                  .set("loss", loss.item<double>())
+                                  .set("learning_rate", rate));
       samples += static_cast<double>(batch.size() * context.world_size());
       context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }

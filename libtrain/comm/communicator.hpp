@@ -67,7 +67,8 @@ class Communicator {
   /// What `root` gave, on every rank.
   virtual std::string broadcast_bytes(const std::string& bytes, int root) = 0;
 
-  /// A communicator among the ranks that gave the same `color`, ranked by (key, rank). All ranks must call it.
+  /// A communicator among the ranks that gave the same `color` (0 or more), ranked by (key, rank). All ranks must call
+  /// it.
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
 
   /// Zero-filled one-dimensional memory in which this backend's collectives are fastest.

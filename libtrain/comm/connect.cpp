@@ -17,13 +17,19 @@ void check_backend(const Launch& launch) {
       text("Backend '", backend, "' (", launch.backend.source, ") is not in this build: use auto, gloo or mpi."));
 }
 
-void check_agreement(const Launch& launch, const HostTransport& transport) {
-  if (transport.rank() == launch.rank.value && transport.world_size() == launch.world_size.value) return;
-  throw EnvironmentError(text("The launch environment says rank ", launch.rank.value, " of ", launch.world_size.value,
-                              " (", launch.rank.source, ", ", launch.world_size.source, "), but MPI says rank ",
-                              transport.rank(), " of ", transport.world_size(),
-                              ". Start the program with the mpirun of the MPI it was built with, or with srun "
-                              "--mpi=pmix; libtrain-info shows every variable."));
+// All ranks learn of a disagreement on any of them, so that none goes on alone.
+void check_agreement(const Launch& launch, Communicator& communicator) {
+  std::string disagreement;
+  if (communicator.rank() != launch.rank.value || communicator.world_size() != launch.world_size.value) {
+    disagreement = text("The launch environment says rank ", launch.rank.value, " of ", launch.world_size.value, " (",
+                        launch.rank.source, ", ", launch.world_size.source, "), but MPI says rank ",
+                        communicator.rank(), " of ", communicator.world_size(),
+                        ". Start the program with the mpirun of the MPI it was built with, or with srun --mpi=pmix; "
+                        "libtrain-info shows every variable.");
+  }
+  for (const auto& found : communicator.all_gather_bytes(disagreement)) {
+    if (!found.empty()) throw EnvironmentError(found, ErrorScope::all_ranks);
+  }
 }
 
 }  // namespace
@@ -37,9 +43,9 @@ std::shared_ptr<Communicator> connect(const Launch& launch, CommunicatorOptions 
                                 ", and this build can connect ranks over MPI only: start the program with mpirun -n ",
                                 launch.world_size.value, "."));
   }
-  auto transport = connect_mpi();
-  check_agreement(launch, *transport);
-  return std::make_shared<HostCommunicator>(std::move(transport), options);
+  auto communicator = std::make_shared<HostCommunicator>(connect_mpi(), options);
+  check_agreement(launch, *communicator);
+  return communicator;
 }
 
 }  // namespace libtrain

@@ -111,7 +111,7 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
     transport.all_gather(&length, lengths.data(), sizeof(length), patience);
     const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
     std::vector<char> mine(longest);
-    std::memcpy(mine.data(), bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), mine.begin());
     std::vector<char> all(longest * ranks);
     transport.all_gather(mine.data(), all.data(), longest, patience);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -136,6 +136,7 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
 }
 
 std::shared_ptr<Communicator> HostCommunicator::split(int color, int key) {
+  detail::check_color(color);
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
   engine_
       .submit("split", [part, color, key](HostTransport& transport,

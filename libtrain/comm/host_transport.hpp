@@ -27,8 +27,9 @@ struct Patience {
 /// deadlines and the memory of failures.
 ///
 /// All methods but `abort` are called by one thread at a time, in the same order on every rank. Pointers may be null
-/// where there is nothing to move. Every method throws CommunicationError when a peer is lost or the deadline passes;
-/// after that only `abort` and the destructor may be called.
+/// where there is nothing to move. Every method throws CommunicationError when it finds a peer lost or the deadline
+/// passed; after that only `abort` and the destructor may be called. A transport over a library that cannot be
+/// interrupted may stay in a call for ever: those who wait for the result have a bound of their own.
 class HostTransport {
  public:
   virtual ~HostTransport() = default;

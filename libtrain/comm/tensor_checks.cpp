@@ -73,4 +73,8 @@ void check_root(const Communicator& communicator, int root, std::string_view cal
   }
 }
 
+void check_color(int color) {
+  if (color < 0) throw UsageError(text("split was given color ", color, "; colors start at 0."));
+}
+
 }  // namespace libtrain::detail

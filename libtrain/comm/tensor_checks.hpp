@@ -22,4 +22,7 @@ void check_op(DataType type, ReduceOp op, std::string_view call);
 /// 0 <= root < world size.
 void check_root(const Communicator& communicator, int root, std::string_view call);
 
+/// Colours of a split start at 0.
+void check_color(int color);
+
 }  // namespace libtrain::detail

@@ -13,11 +13,11 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, Shard 
       prefetch_(options.prefetch),
       sampler_({.dataset_size = dataset.size(),
                 .batch_size = options.batch_size,
-                .seed = options.seed,
+                .seed = options.seed.value_or(shard.seed),
                 .order = options.order,
                 .remainder = options.remainder},
                shard),
-      reader_(dataset, options.seed, std::move(options.transform)) {
+      reader_(dataset, options.seed.value_or(shard.seed), std::move(options.transform)) {
   if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));
   if (prefetch_ < 1) throw UsageError(text("prefetch is ", prefetch_, ": it must be at least 1"));
 }

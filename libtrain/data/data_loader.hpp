@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include <libtrain/data/batch_reader.hpp>
 #include <libtrain/data/dataset.hpp>
@@ -14,7 +15,8 @@ namespace libtrain::data {
 struct DataLoaderOptions {
   std::uint64_t batch_size = 32;  ///< samples per rank and step
   int workers = 2;                ///< threads that read; 0 reads in the thread that asks for the batch
-  std::uint64_t seed = 0;         ///< of the order and of the transform's random numbers; the same on every rank
+  /// Of the order and of the transform's random numbers, the same on every rank; without one, the shard's.
+  std::optional<std::uint64_t> seed = std::nullopt;
   Order order = Order::shuffled;
   Remainder remainder = Remainder::pad;
   int prefetch = 2;  ///< batches kept ready or being read, per worker

@@ -26,7 +26,8 @@ void broadcast_flat(const std::vector<at::Tensor>& tensors, Communicator& commun
       offset += tensor.numel();
     }
   }
-  communicator.broadcast(flat, root).wait();
+  // As bytes: communicators know no bool or complex, which buffers may well be.
+  communicator.broadcast(flat.view(at::kByte), root).wait();
   if (communicator.rank() == root) return;
   for (const auto& tensor : tensors) {
     tensor.copy_(part_of(offset, tensor));

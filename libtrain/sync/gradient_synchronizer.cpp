@@ -98,6 +98,11 @@ void GradientSynchronizer::State::collect_parameters() {
     if (!item.value().requires_grad()) continue;
     const auto registered_twice = [&item](const Parameter& other) { return other.tensor.is_same(item.value()); };
     if (std::any_of(parameters.begin(), parameters.end(), registered_twice)) continue;
+    if (!item.value().is_cpu()) {
+      throw UsageError(text("Parameter '", item.key(), "' is on ", item.value().device(),
+                            ", and this version synchronises gradients in host memory only: move the module to the "
+                            "CPU."));
+    }
     parameters.push_back({.name = item.key(), .tensor = item.value()});
   }
   if (parameters.empty()) {
@@ -163,6 +168,10 @@ void GradientSynchronizer::State::keep_in_place(Parameter& parameter) {
   const auto& place = buckets[parameter.bucket].gradient(parameter.member);
   auto& gradient = parameter.tensor.mutable_grad();
   if (gradient.is_same(place)) return;
+  if (!gradient.defined()) {
+    throw UsageError(text("backward() reached parameter '", parameter.name,
+                          "' without a gradient for it: a custom function returned an undefined tensor."));
+  }
   if (gradient.requires_grad()) {
     throw UsageError(text("The gradient of parameter '", parameter.name,
                           "' itself requires a gradient: backward() with create_graph cannot be synchronised."));

@@ -30,6 +30,7 @@ void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_flag("--quiet", line.quiet, "No progress");
   app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say");
   app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say");
+  app.add_option("--local-rank", line.launch.local_rank, "This process's rank on its host, likewise");
   app.add_option("--dist-url", line.launch.dist_url, "Where ranks meet: tcp://host:port, file:///path or env://");
   app.add_option("--dist-backend", line.launch.dist_backend, "auto, gloo or mpi");
 }

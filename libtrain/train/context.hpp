@@ -38,9 +38,10 @@ class Context {
   c10::Device device() const { return device_; }
 
   /// This rank's share of the data, for a DataLoader.
-  data::Shard shard() const { return {.rank = rank(), .world_size = world_size()}; }
+  data::Shard shard() const { return {.rank = rank(), .world_size = world_size(), .seed = seed()}; }
 
-  /// `--seed`. torch's generator has been seeded with it, the same on every rank.
+  /// `--seed`, the same on every rank. torch's generator was seeded from it, differently on each rank, so that dropout
+  /// does not repeat itself; a GradientSynchronizer makes rank 0's weights everyone's.
   std::uint64_t seed() const;
 
   /// The value of `--name`. Throws UsageError where it was not given and has no default.

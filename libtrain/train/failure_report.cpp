@@ -50,22 +50,27 @@ Failure current_failure() {
 }
 
 void report_failure(const Failure& failure, int rank, int world_size) {
+  if (world_size == 1) return log_error(failure.message);
   std::this_thread::sleep_for(courtesy(failure.scope, rank));
-  const auto job = job_name(Environment::of_process());
-  if (!claim_report(job)) {
+  // Held until the process ends, which is soon: ranks that fail later must find it.
+  static const ReportClaim claim{job_name(Environment::of_process())};
+  if (!claim.granted()) {
     // Whoever was first ends the job; ending it from here at the same moment could cut that report short.
     std::this_thread::sleep_for(kTimeToReport);
-    return;
-  }
-  if (world_size == 1) {
-    log_error(failure.message);
-    // A launched rank that failed before it knew its rank: those that start a little later must find the claim.
-    if (!job.empty()) std::this_thread::sleep_for(kTimeToStart);
     return;
   }
   const bool everywhere = failure.scope == ErrorScope::all_ranks;
   log_error(text(everywhere ? "all ranks, told by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
                  " (process ", getpid(), ") failed: ", failure.message));
+}
+
+void report_early_failure(const Failure& failure) {
+  const auto job = job_name(Environment::of_process());
+  const ReportClaim claim{job};
+  if (!claim.granted()) return;
+  log_error(failure.message);
+  // Ranks of the same job that start a little later must find the claim.
+  if (!job.empty()) std::this_thread::sleep_for(kTimeToStart);
 }
 
 }  // namespace libtrain::detail

@@ -20,4 +20,8 @@ Failure current_failure();
 /// after a moment, nobody has ended the job for the same reason, since then the failure is theirs alone.
 void report_failure(const Failure& failure, int rank, int world_size);
 
+/// The same for a process that failed before it knew its rank, such as on its command line: the first one of its job on
+/// this host says so.
+void report_early_failure(const Failure& failure);
+
 }  // namespace libtrain::detail

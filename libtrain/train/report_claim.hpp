@@ -10,9 +10,21 @@ namespace libtrain::detail {
 /// Empty where the launcher gives nothing.
 std::string job_name(const Environment& environment);
 
-/// Whether this process is the first on its host to ask for `job`: the one that reports a failure which several ranks
-/// meet at the same moment. Always true for an empty name. The claim is held until the process ends, however it ends:
-/// it is a name among Linux's abstract sockets, not a file.
-bool claim_report(const std::string& job);
+/// The right to report a failure which several ranks of `job` meet at the same moment: given to the first process on
+/// its host that asks, until this object or the process ends, however it ends. It is a name among Linux's abstract
+/// sockets, not a file. For an empty name everybody gets it.
+class ReportClaim {
+ public:
+  explicit ReportClaim(const std::string& job);
+  ~ReportClaim();
+  ReportClaim(const ReportClaim&) = delete;  // one owner of the socket
+  ReportClaim& operator=(const ReportClaim&) = delete;
+
+  bool granted() const { return granted_; }
+
+ private:
+  int socket_ = -1;
+  bool granted_ = true;
+};
 
 }  // namespace libtrain::detail

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
@@ -61,7 +62,8 @@ void write_summary_event(Context& context) {
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
               const std::function<void(Context&)>& body) {
   share_cores(line, *communicator);
-  torch::manual_seed(line.seed);
+  // An odd constant keeps the ranks' seeds apart; rank 0's is the run's own.
+  torch::manual_seed(line.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
   Context context{launch, line, communicator};
   body(context);
   write_summary_event(context);
@@ -77,6 +79,7 @@ int run(int argc, char** argv, const std::function<void(Context&)>& body) {
 int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
   Launch launch;
   launch.world_size.value = 1;
+  bool launched = false;  // who this is has been found out
   std::shared_ptr<Communicator> communicator;
   try {
     const auto line = detail::parse_command_line(argc, argv, program);
@@ -85,6 +88,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       return 0;
     }
     launch = detect_launch(Environment::of_process(), line.launch);
+    launched = true;
     set_log_identity(launch.rank.value, launch.world_size.value);
     log_launch(launch);
     const auto timeout = std::chrono::duration<double>(line.timeout_s);
@@ -93,7 +97,14 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();
-    detail::report_failure(failure, launch.rank.value, launch.world_size.value);
+    if (launched) {
+      detail::report_failure(failure, launch.rank.value, launch.world_size.value);
+    } else {
+      detail::report_early_failure(failure);
+    }
+    // What the program printed so far is the best clue to what went wrong.
+    std::fflush(nullptr);
+    std::cout.flush();
     // Peers may be waiting for this rank: the job ends here, not at their deadlines.
     if (communicator) communicator->abort(failure.message, failure.code);
     // Static destructors would wait for threads that may be stuck in a foreign library.

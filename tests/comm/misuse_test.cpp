@@ -39,6 +39,7 @@ TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
     EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size + 1})), UsageError);
     EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size}, at::kInt)), UsageError);
     EXPECT_THROW(communicator.allocate(-1, at::kFloat), UsageError);
+    EXPECT_THROW(communicator.split(-1, 0), UsageError);
     const auto message =
         message_of<UsageError>([&] { communicator.all_reduce(torch::ones({4}, at::kLong), ReduceOp::average); });
     EXPECT_THAT(message, AllOf(HasSubstr("average"), HasSubstr("int64"), HasSubstr("ReduceOp::sum")));

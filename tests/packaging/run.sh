@@ -31,6 +31,7 @@ case $mode in
       echo "packaging: the installed files above name the place they were built or installed in." >&2
       exit 1
     fi
+    "$work/moved/bin/libtrain-info" --json | grep -q '"rank":{"value":0'
     options+=("-DCMAKE_PREFIX_PATH=$work/moved")
     ;;
   fetch_content)

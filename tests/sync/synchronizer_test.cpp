@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn.h>
 
 #include <libtrain/base/error.hpp>
@@ -58,6 +60,38 @@ TEST(Synchronizer, StartsFromTheWeightsAndBuffersOfRankZero) {
     const GradientSynchronizer synchronizer{*model, communicator};
     for (const auto& tensor : model->parameters()) EXPECT_TRUE(tensor.eq(1).all().item<bool>());
     for (const auto& tensor : model->buffers()) EXPECT_TRUE(tensor.eq(5).all().item<bool>());
+  });
+}
+
+TEST(Synchronizer, BroadcastsBuffersOfTypesThatCannotBeReduced) {
+  on_ranks([](Communicator& communicator) {
+    torch::nn::Module model{"model"};
+    model.register_parameter("weight", torch::ones({2}));
+    const bool here = communicator.rank() == 0;
+    model.register_buffer("mask", torch::full({3}, here, at::kBool));
+    model.register_buffer("phase", torch::full({3}, c10::complex<double>(0, here ? 2 : 3), at::kComplexDouble));
+    model.register_buffer("small", torch::full({3}, here ? -5 : 7, at::kChar));
+    const GradientSynchronizer synchronizer{model, communicator};
+    for (const auto& buffer : model.named_buffers()) {
+      const auto wanted = buffer.key() == "mask"    ? torch::full({3}, true, at::kBool)
+                          : buffer.key() == "phase" ? torch::full({3}, c10::complex<double>(0, 2), at::kComplexDouble)
+                                                    : torch::full({3}, -5, at::kChar);
+      EXPECT_TRUE(torch::equal(buffer.value(), wanted)) << buffer.key();
+    }
+  });
+}
+
+TEST(Synchronizer, PlansTheSameBucketsOnAllRanks) {
+  on_ranks([](Communicator& communicator) {
+    TwoBranches model;
+    const GradientSynchronizer synchronizer{*model, communicator, {.buckets = {40, 16}}};
+    std::string plan;
+    for (const auto& bucket : synchronizer.buckets()) {
+      plan += std::to_string(bucket.bytes) + ":";
+      for (const auto member : bucket.members) plan += std::to_string(member) + ",";
+    }
+    EXPECT_GT(synchronizer.buckets().size(), 1u);
+    for (const auto& other : communicator.all_gather_bytes(plan)) EXPECT_EQ(other, plan);
   });
 }
 
@@ -221,9 +255,12 @@ TEST(Synchronizer, RefusesDoubleBackward) {
 TEST(Synchronizer, TakesItsHooksAlong) {
   SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
+  const auto accumulator = torch::autograd::impl::grad_accumulator(model->weight);
   {
     const GradientSynchronizer synchronizer{*model, communicator};
+    EXPECT_EQ(accumulator->post_hooks().size(), 1u);
   }
+  EXPECT_TRUE(accumulator->post_hooks().empty());
   for (int round = 0; round < 2; ++round) model->forward(torch::ones({1, 4})).sum().backward();
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 2.0f);
 }

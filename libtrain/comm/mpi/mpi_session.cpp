@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <exception>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/mpi/mpi_check.hpp>
 
@@ -41,7 +43,7 @@ MpiSession::MpiSession() {
 }
 
 MpiSession::~MpiSession() {
-  if (finalizes_) MPI_Finalize();
+  if (finalizes_ && !abandoned_ && std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
 }  // namespace libtrain

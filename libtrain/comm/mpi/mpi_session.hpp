@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 namespace libtrain {
@@ -12,7 +13,12 @@ class MpiSession {
   /// MPI_THREAD_MULTIPLE, which communication threads need. Call it from one thread at a time.
   static std::shared_ptr<MpiSession> acquire();
 
+  /// MPI_Finalize waits for all ranks, so it is left out after `abandon` and while an exception unwinds: the launcher
+  /// ends a job of which a rank leaves without it.
   ~MpiSession();
+
+  /// Says that a peer may be lost. Any thread.
+  void abandon() { abandoned_ = true; }
 
   MpiSession(const MpiSession&) = delete;  // one owner of MPI_Finalize
   MpiSession& operator=(const MpiSession&) = delete;
@@ -21,6 +27,7 @@ class MpiSession {
   MpiSession();
 
   bool finalizes_ = false;
+  std::atomic<bool> abandoned_ = false;
 };
 
 }  // namespace libtrain

@@ -112,7 +112,14 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm comm)
 }
 
 MpiTransport::~MpiTransport() {
-  if (healthy_ && !aborted_) MPI_Comm_free(&comm_);
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized != 0) return;
+  if (healthy_ && !aborted_ && std::uncaught_exceptions() == 0) {
+    MPI_Comm_free(&comm_);
+  } else {
+    session_->abandon();
+  }
 }
 
 void MpiTransport::throw_if_aborted() {
@@ -206,7 +213,7 @@ void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t c
 }
 
 std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const Patience& /*patience*/) {
-  if (color < 0) throw UsageError(text("split was given colour ", color, "; colours start at 0."));
+  const Attempt attempt{healthy_};
   MPI_Comm part = MPI_COMM_NULL;
   LIBTRAIN_CHECK_MPI(MPI_Comm_split(comm_, color, key, &part));
   return std::unique_ptr<HostTransport>(new MpiTransport(session_, part));

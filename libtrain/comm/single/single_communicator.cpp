@@ -56,7 +56,8 @@ std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int ro
   return bytes;
 }
 
-std::shared_ptr<Communicator> SingleCommunicator::split(int /*color*/, int /*key*/) {
+std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/) {
+  detail::check_color(color);
   check_alive();
   return std::make_shared<SingleCommunicator>();
 }
@@ -67,6 +68,7 @@ at::Tensor SingleCommunicator::allocate(std::int64_t elements, at::ScalarType ty
 
 void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noexcept {
   try {
+    const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = reason;
   } catch (...) {
     // Out of memory: there is no peer to tell.
@@ -74,6 +76,7 @@ void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noe
 }
 
 void SingleCommunicator::check_alive() const {
+  const std::lock_guard lock(mutex_);
   if (!failure_.empty()) throw CommunicationError(failure_);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <mutex>
+#include <string>
+
 #include <libtrain/comm/communicator.hpp>
 
 namespace libtrain {
@@ -26,6 +29,7 @@ class SingleCommunicator : public Communicator {
  private:
   void check_alive() const;
 
+  mutable std::mutex mutex_;
   std::string failure_;
 };
 

@@ -8,15 +8,26 @@ namespace libtrain::detail {
 ThreadGroup::ThreadGroup(int world_size)
     : slots_(static_cast<std::size_t>(world_size)), here_(static_cast<std::size_t>(world_size)) {}
 
-void ThreadGroup::meet(int rank, const Deadline& deadline) {
+void ThreadGroup::leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--inside_ == 0) changed_.notify_all();
+}
+
+void ThreadGroup::meet(int rank, const Deadline& deadline, Meeting kind) {
   std::unique_lock lock(mutex_);
-  if (!failure_.empty()) throw CommunicationError(failure_);
+  const auto give_up = [&] {
+    // Those who are still in the section only copy: they leave soon.
+    if (kind == Meeting::closing) changed_.wait(lock, [this] { return inside_ == 0; });
+    throw CommunicationError(failure_);
+  };
+  if (!failure_.empty()) give_up();
   const auto meeting = meeting_;
   here_[static_cast<std::size_t>(rank)] = true;
   if (++arrived_ == world_size()) {
     arrived_ = 0;
     here_.assign(here_.size(), false);
     ++meeting_;
+    if (kind == Meeting::opening) inside_ = world_size();
     changed_.notify_all();
     return;
   }
@@ -28,7 +39,7 @@ void ThreadGroup::meet(int rank, const Deadline& deadline) {
     }
     fail(text("rank ", join(missing, ", rank "), " did not come before the deadline."));
   }
-  if (meeting_ == meeting) throw CommunicationError(failure_);
+  if (meeting_ == meeting) give_up();
 }
 
 void ThreadGroup::abort(const std::string& reason) noexcept {

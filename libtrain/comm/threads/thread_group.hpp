@@ -21,9 +21,10 @@ struct ThreadSlot {
   int key = 0;
 };
 
-/// The shared side of a group of threads: a board with one slot a rank, and a barrier.
+/// The shared side of a group of threads: a board with one slot a rank, and sections that all ranks enter and leave
+/// together.
 ///
-/// A rank writes only its own slot, before a meeting, and reads the others' only between that meeting and the next.
+/// A rank writes only its own slot, before a section, and reads the others' only inside it.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int world_size);
@@ -32,9 +33,32 @@ class ThreadGroup {
 
   ThreadSlot& slot(int rank) { return slots_[static_cast<std::size_t>(rank)]; }
 
-  /// Returns when all ranks have come. Throws CommunicationError, naming the ranks that did not, at the deadline; or
-  /// the reason when somebody aborted.
-  void meet(int rank, const Deadline& deadline);
+  /// A section in which every rank may touch the memory that the others have shown. Its beginning and its end are
+  /// meetings of all ranks. Both throw CommunicationError: at the deadline, naming the ranks that did not come, or the
+  /// reason when somebody aborted; `close` only when no rank is in the section any more, so that nobody frees memory
+  /// that a peer still reads.
+  class Section {
+   public:
+    Section(ThreadGroup& group, int rank, const Deadline& deadline) : group_(group), rank_(rank) {
+      group_.meet(rank, deadline, Meeting::opening);
+    }
+    ~Section() {
+      if (!closed_) group_.leave();
+    }
+    Section(const Section&) = delete;  // one leaving for one entering
+    Section& operator=(const Section&) = delete;
+
+    void close(const Deadline& deadline) {
+      closed_ = true;
+      group_.leave();
+      group_.meet(rank_, deadline, Meeting::closing);
+    }
+
+   private:
+    ThreadGroup& group_;
+    int rank_;
+    bool closed_ = false;
+  };
 
   void abort(const std::string& reason) noexcept;
 
@@ -42,6 +66,10 @@ class ThreadGroup {
   std::shared_ptr<ThreadGroup> subgroup(int color, int members);
 
  private:
+  enum class Meeting { opening, closing };
+
+  void meet(int rank, const Deadline& deadline, Meeting kind);
+  void leave() noexcept;
   void fail(const std::string& reason);
 
   std::mutex mutex_;
@@ -50,6 +78,7 @@ class ThreadGroup {
   std::vector<bool> here_;
   int arrived_ = 0;
   std::uint64_t meeting_ = 0;
+  int inside_ = 0;  // ranks in the section
   std::string failure_;
 
   struct Subgroup {

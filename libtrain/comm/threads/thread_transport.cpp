@@ -44,16 +44,16 @@ int ThreadTransport::world_size() const {
 
 bool ThreadTransport::arrive(std::uint64_t fingerprint, const Patience& patience) {
   group_->slot(rank_).fingerprint = fingerprint;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   bool equal = true;
   for (int peer = 0; peer < world_size(); ++peer) equal = equal && group_->slot(peer).fingerprint == fingerprint;
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
   return equal;
 }
 
 void ThreadTransport::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) {
   group_->slot(rank_).output = data;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   // This rank owns one slice: it gathers that slice from all buffers, in rank order, and writes it back to all.
   const auto ranks = static_cast<std::size_t>(world_size());
   const auto begin = count * static_cast<std::size_t>(rank_) / ranks;
@@ -70,42 +70,42 @@ void ThreadTransport::all_reduce(void* data, std::size_t count, DataType type, R
     for (int peer = 0; peer < world_size(); ++peer)
       copy(at_offset(group_->slot(peer).output, offset), sum.data(), bytes);
   }
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
 }
 
 void ThreadTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
   group_->slot(rank_).input = data;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   copy(data, group_->slot(root).input, bytes);
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
 }
 
 void ThreadTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
   group_->slot(rank_).input = input;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
     copy(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
   }
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
 }
 
 void ThreadTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                      const Patience& patience) {
   group_->slot(rank_).input = input;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   const auto offset = static_cast<std::size_t>(rank_) * count * size_of(type);
   copy(output, at_offset(group_->slot(0).input, offset), count * size_of(type));
   for (int peer = 1; peer < world_size(); ++peer) {
     detail::combine(output, at_offset(group_->slot(peer).input, offset), count, type, op);
   }
   if (op == ReduceOp::average) detail::divide(output, count, type, world_size());
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
 }
 
 std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const Patience& patience) {
   group_->slot(rank_).color = color;
   group_->slot(rank_).key = key;
-  group_->meet(rank_, patience.deadline);
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   int members = 0;
   int new_rank = 0;
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -115,7 +115,7 @@ std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const 
     if (slot.key < key || (slot.key == key && peer < rank_)) ++new_rank;
   }
   auto part = group_->subgroup(color, members);
-  group_->meet(rank_, patience.deadline);
+  section.close(patience.deadline);
   return std::make_unique<ThreadTransport>(std::move(part), new_rank);
 }
 
