@@ -14,7 +14,7 @@ function(libtrain_compile_options target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${LIBTRAIN_WARNINGS}>")
   if(LIBTRAIN_SANITIZE)
     target_compile_options(${target} PRIVATE
-      $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LIBTRAIN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+      $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LIBTRAIN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1>)
     target_link_options(${target} PUBLIC -fsanitize=${LIBTRAIN_SANITIZE})
   endif()
 endfunction()

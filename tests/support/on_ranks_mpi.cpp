@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <memory>
 
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
+#include <mpi.h>
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
@@ -44,6 +46,10 @@ void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBo
 int main(int argc, char** argv) {
   using libtrain::testing::world;
   ::testing::InitGoogleTest(&argc, argv);
+  // The program's own, as in one that used MPI before libtrain came: libtrain must leave MPI_Finalize to it, also after
+  // the failures that the tests provoke.
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   const auto launch = libtrain::detect_launch(libtrain::Environment::of_process());
   if (launch.launcher != libtrain::Launcher::open_mpi) {
     std::fprintf(stderr, "These tests need ranks: start them with mpirun -n 2 %s\n", argv[0]);
@@ -67,5 +73,6 @@ int main(int argc, char** argv) {
   const auto failed = at::full({1}, RUN_ALL_TESTS(), at::kInt);
   world->all_reduce(failed, libtrain::ReduceOp::maximum).wait();
   world.reset();
+  MPI_Finalize();
   return failed.item<int>();
 }
