@@ -117,7 +117,9 @@ std::chrono::nanoseconds quickest(const Body& body) {
 
 TEST(DataLoader, LeavingTheLoopStopsTheWorkers) {
   const Numbers numbers(100'000'000);
-  DataLoader large{numbers, {.batch_size = 100'000, .workers = 4}};
+  // A batch takes more than a second: stopping must not wait for its end.
+  const auto dawdle = [](Sample&, SampleRandom&) { std::this_thread::sleep_for(std::chrono::microseconds(100)); };
+  DataLoader large{numbers, {.batch_size = 10'000, .workers = 4, .transform = dawdle}};
   EXPECT_LT(quickest([&] {
               auto epoch = std::unique_ptr<LoaderEpoch>(new LoaderEpoch(large.epoch(0)));
               const auto left = std::chrono::steady_clock::now();
