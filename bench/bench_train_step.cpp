@@ -6,8 +6,6 @@
 // A step is zero_grad, forward, backward and an SGD step with momentum. It is timed between two barriers, and counts
 // with the time of the slowest rank. Minimum and median of --iterations steps of each kind.
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -16,6 +14,7 @@
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/observe/percentile.hpp>
+#include <libtrain/train/peak_memory.hpp>
 
 #include <bench/workloads.hpp>
 
@@ -40,14 +39,6 @@ struct Timings {
   double minimum() const { return *std::min_element(seconds.begin(), seconds.end()); }
   double median() const { return lt::percentile(seconds, 0.5); }
 };
-
-std::int64_t peak_rss_bytes(lt::Communicator& communicator) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto peak = torch::full({1}, static_cast<std::int64_t>(usage.ru_maxrss) * 1024, torch::kLong);
-  communicator.all_reduce(peak, lt::ReduceOp::maximum).wait();
-  return peak.item<std::int64_t>();
-}
 
 // Weights must be the same on all ranks, or the times mean nothing.
 void require_equal_weights(torch::nn::Module& module, lt::Communicator& communicator) {
@@ -127,7 +118,7 @@ void bench(lt::Context& context) {
   }
   const double waited = (synchronizer.seconds_waiting() - waited_before) / static_cast<double>(iterations);
   require_equal_weights(*together.module, communicator);
-  const auto peak = peak_rss_bytes(communicator);
+  const auto peak = lt::peak_rss_of_ranks(communicator);
   if (context.rank() != 0) return;
 
   const auto local_record = record_of(context, local, false, batch, peak);

@@ -15,7 +15,7 @@ set -euo pipefail
 check() {
   local tree=build/matrix-$1
   shift
-  cmake --preset release -B "$tree" "$@"
+  configure release "$tree" "$@"
   cmake --build "$tree" -j "$jobs"
   ctest --test-dir "$tree" -j "$jobs" --output-on-failure --no-tests=error
 }

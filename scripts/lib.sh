@@ -25,18 +25,25 @@ set_up() {
   fi
 }
 
+# configure <preset> <tree> [option of cmake]...
+configure() {
+  local preset=$1 tree=$2
+  shift 2
+  # What CMake found in another environment must be found anew.
+  local environment known=$tree/.environment fresh=()
+  environment="$(readlink .deps || true) ${LIBTRAIN_TORCH_ROOT:-} $*"
+  [ ! -f "$known" ] || [ "$(cat "$known")" = "$environment" ] || fresh=(--fresh)
+  cmake --preset "$preset" -B "$tree" "${fresh[@]}" "$@"
+  echo "$environment" >"$known"
+}
+
 # build <preset> [option of cmake --build]...
 build() {
   local preset=$1
   shift
-  # What CMake found in another environment must be found anew.
-  local environment known=build/$preset/.environment fresh=()
-  environment="$(readlink .deps || true) ${LIBTRAIN_TORCH_ROOT:-} ${LIBTRAIN_CMAKE_OPTIONS:-}"
-  [ ! -f "$known" ] || [ "$(cat "$known")" = "$environment" ] || fresh=(--fresh)
   # shellcheck disable=SC2086  # a list of options
-  cmake --preset "$preset" "${fresh[@]}" ${LIBTRAIN_CMAKE_OPTIONS:-}
-  echo "$environment" >"$known"
-  cmake --build --preset "$preset" -j "$jobs" "$@"
+  configure "$preset" "build/$preset" ${LIBTRAIN_CMAKE_OPTIONS:-}
+  cmake --build "build/$preset" -j "$jobs" "$@"
 }
 
 # Prints the options with which mpirun starts that many ranks on this machine, one a line.

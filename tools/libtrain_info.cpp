@@ -1,13 +1,8 @@
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <iostream>
-#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -15,6 +10,7 @@
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/redact.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
 #include <libtrain/launch/claim.hpp>
@@ -28,21 +24,6 @@
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string{name.data()} : std::string{};
-}
-
-/// The cores that this process may run on, which mpirun and container limits make fewer than the machine has.
-unsigned usable_cores() {
-  constexpr int most_cores = 1 << 14;
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cores{CPU_ALLOC(most_cores),
-                                                               [](cpu_set_t* set) { CPU_FREE(set); }};
-  const auto bytes = CPU_ALLOC_SIZE(most_cores);
-  if (!cores || sched_getaffinity(0, bytes, cores.get()) != 0) return std::thread::hardware_concurrency();
-  return static_cast<unsigned>(CPU_COUNT_S(bytes, cores.get()));
-}
 
 Json value_of(const std::string& value) {
   return libtrain::redact(value);
@@ -94,6 +75,7 @@ Json describe_gpus() {
 /// The same facts whether the launch could be detected or not.
 Json facts(const libtrain::Environment& environment) {
   const auto& build = libtrain::build_info();
+  const auto quota = libtrain::cpu_quota();
   Json variables = Json::object();
   for (const auto name : libtrain::launch_variables()) {
     if (const auto value = environment.get(name)) variables[std::string{name}] = libtrain::redact(*value);
@@ -109,7 +91,11 @@ Json facts(const libtrain::Environment& environment) {
             {"mpi", build.mpi},
             {"arrow", build.arrow}}},
           {"backends", {{"compiled", build.backends}}},
-          {"runtime", {{"host", host_name()}, {"process_id", getpid()}, {"usable_cores", usable_cores()}}},
+          {"runtime",
+           {{"host", libtrain::host_name()},
+            {"process_id", getpid()},
+            {"usable_cores", libtrain::usable_cores().size()},
+            {"cpu_quota", quota ? Json(*quota) : Json{}}}},
           {"gpus", describe_gpus()},
           {"environment", variables}};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,13 +13,16 @@ namespace libtrain {
 struct RankCores {
   std::string host;
   std::set<int> cores;
+  /// How many cores' worth of time the ranks of this host may use together; infinite where nothing limits them.
+  double quota = std::numeric_limits<double>::infinity();
 };
 
 /// How many threads rank `rank` should use: the sum over its cores of 1 / (ranks of the same host that may use that
-/// core), rounded down, at least 1. Right for ranks bound to cores by the launcher as for ranks left to the scheduler.
+/// core), but no more than an equal part of the quota, rounded down, at least 1. Right for ranks bound to cores by the
+/// launcher as for ranks left to the scheduler.
 int fair_thread_count(const std::vector<RankCores>& ranks, int rank);
 
-/// The cores of this process (sched_getaffinity) and its host's name.
+/// What this process may use, and its host's name.
 RankCores my_cores();
 
 /// `my_cores` of all ranks. All ranks must call it.

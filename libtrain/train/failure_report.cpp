@@ -9,6 +9,7 @@
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/train/report_claim.hpp>
 
@@ -24,12 +25,6 @@ std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
   if (rank == 0) return std::chrono::milliseconds(0);
   if (scope == ErrorScope::all_ranks) return std::chrono::seconds(5);
   return std::chrono::milliseconds(400 + 20 * std::min(rank, 50));
-}
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 #include <libtrain/train/run.hpp>
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/full.h>
 #include <torch/utils.h>
 
 #include <libtrain/base/environment.hpp>
@@ -21,6 +17,7 @@
 #include <libtrain/train/command_line.hpp>
 #include <libtrain/train/core_share.hpp>
 #include <libtrain/train/failure_report.hpp>
+#include <libtrain/train/peak_memory.hpp>
 
 namespace libtrain {
 
@@ -51,11 +48,7 @@ void share_cores(const CommandLine& line, Communicator& communicator) {
 }
 
 void write_summary_event(Context& context) {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto peak = at::full({1}, static_cast<std::int64_t>(usage.ru_maxrss) * 1024, at::kLong);
-  context.communicator().all_reduce(peak, ReduceOp::maximum).wait();
-  context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak.item<std::int64_t>());
+  context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak_rss_of_ranks(context.communicator()));
   context.metrics().write(context.summary());
 }
 

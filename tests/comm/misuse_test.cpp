@@ -7,6 +7,7 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
@@ -14,19 +15,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::on_fresh_ranks;
 using testing::on_ranks;
-
-template <typename Expected, typename Body>
-std::string message_of(const Body& body) {
-  try {
-    body();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
   on_ranks([](Communicator& communicator) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -159,6 +160,31 @@ TEST(DataLoader, TransformsDoNotDependOnWorkersOrRanks) {
   }
   EXPECT_EQ(results[0].size(), 60u);
   for (const auto& labels : results) EXPECT_EQ(labels, results[0]);
+}
+
+TEST(DataLoader, TransformsDrawTheNumbersOfTheirSampleAndEpoch) {
+  const Numbers numbers(20);
+  const auto draw = [](Sample& sample, SampleRandom& random) { sample.label = random.integer(0, 999'999); };
+  DataLoader loader{numbers, {.batch_size = 20, .seed = 4, .order = Order::sequential, .transform = draw}};
+  for (const std::uint64_t epoch : {0, 1, 7}) {
+    std::vector<std::int64_t> expected;
+    for (std::uint64_t index = 0; index < 20; ++index) {
+      expected.push_back(SampleRandom(4, epoch, index).integer(0, 999'999));
+    }
+    EXPECT_EQ(all_labels(loader, epoch), Labels{expected}) << "epoch " << epoch;
+  }
+}
+
+TEST(DataLoader, TakesTheSeedOfTheShardUnlessGivenOne) {
+  const Numbers numbers(40);
+  const auto draw = [](Sample& sample, SampleRandom& random) { sample.label += 1000 * random.integer(0, 999); };
+  const auto labels = [&](std::optional<std::uint64_t> seed, std::uint64_t seed_of_shard) {
+    DataLoader loader{numbers, {.batch_size = 40, .seed = seed, .transform = draw}, {.seed = seed_of_shard}};
+    return all_labels(loader, 0);
+  };
+  EXPECT_EQ(labels(std::nullopt, 5), labels(5, 0));
+  EXPECT_EQ(labels(5, 6), labels(5, 0));
+  EXPECT_NE(labels(6, 0), labels(5, 0));
 }
 
 TEST(DataLoader, AnEmptyBatchKeepsItsTrailingShape) {

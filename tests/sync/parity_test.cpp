@@ -94,22 +94,21 @@ void expect_close(const at::Tensor& actual, const at::Tensor& wanted, double rel
 
 class Parity : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Parity, InFloat64) {
-  on_ranks([](Communicator& communicator) {
-    const auto together = train_together(GetParam(), at::kDouble, communicator);
-    const auto alone = train_alone(GetParam(), at::kDouble, communicator.world_size());
-    expect_close(together.weights, alone.weights, 1e-7, "weights");
-    expect_close(together.gradients, alone.gradients, 1e-7, "gradients");
+void expect_parity(const std::string& kind, at::ScalarType type, double relative) {
+  on_ranks([&](Communicator& communicator) {
+    const auto together = train_together(kind, type, communicator);
+    const auto alone = train_alone(kind, type, communicator.world_size());
+    expect_close(together.weights, alone.weights, relative, "weights");
+    expect_close(together.gradients, alone.gradients, relative, "gradients");
   });
 }
 
+TEST_P(Parity, InFloat64) {
+  expect_parity(GetParam(), at::kDouble, 1e-7);
+}
+
 TEST_P(Parity, InFloat32) {
-  on_ranks([](Communicator& communicator) {
-    const auto together = train_together(GetParam(), at::kFloat, communicator);
-    const auto alone = train_alone(GetParam(), at::kFloat, communicator.world_size());
-    expect_close(together.weights, alone.weights, 1e-5, "weights");
-    expect_close(together.gradients, alone.gradients, 1e-5, "gradients");
-  });
+  expect_parity(GetParam(), at::kFloat, 1e-5);
 }
 
 TEST_P(Parity, RunsAreBitEqual) {

@@ -12,6 +12,7 @@
 #include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
@@ -19,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 using testing::on_ranks;
 
 struct TwoBranchesImpl : torch::nn::Module {
@@ -32,17 +34,6 @@ struct TwoBranchesImpl : torch::nn::Module {
   }
 };
 TORCH_MODULE(TwoBranches);
-
-template <typename Body>
-std::string usage_error(const Body& body) {
-  try {
-    body();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 at::Tensor both(TwoBranches& model) {
   const auto x = torch::ones({2, 4});
@@ -211,7 +202,7 @@ TEST(Synchronizer, NamesParametersThatGotNoGradient) {
     TwoBranches model;
     GradientSynchronizer synchronizer{*model, communicator};
     (model->left(torch::ones({1, 4})).sum() + model->norm(torch::ones({2, 4})).sum()).backward();
-    EXPECT_THAT(usage_error([&] { synchronizer.wait(); }),
+    EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }),
                 AllOf(HasSubstr("2 of 6"), HasSubstr("'right.weight'"), HasSubstr("'right.bias'")));
   });
 }
@@ -221,7 +212,7 @@ TEST(Synchronizer, RefusesASecondBackwardBeforeWait) {
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
   model->forward(torch::ones({1, 4})).sum().backward();
-  EXPECT_THAT(usage_error([&] { model->forward(torch::ones({1, 4})).sum().backward(); }),
+  EXPECT_THAT(message_of<UsageError>([&] { model->forward(torch::ones({1, 4})).sum().backward(); }),
               AllOf(HasSubstr("second gradient"), HasSubstr("wait()")));
 }
 
@@ -229,19 +220,20 @@ TEST(Synchronizer, RefusesCallsOutOfOrder) {
   SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
-  EXPECT_THAT(usage_error([&] { synchronizer.wait(); }), HasSubstr("without a backward()"));
+  EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }), HasSubstr("without a backward()"));
   model->forward(torch::ones({1, 4})).sum().backward();
-  EXPECT_THAT(usage_error([&] { synchronizer.zero_grad(); }), HasSubstr("between backward() and wait()"));
+  EXPECT_THAT(message_of<UsageError>([&] { synchronizer.zero_grad(); }), HasSubstr("between backward() and wait()"));
 }
 
 TEST(Synchronizer, RefusesModulesItCannotServe) {
   SingleCommunicator communicator;
   torch::nn::ReLU nothing_to_train;
-  EXPECT_THAT(usage_error([&] { GradientSynchronizer{*nothing_to_train, communicator}; }), HasSubstr("no parameter"));
+  EXPECT_THAT(message_of<UsageError>([&] { GradientSynchronizer{*nothing_to_train, communicator}; }),
+              HasSubstr("no parameter"));
   torch::nn::Embedding sparse{torch::nn::EmbeddingOptions(10, 3).sparse(true)};
   GradientSynchronizer synchronizer{*sparse, communicator};
   const auto loss = sparse->forward(torch::tensor({1, 2})).sum();
-  EXPECT_THAT(usage_error([&] { loss.backward(); }), AllOf(HasSubstr("'weight'"), HasSubstr("sparse")));
+  EXPECT_THAT(message_of<UsageError>([&] { loss.backward(); }), AllOf(HasSubstr("'weight'"), HasSubstr("sparse")));
 }
 
 TEST(Synchronizer, RefusesDoubleBackward) {
@@ -249,7 +241,7 @@ TEST(Synchronizer, RefusesDoubleBackward) {
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
   const auto loss = model->forward(torch::ones({1, 4})).pow(2).sum();
-  EXPECT_THAT(usage_error([&] { loss.backward({}, true, true); }), HasSubstr("create_graph"));
+  EXPECT_THAT(message_of<UsageError>([&] { loss.backward({}, true, true); }), HasSubstr("create_graph"));
 }
 
 TEST(Synchronizer, TakesItsHooksAlong) {

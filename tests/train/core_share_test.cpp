@@ -27,6 +27,15 @@ TEST(CoreShare, IsNeverLessThanOne) {
   EXPECT_EQ(fair_thread_count(std::vector<RankCores>(3, {"a", {0, 1, 2}}), 2), 1);
 }
 
+TEST(CoreShare, KeepsToTheQuotaOfAContainer) {
+  const std::set<int> all{0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<RankCores> ranks{{"a", all, 4.0}, {"a", all, 4.0}, {"b", all}, {"c", all, 0.5}};
+  EXPECT_EQ(fair_thread_count(ranks, 0), 2);
+  EXPECT_EQ(fair_thread_count(ranks, 1), 2);
+  EXPECT_EQ(fair_thread_count(ranks, 2), 8);
+  EXPECT_EQ(fair_thread_count(ranks, 3), 1);
+}
+
 TEST(CoreShare, IsGatheredFromAllRanks) {
   run_ranks(3, [](Communicator& communicator) {
     const auto all = gather_cores(communicator);
@@ -36,6 +45,7 @@ TEST(CoreShare, IsGatheredFromAllRanks) {
     for (const auto& rank : all) {
       EXPECT_EQ(rank.host, mine.host);
       EXPECT_EQ(rank.cores, mine.cores);
+      EXPECT_EQ(rank.quota, mine.quota);
     }
   });
 }

@@ -4,6 +4,8 @@
 //
 // Faults before the first step: shape, name, count, dtype (the rank's model is another one than its peers'). The others
 // happen in the step --at-step, after the forward pass.
+//
+// "draw" is no fault: every rank draws random numbers, and rank 0 prints them in rank order, for seeds_test.py.
 
 #include <unistd.h>
 
@@ -11,6 +13,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -49,6 +53,14 @@ void note_fault(const lt::Context& context) {
   std::ofstream{context.option("note")} << context.rank() << ' ' << getpid() << '\n';
 }
 
+void draw(lt::Context& context) {
+  std::ostringstream drawn;
+  for (int i = 0; i < 3; ++i) drawn << ' ' << std::hexfloat << torch::rand({1}).item<float>();
+  for (const auto& numbers : context.communicator().all_gather_bytes(drawn.str())) {
+    if (context.rank() == 0) std::cout << "drew" << numbers << '\n';
+  }
+}
+
 [[noreturn]] void hang() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -65,6 +77,7 @@ void happen(const std::string& fault, lt::Context& context, const torch::Tensor&
 
 void train(lt::Context& context) {
   const auto fault = context.option("fault");
+  if (fault == "draw") return draw(context);
   const bool everywhere = fault == "throw-everywhere";
   const auto fault_here = everywhere || context.rank() == context.integer("at-rank") ? fault : "none";
   const auto faulty_step = context.integer("at-step");
@@ -100,7 +113,7 @@ int main(int argc, char** argv) {
       {.description = "Trains on random numbers and fails on demand.",
        .options = {{"fault",
                     "none, throw, throw-everywhere, kill, exit, stop, hang-before, return, shape, name, count, dtype, "
-                    "missing-parameter, different-collective or double-backward",
+                    "missing-parameter, different-collective, double-backward or draw",
                     "none"},
                    {"at-rank", "The rank that misbehaves", "1"},
                    {"at-step", "The step in which it does", "5"},

@@ -1,0 +1,57 @@
+#include <libtrain/base/machine.hpp>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace libtrain {
+namespace {
+
+using detail::parse_cpu_max;
+
+TEST(Machine, KnowsItsName) {
+  char name[256] = "";
+  ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
+  EXPECT_EQ(host_name(), name);
+}
+
+TEST(Machine, CountsOnlyTheCoresThatMayBeUsed) {
+  const auto all = usable_cores();
+  ASSERT_FALSE(all.empty());
+  // The affinity of a thread is its own: the other tests keep theirs.
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(*all.rbegin()), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(usable_cores(), (std::set<int>{*all.rbegin()}));
+  }).join();
+}
+
+TEST(Machine, ReadsTheQuotaOfAContainer) {
+  EXPECT_EQ(parse_cpu_max("200000 100000\n"), 2.0);
+  EXPECT_EQ(parse_cpu_max("50000 100000"), 0.5);
+  EXPECT_EQ(parse_cpu_max("max 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("-1\n 100000\n"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("200000"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max("200000 0"), std::nullopt);
+  EXPECT_EQ(parse_cpu_max(" "), std::nullopt);
+}
+
+TEST(Machine, RemembersTheMostMemoryItHad) {
+  const auto before = peak_rss_bytes();
+  EXPECT_GT(before, 0);
+  const std::size_t more = static_cast<std::size_t>(before) + (64 << 20);
+  {
+    const std::vector<char> memory(more, 'x');
+    EXPECT_EQ(memory.back(), 'x');
+  }
+  EXPECT_GE(peak_rss_bytes(), static_cast<std::int64_t>(more));
+}
+
+}  // namespace
+}  // namespace libtrain
