@@ -21,8 +21,10 @@ check() {
 }
 
 # Prints the torch folder of an unpacked wheel, downloaded once; NVIDIA's libraries lie beside it as in an environment.
+# Outside the checkout, as a user's would be: CMake keeps no run path into its own source tree when it installs.
 other_torch() {
-  local folder=$root/build/other-torch pin
+  local folder pin
+  folder=$(dirname "$(readlink -f .deps)")/other-torch
   if [ ! -e "$folder/complete" ]; then
     pin=$(grep '^torch==' requirements.txt)
     rm -rf "$folder"
