@@ -80,6 +80,13 @@ TEST(ThreadRanks, AbortEndsPendingAndLaterCalls) {
   });
 }
 
+TEST(ThreadRanks, AnAbortWithoutAReasonIsStillOne) {
+  run_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 0) communicator.abort("");
+    EXPECT_THROW(communicator.barrier(), CommunicationError);
+  });
+}
+
 TEST(ThreadRanks, NeedAtLeastOne) {
   EXPECT_THROW(run_ranks(0, [](Communicator&) {}), UsageError);
 }

@@ -45,7 +45,7 @@ void ThreadGroup::meet(int rank, const Deadline& deadline, Meeting kind) {
 void ThreadGroup::abort(const std::string& reason) noexcept {
   try {
     const std::lock_guard lock(mutex_);
-    fail(reason);
+    fail(reason.empty() ? "a rank has aborted the communicator." : reason);
   } catch (...) {
     // Out of memory: the peers' deadlines still end their waits.
   }
