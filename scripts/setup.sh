@@ -30,6 +30,7 @@ debian_packages=(
   "python3-venv|virtual environments|python3 -c 'import ensurepip, venv'"
   "libgtest-dev|the tests|has_header gtest/gtest.h"
   "libgmock-dev|the tests|has_header gmock/gmock.h"
+  "libssl-dev|how ranks that meet over TCP prove who they are|has_header openssl/evp.h"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
   "nlohmann-json3-dev|JSON files|has_header nlohmann/json.hpp"
 )

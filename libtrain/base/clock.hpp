@@ -39,6 +39,11 @@ class Deadline {
   /// For callers that asked for no bound in so many words.
   static Deadline never() { return Deadline{Clock::time_point::max()}; }
 
+  /// The same moment put off; `never()` stays so.
+  Deadline later_by(std::chrono::milliseconds time) const {
+    return at_ > Clock::time_point::max() - time ? never() : Deadline{at_ + time};
+  }
+
   bool is_never() const { return at_ == Clock::time_point::max(); }
 
   bool expired() const { return !is_never() && Clock::now() >= at_; }

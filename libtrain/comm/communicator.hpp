@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,12 @@ namespace libtrain {
 struct CommunicatorOptions {
   /// Bound of every wait, counted from the call of the collective.
   std::chrono::milliseconds timeout = std::chrono::seconds(300);
+};
+
+/// What one call may decide for itself.
+struct CallOptions {
+  /// Bound of this call instead of the communicator's. It may differ between ranks: the shortest ends the call for all.
+  std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 /// A group of ranks that hold the same kind of tensors and call the same collectives in the same order.
@@ -45,18 +52,42 @@ class Communicator {
   /// Whether collectives take tensors on this device.
   virtual bool supports(const at::Device& device) const = 0;
 
-  /// In place: afterwards every rank's `tensor` holds the combination of all. fp16 and bf16 accumulate in fp32.
-  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::sum) = 0;
+  /// Afterwards every rank's `output` holds the combination of all ranks' `input`, with the same bits on every rank.
+  /// The two have the same number of elements and dtype; they are the same tensor (in place), or do not overlap. fp16
+  /// and bf16 accumulate in fp32 on the host; on GPUs NCCL rounds at every hop.
+  virtual Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                          const CallOptions& options = {}) = 0;
+
+  /// In place.
+  Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::sum, const CallOptions& options = {}) {
+    return all_reduce(tensor, tensor, op, options);
+  }
+
+  /// As all_reduce, for `root` alone: the others' `output` is not looked at and may be undefined, or, where it is their
+  /// `input`, keeps its values.
+  virtual Work reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+                      const CallOptions& options = {}) = 0;
+
+  /// In place.
+  Work reduce(const at::Tensor& tensor, int root, ReduceOp op = ReduceOp::sum, const CallOptions& options = {}) {
+    return reduce(tensor, tensor, root, op, options);
+  }
 
   /// Afterwards every rank's `tensor` equals `root`'s.
-  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual Work broadcast(const at::Tensor& tensor, int root, const CallOptions& options = {}) = 0;
 
-  /// `output` has world_size times the elements of `input` and the same dtype: the inputs in rank order.
-  virtual Work all_gather(const at::Tensor& input, const at::Tensor& output) = 0;
+  /// `output` has world_size times the elements of `input` and the same dtype: the inputs in rank order. `input` may be
+  /// the rank-th part of `output`.
+  virtual Work all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options = {}) = 0;
 
   /// `input` has world_size times the elements of `output` and the same dtype: `output` becomes the rank-th part of the
-  /// combination of all inputs. `input` keeps its values.
-  virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op = ReduceOp::sum) = 0;
+  /// combination of all inputs. `output` may be the rank-th part of `input`; the rest of `input` keeps its values.
+  virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op = ReduceOp::sum,
+                              const CallOptions& options = {}) = 0;
+
+  /// Both have the same number of elements, a multiple of the world size, and dtype: the r-th part of `input` goes to
+  /// rank r, whose `output` holds the parts in the order of the ranks they came from. They must not overlap.
+  virtual Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options = {}) = 0;
 
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;

@@ -1,10 +1,18 @@
 #include <libtrain/comm/connect.hpp>
 
+#include <torch/cuda.h>
+
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
 #include <libtrain/comm/host_communicator.hpp>
 #include <libtrain/comm/mpi/connect_mpi.hpp>
+#include <libtrain/comm/nccl/connect_nccl.hpp>
 #include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/tcp/store_rendezvous.hpp>
+#include <libtrain/comm/tcp/tcp_transport.hpp>
 
 namespace libtrain {
 
@@ -12,9 +20,9 @@ namespace {
 
 void check_backend(const Launch& launch) {
   const auto& backend = launch.backend.value;
-  if (backend == "auto" || backend == "gloo" || backend == "mpi") return;
-  throw EnvironmentError(
-      text("Backend '", backend, "' (", launch.backend.source, ") is not in this build: use auto, gloo or mpi."));
+  if (backend == "auto" || backend == "gloo" || backend == "mpi" || (backend == "nccl" && has_nccl())) return;
+  throw EnvironmentError(text("Backend '", backend, "' (", launch.backend.source, ") is not in this build: use auto, ",
+                              "gloo or mpi", has_nccl() ? ", or nccl for GPUs." : "."));
 }
 
 // All ranks learn of a disagreement on any of them, so that none goes on alone.
@@ -22,7 +30,7 @@ void check_agreement(const Launch& launch, Communicator& communicator) {
   std::string disagreement;
   if (communicator.rank() != launch.rank.value || communicator.world_size() != launch.world_size.value) {
     disagreement = text("The launch environment says rank ", launch.rank.value, " of ", launch.world_size.value, " (",
-                        launch.rank.source, ", ", launch.world_size.source, "), but MPI says rank ",
+                        launch.rank.source, ", ", launch.world_size.source, "), but its peers say rank ",
                         communicator.rank(), " of ", communicator.world_size(),
                         ". Start the program with the mpirun of the MPI it was built with, or with srun --mpi=pmix; "
                         "libtrain-info shows every variable.");
@@ -32,20 +40,60 @@ void check_agreement(const Launch& launch, Communicator& communicator) {
   }
 }
 
+// The interface that the TCP backend listens on, under our own name or the one that users of gloo know.
+std::string socket_interface() {
+  const auto environment = Environment::of_process();
+  const auto own = environment.get("LIBTRAIN_SOCKET_INTERFACE");
+  return own ? *own : environment.get("GLOO_SOCKET_IFNAME").value_or("");
+}
+
+// Connects all pairs of ranks somehow; whoever shares a host will do better.
+std::unique_ptr<HostTransport> connect_world(const Launch& launch, const Patience& patience) {
+  if (launch.rendezvous.value == "mpi") return connect_mpi();
+  if (launch.backend.value == "mpi") {
+    throw EnvironmentError(text("Backend mpi (", launch.backend.source,
+                                ") needs ranks that MPI has started, and these ", "are to meet at ",
+                                launch.rendezvous.value, " (", launch.rendezvous.source,
+                                "): start the program with mpirun, or use --dist-backend gloo."));
+  }
+  StoreRendezvous rendezvous{StorePlace::of(launch, Environment::of_process()), patience.deadline};
+  const TcpOptions options{.interface = socket_interface(), .master_address = launch.master_address.value.value_or("")};
+  return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, patience);
+}
+
+std::unique_ptr<HostTransport> share_memory(std::unique_ptr<HostTransport> world, const Patience& patience) {
+  const auto environment = Environment::of_process();
+  const auto choice = environment.get("LIBTRAIN_SHARED_MEMORY").value_or("on");
+  if (choice != "on" && choice != "off") {
+    throw EnvironmentError(text("LIBTRAIN_SHARED_MEMORY is '", choice, "'; it takes on or off."));
+  }
+  if (choice == "off") return world;
+  return HierarchicalTransport::connect(std::move(world), {.host = environment.get("LIBTRAIN_HOST").value_or("")},
+                                        patience);
+}
+
+std::shared_ptr<Communicator> connect_gpus(const Launch& launch, const std::shared_ptr<Communicator>& control,
+                                           CommunicatorOptions options) {
+  const auto visible = static_cast<int>(torch::cuda::device_count());
+  const at::Device device{at::kCUDA, static_cast<c10::DeviceIndex>(device_index(launch, visible))};
+  // Nobody may be waiting for the failed collective: its failure ends the job from here.
+  return connect_nccl(*control, device, options, [control](const std::string& reason) {
+    log_error(reason);
+    control->abort(reason);
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<Communicator> connect(const Launch& launch, CommunicatorOptions options) {
   check_backend(launch);
   if (launch.world_size.value == 1) return std::make_shared<SingleCommunicator>();
-  if (launch.rendezvous.value != "mpi") {
-    throw EnvironmentError(text(launch.world_size.value, " ranks were launched by ", to_string(launch.launcher),
-                                " to meet at ", launch.rendezvous.value,
-                                ", and this build can connect ranks over MPI only: start the program with mpirun -n ",
-                                launch.world_size.value, "."));
-  }
-  auto communicator = std::make_shared<HostCommunicator>(connect_mpi(), options);
+  const Patience patience{Deadline::after(options.timeout)};
+  auto transport = share_memory(connect_world(launch, patience), patience);
+  if (transport->rank() == 0) log_info(transport->describe());
+  auto communicator = std::make_shared<HostCommunicator>(std::move(transport), options);
   check_agreement(launch, *communicator);
-  return communicator;
+  return launch.backend.value == "nccl" ? connect_gpus(launch, communicator, options) : communicator;
 }
 
 }  // namespace libtrain

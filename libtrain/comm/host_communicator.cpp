@@ -16,17 +16,31 @@ namespace libtrain {
 
 namespace {
 
+using detail::Call;
+using detail::CallKind;
 using detail::check_op;
 using detail::check_root;
+using detail::checked_in_out;
 using detail::checked_pair;
+using detail::checked_parts;
 using detail::checked_type;
+using Details = detail::HostEngine::Details;
 
-bool is_sixteen_bit(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16;
+std::uint64_t count_of(const at::Tensor& tensor) {
+  return static_cast<std::uint64_t>(tensor.numel());
 }
 
-std::size_t count_of(const at::Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.numel());
+// Reduces float32 copies where the transport does not take the type as it is, and rounds once.
+template <typename Reduce>
+void reduce_widened(HostTransport& transport, DataType type, const at::Tensor& input, const at::Tensor& output,
+                    const Reduce& reduce) {
+  if (transport.reduces(type)) return reduce(input, output, type);
+  const at::NoGradGuard no_grad;
+  const auto wide_input = input.to(at::kFloat);
+  const bool in_place = !output.defined() || output.numel() == input.numel();
+  const auto wide_output = in_place ? wide_input : at::empty(output.sizes(), at::kFloat);
+  reduce(wide_input, wide_output, DataType::float32);
+  if (output.defined()) output.copy_(wide_output);
 }
 
 }  // namespace
@@ -42,61 +56,81 @@ bool HostCommunicator::supports(const at::Device& device) const {
   return device.is_cpu();
 }
 
-Work HostCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  const auto type = checked_type(*this, tensor, "all_reduce");
+Work HostCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                  const CallOptions& options) {
+  const auto type = checked_in_out(*this, input, output, "all_reduce");
   check_op(type, op, "all_reduce");
-  return engine_.submit(text("all_reduce of ", tensor.numel(), " ", to_string(type), " (", to_string(op), ")"),
-                        [tensor, type, op](HostTransport& transport, const Patience& patience) {
-                          if (!is_sixteen_bit(type)) {
-                            transport.all_reduce(tensor.data_ptr(), count_of(tensor), type, op, patience);
-                            return;
-                          }
-                          const at::NoGradGuard no_grad;
-                          const auto wide = tensor.to(at::kFloat);
-                          transport.all_reduce(wide.data_ptr(), count_of(wide), DataType::float32, op, patience);
-                          tensor.copy_(wide);
-                        });
+  const auto body = [input, output, type, op](HostTransport& transport, const Patience& patience) {
+    reduce_widened(transport, type, input, output, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
+      transport.all_reduce(in.data_ptr(), out.data_ptr(), count_of(in), as, op, patience);
+    });
+  };
+  return engine_.submit({CallKind::all_reduce, count_of(input), type, op},
+                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
 }
 
-Work HostCommunicator::broadcast(const at::Tensor& tensor, int root) {
+Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+                              const CallOptions& options) {
+  check_root(*this, root, "reduce");
+  const bool mine = rank_ == root;
+  const auto type = mine ? checked_in_out(*this, input, output, "reduce") : checked_type(*this, input, "reduce");
+  check_op(type, op, "reduce");
+  const auto target = mine ? output : at::Tensor{};
+  const auto body = [input, target, type, op, root](HostTransport& transport, const Patience& patience) {
+    reduce_widened(transport, type, input, target, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
+      transport.reduce(in.data_ptr(), target.defined() ? out.data_ptr() : nullptr, count_of(in), as, op, root,
+                       patience);
+    });
+  };
+  return engine_.submit({CallKind::reduce, count_of(input), type, op, root},
+                        {input.data_ptr(), mine ? output.data_ptr() : nullptr, input.nbytes(), options.timeout}, body);
+}
+
+Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
   const auto type = checked_type(*this, tensor, "broadcast");
   check_root(*this, root, "broadcast");
-  return engine_.submit(text("broadcast of ", tensor.numel(), " ", to_string(type), " from rank ", root),
-                        [tensor, root](HostTransport& transport, const Patience& patience) {
-                          transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, patience);
-                        });
+  const auto body = [tensor, root](HostTransport& transport, const Patience& patience) {
+    transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, patience);
+  };
+  return engine_.submit({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root},
+                        {nullptr, tensor.data_ptr(), tensor.nbytes(), options.timeout}, body);
 }
 
-Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output) {
-  const auto type = checked_pair(*this, input, output, "all_gather");
-  return engine_.submit(text("all_gather of ", input.numel(), " ", to_string(type)),
-                        [input, output](HostTransport& transport, const Patience& patience) {
-                          transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
-                        });
+Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  const auto type = checked_pair(*this, input, output, world_size_, "all_gather");
+  const auto body = [input, output](HostTransport& transport, const Patience& patience) {
+    transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
+  };
+  return engine_.submit({CallKind::all_gather, count_of(input), type},
+                        {input.data_ptr(), output.data_ptr(), output.nbytes(), options.timeout}, body);
 }
 
-Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) {
-  const auto type = checked_pair(*this, output, input, "reduce_scatter");
+Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                      const CallOptions& options) {
+  const auto type = checked_pair(*this, output, input, world_size_, "reduce_scatter");
   check_op(type, op, "reduce_scatter");
-  return engine_.submit(text("reduce_scatter to ", output.numel(), " ", to_string(type), " (", to_string(op), ")"),
-                        [input, output, type, op](HostTransport& transport, const Patience& patience) {
-                          if (!is_sixteen_bit(type)) {
-                            transport.reduce_scatter(input.data_ptr(), output.data_ptr(), count_of(output), type, op,
-                                                     patience);
-                            return;
-                          }
-                          const at::NoGradGuard no_grad;
-                          const auto wide_input = input.to(at::kFloat);
-                          const auto wide_output = at::empty(output.sizes(), at::kFloat);
-                          transport.reduce_scatter(wide_input.data_ptr(), wide_output.data_ptr(), count_of(output),
-                                                   DataType::float32, op, patience);
-                          output.copy_(wide_output);
-                        });
+  const auto body = [input, output, type, op](HostTransport& transport, const Patience& patience) {
+    reduce_widened(transport, type, input, output, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
+      transport.reduce_scatter(in.data_ptr(), out.data_ptr(), count_of(out), as, op, patience);
+    });
+  };
+  return engine_.submit({CallKind::reduce_scatter, count_of(output), type, op},
+                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
+}
+
+Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  const auto type = checked_parts(*this, input, output, "all_to_all");
+  const auto part = input.nbytes() / static_cast<std::size_t>(world_size_);
+  const auto body = [input, output, part](HostTransport& transport, const Patience& patience) {
+    transport.all_to_all(input.data_ptr(), output.data_ptr(), part, patience);
+  };
+  return engine_.submit({CallKind::all_to_all, count_of(input), type},
+                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
 }
 
 void HostCommunicator::barrier() {
   // Arriving is all there is to it.
-  engine_.submit("barrier", [](HostTransport&, const Patience&) {}).wait();
+  engine_.submit({.kind = CallKind::barrier}, {}, [](HostTransport&, const Patience&) {}).wait();
 }
 
 // The bodies below own what they touch: a wait that gives up must not leave the communication thread with references
@@ -118,7 +152,7 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
       (*gathered)[rank].assign(all.data() + rank * longest, lengths[rank]);
     }
   };
-  engine_.submit("all_gather_bytes", exchange).wait();
+  engine_.submit({.kind = CallKind::all_gather_bytes}, {}, exchange).wait();
   return std::move(*gathered);
 }
 
@@ -131,17 +165,17 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
     received->resize(length);
     transport.broadcast(received->data(), length, root, patience);
   };
-  engine_.submit(text("broadcast_bytes from rank ", root), exchange).wait();
+  engine_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {}, exchange).wait();
   return std::move(*received);
 }
 
 std::shared_ptr<Communicator> HostCommunicator::split(int color, int key) {
   detail::check_color(color);
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
-  engine_
-      .submit("split", [part, color, key](HostTransport& transport,
-                                          const Patience& patience) { *part = transport.split(color, key, patience); })
-      .wait();
+  const auto body = [part, color, key](HostTransport& transport, const Patience& patience) {
+    *part = transport.split(color, key, patience);
+  };
+  engine_.submit({.kind = CallKind::split}, {}, body).wait();
   return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = engine_.timeout()});
 }
 

@@ -1,28 +1,18 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/operation.hpp>
+#include <libtrain/comm/operation_queue.hpp>
 #include <libtrain/comm/work.hpp>
 
 namespace libtrain::detail {
 
-/// The communication thread of one communicator: runs operations in the order they came, each after all ranks have
-/// agreed that it is the same one.
-///
-/// Invariants:
-/// - one operation at a time is in the transport; operation n + 1 starts after n has ended;
-/// - after the first failure nothing enters the transport again: queued and later operations end with that failure;
-/// - an Operation ends exactly once, on the communication thread.
+/// A transport, the queue of its operations, and the communication thread that runs them while their callers compute.
 class HostEngine {
  public:
   HostEngine(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout);
@@ -31,22 +21,30 @@ class HostEngine {
   /// thread stuck in a foreign library is left behind with everything it may touch.
   ~HostEngine();
 
-  HostEngine(const HostEngine&) = delete;  // the thread refers to the shared state
+  HostEngine(const HostEngine&) = delete;  // the thread refers to the queue
   HostEngine& operator=(const HostEngine&) = delete;
 
-  const HostTransport& transport() const;
-  std::chrono::milliseconds timeout() const;
+  const HostTransport& transport() const { return *queue_->transport; }
+  std::chrono::milliseconds timeout() const { return queue_->timeout; }
 
-  /// Queues `body`. `description` must be equal on all ranks. Throws the first failure if there was one.
-  Work submit(std::string description, std::function<void(HostTransport&, const Patience&)> body);
+  /// What a collective is given besides the call itself: the buffers that its transport will see, how many bytes it
+  /// moves, and a bound of its own.
+  struct Details {
+    const void* input = nullptr;
+    void* output = nullptr;
+    std::size_t bytes = 0;
+    std::optional<std::chrono::milliseconds> timeout = {};
+  };
+
+  /// Queues `body`. Throws the first failure if there was one.
+  Work submit(const Call& call, const Details& details, Operation::Body body);
 
   void abort(const std::string& reason, ExitCode code) noexcept;
 
-  std::shared_ptr<void> allocate(std::size_t bytes);
+  std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->transport->allocate(bytes); }
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<OperationQueue> queue_;
   std::thread thread_;
 };
 

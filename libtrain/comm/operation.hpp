@@ -1,35 +1,55 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/comm/call.hpp>
 #include <libtrain/comm/host_transport.hpp>
+#include <libtrain/comm/work.hpp>
 
 namespace libtrain::detail {
 
-/// One queued collective: what to do, how long it may take, and how it ended.
-struct Operation {
-  std::string description;  ///< equal on all ranks when they call the same collective: "all_reduce of 10 float32 (sum)"
+class OperationQueue;
+
+/// One collective over a HostTransport: what to do, how long it may take, and how it ended.
+class Operation : public Pending {
+ public:
+  using Body = std::function<void(HostTransport&, const Patience&)>;
+
+  Operation(Call call, Arrival arrival, Deadline deadline, Body body)
+      : call(call), arrival(arrival), deadline(deadline), body(std::move(body)) {}
+
+  /// Runs the operations before this one and this one itself on the calling thread where nobody else has begun, and
+  /// sleeps otherwise.
+  void wait() override;
+  bool done() override;
+
+  const Call call;
+  Arrival arrival;  ///< the fingerprint comes with the number
+  const Deadline deadline;
   std::uint64_t sequence = 0;
-  Deadline deadline = Deadline::never();
-  std::function<void(HostTransport&, const Patience&)> body;  ///< holds the tensors; emptied when it has run
-  std::shared_ptr<std::atomic<int>> waiters;                  ///< threads waiting for anything in the same queue
+  Body body;                              ///< holds the tensors; emptied when it has run
+  std::shared_ptr<OperationQueue> queue;  ///< emptied when it has run
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  std::exception_ptr failure;
-
+  /// Ends it, once: with success where `outcome` is null.
   void finish(std::exception_ptr outcome);
-  bool is_done();
-  void wait();
+
+  /// "all_reduce of 10 float32 (sum) (collective number 7)".
+  std::string name() const;
+
+ private:
+  /// Sleeps until it has ended or a little after its deadline; false where it has not ended by then.
+  bool sleep();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr failure_;
 };
 
 }  // namespace libtrain::detail

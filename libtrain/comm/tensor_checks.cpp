@@ -29,6 +29,11 @@ DataType data_type(const at::Tensor& tensor, std::string_view call) {
   }
 }
 
+bool overlap(const at::Tensor& left, const at::Tensor& right) {
+  const auto begin = [](const at::Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()); };
+  return begin(left) < begin(right) + right.nbytes() && begin(right) < begin(left) + left.nbytes();
+}
+
 }  // namespace
 
 DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call) {
@@ -45,16 +50,42 @@ DataType checked_type(const Communicator& communicator, const at::Tensor& tensor
   return data_type(tensor, call);
 }
 
-DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large,
+DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large, int times,
                       std::string_view call) {
   const auto type = checked_type(communicator, small, call);
   if (checked_type(communicator, large, call) != type) {
     throw UsageError(
         text(call, " takes two tensors of one dtype, not ", small.scalar_type(), " and ", large.scalar_type(), "."));
   }
-  if (large.numel() != small.numel() * communicator.world_size()) {
-    throw UsageError(text(call, " over ", communicator.world_size(), " ranks needs ", communicator.world_size(),
-                          " times ", small.numel(), " elements on the larger side, not ", large.numel(), "."));
+  if (large.device() != small.device()) {
+    throw UsageError(
+        text(call, " takes two tensors on one device, not on ", small.device(), " and ", large.device(), "."));
+  }
+  if (large.numel() != small.numel() * times) {
+    throw UsageError(times == 1 ? text(call, " takes two tensors of equally many elements, not ", small.numel(),
+                                       " and ", large.numel(), ".")
+                                : text(call, " over ", times, " ranks needs ", times, " times ", small.numel(),
+                                       " elements on the larger side, not ", large.numel(), "."));
+  }
+  return type;
+}
+
+DataType checked_parts(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                       std::string_view call) {
+  const auto type = checked_pair(communicator, input, output, 1, call);
+  if (input.numel() % communicator.world_size() != 0) {
+    throw UsageError(text(call, " over ", communicator.world_size(), " ranks takes a multiple of ",
+                          communicator.world_size(), " elements, not ", input.numel(), "."));
+  }
+  if (overlap(input, output)) throw UsageError(text(call, " needs an output in memory of its own."));
+  return type;
+}
+
+DataType checked_in_out(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                        std::string_view call) {
+  const auto type = checked_pair(communicator, input, output, 1, call);
+  if (input.data_ptr() != output.data_ptr() && overlap(input, output)) {
+    throw UsageError(text(call, " was given tensors that overlap in part; give the same one twice, or two apart."));
   }
   return type;
 }

@@ -12,9 +12,18 @@ namespace libtrain::detail {
 /// Defined, dense, contiguous and on a device the communicator takes; returns its element type.
 DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call);
 
-/// As above for a pair of which `large` holds world_size times the elements of `small`.
-DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large,
+/// As above for a pair of which `large` holds `times` the elements of `small`.
+DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large, int times,
                       std::string_view call);
+
+/// As above for two tensors of equally many elements that are the same memory or do not overlap.
+DataType checked_in_out(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                        std::string_view call);
+
+/// As above for two tensors of one part a rank: equally many elements, a multiple of the world size, in memory of their
+/// own.
+DataType checked_parts(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                       std::string_view call);
 
 /// Averages exist for floating types only.
 void check_op(DataType type, ReduceOp op, std::string_view call);

@@ -5,25 +5,40 @@
 namespace libtrain {
 
 namespace detail {
-struct Operation;
-}
 
-/// A collective under way. Copies refer to the same operation; dropping it does not cancel it, and the tensors it was
-/// given stay alive until it has ended. Any thread may wait.
+/// What a Work refers to: a collective that has been called and may not have ended.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  Pending() = default;
+  Pending(const Pending&) = delete;  // one collective, one state
+  Pending& operator=(const Pending&) = delete;
+
+  virtual void wait() = 0;
+  virtual bool done() = 0;
+};
+
+}  // namespace detail
+
+/// A collective under way. Copies refer to the same one; dropping it does not cancel it, and the tensors it was given
+/// stay alive until it has ended. Any thread may wait.
 class Work {
  public:
   /// Already done.
   Work() = default;
-  explicit Work(std::shared_ptr<detail::Operation> operation) : operation_(std::move(operation)) {}
+  explicit Work(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pending)) {}
 
-  /// Returns when the result is in place; throws what the operation threw, or CommunicationError when its deadline has
+  /// Returns when the result may be used: on the host when it is in place, on a GPU when the caller's current stream
+  /// has been made to wait for it. Throws what the collective failed with, or CommunicationError when its deadline has
   /// passed.
-  void wait();
+  void wait() {
+    if (pending_) pending_->wait();
+  }
 
-  bool done() const;
+  bool done() const { return !pending_ || pending_->done(); }
 
  private:
-  std::shared_ptr<detail::Operation> operation_;
+  std::shared_ptr<detail::Pending> pending_;
 };
 
 }  // namespace libtrain

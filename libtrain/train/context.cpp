@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <ATen/Parallel.h>
+#include <torch/cuda.h>
 
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/error.hpp>
@@ -12,11 +13,22 @@
 
 namespace libtrain {
 
+namespace {
+
+// The host, unless the ranks' tensors travel between GPUs.
+c10::Device device_of(const Launch& launch, const Communicator& communicator) {
+  if (communicator.supports(c10::kCPU)) return c10::kCPU;
+  const auto visible = static_cast<int>(torch::cuda::device_count());
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(device_index(launch, visible))};
+}
+
+}  // namespace
+
 Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator)
     : launch_(launch),
       line_(std::make_unique<detail::CommandLine>(line)),
       communicator_(std::move(communicator)),
-      device_(c10::kCPU),
+      device_(device_of(launch, *communicator_)),
       output_directory_(line.output),
       summary_("summary"),
       progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}) {

@@ -26,13 +26,17 @@ class StuckTransport : public HostTransport {
   int world_size() const override { return 2; }
   std::string_view name() const override { return "stuck"; }
 
-  bool arrive(std::uint64_t, const Patience&) override { return true; }
-  void all_reduce(void*, std::size_t, DataType, ReduceOp, const Patience&) override {
+  bool interruptible() const override { return false; }
+
+  bool arrive(const Arrival&, const Patience&) override { return true; }
+  void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const Patience&) override {
     end_.wait_for(std::chrono::seconds(30));  // so that a wait without a bound fails the test and does not hang it
   }
+  void reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const Patience&) override {}
   void broadcast(void*, std::size_t, int, const Patience&) override {}
   void all_gather(const void*, void*, std::size_t, const Patience&) override {}
   void reduce_scatter(const void*, void*, std::size_t, DataType, ReduceOp, const Patience&) override {}
+  void all_to_all(const void*, void*, std::size_t, const Patience&) override {}
   std::unique_ptr<HostTransport> split(int, int, const Patience&) override { return nullptr; }
   void abort(const std::string&) noexcept override {}
 
@@ -46,9 +50,9 @@ TEST(HostEngine, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
   const auto message = message_of<CommunicationError>([&] {
     HostEngine engine{std::make_unique<StuckTransport>(end.get_future().share()), std::chrono::milliseconds(100)};
     const auto reduce = [](HostTransport& transport, const Patience& patience) {
-      transport.all_reduce(nullptr, 0, DataType::float32, ReduceOp::sum, patience);
+      transport.all_reduce(nullptr, nullptr, 0, DataType::float32, ReduceOp::sum, patience);
     };
-    engine.submit("all_reduce of 8 float32 (sum)", reduce).wait();
+    engine.submit({CallKind::all_reduce, 8, DataType::float32, ReduceOp::sum}, {}, reduce).wait();
   });
   EXPECT_THAT(message, AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), HasSubstr("still stuck")));
   EXPECT_LT(stopwatch.seconds(), 15.0);

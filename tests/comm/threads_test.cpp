@@ -92,7 +92,8 @@ TEST(ThreadRanks, NeedAtLeastOne) {
 }
 
 TEST(SingleCommunicator, IsAGroupOfOne) {
-  SingleCommunicator communicator;
+  SingleCommunicator single;
+  Communicator& communicator = single;
   const auto tensor = torch::arange(5, at::kFloat);
   communicator.all_reduce(tensor, ReduceOp::average).wait();
   EXPECT_TRUE(torch::equal(tensor, torch::arange(5, at::kFloat)));

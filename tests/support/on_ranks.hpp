@@ -8,9 +8,13 @@ namespace libtrain::testing {
 
 using RankBody = std::function<void(Communicator&)>;
 
-/// Runs `body` on every rank of groups of several sizes. Linked into the thread tests, the ranks are threads, and the
-/// groups have 1, 2, 3 and 4 ranks; linked into the MPI tests, they are the processes of the job.
+/// Runs `body` on every rank of groups of several sizes. Linked into the thread tests, the ranks are threads that
+/// talk over a backend of choice, and the groups have 1, 2, 3 and 4 ranks; linked into the MPI tests, they are the
+/// processes of the job.
 void on_ranks(const RankBody& body);
+
+/// The same on groups of 1 to 8 ranks where the ranks are threads.
+void on_many_ranks(const RankBody& body);
 
 /// The same with a bound on every wait, for tests in which a rank does not come. The group is not usable afterwards.
 void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBody& body);

@@ -10,9 +10,11 @@
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/comm/connect.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
 #include <libtrain/comm/host_communicator.hpp>
 #include <libtrain/comm/mpi/connect_mpi.hpp>
+#include <libtrain/launch/launch.hpp>
 
 #include <tests/support/on_ranks.hpp>
 
@@ -24,7 +26,18 @@ std::shared_ptr<Communicator> world;
 
 // The world's own communicator, over MPI even for one rank.
 std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
-  return std::make_shared<HostCommunicator>(connect_mpi(), options);
+  const auto environment = Environment::of_process();
+  auto transport = connect_mpi();
+  const auto backend = environment.get("LIBTRAIN_TEST_BACKEND").value_or("mpi");
+  const Patience a_minute{.deadline = Deadline::after(std::chrono::seconds(60))};
+  if (backend == "shared_memory") {
+    transport = HierarchicalTransport::connect(std::move(transport), {}, a_minute);
+  } else if (backend == "hierarchy") {
+    // Two hosts that are this one twice, with ranks dealt out in turn.
+    const auto host = text("host ", transport->rank() % 2);
+    transport = HierarchicalTransport::connect(std::move(transport), {.host = host}, a_minute);
+  }
+  return std::make_shared<HostCommunicator>(std::move(transport), options);
 }
 
 }  // namespace
@@ -32,6 +45,10 @@ std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
 void on_ranks(const RankBody& body) {
   body(*world);
   world->barrier();
+}
+
+void on_many_ranks(const RankBody& body) {
+  on_ranks(body);
 }
 
 void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBody& body) {

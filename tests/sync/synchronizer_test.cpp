@@ -131,9 +131,10 @@ TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
 // Notes which collectives were started while backward() ran.
 class Recorder : public SingleCommunicator {
  public:
-  Work all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+  using SingleCommunicator::all_reduce;
+  Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, const CallOptions& options) override {
     during_backward += in_backward ? 1 : 0;
-    return SingleCommunicator::all_reduce(tensor, op);
+    return SingleCommunicator::all_reduce(input, output, op, options);
   }
 
   bool in_backward = false;

@@ -3,13 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
@@ -64,24 +61,6 @@ void for_each_chunk(std::size_t total, std::size_t step, const Body& body) {
   for (std::size_t offset = 0; offset < total; offset += step) body(offset, std::min(step, total - offset));
 }
 
-// Pauses grow from 20 microseconds to half a millisecond: a rank that computes loses next to nothing to its
-// communication thread, and one that waits does not pause at all.
-class Pause {
- public:
-  void operator()(const Patience& patience) {
-    if (patience.someone_waits()) {
-      std::this_thread::yield();
-      return;
-    }
-    std::this_thread::sleep_for(length_);
-    length_ = std::min(2 * length_, kLongest);
-  }
-
- private:
-  static constexpr std::chrono::microseconds kLongest{500};
-  std::chrono::microseconds length_{20};
-};
-
 // Marks the communicator as unfit to be freed while a call is under way, and for good when the call throws.
 class Attempt {
  public:
@@ -105,7 +84,7 @@ std::unique_ptr<HostTransport> MpiTransport::of_world() {
 }
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm comm)
-    : session_(std::move(session)), comm_(comm) {
+    : session_(std::move(session)), comm_(comm), arrival_(comm, aborted_) {
   LIBTRAIN_CHECK_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
   LIBTRAIN_CHECK_MPI(MPI_Comm_rank(comm_, &rank_));
   LIBTRAIN_CHECK_MPI(MPI_Comm_size(comm_, &world_size_));
@@ -115,49 +94,45 @@ MpiTransport::~MpiTransport() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;
-  if (healthy_ && !aborted_ && std::uncaught_exceptions() == 0) {
+  if (healthy_ && !aborted_.is_set() && std::uncaught_exceptions() == 0) {
     MPI_Comm_free(&comm_);
   } else {
     session_->abandon();
   }
 }
 
-void MpiTransport::throw_if_aborted() {
-  if (!aborted_) return;
-  const std::lock_guard lock(abort_mutex_);
-  throw CommunicationError(abort_reason_);
-}
-
-bool MpiTransport::arrive(std::uint64_t fingerprint, const Patience& patience) {
-  throw_if_aborted();
+bool MpiTransport::arrive(const Arrival& arrival, const Patience& patience) {
   const Attempt attempt{healthy_};
-  // All fingerprints are equal exactly when their minimum and their maximum are; the maximum is the complement of the
-  // minimum of the complements, so that one reduction finds both. The request outlives this frame when we give up.
-  auto ends = std::make_unique<std::array<std::uint64_t, 2>>(std::array{fingerprint, ~fingerprint});
-  MPI_Request request = MPI_REQUEST_NULL;
-  LIBTRAIN_CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, ends->data(), 2, MPI_UINT64_T, MPI_MIN, comm_, &request));
-  Pause pause;
-  for (int arrived = 0;;) {
-    LIBTRAIN_CHECK_MPI(MPI_Test(&request, &arrived, MPI_STATUS_IGNORE));
-    if (arrived != 0) break;
-    if (aborted_ || patience.deadline.expired()) {
-      ends.release();  // MPI may still write there
-      throw_if_aborted();
-      throw CommunicationError(
-          "not every rank came before the deadline: a peer is stopped, unreachable or far behind.");
-    }
-    pause(patience);
-  }
-  return (*ends)[0] == fingerprint && (*ends)[1] == ~fingerprint;
+  return arrival_.meet(arrival.fingerprint, *this, patience);
 }
 
-void MpiTransport::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& /*patience*/) {
+void MpiTransport::refuse_arrival(const std::string& reason) {
+  healthy_ = false;
+  arrival_.refuse(reason);
+}
+
+void MpiTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const Patience& /*patience*/) {
   const Attempt attempt{healthy_};
   const auto size = size_of(type);
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
-    auto* chunk = static_cast<char*>(data) + offset * size;
-    LIBTRAIN_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
+    auto* chunk = static_cast<char*>(output) + offset * size;
+    const void* source = input == output ? MPI_IN_PLACE : static_cast<const char*>(input) + offset * size;
+    LIBTRAIN_CHECK_MPI(MPI_Allreduce(source, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
     if (op == ReduceOp::average) detail::divide(chunk, length, type, world_size_);
+  });
+}
+
+void MpiTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+                          const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  const auto size = size_of(type);
+  for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
+    const auto* source = static_cast<const char*>(input) + offset * size;
+    auto* target = output == nullptr ? nullptr : static_cast<char*>(output) + offset * size;
+    const void* sent = target == source ? MPI_IN_PLACE : static_cast<const void*>(source);
+    LIBTRAIN_CHECK_MPI(MPI_Reduce(sent, target, static_cast<int>(length), mpi_type(type), mpi_op(op), root, comm_));
+    if (op == ReduceOp::average && rank_ == root) detail::divide(target, length, type, world_size_);
   });
 }
 
@@ -175,8 +150,9 @@ void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes
   const auto ranks = static_cast<std::size_t>(world_size_);
   if (bytes <= kChunkBytes / ranks) {
     if (bytes == 0) return;
-    LIBTRAIN_CHECK_MPI(
-        MPI_Allgather(source, static_cast<int>(bytes), MPI_BYTE, target, static_cast<int>(bytes), MPI_BYTE, comm_));
+    const bool in_place = source == target + static_cast<std::size_t>(rank_) * bytes;
+    LIBTRAIN_CHECK_MPI(MPI_Allgather(in_place ? MPI_IN_PLACE : input, static_cast<int>(bytes), MPI_BYTE, target,
+                                     static_cast<int>(bytes), MPI_BYTE, comm_));
     return;
   }
   // Pieces of all ranks arrive side by side, and are then spread to where they belong.
@@ -212,6 +188,25 @@ void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t c
   });
 }
 
+void MpiTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& /*patience*/) {
+  const Attempt attempt{healthy_};
+  // Pieces of all parts are laid side by side, as in all_gather.
+  const auto ranks = static_cast<std::size_t>(world_size_);
+  const auto piece = std::max<std::size_t>(kChunkBytes / ranks, 64 << 10);
+  std::vector<char> sent(std::min(piece, bytes) * ranks);
+  std::vector<char> received(sent.size());
+  for_each_chunk(bytes, piece, [&](std::size_t offset, std::size_t length) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::memcpy(sent.data() + rank * length, static_cast<const char*>(input) + rank * bytes + offset, length);
+    }
+    LIBTRAIN_CHECK_MPI(MPI_Alltoall(sent.data(), static_cast<int>(length), MPI_BYTE, received.data(),
+                                    static_cast<int>(length), MPI_BYTE, comm_));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::memcpy(static_cast<char*>(output) + rank * bytes + offset, received.data() + rank * length, length);
+    }
+  });
+}
+
 std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const Patience& /*patience*/) {
   const Attempt attempt{healthy_};
   MPI_Comm part = MPI_COMM_NULL;
@@ -230,13 +225,7 @@ std::shared_ptr<void> MpiTransport::allocate(std::size_t bytes) {
 }
 
 void MpiTransport::abort(const std::string& reason) noexcept {
-  try {
-    const std::lock_guard lock(abort_mutex_);
-    if (abort_reason_.empty()) abort_reason_ = reason;
-  } catch (...) {
-    // Out of memory: an abort without a reason is still one.
-  }
-  aborted_ = true;
+  aborted_.set(reason);
 }
 
 void MpiTransport::end_job(const std::string& reason, ExitCode code) noexcept {

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include <mpi.h>
 
+#include <libtrain/comm/abort_reason.hpp>
 #include <libtrain/comm/host_transport.hpp>
+#include <libtrain/comm/mpi/mpi_arrival.hpp>
 #include <libtrain/comm/mpi/mpi_session.hpp>
 
 namespace libtrain {
@@ -15,9 +15,6 @@ namespace libtrain {
 /// Collectives over MPI on a communicator of our own (a duplicate of MPI_COMM_WORLD, or a part of one), in blocking
 /// calls on pieces of at most 4 MiB: larger ones are several times slower per byte, non-blocking ones do not progress
 /// while the ranks compute.
-///
-/// Waiting for peers does not spin while the ranks compute: `arrive` polls with pauses until somebody waits for the
-/// result.
 class MpiTransport : public HostTransport {
  public:
   /// All ranks of the job must call this.
@@ -29,12 +26,19 @@ class MpiTransport : public HostTransport {
   int world_size() const override { return world_size_; }
   std::string_view name() const override { return "mpi"; }
 
-  bool arrive(std::uint64_t fingerprint, const Patience& patience) override;
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) override;
+  bool interruptible() const override { return false; }
+
+  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  void refuse_arrival(const std::string& reason) override;
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const Patience& patience) override;
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const Patience& patience) override;
   void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
   void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const Patience& patience) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
   std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   void abort(const std::string& reason) noexcept override;
@@ -43,16 +47,13 @@ class MpiTransport : public HostTransport {
  private:
   MpiTransport(std::shared_ptr<MpiSession> session, MPI_Comm comm);
 
-  void throw_if_aborted();
-
   std::shared_ptr<MpiSession> session_;
   MPI_Comm comm_;
   int rank_ = 0;
   int world_size_ = 1;
   bool healthy_ = true;  // false once a call has failed: freeing a communicator is collective
-  std::atomic<bool> aborted_ = false;
-  std::mutex abort_mutex_;
-  std::string abort_reason_;
+  detail::AbortReason aborted_;
+  detail::MpiArrival arrival_;
 };
 
 }  // namespace libtrain

@@ -9,36 +9,51 @@ namespace libtrain {
 
 using detail::check_op;
 using detail::check_root;
+using detail::checked_in_out;
 using detail::checked_pair;
 using detail::checked_type;
 
-Work SingleCommunicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  check_op(checked_type(*this, tensor, "all_reduce"), op, "all_reduce");
+Work SingleCommunicator::copy(const at::Tensor& input, const at::Tensor& output) {
   check_alive();
+  const at::NoGradGuard no_grad;
+  if (input.data_ptr() != output.data_ptr()) output.view({-1}).copy_(input.view({-1}));
   return {};
 }
 
-Work SingleCommunicator::broadcast(const at::Tensor& tensor, int root) {
+Work SingleCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                    const CallOptions& /*options*/) {
+  check_op(checked_in_out(*this, input, output, "all_reduce"), op, "all_reduce");
+  return copy(input, output);
+}
+
+Work SingleCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+                                const CallOptions& /*options*/) {
+  check_root(*this, root, "reduce");
+  check_op(checked_in_out(*this, input, output, "reduce"), op, "reduce");
+  return copy(input, output);
+}
+
+Work SingleCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& /*options*/) {
   checked_type(*this, tensor, "broadcast");
   check_root(*this, root, "broadcast");
   check_alive();
   return {};
 }
 
-Work SingleCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output) {
-  checked_pair(*this, input, output, "all_gather");
-  check_alive();
-  const at::NoGradGuard no_grad;
-  output.view({-1}).copy_(input.view({-1}));
-  return {};
+Work SingleCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& /*options*/) {
+  checked_pair(*this, input, output, 1, "all_gather");
+  return copy(input, output);
 }
 
-Work SingleCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) {
-  check_op(checked_pair(*this, output, input, "reduce_scatter"), op, "reduce_scatter");
-  check_alive();
-  const at::NoGradGuard no_grad;
-  output.view({-1}).copy_(input.view({-1}));
-  return {};
+Work SingleCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                        const CallOptions& /*options*/) {
+  check_op(checked_pair(*this, output, input, 1, "reduce_scatter"), op, "reduce_scatter");
+  return copy(input, output);
+}
+
+Work SingleCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& /*options*/) {
+  detail::checked_parts(*this, input, output, "all_to_all");
+  return copy(input, output);
 }
 
 void SingleCommunicator::barrier() {

@@ -15,10 +15,16 @@ class SingleCommunicator : public Communicator {
   std::string_view backend() const override { return "single"; }
   bool supports(const at::Device&) const override { return true; }
 
-  Work all_reduce(const at::Tensor& tensor, ReduceOp op) override;
-  Work broadcast(const at::Tensor& tensor, int root) override;
-  Work all_gather(const at::Tensor& input, const at::Tensor& output) override;
-  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) override;
+  using Communicator::all_reduce;
+  using Communicator::reduce;
+  Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, const CallOptions& options) override;
+  Work reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+              const CallOptions& options) override;
+  Work broadcast(const at::Tensor& tensor, int root, const CallOptions& options) override;
+  Work all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                      const CallOptions& options) override;
+  Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
   void barrier() override;
   std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
   std::string broadcast_bytes(const std::string& bytes, int root) override;
@@ -28,6 +34,7 @@ class SingleCommunicator : public Communicator {
 
  private:
   void check_alive() const;
+  Work copy(const at::Tensor& input, const at::Tensor& output);
 
   mutable std::mutex mutex_;
   std::string failure_;

@@ -10,11 +10,14 @@
 
 namespace libtrain {
 
-void run_ranks(int world_size, const std::function<void(Communicator&)>& body, CommunicatorOptions options) {
+namespace detail {
+
+void run_ranks_over(const ConnectRank& connect, int world_size, const std::function<void(Communicator&)>& body,
+                    CommunicatorOptions options) {
   std::mutex mutex;
   std::exception_ptr first_failure;
   const auto rank_main = [&](std::unique_ptr<HostTransport> transport) {
-    HostCommunicator communicator{std::move(transport), options};
+    HostCommunicator communicator{connect(std::move(transport)), options};
     std::exception_ptr failure;
     std::string reason = "an exception that is not a std::exception";
     try {
@@ -39,6 +42,13 @@ void run_ranks(int world_size, const std::function<void(Communicator&)>& body, C
   }
   for (auto& thread : threads) thread.join();
   if (first_failure) std::rethrow_exception(first_failure);
+}
+
+}  // namespace detail
+
+void run_ranks(int world_size, const std::function<void(Communicator&)>& body, CommunicatorOptions options) {
+  const auto as_it_is = [](std::unique_ptr<HostTransport> transport) { return transport; };
+  detail::run_ranks_over(as_it_is, world_size, body, options);
 }
 
 }  // namespace libtrain

@@ -42,33 +42,53 @@ int ThreadTransport::world_size() const {
   return group_->world_size();
 }
 
-bool ThreadTransport::arrive(std::uint64_t fingerprint, const Patience& patience) {
-  group_->slot(rank_).fingerprint = fingerprint;
+bool ThreadTransport::arrive(const Arrival& arrival, const Patience& patience) {
+  group_->slot(rank_).fingerprint = arrival.fingerprint;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   bool equal = true;
-  for (int peer = 0; peer < world_size(); ++peer) equal = equal && group_->slot(peer).fingerprint == fingerprint;
+  for (int peer = 0; peer < world_size(); ++peer) {
+    equal = equal && group_->slot(peer).fingerprint == arrival.fingerprint;
+  }
   section.close(patience.deadline);
   return equal;
 }
 
-void ThreadTransport::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) {
-  group_->slot(rank_).output = data;
+std::vector<char> ThreadTransport::combined(std::size_t begin, std::size_t end, DataType type, ReduceOp op) {
+  const auto offset = begin * size_of(type);
+  const auto count = end - begin;
+  std::vector<char> sum(count * size_of(type));
+  if (count == 0) return sum;
+  copy(sum.data(), at_offset(group_->slot(0).input, offset), sum.size());
+  for (int peer = 1; peer < world_size(); ++peer) {
+    detail::combine(sum.data(), at_offset(group_->slot(peer).input, offset), count, type, op);
+  }
+  if (op == ReduceOp::average) detail::divide(sum.data(), count, type, world_size());
+  return sum;
+}
+
+void ThreadTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                 const Patience& patience) {
+  group_->slot(rank_).input = input;
+  group_->slot(rank_).output = output;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
-  // This rank owns one slice: it gathers that slice from all buffers, in rank order, and writes it back to all.
+  // This rank owns one slice: it combines that slice of all inputs and writes it to all outputs.
   const auto ranks = static_cast<std::size_t>(world_size());
   const auto begin = count * static_cast<std::size_t>(rank_) / ranks;
   const auto end = count * (static_cast<std::size_t>(rank_) + 1) / ranks;
-  const auto offset = begin * size_of(type);
-  const auto bytes = (end - begin) * size_of(type);
-  if (bytes > 0) {
-    std::vector<char> sum(bytes);
-    copy(sum.data(), at_offset(group_->slot(0).output, offset), bytes);
-    for (int peer = 1; peer < world_size(); ++peer) {
-      detail::combine(sum.data(), at_offset(group_->slot(peer).output, offset), end - begin, type, op);
-    }
-    if (op == ReduceOp::average) detail::divide(sum.data(), end - begin, type, world_size());
-    for (int peer = 0; peer < world_size(); ++peer)
-      copy(at_offset(group_->slot(peer).output, offset), sum.data(), bytes);
+  const auto sum = combined(begin, end, type, op);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    copy(at_offset(group_->slot(peer).output, begin * size_of(type)), sum.data(), sum.size());
+  }
+  section.close(patience.deadline);
+}
+
+void ThreadTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+                             const Patience& patience) {
+  group_->slot(rank_).input = input;
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  if (rank_ == root) {
+    const auto sum = combined(0, count, type, op);
+    copy(output, sum.data(), sum.size());
   }
   section.close(patience.deadline);
 }
@@ -93,12 +113,19 @@ void ThreadTransport::reduce_scatter(const void* input, void* output, std::size_
                                      const Patience& patience) {
   group_->slot(rank_).input = input;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
-  const auto offset = static_cast<std::size_t>(rank_) * count * size_of(type);
-  copy(output, at_offset(group_->slot(0).input, offset), count * size_of(type));
-  for (int peer = 1; peer < world_size(); ++peer) {
-    detail::combine(output, at_offset(group_->slot(peer).input, offset), count, type, op);
+  const auto begin = static_cast<std::size_t>(rank_) * count;
+  const auto sum = combined(begin, begin + count, type, op);
+  copy(output, sum.data(), sum.size());
+  section.close(patience.deadline);
+}
+
+void ThreadTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  group_->slot(rank_).input = input;
+  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  for (int peer = 0; peer < world_size(); ++peer) {
+    copy(at_offset(output, static_cast<std::size_t>(peer) * bytes),
+         at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
   }
-  if (op == ReduceOp::average) detail::divide(output, count, type, world_size());
   section.close(patience.deadline);
 }
 

@@ -24,16 +24,23 @@ class ThreadTransport : public HostTransport {
   int world_size() const override;
   std::string_view name() const override { return "threads"; }
 
-  bool arrive(std::uint64_t fingerprint, const Patience& patience) override;
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op, const Patience& patience) override;
+  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const Patience& patience) override;
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const Patience& patience) override;
   void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
   void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                       const Patience& patience) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
   std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
   void abort(const std::string& reason) noexcept override;
 
  private:
+  /// Combines all ranks' inputs, [begin, end) of `count` elements, in rank order.
+  std::vector<char> combined(std::size_t begin, std::size_t end, DataType type, ReduceOp op);
+
   std::shared_ptr<detail::ThreadGroup> group_;
   int rank_;
 };

@@ -1,0 +1,102 @@
+#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/machine.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+
+namespace libtrain {
+
+namespace {
+
+constexpr std::size_t kIdentityLength = 512;
+
+// Processes share memory where they see the same processes of the same running kernel. Host names repeat in badly
+// set up clusters, and containers of one host have names of their own.
+std::string this_host() {
+  std::string boot;
+  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
+  std::array<char, 64> processes{};
+  if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
+  return text(host_name(), " ", boot, " ", processes.data());
+}
+
+detail::HostLayout gather_layout(HostTransport& world, const std::string& host, const Patience& patience) {
+  std::array<char, kIdentityLength> mine{};
+  std::strncpy(mine.data(), host.c_str(), mine.size() - 1);
+  const auto ranks = static_cast<std::size_t>(world.world_size());
+  std::vector<char> all(ranks * kIdentityLength);
+  world.all_gather(mine.data(), all.data(), kIdentityLength, patience);
+  std::vector<std::string> hosts;
+  for (std::size_t rank = 0; rank < ranks; ++rank) hosts.emplace_back(all.data() + rank * kIdentityLength);
+  return detail::HostLayout{hosts};
+}
+
+// The ranks of one local position on all hosts; without those of hosts of other sizes, the first ranks alone.
+std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail::HostLayout& layout,
+                                              const Patience& patience) {
+  const int local_rank = layout.local_rank_of(world.rank());
+  const int host = layout.host_of(world.rank());
+  auto part = world.split(layout.is_even() || local_rank == 0 ? local_rank : 1, host, patience);
+  if (!layout.is_even() && local_rank != 0) return nullptr;
+  std::vector<int> names;
+  for (int peer = 0; peer < layout.host_count(); ++peer) {
+    names.push_back(world.name_of(layout.members(peer)[static_cast<std::size_t>(local_rank)]));
+  }
+  part->name_ranks(std::move(names));
+  return part;
+}
+
+// Shared memory for every host, or for none: the ranks decide together.
+std::unique_ptr<HostTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
+                                             const Patience& patience) {
+  const auto& members = layout.members(layout.host_of(world.rank()));
+  std::unique_ptr<HostTransport> local;
+  std::string problem;
+  {
+    const auto base = world.split(layout.host_of(world.rank()), world.rank(), patience);
+    try {
+      local = SharedMemoryTransport::connect(*base, patience);
+    } catch (const EnvironmentError& error) {
+      problem = error.what();
+    }
+  }
+  const char mine = problem.empty() ? 0 : 1;
+  std::vector<char> all(static_cast<std::size_t>(world.world_size()));
+  world.all_gather(&mine, all.data(), 1, patience);
+  if (std::find(all.begin(), all.end(), 1) != all.end()) {
+    if (!problem.empty() && world.rank() == members.front()) {
+      log_warning(text("Ranks of one host cannot share memory and talk over ", world.name(),
+                       " instead, which is slower: ", problem));
+    }
+    return nullptr;
+  }
+  std::vector<int> names;
+  for (const int member : members) names.push_back(world.name_of(member));
+  local->name_ranks(std::move(names));
+  return local;
+}
+
+}  // namespace
+
+std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<HostTransport> world,
+                                                              const HierarchyOptions& options,
+                                                              const Patience& patience) {
+  if (world->world_size() == 1) return world;
+  auto layout = gather_layout(*world, options.host.empty() ? this_host() : options.host, patience);
+  if (layout.host_count() == world->world_size()) return world;
+  auto local = connect_local(*world, layout, patience);
+  if (local == nullptr) return world;
+  auto across = layout.host_count() > 1 ? connect_across(*world, layout, patience) : nullptr;
+  return std::unique_ptr<HostTransport>(
+      new HierarchicalTransport(std::move(world), std::move(local), std::move(across), std::move(layout), options));
+}
+
+}  // namespace libtrain

@@ -1,0 +1,168 @@
+#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/arithmetic.hpp>
+
+namespace libtrain {
+
+namespace {
+
+// Below this, the fewest messages win over the fewest bytes.
+constexpr std::size_t kSliceBytes = 64 << 10;
+// How long after its own deadline a rank waits to hear from the others who is missing: over hosts, and inside one.
+constexpr std::chrono::milliseconds kReasonTime{1000};
+constexpr std::chrono::milliseconds kVerdictTime{4000};
+
+char* at_offset(void* data, std::size_t bytes) {
+  return static_cast<char*>(data) + bytes;
+}
+
+// Averages are sums until the last stage.
+ReduceOp stage_op(ReduceOp op) {
+  return op == ReduceOp::average ? ReduceOp::sum : op;
+}
+
+}  // namespace
+
+HierarchicalTransport::HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
+                                             std::unique_ptr<HostTransport> across, detail::HostLayout layout,
+                                             HierarchyOptions options)
+    : world_(std::move(world)),
+      local_(std::move(local)),
+      across_(std::move(across)),
+      layout_(std::move(layout)),
+      options_(std::move(options)),
+      name_(local_->name()) {
+  if (several_hosts()) name_ = text(name_, "+", world_->name());
+}
+
+HierarchicalTransport::~HierarchicalTransport() = default;
+
+std::string HierarchicalTransport::describe() const {
+  if (!several_hosts()) return text(world_size(), " ranks on 1 host: shared memory");
+  return text(world_size(), " ranks on ", layout_.host_count(), " hosts: shared memory inside, ", world_->name(),
+              " between");
+}
+
+bool HierarchicalTransport::reduces(DataType type) const {
+  return several_hosts() ? HostTransport::reduces(type) : local_->reduces(type);
+}
+
+bool HierarchicalTransport::arrive(const Arrival& arrival, const Patience& patience) {
+  if (!several_hosts()) return local_->arrive(arrival, patience);
+  // Buffers are not shown: what the stages below move inside the host are parts of them.
+  const Arrival fingerprint{.fingerprint = arrival.fingerprint};
+  bool equal_here = false;
+  try {
+    equal_here = local_->arrive(fingerprint, patience);
+  } catch (const CommunicationError& error) {
+    // This host knows which of its ranks is missing; the others know only that its first rank has not come.
+    if (speaks_for_host()) across_->refuse_arrival(error.what());
+    throw;
+  }
+  auto verdict = fingerprint;
+  const bool equal_there = !speaks_for_host() || arrive_across(arrival, equal_here, patience);
+  if (!equal_there) verdict.fingerprint = ~verdict.fingerprint;
+  // The first rank of the host brings the verdict of the hosts, or its failure.
+  return local_->arrive(verdict, {patience.deadline.later_by(kVerdictTime), patience.waiters}) && equal_here &&
+         equal_there;
+}
+
+bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_here, const Patience& patience) {
+  try {
+    // A host whose own ranks disagree brings what no other host can bring. The other hosts get time to tell a reason.
+    const Arrival ours{.fingerprint = equal_here ? arrival.fingerprint : ~arrival.fingerprint};
+    return across_->arrive(ours, {patience.deadline.later_by(kReasonTime), patience.waiters}) && equal_here;
+  } catch (const CommunicationError& error) {
+    local_->abort(error.what());
+    throw;
+  }
+}
+
+void HierarchicalTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                       const Patience& patience) {
+  if (!several_hosts()) return local_->all_reduce(input, output, count, type, op, patience);
+  const auto bytes = count * size_of(type);
+  if (input != output && bytes > 0) std::memcpy(output, input, bytes);
+  if (layout_.is_even() && bytes >= kSliceBytes) {
+    reduce_slices(output, count, type, op, patience);
+  } else {
+    reduce_by_leaders(output, count, type, op, patience);
+  }
+}
+
+void HierarchicalTransport::reduce_slices(void* output, std::size_t count, DataType type, ReduceOp op,
+                                          const Patience& patience) {
+  const auto ranks = static_cast<std::size_t>(local_->world_size());
+  const auto part = count / ranks;
+  const auto part_bytes = part * size_of(type);
+  void* mine = at_offset(output, static_cast<std::size_t>(local_->rank()) * part_bytes);
+  local_->reduce_scatter(output, mine, part, type, stage_op(op), patience);
+  across_->all_reduce(mine, mine, part, type, stage_op(op), patience);
+  if (op == ReduceOp::average) detail::divide(mine, part, type, world_size());
+  local_->all_gather(mine, output, part_bytes, patience);
+  if (part * ranks < count) reduce_by_leaders(at_offset(output, part_bytes * ranks), count % ranks, type, op, patience);
+}
+
+void HierarchicalTransport::reduce_by_leaders(void* output, std::size_t count, DataType type, ReduceOp op,
+                                              const Patience& patience) {
+  local_->all_reduce(output, output, count, type, stage_op(op), patience);
+  if (speaks_for_host()) {
+    across_->all_reduce(output, output, count, type, stage_op(op), patience);
+    if (op == ReduceOp::average) detail::divide(output, count, type, world_size());
+  }
+  local_->broadcast(output, count * size_of(type), 0, patience);
+}
+
+void HierarchicalTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                   int root, const Patience& patience) {
+  if (!several_hosts()) return local_->reduce(input, output, count, type, op, root, patience);
+  world_->reduce(input, output, count, type, op, root, patience);
+}
+
+void HierarchicalTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
+  if (!several_hosts()) return local_->broadcast(data, bytes, root, patience);
+  const int host = layout_.host_of(root);
+  const bool here = host == layout_.host_of(rank());
+  if (here) local_->broadcast(data, bytes, layout_.local_rank_of(root), patience);
+  if (speaks_for_host()) across_->broadcast(data, bytes, host, patience);
+  if (!here) local_->broadcast(data, bytes, 0, patience);
+}
+
+void HierarchicalTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  auto& transport = several_hosts() ? *world_ : *local_;
+  transport.all_gather(input, output, bytes, patience);
+}
+
+void HierarchicalTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                           ReduceOp op, const Patience& patience) {
+  auto& transport = several_hosts() ? *world_ : *local_;
+  transport.reduce_scatter(input, output, count, type, op, patience);
+}
+
+void HierarchicalTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  auto& transport = several_hosts() ? *world_ : *local_;
+  transport.all_to_all(input, output, bytes, patience);
+}
+
+std::unique_ptr<HostTransport> HierarchicalTransport::split(int color, int key, const Patience& patience) {
+  return connect(world_->split(color, key, patience), options_, patience);
+}
+
+void HierarchicalTransport::abort(const std::string& reason) noexcept {
+  local_->abort(reason);
+  if (across_ != nullptr) across_->abort(reason);
+  world_->abort(reason);
+}
+
+void HierarchicalTransport::end_job(const std::string& reason, ExitCode code) noexcept {
+  local_->abort(reason);
+  if (across_ != nullptr) across_->abort(reason);
+  world_->end_job(reason, code);
+}
+
+}  // namespace libtrain

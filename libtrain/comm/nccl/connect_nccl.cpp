@@ -1,0 +1,111 @@
+#include <libtrain/comm/nccl/connect_nccl.hpp>
+
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/nccl/nccl_communicator.hpp>
+#include <libtrain/comm/nccl/nccl_version.hpp>
+#include <libtrain/comm/nccl/set_up.hpp>
+#include <libtrain/comm/nccl/shared_gpus.hpp>
+#include <libtrain/comm/staged/staged_communicator.hpp>
+
+namespace libtrain {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
+}
+
+// As nvidia-smi -L shows it.
+std::string uuid_of(const cudaDeviceProp& properties) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string uuid = "GPU";
+  for (std::size_t index = 0; index < sizeof(properties.uuid.bytes); ++index) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[index]);
+    if (index == 0 || index == 4 || index == 6 || index == 8 || index == 10) uuid += '-';
+    uuid += digits[byte >> 4];
+    uuid += digits[byte & 15];
+  }
+  return uuid;
+}
+
+// A libnccl older than the header, or of another major version, may not have what was compiled in.
+std::string version_problem() {
+  const auto versions = nccl_versions();
+  if (versions.loaded >= versions.built && versions.loaded / 10000 == versions.built / 10000) return {};
+  return text("libnccl ", versions.loaded, " was loaded, but libtrain was built with ", versions.built,
+              ": take the other one out of LD_LIBRARY_PATH, or build against it.");
+}
+
+std::string device_problem(const at::Device& device) {
+  if (!device.is_cuda()) return text("NCCL takes CUDA devices, not ", device, ".");
+  const auto devices = c10::cuda::device_count();
+  if (devices == 0) {
+    return "this process sees no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.";
+  }
+  if (device.index() >= devices) {
+    return text(device, " does not exist: this process sees ", static_cast<int>(devices), " GPUs, counted from 0.");
+  }
+  return {};
+}
+
+detail::GpuIdentity identify(const at::Device& device) {
+  const auto* properties = at::cuda::getDeviceProperties(device.index());
+  return {.host = host_name(), .uuid = uuid_of(*properties), .name = properties->name};
+}
+
+// What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
+std::vector<detail::GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
+  auto problem = version_problem();
+  if (problem.empty()) problem = device_problem(device);
+  std::string mine;
+  try {
+    if (problem.empty()) mine = detail::to_line(identify(device));
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  detail::throw_together<EnvironmentError>(control, "Setting up NCCL", problem);
+  std::vector<detail::GpuIdentity> gpus;
+  for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(detail::gpu_from_line(line));
+  return gpus;
+}
+
+at::Device with_index(const at::Device& device) {
+  const bool is_complete = !device.is_cuda() || device.has_index() || c10::cuda::device_count() == 0;
+  return is_complete ? device : at::Device(at::kCUDA, c10::cuda::current_device());
+}
+
+}  // namespace
+
+bool has_nccl() {
+  return true;
+}
+
+std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,
+                                           std::function<void(const std::string& reason)> on_failure) {
+  const auto indexed = with_index(device);
+  const auto shared = detail::describe_shared_gpus(gather_gpus(control, indexed));
+  // A group of its own: neither this rank's calls on `control` nor its failures get mixed up with those in here.
+  auto own_control = control.split(0, control.rank());
+  if (shared.empty()) {
+    return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure));
+  }
+  if (control.rank() == 0) {
+    log_warning(text("Several ranks share a GPU (", shared,
+                     "), which NCCL cannot serve: collectives go through host "
+                     "memory, which is slow. Start as many ranks on a host as it has GPUs."));
+  }
+  return std::make_shared<StagedCommunicator>(std::move(own_control), indexed);
+}
+
+}  // namespace libtrain

@@ -1,0 +1,193 @@
+#include <libtrain/comm/nccl/nccl_communicator.hpp>
+
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/nccl/nccl_check.hpp>
+#include <libtrain/comm/nccl/nccl_operation.hpp>
+#include <libtrain/comm/nccl/nccl_rendezvous.hpp>
+#include <libtrain/comm/nccl/nccl_types.hpp>
+#include <libtrain/comm/tensor_checks.hpp>
+
+namespace libtrain {
+
+namespace {
+
+using detail::Call;
+using detail::CallKind;
+using detail::check_op;
+using detail::check_root;
+using detail::checked_in_out;
+using detail::checked_pair;
+using detail::checked_parts;
+using detail::checked_type;
+using detail::to_nccl;
+
+std::size_t count_of(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+ncclResult_t exchange_parts(const at::Tensor& input, const at::Tensor& output, ncclDataType_t type, int ranks,
+                            ncclComm_t comm, cudaStream_t stream) {
+  const auto count = count_of(input) / static_cast<std::size_t>(ranks);
+  const auto bytes = input.nbytes() / static_cast<std::size_t>(ranks);
+  const auto* from = static_cast<const char*>(input.const_data_ptr());
+  auto* to = static_cast<char*>(output.mutable_data_ptr());
+  for (int peer = 0; peer < ranks; ++peer, from += bytes, to += bytes) {
+    if (const auto code = ncclSend(from, count, type, peer, comm, stream); detail::has_failed(code)) return code;
+    if (const auto code = ncclRecv(to, count, type, peer, comm, stream); detail::has_failed(code)) return code;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+template <typename Body>
+auto NcclCommunicator::remembering_failure(const Body& body) {
+  failure_->rethrow_if_any();
+  try {
+    return body();
+  } catch (...) {
+    watchdog_.fail(std::current_exception());
+    failure_->rethrow_if_any();
+    throw;
+  }
+}
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control, const at::Device& device,
+                                   CommunicatorOptions options, OnFailure on_failure)
+    : control_(std::move(control)),
+      options_(options),
+      on_failure_(std::move(on_failure)),
+      stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
+      agreement_(control_),
+      comm_(detail::meet_over_nccl(*control_, device, Deadline::after(options.timeout))),
+      watchdog_(comm_, failure_, on_failure_) {}
+
+Work NcclCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                  const CallOptions& options) {
+  const auto type = checked_in_out(*this, input, output, "all_reduce");
+  check_op(type, op, "all_reduce");
+  return launch({CallKind::all_reduce, count_of(input), type, op}, {input, output}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return ncclAllReduce(input.const_data_ptr(), output.mutable_data_ptr(), count_of(input),
+                                       to_nccl(type), to_nccl(op), comm, stream);
+                });
+}
+
+Work NcclCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+                              const CallOptions& options) {
+  check_root(*this, root, "reduce");
+  const bool is_root = rank() == root;
+  const auto type = is_root ? checked_in_out(*this, input, output, "reduce") : checked_type(*this, input, "reduce");
+  check_op(type, op, "reduce");
+  return launch({CallKind::reduce, count_of(input), type, op, root}, {input, output}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return ncclReduce(input.const_data_ptr(), is_root ? output.mutable_data_ptr() : nullptr,
+                                    count_of(input), to_nccl(type), to_nccl(op), root, comm, stream);
+                });
+}
+
+Work NcclCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
+  const auto type = checked_type(*this, tensor, "broadcast");
+  check_root(*this, root, "broadcast");
+  return launch({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root}, {tensor}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), count_of(tensor),
+                                       to_nccl(type), root, comm, stream);
+                });
+}
+
+Work NcclCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  const auto type = checked_pair(*this, input, output, world_size(), "all_gather");
+  return launch({CallKind::all_gather, count_of(input), type}, {input, output}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), count_of(input),
+                                       to_nccl(type), comm, stream);
+                });
+}
+
+Work NcclCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                                      const CallOptions& options) {
+  const auto type = checked_pair(*this, output, input, world_size(), "reduce_scatter");
+  check_op(type, op, "reduce_scatter");
+  return launch({CallKind::reduce_scatter, count_of(output), type, op}, {input, output}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return ncclReduceScatter(input.const_data_ptr(), output.mutable_data_ptr(), count_of(output),
+                                           to_nccl(type), to_nccl(op), comm, stream);
+                });
+}
+
+Work NcclCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  const auto type = checked_parts(*this, input, output, "all_to_all");
+  return launch({CallKind::all_to_all, count_of(input), type}, {input, output}, options,
+                [&](ncclComm_t comm, cudaStream_t stream) {
+                  return exchange_parts(input, output, to_nccl(type), world_size(), comm, stream);
+                });
+}
+
+void NcclCommunicator::barrier() {
+  compare({.kind = CallKind::barrier});
+}
+
+std::vector<std::string> NcclCommunicator::all_gather_bytes(const std::string& bytes) {
+  compare({.kind = CallKind::all_gather_bytes});
+  return remembering_failure([&] { return control_->all_gather_bytes(bytes); });
+}
+
+std::string NcclCommunicator::broadcast_bytes(const std::string& bytes, int root) {
+  check_root(*this, root, "broadcast_bytes");
+  compare({.kind = CallKind::broadcast_bytes, .root = root});
+  return remembering_failure([&] { return control_->broadcast_bytes(bytes, root); });
+}
+
+std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key) {
+  detail::check_color(color);
+  compare({.kind = CallKind::split});
+  return remembering_failure([&] {
+    return std::make_shared<NcclCommunicator>(control_->split(color, key), stream_.device(), options_, on_failure_);
+  });
+}
+
+at::Tensor NcclCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
+  if (elements < 0) throw UsageError(text("allocate was given ", elements, " elements."));
+  return at::zeros({elements}, at::TensorOptions(type).device(stream_.device()));
+}
+
+void NcclCommunicator::abort(const std::string& reason, ExitCode code) noexcept {
+  try {
+    watchdog_.fail(std::make_exception_ptr(CommunicationError(reason)));
+  } catch (...) {
+    // Out of memory: the peers are told all the same.
+  }
+  control_->abort(reason, code);
+}
+
+Work NcclCommunicator::launch(const Call& call, std::vector<at::Tensor> tensors, const CallOptions& options,
+                              const Calls& calls) {
+  const auto deadline = Deadline::after(options.timeout.value_or(options_.timeout));
+  return remembering_failure([&] {
+    const auto sequence = agreement_.next_collective(call);
+    const c10::cuda::CUDAGuard on_device(stream_.device());
+    called_.record(c10::cuda::getCurrentCUDAStream(stream_.device_index()));
+    called_.block(stream_);
+    try {
+      const bool is_empty = tensors.front().numel() == 0;
+      if (!is_empty) comm_->launch([&](ncclComm_t comm) { return calls(comm, stream_); }, deadline);
+    } catch (const CommunicationError& error) {
+      throw CommunicationError(text(to_string(call), " (collective number ", sequence, ") failed: ", error.what()));
+    }
+    auto operation =
+        std::make_shared<detail::NcclOperation>(call, sequence, deadline, std::move(tensors), stream_, failure_);
+    watchdog_.watch(operation);
+    return Work{std::move(operation)};
+  });
+}
+
+void NcclCommunicator::compare(const Call& call) {
+  remembering_failure([&] { agreement_.compare(call); });
+}
+
+}  // namespace libtrain

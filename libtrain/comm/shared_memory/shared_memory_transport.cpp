@@ -1,0 +1,249 @@
+#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/reduction.hpp>
+#include <libtrain/comm/shared_memory/group.hpp>
+#include <libtrain/comm/shared_memory/slice.hpp>
+#include <libtrain/comm/shared_memory/staged_collectives.hpp>
+
+namespace libtrain {
+
+namespace {
+
+using detail::MeetingKind;
+
+void copy(void* target, const void* source, std::size_t bytes) {
+  if (target != source) std::memcpy(target, source, bytes);
+}
+
+const std::byte* part_of(const void* data, int rank, std::size_t bytes) {
+  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(rank) * bytes;
+}
+
+std::byte* part_of(void* data, int rank, std::size_t bytes) {
+  return static_cast<std::byte*>(data) + static_cast<std::size_t>(rank) * bytes;
+}
+
+}  // namespace
+
+std::unique_ptr<HostTransport> SharedMemoryTransport::connect(HostTransport& base, const Patience& patience) {
+  std::vector<int> members(static_cast<std::size_t>(base.world_size()));
+  std::iota(members.begin(), members.end(), 0);
+  auto group = detail::SharedMemoryGroup::connect(base, members, patience);
+  return std::unique_ptr<HostTransport>(new SharedMemoryTransport(std::move(group)));
+}
+
+SharedMemoryTransport::SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group)
+    : group_(std::move(group)), staged_(std::make_unique<detail::StagedCollectives>(*group_)) {
+  group_->barrier().use_names_of(*this);
+}
+
+SharedMemoryTransport::~SharedMemoryTransport() = default;
+
+int SharedMemoryTransport::rank() const {
+  return group_->rank();
+}
+
+int SharedMemoryTransport::world_size() const {
+  return group_->world_size();
+}
+
+bool SharedMemoryTransport::arrive(const Arrival& arrival, const Patience& patience) {
+  shown_.reset();
+  const auto [input, output] = group_->pool().expose(arrival.input, arrival.output);
+  group_->barrier().show(
+      {.kind = MeetingKind::arrival, .fingerprint = arrival.fingerprint, .input = input, .output = output}, patience);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (group_->barrier().showing(peer).fingerprint != arrival.fingerprint) return false;
+  }
+  shown_ = arrival;
+  return true;
+}
+
+// Makes sure that every rank has shown the buffers of the collective that begins. Ranks decide this alike, because they
+// run the same program; if they did not, the kinds of their next meetings would tell.
+void SharedMemoryTransport::open(const void* input, void* output, const Patience& patience) {
+  const bool is_shown = shown_ && shown_->input == input && shown_->output == output;
+  shown_.reset();
+  input_ = input;
+  output_ = output;
+  if (is_shown) return;
+  const auto [input_location, output_location] = group_->pool().expose(input, output);
+  group_->barrier().show({.kind = MeetingKind::opening, .input = input_location, .output = output_location}, patience);
+}
+
+void SharedMemoryTransport::meet_closing(const Patience& patience) {
+  group_->barrier().meet(MeetingKind::closing, patience);
+}
+
+// Nobody touches a peer's buffers any more.
+void SharedMemoryTransport::close() {
+  group_->pool().conceal();
+}
+
+bool SharedMemoryTransport::all_inputs_hold(std::size_t bytes) const {
+  bool all = true;
+  for (int peer = 0; peer < world_size(); ++peer) all = all && group_->barrier().showing(peer).input.holds(bytes);
+  return all;
+}
+
+bool SharedMemoryTransport::all_outputs_hold(std::size_t bytes) const {
+  bool all = true;
+  for (int peer = 0; peer < world_size(); ++peer) all = all && output_holds(peer, bytes);
+  return all;
+}
+
+bool SharedMemoryTransport::output_holds(int rank, std::size_t bytes) const {
+  return group_->barrier().showing(rank).output.holds(bytes);
+}
+
+const std::byte* SharedMemoryTransport::input_of(int rank) const {
+  if (rank == group_->rank()) return static_cast<const std::byte*>(input_);
+  return group_->address(rank, group_->barrier().showing(rank).input);
+}
+
+std::byte* SharedMemoryTransport::output_of(int rank) const {
+  if (rank == group_->rank()) return static_cast<std::byte*>(output_);
+  return group_->address(rank, group_->barrier().showing(rank).output);
+}
+
+void SharedMemoryTransport::reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root) {
+  const auto slice = detail::slice_of(count, size_of(type), rank(), world_size());
+  const auto offset = slice.begin * size_of(type);
+  inputs_.clear();
+  outputs_.clear();
+  for (int peer = 0; peer < world_size(); ++peer) {
+    inputs_.push_back(input_of(peer) + offset);
+    if (!root || *root == peer) outputs_.push_back(output_of(peer) + offset);
+  }
+  detail::reduce_blocks(inputs_, outputs_, slice.count, type, op);
+}
+
+void SharedMemoryTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                       const Patience& patience) {
+  if (count == 0) return;
+  open(input, output, patience);
+  const auto bytes = count * size_of(type);
+  if (all_inputs_hold(bytes) && all_outputs_hold(bytes)) {
+    reduce_slice(count, type, op, std::nullopt);
+    meet_closing(patience);
+  } else {
+    staged_->reduce(input, output, count, type, op, std::nullopt, patience);
+  }
+  close();
+}
+
+void SharedMemoryTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                   int root, const Patience& patience) {
+  if (count == 0) return;
+  open(input, output, patience);
+  const auto bytes = count * size_of(type);
+  if (all_inputs_hold(bytes) && output_holds(root, bytes)) {
+    reduce_slice(count, type, op, root);
+    meet_closing(patience);
+  } else {
+    staged_->reduce(input, output, count, type, op, root, patience);
+  }
+  close();
+}
+
+void SharedMemoryTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
+  if (bytes == 0) return;
+  open(nullptr, data, patience);
+  if (output_holds(root, bytes)) {
+    if (rank() != root) std::memcpy(data, output_of(root), bytes);
+    meet_closing(patience);
+  } else {
+    staged_->broadcast(data, bytes, root, patience);
+  }
+  close();
+}
+
+void SharedMemoryTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  if (bytes == 0) return;
+  open(input, output, patience);
+  if (all_inputs_hold(bytes)) {
+    for (int peer = 0; peer < world_size(); ++peer) copy(part_of(output, peer, bytes), input_of(peer), bytes);
+    meet_closing(patience);
+  } else if (all_outputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
+    for (int peer = 0; peer < world_size(); ++peer) copy(part_of(output_of(peer), rank(), bytes), input, bytes);
+    meet_closing(patience);
+  } else {
+    staged_->all_gather(input, output, bytes, patience);
+  }
+  close();
+}
+
+void SharedMemoryTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                           ReduceOp op, const Patience& patience) {
+  if (count == 0) return;
+  open(input, output, patience);
+  const auto bytes = count * size_of(type);
+  if (all_inputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
+    inputs_.clear();
+    for (int peer = 0; peer < world_size(); ++peer) inputs_.push_back(part_of(input_of(peer), rank(), bytes));
+    outputs_.assign(1, output);
+    detail::reduce_blocks(inputs_, outputs_, count, type, op);
+    meet_closing(patience);
+  } else {
+    staged_->reduce_scatter(input, output, count, type, op, patience);
+  }
+  close();
+}
+
+void SharedMemoryTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  if (bytes == 0) return;
+  open(input, output, patience);
+  if (all_inputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
+    for (int peer = 0; peer < world_size(); ++peer) {
+      std::memcpy(part_of(output, peer, bytes), part_of(input_of(peer), rank(), bytes), bytes);
+    }
+    meet_closing(patience);
+  } else {
+    staged_->all_to_all(input, output, bytes, patience);
+  }
+  close();
+}
+
+std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, const Patience& patience) {
+  struct Wish {
+    int color;
+    int key;
+  };
+  const Wish mine{.color = color, .key = key};
+  std::vector<Wish> wishes(static_cast<std::size_t>(world_size()));
+  all_gather(&mine, wishes.data(), sizeof(Wish), patience);
+  const auto wish_of = [&](int member) { return wishes[static_cast<std::size_t>(member)]; };
+  std::vector<int> members;
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (wish_of(peer).color == color) members.push_back(peer);
+  }
+  std::ranges::stable_sort(members, {}, [&](int member) { return wish_of(member).key; });
+  auto group = detail::SharedMemoryGroup::connect(*this, members, patience);
+  std::unique_ptr<HostTransport> part{new SharedMemoryTransport(std::move(group))};
+  std::vector<int> names;
+  for (const int member : members) names.push_back(name_of(member));
+  part->name_ranks(std::move(names));
+  return part;
+}
+
+std::shared_ptr<void> SharedMemoryTransport::allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  try {
+    return group_->pool().allocate(bytes);
+  } catch (const EnvironmentError& error) {
+    if (!has_warned_.exchange(true)) log_warning(text(error.what(), " Collectives on such buffers will copy them."));
+    return nullptr;
+  }
+}
+
+void SharedMemoryTransport::abort(const std::string& reason) noexcept {
+  group_->barrier().abort(reason);
+}
+
+}  // namespace libtrain

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain {
+
+namespace detail {
+class SharedMemoryGroup;
+class StagedCollectives;
+}  // namespace detail
+
+/// Ranks that are processes, or threads, of one host and read and write each other's memory.
+///
+/// Buffers from `allocate` are reduced where they lie, in one pass: each rank combines its slice of all ranks' buffers,
+/// in rank order, and writes the result into all of them. Ordinary memory is copied through a staging area in chunks.
+/// Both give the same bits. The shared memory has no name and needs no /dev/shm: nothing is left of it when its
+/// processes have ended, however they did.
+class SharedMemoryTransport : public HostTransport {
+ public:
+  /// Connects the ranks that `base` connects in another way; all of them must call this. `base` serves to exchange a
+  /// few bytes and is not used afterwards. When any rank cannot share memory, all throw EnvironmentError, which says
+  /// which rank, and why; `base` is as good as before then.
+  static std::unique_ptr<HostTransport> connect(HostTransport& base, const Patience& patience);
+
+  ~SharedMemoryTransport() override;
+
+  int rank() const override;
+  int world_size() const override;
+  std::string_view name() const override { return "shared_memory"; }
+
+  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  bool reduces(DataType /*type*/) const override { return true; }
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const Patience& patience) override;
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const Patience& patience) override;
+  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const Patience& patience) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+
+  /// Zeros, which may outlive this transport; null where the machine grants no more shared memory.
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  explicit SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group);
+
+  void open(const void* input, void* output, const Patience& patience);
+  void meet_closing(const Patience& patience);
+  void close();
+  bool all_inputs_hold(std::size_t bytes) const;
+  bool all_outputs_hold(std::size_t bytes) const;
+  bool output_holds(int rank, std::size_t bytes) const;
+  const std::byte* input_of(int rank) const;
+  std::byte* output_of(int rank) const;
+  void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
+
+  std::unique_ptr<detail::SharedMemoryGroup> group_;
+  std::unique_ptr<detail::StagedCollectives> staged_;
+  std::atomic<bool> has_warned_ = false;
+  std::optional<Arrival> shown_;  // at an arrival whose collective has not begun
+  const void* input_ = nullptr;   // of the collective under way
+  void* output_ = nullptr;
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+};
+
+}  // namespace libtrain

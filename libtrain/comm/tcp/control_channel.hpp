@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <libtrain/comm/tcp/socket.hpp>
+
+namespace libtrain::detail {
+
+/// What ranks tell each other beside the data.
+struct ControlMessage {
+  enum class Word : std::uint32_t {
+    failure,    ///< the group is over; `text` says why
+    roll_call,  ///< the deadline of call `number` has passed here: who else is in it?
+    here,       ///< I am in call `number`, and wait for rank `waits_for`
+    goodbye,    ///< I leave in good order
+  };
+
+  Word word = Word::goodbye;
+  std::uint64_t number = 0;
+  std::int32_t waits_for = -1;
+  std::string text = {};
+};
+
+/// The second connection to a peer: short messages, which never block the sender.
+class ControlChannel {
+ public:
+  ControlChannel() = default;
+  explicit ControlChannel(Descriptor socket) : socket_(std::move(socket)) {}
+
+  int descriptor() const { return socket_.get(); }
+
+  /// Best effort: a peer that has not read thousands of messages misses this one. One thread at a time.
+  void send(const ControlMessage& message) const noexcept;
+
+  /// Adds what has come to `messages`; false once the peer has closed, or sends what no peer would. One thread at a
+  /// time, which may be another than the sender.
+  bool receive(std::vector<ControlMessage>& messages);
+
+ private:
+  bool take(std::vector<ControlMessage>& messages);
+
+  Descriptor socket_;
+  std::string inbox_;
+};
+
+}  // namespace libtrain::detail

@@ -1,0 +1,132 @@
+#include <libtrain/comm/tcp/local_address.hpp>
+
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/tcp/socket.hpp>
+#include <libtrain/launch/host.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+constexpr int kAnyPort = 9;  // no packet is sent: only the route is looked up
+
+SocketAddress loopback() {
+  return *SocketAddress::parse("127.0.0.1:1");
+}
+
+// The source address of packets to `remote`; nothing where there is no route.
+std::optional<SocketAddress> address_towards(const SocketAddress& remote) {
+  const Descriptor probe{::socket(remote.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  if (!probe.valid() || connect(probe.get(), remote.get(), remote.length()) != 0) return std::nullopt;
+  return local_address(probe);
+}
+
+// IPv4 before IPv6 before link-local IPv6, which other hosts cannot use without knowing the interface.
+int preference(const SocketAddress& address) {
+  if (address.family() == AF_INET) return 0;
+  return address.is_link_local() ? 2 : 1;
+}
+
+SocketAddress address_of_interface(const std::string& name) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) throw_system_error("getifaddrs");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner{list, &freeifaddrs};
+  std::optional<SocketAddress> best;
+  std::set<std::string> names;
+  for (const auto* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    names.insert(entry->ifa_name);
+    if (name != entry->ifa_name) continue;
+    const auto length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    const SocketAddress address{entry->ifa_addr, static_cast<socklen_t>(length)};
+    if (!best || preference(address) < preference(*best)) best = address;
+  }
+  if (!best) {
+    throw EnvironmentError(text("Network interface '", name, "' does not exist or has no address; this host has ",
+                                join(names, ", "), "."));
+  }
+  return *best;
+}
+
+SocketAddress address_towards_master(const std::string& master, const Deadline& deadline) {
+  for (const auto& remote : SocketAddress::resolve(master, kAnyPort, deadline)) {
+    if (const auto address = address_towards(remote)) return *address;
+  }
+  throw EnvironmentError(text("This host has no route to the master address '", master,
+                              "': check the network, or name the interface to use."));
+}
+
+// Addresses kept for documentation (RFC 5737, RFC 3849): whatever routes to them is the default route.
+std::optional<SocketAddress> address_of_default_route() {
+  for (const auto* remote : {"192.0.2.1:9", "[2001:db8::1]:9"}) {
+    if (const auto address = address_towards(*SocketAddress::parse(remote))) return address;
+  }
+  return std::nullopt;
+}
+
+bool is_of_this_host(const SocketAddress& address) {
+  const Descriptor probe{::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  return probe.valid() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
+}
+
+// A name that other hosts know by another address.
+bool is_hidden(const std::string& host, const SocketAddress& address) {
+  return address.is_loopback() && !is_loopback(host);
+}
+
+}  // namespace
+
+std::string network_place() {
+  std::string boot;
+  std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot;
+  std::array<char, 256> name{};
+  if (boot.empty() && gethostname(name.data(), name.size() - 1) == 0) boot = name.data();
+  std::array<char, 64> space{};
+  const auto length = readlink("/proc/self/ns/net", space.data(), space.size() - 1);
+  return boot + (length > 0 ? space.data() : "");
+}
+
+SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are_here, const Deadline& deadline) {
+  if (!options.interface.empty()) return address_of_interface(options.interface).with_port(0);
+  if (!options.master_address.empty()) {
+    const auto address = address_towards_master(options.master_address, deadline);
+    // On the host of rank 0, Debian's /etc/hosts gives its name a loopback address: of no use to other hosts.
+    if (all_ranks_are_here || !address.is_loopback()) return address.with_port(0);
+  } else if (all_ranks_are_here) {
+    return loopback().with_port(0);
+  }
+  if (const auto address = address_of_default_route()) return address->with_port(0);
+  throw EnvironmentError(
+      "The ranks are on several hosts, and this one has no default route: name the network interface to use.");
+}
+
+SocketAddress address_to_serve(const std::string& host, int port, const Deadline& deadline) {
+  const auto known = SocketAddress::resolve(host, port, deadline);
+  for (const auto& address : known) {
+    if (is_of_this_host(address) && !is_hidden(host, address)) return address;
+  }
+  const auto outward = address_of_default_route();
+  return outward ? outward->with_port(port) : known.front();
+}
+
+std::string host_to_reach(const std::string& host, const Deadline& deadline) {
+  const auto known = SocketAddress::resolve(host, kAnyPort, deadline);
+  const auto outward = address_of_default_route();
+  if (!outward || !is_hidden(host, known.front())) return host;
+  return parse_host_port(outward->with_port(kAnyPort).name())->host;
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <libtrain/comm/host_transport.hpp>
+#include <libtrain/comm/tcp/control_channel.hpp>
+#include <libtrain/comm/tcp/roll_call.hpp>
+#include <libtrain/comm/tcp/socket.hpp>
+
+namespace libtrain::detail {
+
+/// One rank as the others see it. The element of a mesh's own rank has no connections.
+struct MeshPeer {
+  std::string address;  ///< "host:port"
+  Descriptor data;
+  ControlChannel control;
+  bool left = false;  ///< it said goodbye
+};
+
+/// The connections of one rank to all others, and the memory of the first failure.
+///
+/// Data connections carry nothing but the bytes of collectives: both sides know from the call how many. Everything else
+/// goes over the control connections, which are listened to whenever this rank waits:
+/// - the first failure is kept, told to all peers, and thrown by this and all later calls;
+/// - a control connection that ends without a goodbye means that the peer's process has ended;
+/// - when a deadline passes the roll is called, so that all ranks name the same culprit.
+///
+/// One thread at a time, `abort` excepted.
+class Mesh {
+ public:
+  enum class Phase {
+    meeting,  ///< whoever is silent has not come
+    moving,   ///< whoever is silent may have finished
+  };
+
+  /// `names` knows what messages call the ranks.
+  Mesh(int rank, std::vector<MeshPeer> peers, const HostTransport& names);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;  // `abort` may be under way in another thread
+  Mesh& operator=(const Mesh&) = delete;
+
+  int rank() const { return rank_; }
+  int world_size() const { return static_cast<int>(peers_.size()); }
+
+  /// Begins the next call of the group. Throws what has failed since the last one.
+  void begin_call();
+  void enter(Phase phase) { phase_ = phase; }
+
+  /// Hears what there is to hear, without waiting. Throws what has failed.
+  void look() { listen(std::chrono::milliseconds(0)); }
+
+  /// How many bytes went or came without waiting, perhaps none. Throws when the peer is lost.
+  std::size_t try_send(int peer, const void* data, std::size_t bytes);
+  std::size_t try_receive(int peer, void* data, std::size_t bytes);
+
+  /// Returns when `receiver` may be sent to or `sender` has sent something (RollCall::kNobody for neither), or anything
+  /// else is new. Throws at the deadline, and when a peer is lost or anyone has aborted.
+  void wait(int receiver, int sender, const Deadline& deadline);
+
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  MeshPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  std::string name(int rank) const;      // "rank 3"
+  std::string describe(int rank) const;  // "rank 3 at 10.0.0.3:1234"
+  void listen(std::chrono::milliseconds patience);
+  void hear(int rank);
+  void handle(int rank, const ControlMessage& message);
+  [[noreturn]] void give_up();
+  [[noreturn]] void lose(int rank, const std::string& how);
+  [[noreturn]] void fail(const std::string& reason);
+  [[noreturn]] void throw_failure();
+  bool remember(const std::string& reason);
+  void tell_failure(const std::string& reason);
+  void tell_all(const ControlMessage& message);
+
+  const HostTransport& names_;
+  int rank_;
+  std::vector<MeshPeer> peers_;
+  Descriptor events_;  // epoll: all control connections and wake_, so that a wait watches them as one
+  Descriptor wake_;    // eventfd: readable for ever once somebody has aborted
+  std::uint64_t call_ = 0;
+  Phase phase_ = Phase::meeting;
+  int waits_for_ = RollCall::kNobody;
+  std::optional<RollCall> roll_;
+  std::mutex mutex_;  // of failure_ and of sending on control connections
+  std::string failure_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> told_ = false;  // the peers know of it from this rank
+};
+
+}  // namespace libtrain::detail

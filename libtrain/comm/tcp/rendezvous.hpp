@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include <libtrain/base/clock.hpp>
+
+namespace libtrain {
+
+/// Where ranks that do not know each other yet leave notes for one another. Notes may hold secrets: whoever can read
+/// the place can join the job.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+
+  /// Leaves `bytes` under `key`, which reads as a subject: "rank 3", "address of rank 3". Throws EnvironmentError where
+  /// the key is there already: two processes with one rank, or what an earlier job has left.
+  virtual void set(const std::string& key, const std::string& bytes) = 0;
+
+  /// What was left under `key`, as soon as it is there. Throws CommunicationError at the deadline: "rank 3 was not
+  /// registered at tcp://host:port within 300 s".
+  virtual std::string get(const std::string& key, const Deadline& deadline) = 0;
+};
+
+}  // namespace libtrain

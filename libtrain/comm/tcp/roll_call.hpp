@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace libtrain::detail {
+
+/// Finds out, when a deadline has passed, whose fault it is: every rank that is in the call answers and says for whom
+/// it waits; one that is stopped, computes or is busy elsewhere stays silent.
+class RollCall {
+ public:
+  static constexpr int kNobody = -1;
+
+  RollCall(int world_size, int self, int waits_for) : answers_(static_cast<std::size_t>(world_size)), self_(self) {
+    answered(self, waits_for);
+  }
+
+  void answered(int rank, int waits_for) { answers_[static_cast<std::size_t>(rank)] = waits_for; }
+
+  bool complete() const { return silent().empty(); }
+
+  /// All that have not answered.
+  std::vector<int> silent() const {
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
+      if (!answers_[rank]) ranks.push_back(static_cast<int>(rank));
+    }
+    return ranks;
+  }
+
+  /// The silent rank for which this one waits, perhaps by way of others; nothing where all of those answered. Ranks
+  /// that have left the call with their work done are silent too, but nobody waits for them.
+  std::optional<int> culprit() const {
+    int rank = self_;
+    for (std::size_t steps = 0; steps < answers_.size(); ++steps) {
+      const auto& answer = answers_[static_cast<std::size_t>(rank)];
+      if (!answer) return rank;
+      if (*answer < 0 || *answer >= static_cast<int>(answers_.size())) return std::nullopt;
+      rank = *answer;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::optional<int>> answers_;
+  int self_;
+};
+
+}  // namespace libtrain::detail

@@ -1,0 +1,99 @@
+#include <libtrain/comm/tcp/tcp_transport.hpp>
+
+#include <libtrain/comm/tcp/recursive_doubling.hpp>
+#include <libtrain/comm/tcp/ring.hpp>
+#include <libtrain/comm/tcp/rooted.hpp>
+
+namespace libtrain {
+
+namespace {
+
+// Below this the steps of a ring cost more than the bytes that it saves.
+constexpr std::size_t kRingFrom = std::size_t{64} << 10;
+
+struct Greeting {
+  std::uint64_t fingerprint = 0;
+  std::uint64_t equal = 1;
+};
+
+}  // namespace
+
+TcpTransport::TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
+                           const detail::SocketAddress& host)
+    : mesh_(rank, std::move(peers), *this), key_(key), host_(host) {}
+
+detail::Collective TcpTransport::collective(const Patience& patience) {
+  return {.mesh = mesh_, .scratch = scratch_, .patience = patience};
+}
+
+// Dissemination (Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988): with each step a rank
+// hears from twice as many others, and of how those compared with the ones that they had heard from.
+bool TcpTransport::arrive(const Arrival& arrival, const Patience& patience) {
+  mesh_.begin_call();
+  mesh_.enter(detail::Mesh::Phase::meeting);
+  const auto self = collective(patience);
+  detail::Exchange exchange{mesh_, patience};
+  Greeting own{.fingerprint = arrival.fingerprint};
+  for (int distance = 1; distance < world_size(); distance *= 2) {
+    const auto sent = own;
+    Greeting other;
+    exchange.send(self.neighbour(distance), &sent, sizeof(sent));
+    exchange.receive(self.neighbour(-distance), &other, sizeof(other));
+    exchange.finish();
+    if (other.equal == 0 || other.fingerprint != own.fingerprint) own.equal = 0;
+  }
+  mesh_.enter(detail::Mesh::Phase::moving);
+  return own.equal != 0;
+}
+
+void TcpTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                              const Patience& patience) {
+  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
+  if (count * size_of(type) < kRingFrom) {
+    detail::recursive_doubling_all_reduce(collective(patience), input, output, count, {type, op});
+  } else {
+    detail::ring_all_reduce(collective(patience), input, output, count, {type, op});
+  }
+}
+
+void TcpTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+                          const Patience& patience) {
+  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
+  detail::reduce_to(collective(patience), input, output, count, {type, op}, root);
+}
+
+void TcpTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
+  if (world_size() > 1) detail::broadcast_from(collective(patience), data, bytes, root);
+}
+
+void TcpTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  if (world_size() == 1) return detail::copy_bytes(output, input, bytes);
+  detail::ring_all_gather(collective(patience), input, output, bytes);
+}
+
+void TcpTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                                  const Patience& patience) {
+  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
+  detail::ring_reduce_scatter(collective(patience), input, output, count, {type, op});
+}
+
+// In step k everybody sends to the k-th rank after itself, so no rank is sent to by two at a time.
+void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+  const auto self = collective(patience);
+  const auto offset = [&](int peer) { return static_cast<std::size_t>(peer) * bytes; };
+  detail::copy_bytes(detail::at_offset(output, offset(rank())), detail::at_offset(input, offset(rank())), bytes);
+  detail::Exchange exchange{mesh_, patience};
+  for (int step = 1; step < world_size(); ++step) {
+    const int receiver = self.neighbour(step);
+    const int sender = self.neighbour(-step);
+    exchange.send(receiver, detail::at_offset(input, offset(receiver)), bytes);
+    exchange.receive(sender, detail::at_offset(output, offset(sender)), bytes);
+  }
+  exchange.finish();
+}
+
+void TcpTransport::abort(const std::string& reason) noexcept {
+  mesh_.abort(reason);
+}
+
+}  // namespace libtrain

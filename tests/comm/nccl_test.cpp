@@ -1,0 +1,192 @@
+// NCCL on this machine's GPU, by one rank alone and by several that share it. What needs no GPU runs everywhere.
+
+#include <cmath>
+#include <future>
+#include <vector>
+
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/types.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/comm/nccl/connect_nccl.hpp>
+#include <libtrain/comm/nccl/nccl_check.hpp>
+#include <libtrain/comm/nccl/nccl_version.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/threads/run_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
+constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::product, ReduceOp::average};
+const at::Device kGpu{at::kCUDA, 0};
+
+template <typename Expected, typename Body>
+std::string message_of(const Body& body) {
+  try {
+    body();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+at::Tensor pattern(std::int64_t size, at::ScalarType type) {
+  return torch::arange(size, at::kLong).remainder(7).add(1).to(type);
+}
+
+TEST(NcclCheck, NamesTheCallTheCodeItsMeaningAndTheRank) {
+  const auto fail = [] { return ncclInvalidArgument; };
+  EXPECT_THAT(message_of<CommunicationError>([&] { LIBTRAIN_CHECK_NCCL(fail(), 3); }),
+              AllOf(HasSubstr("fail failed"), HasSubstr("rank 3"), HasSubstr("code 4"), HasSubstr("invalid argument")));
+}
+
+TEST(NcclCheck, BeingUnderWayIsNoFailure) {
+  LIBTRAIN_CHECK_NCCL(ncclInProgress, 0);
+  LIBTRAIN_CHECK_NCCL(ncclSuccess, 0);
+}
+
+TEST(NcclConnect, LoadsTheLibraryItWasBuiltWith) {
+  EXPECT_TRUE(has_nccl());
+  EXPECT_EQ(nccl_versions().loaded, nccl_versions().built);
+}
+
+TEST(NcclConnect, ARankWithoutItsGpuEndsAllRanksWithTheReason) {
+  run_ranks(2, [](Communicator& communicator) {
+    const at::Device absent{at::kCUDA, 99};
+    EXPECT_THAT(message_of<EnvironmentError>([&] { connect_nccl(communicator, absent); }),
+                AllOf(HasSubstr("rank 0"), HasSubstr("this process sees")));
+    EXPECT_THAT(message_of<EnvironmentError>([&] { connect_nccl(communicator, at::kCPU); }), HasSubstr("not cpu"));
+    communicator.barrier();  // still usable
+  });
+}
+
+class NcclOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "not run: this machine has no GPU";
+    communicator = connect_nccl(control, kGpu, {.timeout = std::chrono::seconds(60)});
+  }
+
+  SingleCommunicator control;
+  std::shared_ptr<Communicator> communicator;
+};
+
+TEST_F(NcclOnGpu, OneRankGetsItsOwnValuesFromEveryReduction) {
+  EXPECT_EQ(communicator->backend(), "nccl");
+  for (const auto type : kTypes) {
+    for (const std::int64_t size : {0, 1, 17, 1021, 1 << 20}) {
+      for (const auto op : kOps) {
+        if (op == ReduceOp::average && !at::isFloatingType(type)) continue;
+        const auto expected = pattern(size, type);
+        const auto tensor = expected.to(kGpu);
+        communicator->all_reduce(tensor, op).wait();
+        EXPECT_TRUE(torch::equal(tensor.cpu(), expected));
+        const auto output = torch::zeros_like(tensor);
+        communicator->all_reduce(tensor, output, op).wait();
+        EXPECT_TRUE(torch::equal(output.cpu(), expected));
+        communicator->reduce(tensor, output.zero_(), 0, op).wait();
+        EXPECT_TRUE(torch::equal(output.cpu(), expected));
+        communicator->reduce_scatter(tensor, output.zero_(), op).wait();
+        EXPECT_TRUE(torch::equal(output.cpu(), expected));
+      }
+    }
+  }
+}
+
+TEST_F(NcclOnGpu, OneRankGetsItsOwnValuesFromEveryExchange) {
+  for (const auto type : kTypes) {
+    for (const std::int64_t size : {0, 1, 17, 1021, 1 << 20}) {
+      const auto expected = pattern(size, type);
+      const auto tensor = expected.to(kGpu);
+      communicator->broadcast(tensor, 0).wait();
+      EXPECT_TRUE(torch::equal(tensor.cpu(), expected));
+      const auto output = torch::zeros_like(tensor);
+      communicator->all_gather(tensor, output).wait();
+      EXPECT_TRUE(torch::equal(output.cpu(), expected));
+      communicator->all_to_all(tensor, output.zero_()).wait();
+      EXPECT_TRUE(torch::equal(output.cpu(), expected));
+    }
+  }
+}
+
+TEST_F(NcclOnGpu, ControlSplitAndAllocateWork) {
+  communicator->barrier();
+  EXPECT_EQ(communicator->all_gather_bytes("me"), std::vector<std::string>{"me"});
+  EXPECT_EQ(communicator->broadcast_bytes("me", 0), "me");
+  const auto part = communicator->split(1, 0);
+  const auto tensor = part->allocate(100, at::kFloat);
+  EXPECT_EQ(tensor.device(), kGpu);
+  part->all_reduce(tensor.fill_(2)).wait();
+  EXPECT_EQ(tensor.sum().item<float>(), 200.0f);
+}
+
+TEST_F(NcclOnGpu, ACollectiveFollowsTheCallersStreamAndTheWaiterFollowsIt) {
+  const auto input = torch::zeros({1 << 20}, kGpu);
+  const auto output = torch::zeros_like(input);
+  communicator->all_reduce(input).wait();  // connects, and loads kernels, which may wait for the GPU
+  const c10::cuda::CUDAStreamGuard stream{c10::cuda::getStreamFromPool(false, 0)};
+  at::cuda::sleep(1'000'000'000);  // cycles: some 500 ms
+  input.fill_(3);
+  auto work = communicator->all_reduce(input, output, ReduceOp::sum);
+  EXPECT_FALSE(work.done());
+  work.wait();
+  EXPECT_EQ(output.mean().item<float>(), 3.0f);
+  EXPECT_TRUE(work.done());
+}
+
+TEST_F(NcclOnGpu, BadArgumentsAreUsageErrors) {
+  EXPECT_THROW(communicator->all_reduce(torch::ones({4})), UsageError);
+  EXPECT_THROW(communicator->all_reduce(torch::ones({4}, at::TensorOptions(kGpu).dtype(at::kInt)), ReduceOp::average),
+               UsageError);
+  EXPECT_THROW(communicator->broadcast(torch::ones({4}, kGpu), 1), UsageError);
+  communicator->all_reduce(torch::ones({4}, kGpu)).wait();  // still usable
+}
+
+TEST_F(NcclOnGpu, AMissedDeadlineIsToldAndEndsLaterCalls) {
+  std::promise<std::string> told;
+  const auto watched = connect_nccl(control, kGpu, {}, [&](const std::string& reason) { told.set_value(reason); });
+  const auto tensor = torch::ones({8}, kGpu);
+  watched->all_reduce(tensor).wait();
+  at::cuda::sleep(4'000'000'000);  // cycles: some 2 s
+  auto work = watched->all_reduce(tensor, ReduceOp::sum, {.timeout = std::chrono::milliseconds(200)});
+  auto reason = told.get_future();
+  ASSERT_EQ(reason.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_THAT(reason.get(), AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), HasSubstr("deadline")));
+  EXPECT_THROW(work.wait(), CommunicationError);
+  EXPECT_THROW(watched->barrier(), CommunicationError);
+}
+
+TEST_F(NcclOnGpu, AbortEndsLaterCalls) {
+  communicator->abort("enough", ExitCode::communication);
+  EXPECT_EQ(message_of<CommunicationError>([&] { communicator->all_reduce(torch::ones({8}, kGpu)); }), "enough");
+}
+
+TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {
+  std::vector<std::string> warnings;
+  const auto before = set_log_sink([&](LogLevel, const std::string& lines) { warnings.push_back(lines); });
+  run_ranks(3, [](Communicator& host) {
+    const auto shared = connect_nccl(host, kGpu);
+    EXPECT_EQ(shared->backend(), "staged threads");
+    const auto tensor = torch::full({1000}, host.rank() + 1, at::TensorOptions(kGpu).dtype(at::kFloat));
+    std::vector<Work> works;
+    for (int call = 0; call < 4; ++call) works.push_back(shared->all_reduce(tensor));
+    works.back().wait();
+    EXPECT_EQ(tensor[999].item<float>(), 6.0f * std::pow(3.0f, 3.0f));
+  });
+  set_log_sink(before);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings.front(), AllOf(HasSubstr("ranks 0, 1, 2 share"), HasSubstr("GPU-")));
+}
+
+}  // namespace
+}  // namespace libtrain

@@ -1,0 +1,203 @@
+// The watchdog over a communicator and operations that only pretend: no GPU is needed.
+
+#include <libtrain/comm/nccl/nccl_watchdog.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::detail {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 30s;
+
+class PretendedComm : public WatchedComm {
+ public:
+  std::string asynchronous_error() override {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+  void abort() noexcept override {
+    if (++aborts == 1) aborted.set_value();
+    if (stuck.valid()) stuck.wait();
+  }
+  void close() noexcept override { ++closes; }
+
+  void report(const std::string& error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error;
+  }
+
+  std::atomic<int> aborts = 0;
+  std::atomic<int> closes = 0;
+  std::promise<void> aborted;
+  std::shared_future<void> stuck;
+
+ private:
+  std::mutex mutex_;
+  std::string error_;
+};
+
+class PretendedOperation : public DeviceOperation {
+ public:
+  explicit PretendedOperation(const Deadline& deadline = Deadline::never())
+      : DeviceOperation({CallKind::all_reduce, 10, DataType::float32, ReduceOp::sum}, 7, deadline) {}
+
+  void wait() override {}
+  bool done() override { return ended; }
+  bool has_ended() override {
+    if (broken) throw std::runtime_error("an illegal memory access was encountered");
+    return ended;
+  }
+  void release() noexcept override { released.set_value(); }
+
+  std::atomic<bool> ended = false;
+  std::atomic<bool> broken = false;
+  std::promise<void> released;
+};
+
+class Watchdog : public ::testing::Test {
+ protected:
+  std::unique_ptr<NcclWatchdog> start(OnFailure on_failure = {}) {
+    return std::make_unique<NcclWatchdog>(comm, failure, std::move(on_failure));
+  }
+
+  void await_abort() { ASSERT_EQ(comm->aborted.get_future().wait_for(kPatience), std::future_status::ready); }
+
+  std::string reason() const {
+    try {
+      failure->rethrow_if_any();
+    } catch (const CommunicationError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::shared_ptr<PretendedComm> comm = std::make_shared<PretendedComm>();
+  std::shared_ptr<FirstFailure> failure = std::make_shared<FirstFailure>();
+};
+
+TEST_F(Watchdog, LetsGoOfTensorsWhenTheDeviceIsThrough) {
+  const auto watchdog = start();
+  const auto operation = std::make_shared<PretendedOperation>();
+  watchdog->watch(operation);
+  auto released = operation->released.get_future();
+  EXPECT_EQ(released.wait_for(0s), std::future_status::timeout);
+  operation->ended = true;
+  EXPECT_EQ(released.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(reason(), "");
+}
+
+TEST_F(Watchdog, TellsOfAMissedDeadlineBeforeItAborts) {
+  std::promise<std::string> told;
+  int aborts_when_told = -1;
+  const auto watchdog = start([&](const std::string& reason) {
+    aborts_when_told = comm->aborts;
+    told.set_value(reason);
+  });
+  watchdog->watch(std::make_shared<PretendedOperation>(Deadline::after(1ms)));
+  await_abort();
+  EXPECT_THAT(told.get_future().get(),
+              AllOf(HasSubstr("all_reduce of 10 float32 (sum)"), HasSubstr("number 7"), HasSubstr("deadline")));
+  EXPECT_EQ(aborts_when_told, 0);
+  EXPECT_THAT(reason(), HasSubstr("deadline"));
+}
+
+TEST_F(Watchdog, FindsTheDeadlineBehindAnEarlierOperation) {
+  const auto watchdog = start();
+  watchdog->watch(std::make_shared<PretendedOperation>());
+  watchdog->watch(std::make_shared<PretendedOperation>(Deadline::after(1ms)));
+  await_abort();
+}
+
+TEST_F(Watchdog, ReportsWhatTheLibraryHasFound) {
+  const auto watchdog = start();
+  comm->report("remote process exited");
+  await_abort();
+  EXPECT_EQ(reason(), "remote process exited");
+}
+
+TEST_F(Watchdog, ReportsADeviceThatFails) {
+  const auto watchdog = start();
+  const auto operation = std::make_shared<PretendedOperation>();
+  operation->broken = true;
+  watchdog->watch(operation);
+  await_abort();
+  EXPECT_THAT(reason(), HasSubstr("illegal memory access"));
+}
+
+TEST_F(Watchdog, KeepsTheFirstReasonAndAbortsOnce) {
+  auto watchdog = start([](const std::string&) { ADD_FAILURE() << "the caller knew"; });
+  watchdog->fail(std::make_exception_ptr(CommunicationError("enough")));
+  watchdog->fail(std::make_exception_ptr(CommunicationError("more")));
+  comm->report("remote process exited");
+  await_abort();
+  watchdog.reset();
+  EXPECT_EQ(reason(), "enough");
+  EXPECT_EQ(comm->aborts, 1);
+  EXPECT_EQ(comm->closes, 0);
+}
+
+TEST_F(Watchdog, SurvivesACallbackThatThrows) {
+  const auto watchdog = start([](const std::string&) { throw std::runtime_error("oops"); });
+  comm->report("remote process exited");
+  await_abort();
+  EXPECT_EQ(reason(), "remote process exited");
+}
+
+TEST_F(Watchdog, ClosesWhenNothingRuns) {
+  auto watchdog = start();
+  const auto operation = std::make_shared<PretendedOperation>();
+  operation->ended = true;
+  watchdog->watch(operation);
+  const Stopwatch stopwatch;
+  watchdog.reset();
+  EXPECT_LT(stopwatch.seconds(), 4.0);
+  EXPECT_EQ(operation->released.get_future().wait_for(0s), std::future_status::ready);
+  EXPECT_EQ(comm->closes, 1);
+  EXPECT_EQ(comm->aborts, 0);
+}
+
+TEST_F(Watchdog, AbortsWhatDoesNotEndWhileAnExceptionUnwinds) {
+  const Stopwatch stopwatch;
+  try {
+    const auto watchdog = start();
+    watchdog->watch(std::make_shared<PretendedOperation>());
+    throw std::runtime_error("unwind");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_LT(stopwatch.seconds(), 4.0);
+  EXPECT_EQ(comm->aborts, 1);
+  EXPECT_EQ(comm->closes, 0);
+}
+
+TEST_F(Watchdog, LeavesAStuckLibraryBehind) {
+  std::promise<void> free;
+  comm->stuck = free.get_future().share();
+  const Stopwatch stopwatch;
+  try {
+    const auto watchdog = start();
+    watchdog->fail(std::make_exception_ptr(CommunicationError("enough")));
+    throw std::runtime_error("unwind");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_GT(stopwatch.seconds(), 1.0);
+  EXPECT_LT(stopwatch.seconds(), 15.0);
+  EXPECT_EQ(comm->aborts, 1);
+  free.set_value();
+}
+
+}  // namespace
+}  // namespace libtrain::detail

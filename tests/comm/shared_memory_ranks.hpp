@@ -1,0 +1,55 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain::testing {
+
+/// Of `timeout` from now; by default longer than anything in a test takes.
+inline Patience patience(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
+  return {.deadline = Deadline::after(timeout)};
+}
+
+/// The other way in which ranks of a test are connected: a table in memory that threads and forked processes share. It
+/// can gather up to 4 KiB a rank, and nothing else.
+class MeetingTable {
+ public:
+  explicit MeetingTable(int world_size);
+  ~MeetingTable();
+  MeetingTable(const MeetingTable&) = delete;  // processes share it by fork
+  MeetingTable& operator=(const MeetingTable&) = delete;
+
+  std::unique_ptr<HostTransport> rank(int rank);
+
+  /// Returns when all ranks have come; throws after 20 s.
+  void meet();
+
+ private:
+  friend class TableTransport;
+  struct Content;
+  Content* content_;
+  int world_size_;
+};
+
+/// An all-reduce in place, with its arrival.
+void sum_up(HostTransport& transport, float* data, std::size_t count);
+
+using TransportBody = std::function<void(HostTransport& transport)>;
+
+/// Runs `body` on threads of this process that share memory.
+void on_threads(int world_size, const TransportBody& body);
+
+/// Runs `body` in forked processes that share memory, and waits for all. Element r of the result is how rank r ended: 0
+/// when its expectations were met, 1 when not, otherwise its exit code, or 128 plus the signal that ended it.
+std::vector<int> on_processes(int world_size, const TransportBody& body);
+
+/// Element r of the result is the process of rank r, which runs `body` with its rank as a child.
+std::vector<pid_t> fork_ranks(int world_size, const std::function<void(int rank)>& body);
+std::vector<int> wait_for(const std::vector<pid_t>& processes);
+
+}  // namespace libtrain::testing

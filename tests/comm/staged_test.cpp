@@ -1,0 +1,197 @@
+// Tensors staged through host memory, on ranks as threads and under mpirun. CPU tensors stand for a device's.
+
+#include <cmath>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/staged/staged_communicator.hpp>
+
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using testing::on_ranks;
+
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
+
+// Small whole numbers, different on each rank: sums are exact in every type.
+at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
+  return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
+}
+
+at::Tensor sum_of_patterns(int world_size, std::int64_t size, at::ScalarType type) {
+  auto sum = torch::zeros({size}, at::kLong);
+  for (int rank = 0; rank < world_size; ++rank) sum.add_(pattern(rank, size, at::kLong));
+  return sum.to(type);
+}
+
+std::unique_ptr<Communicator> stage(Communicator& communicator) {
+  return std::make_unique<StagedCommunicator>(communicator.split(0, communicator.rank()), at::kCPU);
+}
+
+// A staged communicator of its own on every rank, for every type and some sizes.
+void on_staged_ranks(const std::function<void(Communicator&, std::int64_t, at::ScalarType)>& body) {
+  on_ranks([&](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    for (const auto type : kTypes) {
+      for (const std::int64_t size : {0, 1, 17, 4099}) {
+        SCOPED_TRACE(text(size, " ", type, " on rank ", staged.rank(), " of ", staged.world_size()));
+        body(staged, size, type);
+      }
+    }
+  });
+}
+
+TEST(Staged, AllReduceCombinesInPlaceAndOutOfPlace) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    const auto expected = sum_of_patterns(staged.world_size(), size, type);
+    const auto tensor = pattern(staged.rank(), size, type);
+    staged.all_reduce(tensor).wait();
+    EXPECT_TRUE(torch::equal(tensor, expected));
+    const auto input = pattern(staged.rank(), size, type);
+    const auto output = torch::zeros({size}, type);
+    staged.all_reduce(input, output, ReduceOp::sum).wait();
+    EXPECT_TRUE(torch::equal(output, expected));
+    EXPECT_TRUE(torch::equal(input, pattern(staged.rank(), size, type)));
+  });
+}
+
+TEST(Staged, ReduceReachesTheRootAlone) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    const int root = staged.world_size() - 1;
+    const bool is_root = staged.rank() == root;
+    const auto own = pattern(staged.rank(), size, type);
+    const auto expected = sum_of_patterns(staged.world_size(), size, type);
+    const auto tensor = own.clone();
+    staged.reduce(tensor, root).wait();
+    EXPECT_TRUE(torch::equal(tensor, is_root ? expected : own));
+    const auto output = is_root ? torch::zeros({size}, type) : at::Tensor{};
+    staged.reduce(own, output, root, ReduceOp::sum).wait();
+    EXPECT_TRUE(!is_root || torch::equal(output, expected));
+  });
+}
+
+TEST(Staged, BroadcastCopiesTheRoot) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    for (int root = 0; root < staged.world_size(); ++root) {
+      const auto tensor = pattern(staged.rank(), size, type);
+      staged.broadcast(tensor, root).wait();
+      EXPECT_TRUE(torch::equal(tensor, pattern(root, size, type)));
+    }
+  });
+}
+
+TEST(Staged, AllGatherAndAllToAllKeepRankOrder) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    const int world_size = staged.world_size();
+    const auto gathered = torch::zeros({world_size, size}, type);
+    staged.all_gather(pattern(staged.rank(), size, type), gathered).wait();
+    // Rank s sends pattern(s) + r to rank r.
+    std::vector<at::Tensor> parts;
+    for (int peer = 0; peer < world_size; ++peer) parts.push_back(pattern(staged.rank() + peer, size, type));
+    const auto exchanged = torch::zeros({world_size, size}, type);
+    staged.all_to_all(torch::stack(parts), exchanged).wait();
+    for (int peer = 0; peer < world_size; ++peer) {
+      EXPECT_TRUE(torch::equal(gathered[peer], pattern(peer, size, type)));
+      EXPECT_TRUE(torch::equal(exchanged[peer], pattern(peer + staged.rank(), size, type)));
+    }
+  });
+}
+
+TEST(Staged, ReduceScatterGivesEachRankItsPart) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    const int world_size = staged.world_size();
+    const auto input = pattern(staged.rank(), size * world_size, type);
+    const auto part = input.narrow(0, staged.rank() * size, size);
+    staged.reduce_scatter(input, part).wait();
+    const auto whole = sum_of_patterns(world_size, size * world_size, type);
+    EXPECT_TRUE(torch::equal(part, whole.narrow(0, staged.rank() * size, size)));
+  });
+}
+
+TEST(Staged, CallsOnTheSameMemoryKeepTheirOrder) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    const auto tensor = torch::ones({1000}, at::kDouble);
+    std::vector<Work> works;
+    for (int call = 0; call < 5; ++call) {
+      works.push_back(staged.all_reduce(tensor));
+      works.push_back(staged.all_reduce(tensor.narrow(0, 100 * call, 200)));
+    }
+    for (auto& work : works) work.wait();
+    const double ranks = staged.world_size();
+    EXPECT_EQ(tensor[999].item<double>(), std::pow(ranks, 5));
+    EXPECT_EQ(tensor[50].item<double>(), std::pow(ranks, 6));
+    EXPECT_EQ(tensor[150].item<double>(), std::pow(ranks, 7));
+  });
+}
+
+TEST(Staged, DoneBringsTheResult) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    const auto tensor = torch::ones({100});
+    const auto work = staged.all_reduce(tensor);
+    const auto deadline = Deadline::after(std::chrono::seconds(30));
+    while (!work.done() && !deadline.expired()) std::this_thread::yield();
+    ASSERT_TRUE(work.done());
+    EXPECT_EQ(tensor[99].item<float>(), static_cast<float>(staged.world_size()));
+  });
+}
+
+TEST(Staged, ControlSplitAndAllocateWork) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    EXPECT_EQ(staged.backend(), text("staged ", communicator.backend()));
+    staged.barrier();
+    EXPECT_EQ(staged.broadcast_bytes(text("rank ", staged.rank()), 0), "rank 0");
+    EXPECT_EQ(staged.all_gather_bytes("me").size(), static_cast<std::size_t>(staged.world_size()));
+    const auto alone = staged.split(staged.rank(), 0);
+    EXPECT_EQ(alone->world_size(), 1);
+    const auto tensor = alone->allocate(7, at::kInt);
+    alone->all_reduce(tensor.fill_(3)).wait();
+    EXPECT_EQ(tensor.sum().item<int>(), 21);
+  });
+}
+
+TEST(Staged, BadArgumentsAreUsageErrors) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    EXPECT_THROW(staged.all_reduce(at::Tensor{}), UsageError);
+    EXPECT_THROW(staged.all_reduce(torch::ones({4}), at::Tensor{}, ReduceOp::sum), UsageError);
+    EXPECT_THROW(staged.all_reduce(torch::ones({4}), torch::ones({5}), ReduceOp::sum), UsageError);
+    EXPECT_THROW(staged.all_reduce(torch::empty({4}, at::kMeta)), UsageError);
+    EXPECT_THROW(staged.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2)), UsageError);
+    EXPECT_THROW(staged.all_reduce(torch::ones({4}, at::kInt), ReduceOp::average), UsageError);
+    EXPECT_THROW(staged.broadcast(torch::ones({4}), staged.world_size()), UsageError);
+    EXPECT_THROW(staged.allocate(-1, at::kFloat), UsageError);
+    staged.barrier();  // still usable
+  });
+}
+
+TEST(Staged, AFailureOfTheHostReachesWaitersAndLaterCalls) {
+  testing::on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    if (staged.rank() == 1) return;
+    auto work = staged.all_reduce(torch::ones({8}));
+    EXPECT_THROW(work.wait(), CommunicationError);
+    EXPECT_TRUE(work.done());
+    EXPECT_THROW(staged.all_reduce(torch::ones({8})), CommunicationError);
+  });
+}
+
+}  // namespace
+}  // namespace libtrain

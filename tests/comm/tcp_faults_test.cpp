@@ -1,0 +1,209 @@
+// Ranks that die, stop, leave or fail: all others learn of it soon, and of the same.
+
+#include <atomic>
+#include <latch>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/comm/tcp/roll_call.hpp>
+
+#include <tests/comm/tcp_processes.hpp>
+
+namespace libtrain::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+void reduce(HostTransport& transport, std::vector<float>& data, milliseconds time) {
+  transport.all_reduce(data.data(), data.data(), data.size(), DataType::float32, ReduceOp::sum, patience(time));
+}
+
+void meet_and_reduce(HostTransport& transport, std::size_t count, milliseconds time = std::chrono::seconds(60)) {
+  std::vector<float> data(count, 1.0f);
+  transport.arrive({.fingerprint = 1}, patience(time));
+  reduce(transport, data, time);
+}
+
+// What a survivor sees. Its patience is longer than this bound, but for ranks that are only stopped.
+template <typename Call>
+std::string survive(HostTransport& transport, const Call& call) {
+  const Stopwatch stopwatch;
+  const auto message = failure_of(call);
+  const bool soon = stopwatch.seconds() < 30.0;
+  const auto later = failure_of([&] { meet_and_reduce(transport, 1); });
+  return text(soon ? "soon: " : "late: ", message, message == later ? "" : "; later: " + later);
+}
+
+struct Fault {
+  const char* name;
+  int rank;
+  void (*strike)();
+  const char* message;
+  milliseconds timeout;
+};
+
+void PrintTo(const Fault& fault, std::ostream* stream) {
+  *stream << fault.name << " of rank " << fault.rank;
+}
+
+void be_killed() {
+  raise(SIGKILL);
+}
+void be_stopped() {
+  raise(SIGSTOP);
+}
+void exit_early() {
+  exit(0);
+}
+
+class TcpFaults : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(TcpFaults, BetweenCollectivesEndAllRanks) {
+  const auto& fault = GetParam();
+  const auto results = on_tcp_processes(4, fault.rank, [&](HostTransport& transport) {
+    for (int step = 0; step < 20; ++step) meet_and_reduce(transport, 50'000);
+    transport.arrive({.fingerprint = 1}, patience());
+    return survive(transport, [&] {
+      if (transport.rank() == fault.rank) fault.strike();
+      transport.arrive({.fingerprint = 1}, patience(fault.timeout));
+      transport.arrive({.fingerprint = 1}, patience(fault.timeout));
+    });
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == fault.rank) continue;
+    const auto& result = results[static_cast<std::size_t>(rank)];
+    EXPECT_THAT(result, AllOf(HasSubstr("soon: rank "), HasSubstr(fault.message), Not(HasSubstr("later"))));
+    EXPECT_THAT(result, HasSubstr(text("rank ", fault.rank, " ")));
+  }
+}
+
+TEST_P(TcpFaults, WithinACollectiveEndAllRanks) {
+  const auto& fault = GetParam();
+  const auto results = on_tcp_processes(3, fault.rank, [&](HostTransport& transport) {
+    std::vector<float> data(std::size_t{1} << 20, 1.0f);
+    transport.arrive({.fingerprint = 1}, patience());
+    return survive(transport, [&] {
+      if (transport.rank() == fault.rank) fault.strike();
+      reduce(transport, data, fault.timeout);
+    });
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == fault.rank) continue;
+    EXPECT_THAT(results[static_cast<std::size_t>(rank)],
+                AllOf(HasSubstr(text("soon: rank ", fault.rank, " at 127.0.0.1:")), Not(HasSubstr("later"))));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TcpFaults,
+    ::testing::Values(Fault{"SIGKILL", 0, be_killed, "is gone", std::chrono::seconds(60)},
+                      Fault{"SIGKILL", 2, be_killed, "is gone", std::chrono::seconds(60)},
+                      Fault{"SIGSTOP", 0, be_stopped, "did not come before the deadline", milliseconds(1500)},
+                      Fault{"SIGSTOP", 1, be_stopped, "did not come before the deadline", milliseconds(1500)},
+                      Fault{"exit(0)", 1, exit_early, "is gone", std::chrono::seconds(60)}));
+
+TEST(TcpDeadline, NamesAllRanksThatDidNotComeOnAllRanks) {
+  std::latch done{3};
+  on_tcp_ranks(5, [&](HostTransport& transport) {
+    const int rank = transport.rank();
+    if (rank == 2 || rank == 4) return done.wait();
+    // The first deadline ends the call for all.
+    const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
+    const auto message = failure_of([&] { transport.arrive({.fingerprint = 1}, patience(time)); });
+    EXPECT_THAT(message, HasSubstr("rank 2 and rank 4 did not come before the deadline"));
+    done.count_down();
+  });
+}
+
+TEST(TcpDeadline, CallsRanksOfAPartByTheirFirstNames) {
+  std::latch done{1};
+  on_tcp_ranks(4, [&](HostTransport& transport) {
+    const int rank = transport.rank();
+    const auto part = transport.split(rank / 2, rank, patience());
+    if (rank == 3) return done.wait();
+    if (rank != 2) return;
+    const auto message = failure_of([&] { part->arrive({.fingerprint = 1}, patience(milliseconds(200))); });
+    EXPECT_THAT(message, HasSubstr("rank 3 did not come"));
+    done.count_down();
+  });
+}
+
+TEST(TcpAbort, ReachesPeersWithItsReason) {
+  on_tcp_ranks(4, [&](HostTransport& transport) {
+    if (transport.rank() == 2) {
+      transport.abort("the dog ate the batch");
+      EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "the dog ate the batch");
+      return;
+    }
+    EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "rank 2 failed: the dog ate the batch");
+    EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "rank 2 failed: the dog ate the batch");
+  });
+}
+
+TEST(TcpAbort, WakesTheCallOfItsOwnRank) {
+  std::latch done{2};
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    if (transport.rank() == 0) return done.wait();
+    std::thread other;
+    if (transport.rank() == 1) other = std::thread([&] { transport.abort("enough"); });
+    const Stopwatch stopwatch;
+    EXPECT_THAT(failure_of([&] { meet_and_reduce(transport, 1); }), HasSubstr("enough"));
+    EXPECT_LT(stopwatch.seconds(), 30.0);
+    if (other.joinable()) other.join();
+    done.count_down();
+  });
+}
+
+TEST(TcpFault, OfAMemberEndsASplit) {
+  const auto results = on_tcp_processes(3, 2, [](HostTransport& transport) {
+    if (transport.rank() == 2) {
+      transport.arrive({.fingerprint = 1}, patience());
+      raise(SIGKILL);
+    }
+    transport.arrive({.fingerprint = 1}, patience());
+    const Stopwatch stopwatch;
+    const auto message = failure_of([&] { transport.split(0, 0, patience()); });
+    return text(stopwatch.seconds() < 30.0 ? "soon: " : "late: ", message);
+  });
+  EXPECT_THAT(results[0], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("is gone")));
+  EXPECT_THAT(results[1], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("is gone")));
+}
+
+TEST(TcpLeaving, IsNoFailureForThoseWhoNeedNothingMore) {
+  for (int round = 0; round < 50; ++round) {
+    on_tcp_ranks(5, [&](HostTransport& transport) {
+      std::vector<char> data(200'000, static_cast<char>(transport.rank()));
+      transport.arrive({.fingerprint = 1}, patience());
+      transport.broadcast(data.data(), data.size(), 0, patience());
+      EXPECT_EQ(data.back(), 0);
+    });
+  }
+}
+
+TEST(TcpLeaving, IsNamedByThoseWhoStillWait) {
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    meet_and_reduce(transport, 10);
+    if (transport.rank() == 1) return;
+    EXPECT_THAT(failure_of([&] { meet_and_reduce(transport, 10); }),
+                AllOf(HasSubstr("rank 1 at"), HasSubstr("has left")));
+  });
+}
+
+TEST(RollCall, FollowsWhoWaitsForWhom) {
+  detail::RollCall roll{5, 0, 1};
+  EXPECT_EQ(roll.culprit(), 1);
+  roll.answered(1, 3);
+  EXPECT_EQ(roll.culprit(), 3);
+  EXPECT_EQ(roll.silent(), (std::vector<int>{2, 3, 4}));
+  roll.answered(3, 0);
+  EXPECT_EQ(roll.culprit(), std::nullopt);
+  roll.answered(3, detail::RollCall::kNobody);
+  EXPECT_EQ(roll.culprit(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace libtrain::testing

@@ -1,0 +1,229 @@
+// Whoever else knocks where the ranks of a job connect.
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/log.hpp>
+#include <libtrain/comm/tcp/mesh_connector.hpp>
+
+#include <tests/comm/tcp_ranks.hpp>
+
+namespace libtrain::testing {
+namespace {
+
+using detail::Channel;
+using detail::Descriptor;
+using detail::GroupKey;
+using detail::Handshake;
+using detail::SocketAddress;
+using ::testing::HasSubstr;
+
+bool wait_for(int descriptor, short events) {
+  pollfd ready{.fd = descriptor, .events = events, .revents = 0};
+  return poll(&ready, 1, 20'000) == 1;
+}
+
+Descriptor knock(const std::string& address) {
+  auto socket = detail::begin_connect(SocketAddress::parse(address).value());
+  EXPECT_TRUE(wait_for(socket.get(), POLLOUT));
+  return socket;
+}
+
+void say(const Descriptor& socket, const std::string& words) {
+  EXPECT_EQ(send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+}
+
+bool is_dropped(const Descriptor& socket) {
+  char byte = 0;
+  return wait_for(socket.get(), POLLIN) && recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
+// Empty where the handshake succeeds.
+std::string trouble_of(Handshake& handshake) {
+  while (handshake.state() == Handshake::State::underway) {
+    if (!wait_for(handshake.descriptor(), handshake.events())) return "waited too long";
+    handshake.advance();
+  }
+  return handshake.state() == Handshake::State::done ? "" : handshake.trouble();
+}
+
+std::string trouble_as(const std::string& address, const GroupKey& key, int from) {
+  auto handshake = Handshake::call(knock(address), key, from, 0, Channel::data);
+  return trouble_of(handshake);
+}
+
+/// Three ranks. The last one does not connect before `release`, so that the others still listen.
+class TcpStrangers : public ::testing::Test {
+ protected:
+  /// Rank 2's view of the notes.
+  class Held : public Rendezvous {
+   public:
+    Held(Rendezvous& notes, std::shared_future<void> go) : notes_(notes), go_(std::move(go)) {}
+    void set(const std::string& key, const std::string& bytes) override { notes_.set(key, bytes); }
+    std::string get(const std::string& key, const Deadline& deadline) override {
+      if (key.starts_with("address")) go_.wait();
+      return notes_.get(key, deadline);
+    }
+
+   private:
+    Rendezvous& notes_;
+    std::shared_future<void> go_;
+  };
+
+  TcpStrangers() : held_(notes_, go_.get_future().share()) {
+    former_sink_ = set_log_sink([this](LogLevel level, const std::string& lines) {
+      if (level == LogLevel::warning) warnings_.push_back(lines);
+    });
+    for (int rank = 0; rank < 3; ++rank) threads_.emplace_back([this, rank] { run(rank); });
+    address_ = notes_.get("address of rank 0", patience().deadline).c_str();
+    const auto introduction = notes_.get("rank 0", patience().deadline);
+    std::memcpy(&key_, introduction.data() + introduction.size() - sizeof(key_), sizeof(key_));
+  }
+
+  ~TcpStrangers() override {
+    finish();
+    set_log_sink(former_sink_);
+  }
+
+  void run(int rank) {
+    Rendezvous& notes = rank == 2 ? static_cast<Rendezvous&>(held_) : notes_;
+    const auto transport = TcpTransport::connect(notes, rank, 3, {}, patience());
+    ASSERT_TRUE(transport->arrive({.fingerprint = 1}, patience()));
+    if (rank == 0) connected_.set_value();
+    int sum = rank;
+    transport->all_reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, patience());
+    EXPECT_EQ(sum, 3);
+  }
+
+  /// Lets rank 2 connect; the job goes on to its end.
+  void finish() {
+    if (threads_.empty()) return;
+    go_.set_value();
+    join_all(threads_);
+    threads_.clear();
+  }
+
+  MemoryRendezvous notes_;
+  std::promise<void> go_;
+  std::promise<void> connected_;
+  Held held_;
+  std::vector<std::thread> threads_;
+  std::string address_;
+  GroupKey key_;
+  LogSink former_sink_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(TcpStrangers, WithGarbageAreDropped) {
+  const auto request = "GET / HTTP/1.1\r\nHost: " + std::string(100, 'h') + "\r\n\r\n";
+  for (const auto& words : {std::string(72, '\0'), std::string(1 << 16, 'x'), request}) {
+    const auto stranger = knock(address_);
+    say(stranger, words);
+    EXPECT_TRUE(is_dropped(stranger));
+  }
+}
+
+TEST_F(TcpStrangers, AreReportedInOneWarning) {
+  for (int count = 0; count < 5; ++count) {
+    const auto stranger = knock(address_);
+    say(stranger, std::string(72, 'x'));
+    EXPECT_TRUE(is_dropped(stranger));
+  }
+  finish();
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("Dropped a connection from 127.0.0.1:"));
+}
+
+TEST_F(TcpStrangers, WhoStaySilentDoNotStopTheJob) {
+  std::vector<Descriptor> strangers;
+  for (int count = 0; count < 100; ++count) strangers.push_back(knock(address_));
+  strangers.push_back(knock(address_));
+  say(strangers.back(), "Tltrain1");
+  finish();
+  for (const auto& stranger : strangers) EXPECT_TRUE(is_dropped(stranger));
+}
+
+TEST_F(TcpStrangers, WithAnotherSecretAreDropped) {
+  auto wrong = key_;
+  wrong.secret[31] ^= 1;
+  EXPECT_THAT(trouble_as(address_, wrong, 2), HasSubstr("secret"));
+  // One that ignores the answerer's proof and sends its own.
+  const auto stranger = knock(address_);
+  const detail::Hello hello{.magic = detail::kHelloMagic, .group = key_.id, .from = 2, .to = 0};
+  say(stranger, {reinterpret_cast<const char*>(&hello), sizeof(hello)});
+  say(stranger, std::string(32, 'p'));
+  std::array<char, 64> challenge{};
+  EXPECT_TRUE(wait_for(stranger.get(), POLLIN));
+  EXPECT_EQ(recv(stranger.get(), challenge.data(), challenge.size(), MSG_WAITALL), 64);
+  EXPECT_TRUE(is_dropped(stranger));
+}
+
+TEST_F(TcpStrangers, OfAnotherGroupOrWithAnImpossibleRankAreDropped) {
+  EXPECT_NE(trouble_as(address_, GroupKey::random(), 2), "");
+  EXPECT_NE(trouble_as(address_, key_, 0), "");
+  EXPECT_NE(trouble_as(address_, key_, 3), "");
+}
+
+TEST_F(TcpStrangers, FindNobodyListeningWhileTheJobRuns) {
+  go_.set_value();
+  connected_.get_future().wait();
+  const auto stranger = knock(address_);
+  EXPECT_EQ(detail::connection_error(stranger), ECONNREFUSED);
+  join_all(threads_);
+  threads_.clear();
+}
+
+TEST(TcpMeshConnector, DropsASecondOneOfARank) {
+  auto listener = detail::listen_at(SocketAddress::parse("127.0.0.1:1")->with_port(0));
+  const auto address = detail::local_address(listener).name();
+  const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
+  std::vector<detail::Link> links;
+  std::thread answerer(
+      [&] { links = detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [] {}); });
+  auto first = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
+  EXPECT_EQ(trouble_of(first), "");
+  EXPECT_NE(trouble_as(address, plan.key, 1), "");
+  auto control = Handshake::call(knock(address), plan.key, 1, 0, Channel::control);
+  EXPECT_EQ(trouble_of(control), "");
+  answerer.join();
+  const auto kept = first.take_socket();
+  say(links[1].data, "!");
+  EXPECT_TRUE(wait_for(kept.get(), POLLIN));
+}
+
+TEST(TcpHandshake, RefusesAnAnswererThatDoesNotKnowTheSecret) {
+  const auto listener = detail::listen_at(SocketAddress::parse("127.0.0.1:1")->with_port(0));
+  const auto key = GroupKey::random();
+  auto other = key;
+  other.secret[0] ^= 1;
+  auto caller = Handshake::call(knock(detail::local_address(listener).name()), key, 1, 0, Channel::data);
+  SocketAddress remote;
+  ASSERT_TRUE(wait_for(listener.get(), POLLIN));
+  auto answerer = Handshake::answer(detail::accept_from(listener, remote), other, 0, 2);
+  while (caller.advance() == Handshake::State::underway) {
+    ASSERT_EQ(answerer.advance(), Handshake::State::underway);
+  }
+  EXPECT_THAT(caller.trouble(), HasSubstr("secret"));
+}
+
+TEST(TcpSecret, IsHmacSha256) {
+  // RFC 4231, test case 2, its key padded with zeros as HMAC itself would.
+  detail::Digest key{'J', 'e', 'f', 'e'};
+  const detail::Digest digest = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
+                                 0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
+                                 0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+  EXPECT_EQ(detail::authenticate(key, "what do ya want for nothing?"), digest);
+  EXPECT_TRUE(detail::equal_digests(digest, digest));
+  key = digest;
+  key[31] ^= 1;
+  EXPECT_FALSE(detail::equal_digests(digest, key));
+}
+
+}  // namespace
+}  // namespace libtrain::testing
