@@ -36,6 +36,8 @@ class Deadline {
     return Deadline{timeout.count() < 0 ? now : now + timeout};
   }
 
+  static Deadline at(Clock::time_point time) { return Deadline{time}; }
+
   /// For callers that asked for no bound in so many words.
   static Deadline never() { return Deadline{Clock::time_point::max()}; }
 

@@ -13,9 +13,10 @@ class AbortReason {
  public:
   /// Keeps the first reason.
   void set(const std::string& reason) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (is_set_) return;
     try {
-      const std::lock_guard lock(mutex_);
-      if (!is_set_) reason_ = reason;
+      reason_ = reason;
     } catch (...) {
       // Out of memory: an abort without a reason is still one.
     }

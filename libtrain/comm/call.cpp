@@ -1,6 +1,9 @@
 #include <libtrain/comm/call.hpp>
 
+#include <map>
+
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain::detail {
 
@@ -47,6 +50,19 @@ std::string to_string(const Call& call) {
   if (call.op) result += text(" (", libtrain::to_string(*call.op), ")");
   if (call.root) result += text(call.kind == CallKind::reduce ? " to rank " : " from rank ", *call.root);
   return result;
+}
+
+std::string who_called_what(const std::vector<std::string>& calls) {
+  std::map<std::string, std::vector<int>> callers;
+  std::vector<std::string> in_order;
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    auto& ranks = callers[calls[rank]];
+    if (ranks.empty()) in_order.push_back(calls[rank]);
+    ranks.push_back(static_cast<int>(rank));
+  }
+  std::vector<std::string> parts;
+  for (const auto& call : in_order) parts.push_back(text(ranks_in_words(callers[call]), " called ", call));
+  return join(parts, "; ");
 }
 
 std::uint64_t fingerprint(const Call& call, std::uint64_t sequence) {

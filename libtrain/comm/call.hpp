@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <libtrain/comm/data_type.hpp>
 
@@ -24,7 +25,7 @@ enum class CallKind : std::uint8_t {
 /// Which collective was called, in every respect in which the ranks must agree.
 struct Call {
   CallKind kind = CallKind::barrier;
-  std::uint64_t count = 0;  ///< elements; of one rank's part where the collective has parts
+  std::uint64_t count = 0;  ///< elements; of one part in all_gather and reduce_scatter
   std::optional<DataType> type = {};
   std::optional<ReduceOp> op = {};
   std::optional<int> root = {};
@@ -32,6 +33,10 @@ struct Call {
 
 /// "all_reduce of 10 float32 (sum)", "broadcast of 3 int64 from rank 2", "barrier".
 std::string to_string(const Call& call);
+
+/// "rank 0 called barrier; ranks 1 to 3 called split": element r of `calls` is what rank r called. Grouped, so that a
+/// thousand ranks still give a message one can read.
+std::string who_called_what(const std::vector<std::string>& calls);
 
 /// Equal for equal calls with equal numbers, and for others with a probability of 2^-64.
 std::uint64_t fingerprint(const Call& call, std::uint64_t sequence);

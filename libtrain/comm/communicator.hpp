@@ -23,7 +23,8 @@ struct CommunicatorOptions {
 
 /// What one call may decide for itself.
 struct CallOptions {
-  /// Bound of this call instead of the communicator's. It may differ between ranks: the shortest ends the call for all.
+  /// Bound of this call instead of the communicator's. It may differ between ranks: the shortest ends this call, or the
+  /// next, for all. Between hosts, a host whose first rank does not come ends at its own ranks' deadlines.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
@@ -77,11 +78,12 @@ class Communicator {
   virtual Work broadcast(const at::Tensor& tensor, int root, const CallOptions& options = {}) = 0;
 
   /// `output` has world_size times the elements of `input` and the same dtype: the inputs in rank order. `input` may be
-  /// the rank-th part of `output`.
+  /// the rank-th part of `output`; otherwise the two must not overlap.
   virtual Work all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options = {}) = 0;
 
   /// `input` has world_size times the elements of `output` and the same dtype: `output` becomes the rank-th part of the
-  /// combination of all inputs. `output` may be the rank-th part of `input`; the rest of `input` keeps its values.
+  /// combination of all inputs. `output` may be the rank-th part of `input`, whose rest keeps its values; otherwise the
+  /// two must not overlap.
   virtual Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op = ReduceOp::sum,
                               const CallOptions& options = {}) = 0;
 
@@ -90,23 +92,24 @@ class Communicator {
   virtual Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options = {}) = 0;
 
   /// Returns when all ranks have called it.
-  virtual void barrier() = 0;
+  virtual void barrier(const CallOptions& options = {}) = 0;
 
   /// Control messages, any length, also different ones: element r of the result is what rank r gave.
-  virtual std::vector<std::string> all_gather_bytes(const std::string& bytes) = 0;
+  virtual std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options = {}) = 0;
 
   /// What `root` gave, on every rank.
-  virtual std::string broadcast_bytes(const std::string& bytes, int root) = 0;
+  virtual std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options = {}) = 0;
 
   /// A communicator among the ranks that gave the same `color` (0 or more), ranked by (key, rank). All ranks must call
-  /// it.
-  virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
+  /// it. Its messages call the ranks by their numbers in it.
+  virtual std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options = {}) = 0;
 
   /// Zero-filled one-dimensional memory in which this backend's collectives are fastest.
   virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
 
-  /// Ends all pending and later calls of this rank, and of its peers where the backend can, with `reason`. A backend
-  /// that can only end the whole job (MPI) does that, with `code` as its exit code. Any thread.
+  /// Ends all pending and later calls of this rank, and of its peers where the backend can, with `reason`. In a job
+  /// that MPI connects, which cannot interrupt a peer's call, it ends the whole job with `code` as its exit code, also
+  /// where the ranks of a host talk through shared memory. Any thread.
   virtual void abort(const std::string& reason, ExitCode code = ExitCode::communication) noexcept = 0;
 };
 

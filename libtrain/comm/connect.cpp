@@ -67,9 +67,8 @@ std::unique_ptr<HostTransport> share_memory(std::unique_ptr<HostTransport> world
   if (choice != "on" && choice != "off") {
     throw EnvironmentError(text("LIBTRAIN_SHARED_MEMORY is '", choice, "'; it takes on or off."));
   }
-  if (choice == "off") return world;
-  return HierarchicalTransport::connect(std::move(world), {.host = environment.get("LIBTRAIN_HOST").value_or("")},
-                                        patience);
+  const HierarchyOptions options{.share_memory = choice == "on", .host = environment.get("LIBTRAIN_HOST").value_or("")};
+  return HierarchicalTransport::connect(std::move(world), options, patience);
 }
 
 std::shared_ptr<Communicator> connect_gpus(const Launch& launch, const std::shared_ptr<Communicator>& control,

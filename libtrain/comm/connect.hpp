@@ -7,9 +7,10 @@
 
 namespace libtrain {
 
-/// The communicator of a launched job: a SingleCommunicator for one process, MPI for several. All ranks must call it.
-/// Throws EnvironmentError where this build cannot connect the ranks of that launcher, or where the launch environment
-/// and MPI disagree about who this is.
+/// The communicator of a launched job: a SingleCommunicator for one process; for several, shared memory between the
+/// ranks of a host, and MPI or TCP between hosts, as the launcher has it; NCCL for tensors on GPUs with backend nccl.
+/// All ranks must call it. Throws EnvironmentError where this build cannot connect the ranks of that launcher, or where
+/// the launch environment and MPI disagree about who this is, and CommunicationError where ranks do not come.
 std::shared_ptr<Communicator> connect(const Launch& launch, CommunicatorOptions options = {});
 
 }  // namespace libtrain

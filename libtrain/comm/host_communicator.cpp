@@ -20,8 +20,8 @@ using detail::Call;
 using detail::CallKind;
 using detail::check_op;
 using detail::check_root;
+using detail::checked_gather;
 using detail::checked_in_out;
-using detail::checked_pair;
 using detail::checked_parts;
 using detail::checked_type;
 using Details = detail::HostEngine::Details;
@@ -40,7 +40,7 @@ void reduce_widened(HostTransport& transport, DataType type, const at::Tensor& i
   const bool in_place = !output.defined() || output.numel() == input.numel();
   const auto wide_output = in_place ? wide_input : at::empty(output.sizes(), at::kFloat);
   reduce(wide_input, wide_output, DataType::float32);
-  if (output.defined()) output.copy_(wide_output);
+  if (output.defined()) output.view({-1}).copy_(wide_output.view({-1}));  // shapes may differ
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallO
 }
 
 Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
-  const auto type = checked_pair(*this, input, output, world_size_, "all_gather");
+  const auto type = checked_gather(*this, input, output, "all_gather");
   const auto body = [input, output](HostTransport& transport, const Patience& patience) {
     transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
   };
@@ -107,7 +107,7 @@ Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& out
 
 Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                       const CallOptions& options) {
-  const auto type = checked_pair(*this, output, input, world_size_, "reduce_scatter");
+  const auto type = checked_gather(*this, output, input, "reduce_scatter");
   check_op(type, op, "reduce_scatter");
   const auto body = [input, output, type, op](HostTransport& transport, const Patience& patience) {
     reduce_widened(transport, type, input, output, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
@@ -128,15 +128,16 @@ Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
                         {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
 }
 
-void HostCommunicator::barrier() {
+void HostCommunicator::barrier(const CallOptions& options) {
   // Arriving is all there is to it.
-  engine_.submit({.kind = CallKind::barrier}, {}, [](HostTransport&, const Patience&) {}).wait();
+  engine_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const Patience&) {})
+      .wait();
 }
 
 // The bodies below own what they touch: a wait that gives up must not leave the communication thread with references
 // into a stack frame that is gone.
 
-std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& bytes) {
+std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& bytes, const CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(world_size_);
   const auto gathered = std::make_shared<std::vector<std::string>>(ranks);
   const auto exchange = [bytes, gathered, ranks](HostTransport& transport, const Patience& patience) {
@@ -152,11 +153,11 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
       (*gathered)[rank].assign(all.data() + rank * longest, lengths[rank]);
     }
   };
-  engine_.submit({.kind = CallKind::all_gather_bytes}, {}, exchange).wait();
+  engine_.submit({.kind = CallKind::all_gather_bytes}, {.timeout = options.timeout}, exchange).wait();
   return std::move(*gathered);
 }
 
-std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root) {
+std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) {
   check_root(*this, root, "broadcast_bytes");
   const auto received = std::make_shared<std::string>(bytes);
   const auto exchange = [received, root](HostTransport& transport, const Patience& patience) {
@@ -165,23 +166,23 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
     received->resize(length);
     transport.broadcast(received->data(), length, root, patience);
   };
-  engine_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {}, exchange).wait();
+  engine_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {.timeout = options.timeout}, exchange).wait();
   return std::move(*received);
 }
 
-std::shared_ptr<Communicator> HostCommunicator::split(int color, int key) {
+std::shared_ptr<Communicator> HostCommunicator::split(int color, int key, const CallOptions& options) {
   detail::check_color(color);
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
   const auto body = [part, color, key](HostTransport& transport, const Patience& patience) {
     *part = transport.split(color, key, patience);
   };
-  engine_.submit({.kind = CallKind::split}, {}, body).wait();
+  engine_.submit({.kind = CallKind::split}, {.timeout = options.timeout}, body).wait();
   return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = engine_.timeout()});
 }
 
 at::Tensor HostCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
-  if (elements < 0) throw UsageError(text("allocate was given ", elements, " elements."));
-  const auto bytes = static_cast<std::size_t>(elements) * c10::elementSize(type);
+  engine_.throw_if_failed();
+  const auto bytes = detail::checked_bytes(elements, type);
   auto memory = engine_.allocate(bytes);
   if (memory == nullptr) return at::zeros({elements}, type);
   std::memset(memory.get(), 0, bytes);

@@ -29,10 +29,10 @@ class HostCommunicator : public Communicator {
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                       const CallOptions& options) override;
   Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
-  void barrier() override;
-  std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
-  std::string broadcast_bytes(const std::string& bytes, int root) override;
-  std::shared_ptr<Communicator> split(int color, int key) override;
+  void barrier(const CallOptions& options) override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
   void abort(const std::string& reason, ExitCode code) noexcept override;
 

@@ -43,8 +43,10 @@ Work HostEngine::submit(const Call& call, const Details& details, Operation::Bod
 }
 
 void HostEngine::abort(const std::string& reason, ExitCode code) noexcept {
-  queue_->fail(reason);
-  queue_->transport->end_job(reason, code);
+  static const std::string unsaid = "the communicator was aborted";
+  const auto& said = reason.empty() ? unsaid : reason;
+  queue_->fail(said);
+  queue_->transport->end_job(said, code);
 }
 
 }  // namespace libtrain::detail

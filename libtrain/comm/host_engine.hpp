@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -38,6 +39,11 @@ class HostEngine {
 
   /// Queues `body`. Throws the first failure if there was one.
   Work submit(const Call& call, const Details& details, Operation::Body body);
+
+  /// Throws the first failure if there was one.
+  void throw_if_failed() const {
+    if (const auto failure = queue_->first_failure()) std::rethrow_exception(failure);
+  }
 
   void abort(const std::string& reason, ExitCode code) noexcept;
 

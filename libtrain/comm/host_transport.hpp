@@ -32,10 +32,19 @@ struct Arrival {
   void* output = nullptr;       ///< what it will pass as `output` or `data`, or null
 };
 
+class HostTransport;
+
 namespace detail {
 
-/// "rank 3 and rank 5 did not come before the deadline: stopped, unreachable or far behind."
-std::string missing_ranks(const std::vector<std::string>& ranks);
+/// "rank 3", "ranks 3 and 5", "ranks 3, 5 to 9 and 12": short for any number of ranks.
+std::string ranks_in_words(std::vector<int> ranks);
+
+/// "rank 3 did not come before the deadline: stopped, unreachable or far behind."
+std::string missing_ranks(std::vector<int> ranks);
+
+/// An arrival for collectives that no user has called, such as those that build one transport over another. Throws
+/// CommunicationError where a rank came for something else.
+void meet(HostTransport& transport, const Patience& patience);
 
 }  // namespace detail
 
@@ -61,12 +70,16 @@ class HostTransport {
   /// communication thread may call it.
   virtual bool interruptible() const { return true; }
 
+  /// The same for `split`, which may need what the other calls do not.
+  virtual bool can_interrupt_split() const { return interruptible(); }
+
   /// Returns when every rank has come here; true where all brought the same fingerprint. Every collective below is
   /// preceded by one, so that a mismatched call ends in an error and a missing rank is noticed before data moves.
   /// `arrival` shows the buffers of the collective that follows, for transports whose peers look into them.
   virtual bool arrive(const Arrival& arrival, const Patience& patience) = 0;
 
-  /// Instead of `arrive`: makes the peers that wait in the same arrival throw CommunicationError with `reason`.
+  /// Instead of `arrive`: makes the peers that wait in the same arrival throw CommunicationError with `reason` as it
+  /// is, for it is not this rank that has failed.
   virtual void refuse_arrival(const std::string& reason) { abort(reason); }
 
   /// Whether reductions take this type as it is. Where not, the caller widens 16-bit types to float32 first.
@@ -103,8 +116,8 @@ class HostTransport {
   /// Memory that this transport moves best; null to let the caller allocate. Any thread; not collective.
   virtual std::shared_ptr<void> allocate(std::size_t /*bytes*/) { return nullptr; }
 
-  /// Makes this rank's and, where the transport can, its peers' pending and later calls fail with `reason`.
-  /// Any thread, at any time.
+  /// Makes this rank's pending and later calls fail with `reason` and, where the transport can, its peers' with
+  /// "rank N failed: " and `reason`. The first failure stays. Any thread, at any time.
   virtual void abort(const std::string& reason) noexcept = 0;
 
   /// Ends the whole job, as far as the transport can reach it, with `code` as its exit code. Any thread, at any time.

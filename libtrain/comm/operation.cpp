@@ -34,10 +34,22 @@ bool Operation::done() {
   return done_;
 }
 
-bool Operation::sleep() {
+bool Operation::sleep_until(const Deadline& latest) {
   std::unique_lock lock(mutex_);
-  const auto latest = deadline.is_never() ? deadline.time_point() : deadline.time_point() + kGrace;
-  return changed_.wait_until(lock, latest, [this] { return done_; });
+  return changed_.wait_until(lock, latest.time_point(), [this] { return done_; });
+}
+
+void Operation::wait_for_its_end(OperationQueue& mine) {
+  const OperationQueue::Waiter waiter{mine};
+  mine.help(*this);
+  if (sleep_until(deadline)) return;
+  if (const auto older = mine.what_delays(*this); !older.empty()) {
+    mine.fail(text(name(), " could not begin before its deadline: ", older, ", called before it, has not ended."));
+  } else if (!sleep_until(deadline.later_by(kGrace))) {
+    mine.fail(text(name(),
+                   " is still stuck in the communication library after its deadline: a peer is stopped or unreachable. "
+                   "End the job and look at the other ranks' hosts."));
+  }
 }
 
 void Operation::wait() {
@@ -46,16 +58,9 @@ void Operation::wait() {
     const std::lock_guard lock(mutex_);
     mine = queue;
   }
-  if (mine) {
-    const OperationQueue::Waiter waiter{*mine};
-    mine->help(*this);
-    if (!sleep()) {
-      throw CommunicationError(text(name(),
-                                    " is still stuck in the communication library after its deadline: a peer is "
-                                    "stopped or unreachable. End the job and look at the other ranks' hosts."));
-    }
-  }
+  if (mine) wait_for_its_end(*mine);
   const std::lock_guard lock(mutex_);
+  if (!done_) std::rethrow_exception(mine->first_failure());
   if (failure_) std::rethrow_exception(failure_);
 }
 

@@ -43,8 +43,9 @@ class Operation : public Pending {
   std::string name() const;
 
  private:
-  /// Sleeps until it has ended or a little after its deadline; false where it has not ended by then.
-  bool sleep();
+  /// Sleeps until it has ended; false where it has not ended by then.
+  bool sleep_until(const Deadline& latest);
+  void wait_for_its_end(OperationQueue& mine);
 
   std::mutex mutex_;
   std::condition_variable changed_;

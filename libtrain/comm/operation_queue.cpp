@@ -20,7 +20,6 @@ constexpr std::size_t kWorthWaking = 64 << 10;
 constexpr std::chrono::microseconds kNap{50};
 constexpr int kNaps = 20;
 
-// Ranks grouped by what they called, so that a thousand ranks still give a message one can read.
 [[noreturn]] void throw_mismatch(HostTransport& transport, const Operation& operation, const Patience& patience) {
   constexpr std::size_t kCallLength = 160;
   const auto world_size = static_cast<std::size_t>(transport.world_size());
@@ -29,16 +28,16 @@ constexpr int kNaps = 20;
   std::memcpy(mine.data(), call.data(), std::min(call.size(), kCallLength - 1));
   std::vector<char> all(kCallLength * world_size);
   transport.all_gather(mine.data(), all.data(), kCallLength, patience);
-  const auto call_of = [&](std::size_t rank) { return std::string{all.data() + rank * kCallLength}; };
-  std::vector<std::string> parts;
-  for (std::size_t first = 0, last = 0; first < world_size; first = last + 1) {
-    for (last = first; last + 1 < world_size && call_of(last + 1) == call_of(first);) ++last;
-    const auto ranks = first == last ? text("rank ", first) : text("ranks ", first, " to ", last);
-    parts.push_back(text(ranks, " called ", call_of(first)));
-  }
+  std::vector<std::string> calls;
+  for (std::size_t rank = 0; rank < world_size; ++rank) calls.emplace_back(all.data() + rank * kCallLength);
   throw CommunicationError(text("The ranks called different collectives as number ", operation.sequence, ": ",
-                                join(parts, "; "), ". Every rank must make the same calls in the same order."),
+                                who_called_what(calls), ". Every rank must make the same calls in the same order."),
                            ErrorScope::all_ranks);
+}
+
+// LibTorch's errors end with where they were thrown, which no user of this library can make anything of.
+std::string without_backtrace(const std::string& what) {
+  return what.substr(0, what.find("\nException raised from"));
 }
 
 }  // namespace
@@ -53,37 +52,46 @@ void OperationQueue::submit(const std::shared_ptr<Operation>& operation, std::si
 }
 
 std::exception_ptr OperationQueue::run(Operation& operation) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) return failure_;
-  }
-  std::exception_ptr outcome;
+  if (auto failure = first_failure()) return failure;
+  const auto failed = [&](const std::string& reason, ErrorScope scope) {
+    keep(std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", reason), scope)));
+    // The peers may wait for this rank, and a foreign library for all of them. Where all found a mismatch together
+    // nobody waits, and some may still be reading who called what.
+    if (scope == ErrorScope::this_rank) transport->abort(reason);
+  };
   try {
     const Patience patience{operation.deadline, &waiters_};
     if (!transport->arrive(operation.arrival, patience)) throw_mismatch(*transport, operation, patience);
     operation.body(*transport, patience);
-  } catch (const CommunicationError& error) {
-    outcome =
-        std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", error.what()), error.scope()));
+    return nullptr;
+  } catch (const Error& error) {
+    failed(error.what(), error.scope());
+  } catch (const std::exception& error) {
+    failed(without_backtrace(error.what()), ErrorScope::this_rank);
   } catch (...) {
-    outcome = std::current_exception();
+    failed("an exception that is not a std::exception", ErrorScope::this_rank);
   }
-  if (outcome) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = outcome;
-    outcome = failure_;
-  }
-  return outcome;
+  return first_failure();
+}
+
+std::exception_ptr OperationQueue::first_failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void OperationQueue::keep(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(failure);
 }
 
 void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
   const auto operation = std::move(queue_.front());
   queue_.pop_front();
-  running_ = true;
+  running_ = operation.get();
   lock.unlock();
   operation->finish(run(*operation));
   lock.lock();
-  running_ = false;
+  running_ = nullptr;
 }
 
 void OperationQueue::serve() {
@@ -116,9 +124,24 @@ void OperationQueue::help(const Operation& wanted) {
   if (!transport->interruptible()) return;
   std::unique_lock lock(mutex_);
   // Numbers grow along the queue: `wanted` is in it as long as its front is not younger.
-  while (!running_ && !queue_.empty() && queue_.front()->sequence <= wanted.sequence) run_front(lock);
+  while (!running_ && !queue_.empty() && queue_.front()->sequence <= wanted.sequence && may_help(wanted)) {
+    run_front(lock);
+  }
   // What is left, and the end, are the communication thread's.
   if (asleep_ && (!queue_.empty() || stopping_)) changed_.notify_all();
+}
+
+// Whoever runs an operation leaves it at that operation's deadline, not at its own.
+bool OperationQueue::may_help(const Operation& wanted) const {
+  const auto& next = *queue_.front();
+  return next.deadline.time_point() <= wanted.deadline.time_point() &&
+         (next.call.kind != CallKind::split || transport->can_interrupt_split());
+}
+
+std::string OperationQueue::what_delays(const Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  if (running_ == nullptr || running_ == &operation) return {};
+  return running_->deadline.time_point() > operation.deadline.time_point() ? running_->name() : std::string{};
 }
 
 void OperationQueue::stop() {
@@ -133,12 +156,18 @@ bool OperationQueue::wait_until_served(std::chrono::milliseconds patience) {
 }
 
 void OperationQueue::fail(const std::string& reason) noexcept {
+  std::deque<std::shared_ptr<Operation>> left;
   try {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::make_exception_ptr(CommunicationError(reason));
+    keep(std::make_exception_ptr(CommunicationError(reason)));
   } catch (...) {
-    // Out of memory: the transport below still ends what is under way.
+    keep(std::current_exception());  // out of memory
   }
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(queue_);
+  }
+  // The one under way ends when the transport lets it; nobody needs to wait for that to know how the others end.
+  for (const auto& operation : left) operation->finish(first_failure());
   transport->abort(reason);
 }
 

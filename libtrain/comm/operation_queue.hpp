@@ -36,9 +36,15 @@ class OperationQueue {
   /// What the communication thread does: runs operations until `stop` has been called and none is left.
   void serve();
 
-  /// Runs operations from the front until `wanted` has ended or somebody else is running one; nothing where the
-  /// transport cannot be interrupted, for then the caller could not keep its own deadline.
+  /// Runs operations from the front until `wanted` has ended or somebody else is running one. Leaves to the
+  /// communication thread what would keep the caller beyond the deadline of `wanted`.
   void help(const Operation& wanted);
+
+  /// The name of the operation that runs instead of `operation` and may go on after its deadline; empty if none does.
+  std::string what_delays(const Operation& operation);
+
+  /// Null as long as there is none.
+  std::exception_ptr first_failure();
 
   void stop();
   bool wait_until_served(std::chrono::milliseconds patience);
@@ -59,9 +65,10 @@ class OperationQueue {
   };
 
  private:
-  std::shared_ptr<Operation> take();
   void run_front(std::unique_lock<std::mutex>& lock);
   std::exception_ptr run(Operation& operation);
+  void keep(std::exception_ptr failure);
+  bool may_help(const Operation& wanted) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -69,8 +76,8 @@ class OperationQueue {
   std::atomic<int> waiters_ = 0;
   std::uint64_t submitted_ = 0;
   std::exception_ptr failure_;
-  bool running_ = false;  // somebody is in the transport
-  bool asleep_ = false;   // the communication thread has to be woken
+  const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
+  bool asleep_ = false;                 // the communication thread has to be woken
   bool stopping_ = false;
   bool served_ = false;
 };

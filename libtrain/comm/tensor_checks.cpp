@@ -1,5 +1,7 @@
 #include <libtrain/comm/tensor_checks.hpp>
 
+#include <limits>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -70,6 +72,20 @@ DataType checked_pair(const Communicator& communicator, const at::Tensor& small,
   return type;
 }
 
+DataType checked_gather(const Communicator& communicator, const at::Tensor& part, const at::Tensor& whole,
+                        std::string_view call) {
+  const auto type = checked_pair(communicator, part, whole, communicator.world_size(), call);
+  const auto* place =
+      static_cast<const char*>(whole.const_data_ptr()) + static_cast<std::size_t>(communicator.rank()) * part.nbytes();
+  if (overlap(part, whole) && part.const_data_ptr() != place) {
+    throw UsageError(text(call, " on rank ", communicator.rank(),
+                          " was given tensors that overlap, but not so that one "
+                          "is part ",
+                          communicator.rank(), " of the other; give that part, or memory of its own."));
+  }
+  return type;
+}
+
 DataType checked_parts(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
                        std::string_view call) {
   const auto type = checked_pair(communicator, input, output, 1, call);
@@ -88,6 +104,15 @@ DataType checked_in_out(const Communicator& communicator, const at::Tensor& inpu
     throw UsageError(text(call, " was given tensors that overlap in part; give the same one twice, or two apart."));
   }
   return type;
+}
+
+std::size_t checked_bytes(std::int64_t elements, at::ScalarType type) {
+  std::size_t bytes = 0;
+  if (elements < 0 || __builtin_mul_overflow(static_cast<std::size_t>(elements), c10::elementSize(type), &bytes) ||
+      bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())) {
+    throw UsageError(text("allocate was given ", elements, " elements of ", type, "."));
+  }
+  return bytes;
 }
 
 void check_op(DataType type, ReduceOp op, std::string_view call) {

@@ -16,6 +16,10 @@ DataType checked_type(const Communicator& communicator, const at::Tensor& tensor
 DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large, int times,
                       std::string_view call);
 
+/// As above for one rank's `part` and the `whole` of all ranks' parts, in which it may be the rank-th.
+DataType checked_gather(const Communicator& communicator, const at::Tensor& part, const at::Tensor& whole,
+                        std::string_view call);
+
 /// As above for two tensors of equally many elements that are the same memory or do not overlap.
 DataType checked_in_out(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
                         std::string_view call);
@@ -24,6 +28,9 @@ DataType checked_in_out(const Communicator& communicator, const at::Tensor& inpu
 /// own.
 DataType checked_parts(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
                        std::string_view call);
+
+/// How many bytes that many elements take: not less than none, and not more than there can be.
+std::size_t checked_bytes(std::int64_t elements, at::ScalarType type);
 
 /// Averages exist for floating types only.
 void check_op(DataType type, ReduceOp op, std::string_view call);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 
 #include <tests/support/on_ranks.hpp>
@@ -49,7 +50,7 @@ TEST(CallAgreement, ADifferentCountShowsBothSidesOnEveryRank) {
     agreement.next_collective(all_reduce_of(7));
     const bool differs = communicator.rank() == 1;
     EXPECT_THAT(message_of([&] { agreement.next_collective(all_reduce_of(differs ? 12 : 10)); }),
-                AllOf(HasSubstr("rank 0 called all_reduce of 10 float32 (sum)"),
+                AllOf(HasSubstr("called all_reduce of 10 float32 (sum)"),
                       HasSubstr("rank 1 called all_reduce of 12 float32 (sum)")));
   });
 }
@@ -70,6 +71,20 @@ TEST(CallAgreement, ARankThatIsOneCollectiveAheadIsFoundLater) {
                 }),
                 AllOf(HasSubstr("called barrier (after 16 collectives)"), HasSubstr("called all_reduce of 10")));
 #endif
+  });
+}
+
+TEST(CallAgreement, ACallsOwnTimeoutBoundsTheExchange) {
+  on_fresh_ranks(2, kOptions, [](Communicator& communicator) {
+    CallAgreement agreement{communicator.split(0, communicator.rank())};
+    if (communicator.rank() == 0) {
+      const Stopwatch stopwatch;
+      const CallOptions options{.timeout = std::chrono::milliseconds(200)};
+      EXPECT_THROW(agreement.next_collective(all_reduce_of(10), options), CommunicationError);
+      EXPECT_LT(stopwatch.seconds(), 20.0);
+    }
+    // Nobody leaves before that: nothing but the timeout ends the call.
+    communicator.barrier();
   });
 }
 

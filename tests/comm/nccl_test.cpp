@@ -1,10 +1,12 @@
-// NCCL on this machine's GPU, by one rank alone and by several that share it. What needs no GPU runs everywhere.
+// NCCL on this machine's GPU by one rank alone, staging by several that share it. What needs no GPU runs everywhere.
 
 #include <cmath>
 #include <future>
+#include <memory>
 #include <vector>
 
 #include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,30 +17,39 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/comm/nccl/connect_nccl.hpp>
 #include <libtrain/comm/nccl/nccl_check.hpp>
+#include <libtrain/comm/nccl/nccl_types.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
 #include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/staged/staged_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
+
+#include <tests/support/message_of.hpp>
 
 namespace libtrain {
 namespace {
 
+using detail::to_nccl;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::product, ReduceOp::average};
 const at::Device kGpu{at::kCUDA, 0};
 
-template <typename Expected, typename Body>
-std::string message_of(const Body& body) {
-  try {
-    body();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
+// One rank alone, which is all that a machine with one GPU can have, gets the same from every operation.
+static_assert(to_nccl(ReduceOp::sum) == ncclSum);
+static_assert(to_nccl(ReduceOp::average) == ncclAvg);
+static_assert(to_nccl(ReduceOp::minimum) == ncclMin);
+static_assert(to_nccl(ReduceOp::maximum) == ncclMax);
+static_assert(to_nccl(ReduceOp::product) == ncclProd);
+static_assert(to_nccl(DataType::float32) == ncclFloat32);
+static_assert(to_nccl(DataType::float64) == ncclFloat64);
+static_assert(to_nccl(DataType::float16) == ncclFloat16);
+static_assert(to_nccl(DataType::bfloat16) == ncclBfloat16);
+static_assert(to_nccl(DataType::int32) == ncclInt32);
+static_assert(to_nccl(DataType::int64) == ncclInt64);
+static_assert(to_nccl(DataType::uint8) == ncclUint8);
 
 at::Tensor pattern(std::int64_t size, at::ScalarType type) {
   return torch::arange(size, at::kLong).remainder(7).add(1).to(type);
@@ -186,6 +197,62 @@ TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {
   set_log_sink(before);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_THAT(warnings.front(), AllOf(HasSubstr("ranks 0, 1, 2 share"), HasSubstr("GPU-")));
+}
+
+// StagedCommunicator on a GPU, where copies run while the host goes on.
+class StagedOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "not run: this machine has no GPU";
+  }
+
+  static std::unique_ptr<Communicator> stage(Communicator& host) {
+    return std::make_unique<StagedCommunicator>(host.split(0, host.rank()), kGpu);
+  }
+
+  static at::Tensor filled(std::int64_t size, float value) {
+    return torch::full({size}, value, at::TensorOptions(kGpu).dtype(at::kFloat));
+  }
+};
+
+TEST_F(StagedOnGpu, MessagesOfManyPiecesArriveWhole) {
+  run_ranks(3, [](Communicator& host) {
+    const auto owner = stage(host);
+    auto& staged = *owner;
+    for (const std::int64_t size : {3'000'001, 3 << 20}) {
+      const auto tensor = filled(size, static_cast<float>(host.rank() + 1));
+      for (int call = 0; call < 3; ++call) staged.all_reduce(tensor).wait();
+      EXPECT_TRUE(torch::equal(tensor.cpu(), torch::full({size}, 54.0f)));
+      const auto sent = filled(size, static_cast<float>(host.rank()));
+      staged.broadcast(sent, 2).wait();
+      EXPECT_TRUE(torch::equal(sent.cpu(), torch::full({size}, 2.0f)));
+    }
+  });
+}
+
+TEST_F(StagedOnGpu, AResultFollowsTheCallersStreamAndTheWaiterFollowsIt) {
+  run_ranks(2, [](Communicator& host) {
+    const auto owner = stage(host);
+    auto& staged = *owner;
+    const auto tensor = filled(1 << 20, 3);
+    c10::cuda::device_synchronize();
+    Work work;
+    {
+      const c10::cuda::CUDAStreamGuard callers{c10::cuda::getStreamFromPool(false, 0)};
+      if (host.rank() == 1) {
+        at::cuda::sleep(1'000'000'000);  // cycles: some 500 ms
+        tensor.fill_(7);
+      }
+      work = staged.broadcast(tensor, 0);
+    }
+    const c10::cuda::CUDAStreamGuard waiters{c10::cuda::getStreamFromPool(false, 0)};
+    work.wait();
+    const auto copy = tensor.clone();
+    c10::cuda::device_synchronize();
+    EXPECT_EQ(copy.min().item<float>(), 3.0f);
+    EXPECT_EQ(tensor.max().item<float>(), 3.0f);
+    EXPECT_TRUE(work.done());
+  });
 }
 
 }  // namespace

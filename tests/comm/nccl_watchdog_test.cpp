@@ -7,6 +7,7 @@
 #include <future>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,9 @@ constexpr auto kPatience = 30s;
 
 class PretendedComm : public WatchedComm {
  public:
+  void enter_thread() noexcept override { entered_ = std::this_thread::get_id(); }
   std::string asynchronous_error() override {
+    if (entered_.load() != std::this_thread::get_id()) was_called_elsewhere = true;
     const std::lock_guard lock(mutex_);
     return error_;
   }
@@ -42,10 +45,12 @@ class PretendedComm : public WatchedComm {
 
   std::atomic<int> aborts = 0;
   std::atomic<int> closes = 0;
+  std::atomic<bool> was_called_elsewhere = false;
   std::promise<void> aborted;
   std::shared_future<void> stuck;
 
  private:
+  std::atomic<std::thread::id> entered_;
   std::mutex mutex_;
   std::string error_;
 };
@@ -58,6 +63,7 @@ class PretendedOperation : public DeviceOperation {
   void wait() override {}
   bool done() override { return ended; }
   bool has_ended() override {
+    if (stuck.valid()) stuck.wait();
     if (broken) throw std::runtime_error("an illegal memory access was encountered");
     return ended;
   }
@@ -65,6 +71,7 @@ class PretendedOperation : public DeviceOperation {
 
   std::atomic<bool> ended = false;
   std::atomic<bool> broken = false;
+  std::shared_future<void> stuck;
   std::promise<void> released;
 };
 
@@ -100,6 +107,13 @@ TEST_F(Watchdog, LetsGoOfTensorsWhenTheDeviceIsThrough) {
   EXPECT_EQ(reason(), "");
 }
 
+TEST_F(Watchdog, MakesTheDeviceItsThreadsOwnFirst) {
+  const auto watchdog = start();
+  comm->report("remote process exited");
+  await_abort();
+  EXPECT_FALSE(comm->was_called_elsewhere);
+}
+
 TEST_F(Watchdog, TellsOfAMissedDeadlineBeforeItAborts) {
   std::promise<std::string> told;
   int aborts_when_told = -1;
@@ -120,6 +134,37 @@ TEST_F(Watchdog, FindsTheDeadlineBehindAnEarlierOperation) {
   watchdog->watch(std::make_shared<PretendedOperation>());
   watchdog->watch(std::make_shared<PretendedOperation>(Deadline::after(1ms)));
   await_abort();
+}
+
+TEST_F(Watchdog, TellsOfAMissedDeadlineWhileTheDeviceDoesNotAnswer) {
+  std::promise<void> free;
+  std::promise<std::string> told;
+  const auto watchdog = start([&](const std::string& reason) { told.set_value(reason); });
+  const auto operation = std::make_shared<PretendedOperation>(Deadline::after(1ms));
+  operation->stuck = free.get_future().share();
+  watchdog->watch(operation);
+  auto reason_told = told.get_future();
+  ASSERT_EQ(reason_told.wait_for(kPatience), std::future_status::ready);
+  EXPECT_THAT(reason_told.get(), AllOf(HasSubstr("all_reduce of 10 float32 (sum)"), HasSubstr("deadline"),
+                                       HasSubstr("the CUDA runtime has not answered")));
+  EXPECT_THAT(reason(), HasSubstr("has not answered"));
+  EXPECT_EQ(comm->aborts, 0);
+  free.set_value();
+  await_abort();
+}
+
+TEST_F(Watchdog, BearsWithADeviceThatDoesNotAnswerBeforeTheDeadline) {
+  std::promise<void> free;
+  const auto watchdog = start([](const std::string&) { ADD_FAILURE() << "nothing was late"; });
+  const auto operation = std::make_shared<PretendedOperation>(Deadline::after(kPatience));
+  operation->stuck = free.get_future().share();
+  watchdog->watch(operation);
+  auto released = operation->released.get_future();
+  EXPECT_EQ(released.wait_for(2500ms), std::future_status::timeout);  // more than a round of the supervisor
+  operation->ended = true;
+  free.set_value();
+  EXPECT_EQ(released.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(reason(), "");
 }
 
 TEST_F(Watchdog, ReportsWhatTheLibraryHasFound) {
@@ -197,6 +242,22 @@ TEST_F(Watchdog, LeavesAStuckLibraryBehind) {
   EXPECT_LT(stopwatch.seconds(), 15.0);
   EXPECT_EQ(comm->aborts, 1);
   free.set_value();
+}
+
+TEST_F(Watchdog, TellsNobodyOnceItIsGone) {
+  std::promise<void> free;
+  const auto operation = std::make_shared<PretendedOperation>(Deadline::after(1ms));
+  operation->stuck = free.get_future().share();
+  operation->broken = true;
+  try {
+    const auto watchdog = start([](const std::string&) { ADD_FAILURE() << "there is nobody left"; });
+    watchdog->watch(operation);
+    throw std::runtime_error("unwind");
+  } catch (const std::runtime_error&) {
+  }
+  free.set_value();
+  await_abort();
+  EXPECT_THAT(reason(), HasSubstr("illegal memory access"));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST(SharedMemoryFaults, TheDeadlineNamesAllWhoAreStopped) {
     const auto transport = SharedMemoryTransport::connect(*base, patience());
     transport->name_ranks({10, 11, 12, 13});
     if (rank % 2 == 1) raise(SIGSTOP);
-    EXPECT_THAT(failure_of(*transport, patience(milliseconds(300))), HasSubstr("rank 11 and rank 13 did not come"));
+    EXPECT_THAT(failure_of(*transport, patience(milliseconds(300))), HasSubstr("ranks 11 and 13 did not come"));
   });
   EXPECT_THAT(wait_for({processes[0], processes[2]}), ElementsAre(0, 0));
   kill(processes[1], SIGKILL);

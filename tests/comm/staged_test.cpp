@@ -1,5 +1,7 @@
 // Tensors staged through host memory, on ranks as threads and under mpirun. CPU tensors stand for a device's.
 
+#include <unistd.h>
+
 #include <cmath>
 #include <memory>
 #include <thread>
@@ -11,7 +13,9 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/comm/staged/staged_communicator.hpp>
+#include <libtrain/comm/staged/staging_pool.hpp>
 
 #include <tests/support/on_ranks.hpp>
 
@@ -118,6 +122,77 @@ TEST(Staged, ReduceScatterGivesEachRankItsPart) {
   });
 }
 
+TEST(Staged, EqualCountsMayComeInDifferentShapes) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    const auto expected = sum_of_patterns(staged.world_size(), 6, at::kFloat);
+    const auto input = pattern(staged.rank(), 6, at::kFloat);
+    const auto output = torch::zeros({2, 3});
+    staged.all_reduce(input, output, ReduceOp::sum).wait();
+    EXPECT_TRUE(torch::equal(output.view({6}), expected));
+    staged.reduce(input, output.zero_(), 0, ReduceOp::sum).wait();
+    EXPECT_TRUE(staged.rank() != 0 || torch::equal(output.view({6}), expected));
+    staged.all_reduce(input, input.view({3, 2}), ReduceOp::sum).wait();
+    EXPECT_TRUE(torch::equal(input, expected));
+    // Ranks need not agree on the shape either.
+    const std::int64_t columns = staged.rank() % 2 == 0 ? 3 : 1;
+    const auto tensor = pattern(staged.rank(), 6, at::kFloat).view({6 / columns, columns});
+    staged.broadcast(tensor, 0).wait();
+    EXPECT_TRUE(torch::equal(tensor.view({6}), pattern(0, 6, at::kFloat)));
+  });
+}
+
+// 4 MiB are a piece: one message of some pieces and a rest, and one of whole pieces.
+TEST(Staged, MessagesOfManyPiecesArriveWhole) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    for (const std::int64_t size : {2'500'001, 2 << 20}) {
+      SCOPED_TRACE(size);
+      const auto expected = sum_of_patterns(staged.world_size(), size, at::kFloat);
+      const auto tensor = pattern(staged.rank(), size, at::kFloat);
+      staged.all_reduce(tensor).wait();
+      EXPECT_TRUE(torch::equal(tensor, expected));
+      const auto reduced = pattern(staged.rank(), size, at::kFloat);
+      staged.reduce(reduced, 0).wait();
+      EXPECT_TRUE(torch::equal(reduced, staged.rank() == 0 ? expected : pattern(staged.rank(), size, at::kFloat)));
+      const auto sent = pattern(staged.rank(), size, at::kFloat);
+      staged.broadcast(sent, 0).wait();
+      EXPECT_TRUE(torch::equal(sent, pattern(0, size, at::kFloat)));
+    }
+  });
+}
+
+TEST(Staged, DifferentCountsAreFoundInTheSameCall) {
+  testing::on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    // The first piece is whole for all, the second for rank 0 alone.
+    const std::int64_t size = staged.rank() == 0 ? 2 << 20 : 1 << 20;
+    const auto tensor = torch::ones({size});
+    EXPECT_THROW(staged.all_reduce(tensor).wait(), CommunicationError);
+  });
+}
+
+TEST(Staged, LetsGoOfResultsThatNobodyWaitsFor) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    auto& staged = *owner;
+    std::vector<at::Tensor> tensors;
+    for (int call = 0; call < 5; ++call) {
+      tensors.push_back(torch::ones({100}));
+      staged.all_reduce(tensors.back());
+    }
+    staged.barrier();  // the host is done with all of them
+    staged.all_reduce(torch::ones({1})).wait();
+    for (const auto& tensor : tensors) {
+      EXPECT_EQ(tensor.storage().use_count(), 1u);
+      EXPECT_EQ(tensor[99].item<float>(), static_cast<float>(staged.world_size()));
+    }
+  });
+}
+
 TEST(Staged, CallsOnTheSameMemoryKeepTheirOrder) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
@@ -179,6 +254,44 @@ TEST(Staged, BadArgumentsAreUsageErrors) {
     EXPECT_THROW(staged.allocate(-1, at::kFloat), UsageError);
     staged.barrier();  // still usable
   });
+}
+
+TEST(StagingPool, LendsABufferAgainWhenItIsBack) {
+  detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+  const auto first = pool.take(300'000, at::kFloat);
+  auto second = pool.take(300'000, at::kFloat);
+  EXPECT_NE(first->first(1).data_ptr(), second->first(1).data_ptr());
+  const auto* memory = second->first(1).data_ptr();
+  second.reset();
+  EXPECT_EQ(pool.take(250'000, at::kFloat)->first(1).data_ptr(), memory);
+  EXPECT_NE(pool.take(300'000, at::kInt)->first(1).data_ptr(), memory);
+  EXPECT_NE(pool.take(10, at::kFloat)->first(1).data_ptr(), memory) << "far too large";
+}
+
+TEST(StagingPool, OneSmallBufferServesManySizes) {
+  detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+  const auto* memory = pool.take(1000, at::kFloat)->first(1).data_ptr();
+  for (const std::int64_t size : {0, 1, 17, 999, 1000}) {
+    EXPECT_EQ(pool.take(size, at::kFloat)->first(size).numel(), size);
+    EXPECT_EQ(pool.take(size, at::kFloat)->first(1).data_ptr(), memory);
+  }
+}
+
+TEST(StagingPool, BuffersAreWholePagesAndOutliveThePool) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  std::vector<std::shared_ptr<detail::StagingBuffer>> buffers;
+  {
+    detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+    for (const auto type : kTypes) {
+      for (const std::int64_t size : {0, 1, 1021, 4096, 100'000}) buffers.push_back(pool.take(size, type));
+    }
+  }
+  for (const auto& buffer : buffers) {
+    const auto memory = buffer->first(buffer->elements());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data_ptr()) % page, 0u);
+    EXPECT_EQ(memory.nbytes() % page, 0u);
+    memory.fill_(1);
+  }
 }
 
 TEST(Staged, AFailureOfTheHostReachesWaitersAndLaterCalls) {

@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/comm/tcp/control_channel.hpp>
 #include <libtrain/comm/tcp/roll_call.hpp>
 
+#include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_processes.hpp>
 
 namespace libtrain::testing {
@@ -116,12 +118,53 @@ TEST(TcpDeadline, NamesAllRanksThatDidNotComeOnAllRanks) {
     // The first deadline ends the call for all.
     const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
     const auto message = failure_of([&] { transport.arrive({.fingerprint = 1}, patience(time)); });
-    EXPECT_THAT(message, HasSubstr("rank 2 and rank 4 did not come before the deadline"));
+    EXPECT_THAT(message, HasSubstr("ranks 2 and 4 did not come before the deadline"));
     done.count_down();
   });
 }
 
-TEST(TcpDeadline, CallsRanksOfAPartByTheirFirstNames) {
+TEST(TcpDeadline, DoesNotAccuseThoseWhoHaveFinished) {
+  std::latch done{1};
+  on_tcp_ranks(4, [&](HostTransport& transport) {
+    const int rank = transport.rank();
+    if (rank == 1) return done.wait();
+    // Without an arrival, as groups do it while they are set up. Rank 3 sends to rank 2, and that one to rank 0.
+    const auto reduce_to_0 = [&] {
+      const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
+      int sum = 1;
+      transport.reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, 0, patience(time));
+    };
+    if (rank > 0) {
+      reduce_to_0();
+      return done.wait();
+    }
+    const auto message = failure_of(reduce_to_0);
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("rank 1 at 127.0.0.1:"), HasSubstr("stopped moving data before the deadline")));
+    EXPECT_THAT(message, AllOf(Not(HasSubstr("rank 2")), Not(HasSubstr("rank 3"))));
+    done.count_down();
+  });
+}
+
+TEST(TcpDeadline, CountsCallsAlikeWithAndWithoutAnArrival) {
+  std::latch done{1};
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    const int rank = transport.rank();
+    std::vector<float> data(10, 1.0f);
+    std::vector<float> all(30);
+    transport.all_gather(data.data(), all.data(), 10 * sizeof(float), patience());
+    meet_and_reduce(transport, 10);
+    transport.broadcast(data.data(), 10 * sizeof(float), 0, patience());
+    if (rank == 2) return done.wait();
+    // Rank 1 waits for rank 0, which must know that it is asked about the call that it is in.
+    const auto message = failure_of([&] { reduce(transport, data, milliseconds(rank == 1 ? 300 : 60'000)); });
+    EXPECT_THAT(message,
+                AllOf(HasSubstr("rank 2 at 127.0.0.1:"), HasSubstr("stopped moving data before the deadline")));
+    if (rank == 1) done.count_down();
+  });
+}
+
+TEST(TcpDeadline, CallsRanksOfAPartByTheirNumbersThere) {
   std::latch done{1};
   on_tcp_ranks(4, [&](HostTransport& transport) {
     const int rank = transport.rank();
@@ -129,7 +172,7 @@ TEST(TcpDeadline, CallsRanksOfAPartByTheirFirstNames) {
     if (rank == 3) return done.wait();
     if (rank != 2) return;
     const auto message = failure_of([&] { part->arrive({.fingerprint = 1}, patience(milliseconds(200))); });
-    EXPECT_THAT(message, HasSubstr("rank 3 did not come"));
+    EXPECT_THAT(message, HasSubstr("rank 1 did not come"));
     done.count_down();
   });
 }
@@ -143,6 +186,34 @@ TEST(TcpAbort, ReachesPeersWithItsReason) {
     }
     EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "rank 2 failed: the dog ate the batch");
     EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "rank 2 failed: the dog ate the batch");
+  });
+}
+
+TEST(TcpAbort, NamesItsRankOnce) {
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    if (transport.rank() == 2) return transport.abort("rank 2 failed: the dog ate the batch");
+    EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), "rank 2 failed: the dog ate the batch");
+  });
+}
+
+TEST(TcpAbort, KeepsTheFirstReason) {
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    if (transport.rank() == 2) {
+      transport.abort("the dog ate the batch");
+      transport.abort("the cat ate the dog");
+    }
+    const auto first = failure_of([&] { meet_and_reduce(transport, 1); });
+    EXPECT_THAT(first, HasSubstr("the dog ate the batch"));
+    transport.abort("what comes of it");
+    EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), first);
+  });
+}
+
+TEST(TcpRefusal, ReachesPeersAsItIs) {
+  on_tcp_ranks(3, [&](HostTransport& transport) {
+    const std::string reason = "rank 7 did not come before the deadline";
+    if (transport.rank() == 1) transport.refuse_arrival(reason);
+    EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), reason);
   });
 }
 
@@ -178,7 +249,7 @@ TEST(TcpFault, OfAMemberEndsASplit) {
 TEST(TcpLeaving, IsNoFailureForThoseWhoNeedNothingMore) {
   for (int round = 0; round < 50; ++round) {
     on_tcp_ranks(5, [&](HostTransport& transport) {
-      std::vector<char> data(200'000, static_cast<char>(transport.rank()));
+      std::vector<char> data(400'000, static_cast<char>(transport.rank()));
       transport.arrive({.fingerprint = 1}, patience());
       transport.broadcast(data.data(), data.size(), 0, patience());
       EXPECT_EQ(data.back(), 0);
@@ -193,6 +264,25 @@ TEST(TcpLeaving, IsNamedByThoseWhoStillWait) {
     EXPECT_THAT(failure_of([&] { meet_and_reduce(transport, 10); }),
                 AllOf(HasSubstr("rank 1 at"), HasSubstr("has left")));
   });
+}
+
+TEST(TcpControlChannel, GivesNothingRatherThanGarbage) {
+  const auto listener = detail::listen_at(any_port_of_loopback());
+  detail::ControlChannel sender{knock(detail::local_address(listener).name())};
+  ASSERT_TRUE(wait_for(listener.get(), POLLIN));
+  detail::SocketAddress remote;
+  detail::ControlChannel receiver{detail::accept_from(listener, remote)};
+  // More than the connection holds, in messages that no buffer ends with.
+  const std::string words(1013, 'w');
+  const auto send = [&] { sender.send({.word = detail::ControlMessage::Word::failure, .text = words}); };
+  for (int count = 0; count < 50'000; ++count) send();
+  std::vector<detail::ControlMessage> messages;
+  for (int count = 0; count < 100; ++count) {
+    EXPECT_TRUE(receiver.receive(messages));
+    send();
+  }
+  EXPECT_FALSE(messages.empty());
+  for (const auto& message : messages) ASSERT_EQ(message.text, words);
 }
 
 TEST(RollCall, FollowsWhoWaitsForWhom) {

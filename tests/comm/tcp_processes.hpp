@@ -41,7 +41,7 @@ class SharedRendezvous : public Rendezvous {
   SharedRendezvous(const SharedRendezvous&) = delete;  // one mapping
   SharedRendezvous& operator=(const SharedRendezvous&) = delete;
 
-  void set(const std::string& key, const std::string& bytes) override {
+  void set(const std::string& key, const std::string& bytes, const Deadline& /*deadline*/) override {
     pthread_mutex_lock(&board_->mutex);
     auto& note = board_->notes.at(board_->used++);
     std::strncpy(note.key.data(), key.c_str(), note.key.size() - 1);

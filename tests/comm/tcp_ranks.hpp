@@ -17,7 +17,7 @@ namespace libtrain::testing {
 /// Notes in the memory of this process.
 class MemoryRendezvous : public Rendezvous {
  public:
-  void set(const std::string& key, const std::string& bytes) override {
+  void set(const std::string& key, const std::string& bytes, const Deadline& /*deadline*/) override {
     const std::lock_guard lock(mutex_);
     if (!notes_.emplace(key, bytes).second) throw EnvironmentError(text(key, " is there already."));
     changed_.notify_all();
@@ -29,6 +29,11 @@ class MemoryRendezvous : public Rendezvous {
       throw CommunicationError(text(key, " was not registered."));
     }
     return notes_.at(key);
+  }
+
+  void replace(const std::string& key, const std::string& bytes) noexcept override {
+    const std::lock_guard lock(mutex_);
+    notes_[key] = bytes;
   }
 
  private:

@@ -1,8 +1,6 @@
 // Whoever else knocks where the ranks of a job connect.
 
-#include <poll.h>
-#include <sys/socket.h>
-
+#include <cerrno>
 #include <cstring>
 #include <future>
 
@@ -12,6 +10,7 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/comm/tcp/mesh_connector.hpp>
 
+#include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_ranks.hpp>
 
 namespace libtrain::testing {
@@ -22,27 +21,12 @@ using detail::Descriptor;
 using detail::GroupKey;
 using detail::Handshake;
 using detail::SocketAddress;
+using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-bool wait_for(int descriptor, short events) {
-  pollfd ready{.fd = descriptor, .events = events, .revents = 0};
-  return poll(&ready, 1, 20'000) == 1;
-}
-
-Descriptor knock(const std::string& address) {
-  auto socket = detail::begin_connect(SocketAddress::parse(address).value());
-  EXPECT_TRUE(wait_for(socket.get(), POLLOUT));
-  return socket;
-}
-
-void say(const Descriptor& socket, const std::string& words) {
-  EXPECT_EQ(send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
-}
-
-bool is_dropped(const Descriptor& socket) {
-  char byte = 0;
-  return wait_for(socket.get(), POLLIN) && recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
-}
+// A guest may stay this long, so a job that takes longer has waited for one.
+constexpr double kGuestTime_s = 10.0;
 
 // Empty where the handshake succeeds.
 std::string trouble_of(Handshake& handshake) {
@@ -65,7 +49,9 @@ class TcpStrangers : public ::testing::Test {
   class Held : public Rendezvous {
    public:
     Held(Rendezvous& notes, std::shared_future<void> go) : notes_(notes), go_(std::move(go)) {}
-    void set(const std::string& key, const std::string& bytes) override { notes_.set(key, bytes); }
+    void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override {
+      notes_.set(key, bytes, deadline);
+    }
     std::string get(const std::string& key, const Deadline& deadline) override {
       if (key.starts_with("address")) go_.wait();
       return notes_.get(key, deadline);
@@ -145,8 +131,30 @@ TEST_F(TcpStrangers, WhoStaySilentDoNotStopTheJob) {
   for (int count = 0; count < 100; ++count) strangers.push_back(knock(address_));
   strangers.push_back(knock(address_));
   say(strangers.back(), "Tltrain1");
+  const Stopwatch stopwatch;
   finish();
+  EXPECT_LT(stopwatch.seconds(), kGuestTime_s);
   for (const auto& stranger : strangers) EXPECT_TRUE(is_dropped(stranger));
+}
+
+TEST_F(TcpStrangers, WhoTrickleDoNotStopTheJob) {
+  const detail::Hello hello{.magic = detail::kHelloMagic, .group = key_.id, .from = 2, .to = 0};
+  const std::string words{reinterpret_cast<const char*>(&hello), sizeof(hello)};
+  // More than there is room for.
+  std::vector<Descriptor> strangers;
+  for (int count = 0; count < 30; ++count) strangers.push_back(knock(address_));
+  std::promise<void> job;
+  std::thread trickler([&, ended = job.get_future()] {
+    for (const char word : words) {
+      for (const auto& stranger : strangers) static_cast<void>(send(stranger.get(), &word, 1, MSG_NOSIGNAL));
+      if (ended.wait_for(milliseconds(100)) == std::future_status::ready) return;
+    }
+  });
+  const Stopwatch stopwatch;
+  finish();
+  EXPECT_LT(stopwatch.seconds(), kGuestTime_s);
+  job.set_value();
+  trickler.join();
 }
 
 TEST_F(TcpStrangers, WithAnotherSecretAreDropped) {
@@ -173,14 +181,41 @@ TEST_F(TcpStrangers, OfAnotherGroupOrWithAnImpossibleRankAreDropped) {
 TEST_F(TcpStrangers, FindNobodyListeningWhileTheJobRuns) {
   go_.set_value();
   connected_.get_future().wait();
-  const auto stranger = knock(address_);
-  EXPECT_EQ(detail::connection_error(stranger), ECONNREFUSED);
+  const auto stranger = detail::begin_connect(SocketAddress::parse(address_).value());
+  const int code = errno;
+  const bool is_under_way = stranger.valid() && wait_for(stranger.get(), POLLOUT);
+  EXPECT_EQ(is_under_way ? detail::connection_error(stranger) : code, ECONNREFUSED);
   join_all(threads_);
   threads_.clear();
 }
 
+TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
+  auto listener = detail::listen_at(any_port_of_loopback());
+  const auto address = detail::local_address(listener).name();
+  const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
+  std::thread answerer([&] { detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [] {}); });
+  auto data = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
+  data.advance();
+  EXPECT_TRUE(wait_for(data.descriptor(), POLLIN));
+  std::vector<Descriptor> strangers;
+  for (int count = 0; count < 40; ++count) strangers.push_back(knock(address));
+  EXPECT_TRUE(is_dropped(strangers.front()));
+  EXPECT_EQ(trouble_of(data), "");
+  auto control = Handshake::call(knock(address), plan.key, 1, 0, Channel::control);
+  EXPECT_EQ(trouble_of(control), "");
+  answerer.join();
+}
+
+TEST(TcpMeshConnector, SaysWhyAPeerCannotBeReached) {
+  // To an address for all hosts no connection can even begin.
+  const detail::MeshPlan plan{.rank = 1, .addresses = {"255.255.255.255:9", "127.0.0.1:1"}, .key = GroupKey::random()};
+  detail::MeshConnector connector{plan, detail::listen_at(any_port_of_loopback())};
+  const auto message = failure_of([&] { connector.connect(patience(milliseconds(200)).deadline, [] {}); });
+  EXPECT_THAT(message, AllOf(HasSubstr("rank 0 at 255.255.255.255:9 ("), HasSubstr(std::strerror(ENETUNREACH))));
+}
+
 TEST(TcpMeshConnector, DropsASecondOneOfARank) {
-  auto listener = detail::listen_at(SocketAddress::parse("127.0.0.1:1")->with_port(0));
+  auto listener = detail::listen_at(any_port_of_loopback());
   const auto address = detail::local_address(listener).name();
   const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
   std::vector<detail::Link> links;
@@ -198,7 +233,7 @@ TEST(TcpMeshConnector, DropsASecondOneOfARank) {
 }
 
 TEST(TcpHandshake, RefusesAnAnswererThatDoesNotKnowTheSecret) {
-  const auto listener = detail::listen_at(SocketAddress::parse("127.0.0.1:1")->with_port(0));
+  const auto listener = detail::listen_at(any_port_of_loopback());
   const auto key = GroupKey::random();
   auto other = key;
   other.secret[0] ^= 1;

@@ -233,7 +233,7 @@ TEST_P(TcpCollectives, ArriveTellsEveryRankOfAMismatch) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TcpCollectives, ::testing::Values(1, 2, 3, 4, 5, 8));
 
-TEST(TcpSplit, RanksByKeyAndKeepsTheirNames) {
+TEST(TcpSplit, RanksByKeyAndNumbersThemAnew) {
   on_tcp_ranks(5, [](HostTransport& transport) {
     const int rank = transport.rank();
     const auto part = transport.split(rank % 2, -rank, patience());
@@ -245,7 +245,7 @@ TEST(TcpSplit, RanksByKeyAndKeepsTheirNames) {
     meet(*part);
     part->all_gather(&rank, gathered.data(), sizeof(rank), patience());
     EXPECT_EQ(gathered, mine);
-    EXPECT_EQ(part->name_of(0), mine[0]);
+    EXPECT_EQ(part->name_of(0), 0);
     const auto again = part->split(0, 0, patience());
     meet(*again);
     meet(transport);
@@ -287,6 +287,31 @@ TEST(TcpConnect, NamesAnUnknownInterface) {
   }
 }
 
+TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
+  for (const std::string master : {"0.0.0.0", "::", "::ffff:0.0.0.0"}) {
+    MemoryRendezvous rendezvous;
+    try {
+      TcpTransport::connect(rendezvous, 0, 1, {.master_address = master}, patience());
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const EnvironmentError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("'" + master + "'"), HasSubstr("set MASTER_ADDR")));
+    }
+  }
+}
+
+TEST(TcpConnect, LeavesNoSecretBehind) {
+  MemoryRendezvous rendezvous;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] { meet(*TcpTransport::connect(rendezvous, rank, 2, {}, patience())); });
+  }
+  join_all(threads);
+  const auto note = rendezvous.get("rank 0", patience().deadline);
+  EXPECT_THAT(note.substr(note.size() - sizeof(detail::GroupKey)), ::testing::Each('\0'));
+  // The rest of it stays, for those who come too late.
+  EXPECT_THROW(TcpTransport::connect(rendezvous, 0, 2, {}, patience()), EnvironmentError);
+}
+
 TEST(TcpConnect, NamesTheWorldSizesThatDiffer) {
   MemoryRendezvous rendezvous;
   std::vector<std::thread> threads;
@@ -312,7 +337,9 @@ TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
   class Deserter : public Rendezvous {
    public:
     explicit Deserter(Rendezvous& notes) : notes_(notes) {}
-    void set(const std::string& key, const std::string& bytes) override { notes_.set(key, bytes); }
+    void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override {
+      notes_.set(key, bytes, deadline);
+    }
     std::string get(const std::string& key, const Deadline& deadline) override {
       if (key.starts_with("address")) throw CommunicationError("gone");
       return notes_.get(key, deadline);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <latch>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +13,14 @@
 #include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
+#include <tests/support/message_of.hpp>
+
 namespace libtrain {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::message_of;
 
 TEST(ThreadRanks, RunOnceEach) {
   std::atomic<int> ranks = 0;
@@ -50,12 +54,8 @@ TEST(ThreadRanks, TheDeadlineNamesWhoDidNotCome) {
   std::latch done{1};
   const auto body = [&](Communicator& communicator) {
     if (communicator.rank() == 1) return done.wait();
-    try {
-      communicator.barrier();
-      FAIL() << "nothing was thrown";
-    } catch (const CommunicationError& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 did not come"), HasSubstr("barrier")));
-    }
+    EXPECT_THAT(message_of<CommunicationError>([&] { communicator.barrier(); }),
+                AllOf(HasSubstr("rank 1 did not come"), HasSubstr("barrier (collective number 0)")));
     done.count_down();
   };
   run_ranks(2, body, {.timeout = std::chrono::milliseconds(200)});
@@ -84,6 +84,42 @@ TEST(ThreadRanks, AnAbortWithoutAReasonIsStillOne) {
   run_ranks(2, [](Communicator& communicator) {
     if (communicator.rank() == 0) communicator.abort("");
     EXPECT_THROW(communicator.barrier(), CommunicationError);
+  });
+}
+
+TEST(ThreadRanks, AFailureWhileTheyConnectReachesThePeers) {
+  const auto connect = [](std::unique_ptr<HostTransport> transport) {
+    if (transport->rank() == 1) throw EnvironmentError("no cable");
+    return transport;
+  };
+  std::atomic<int> told = 0;
+  const auto body = [&](Communicator& communicator) {
+    try {
+      communicator.barrier();
+    } catch (const CommunicationError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1 failed: no cable"));
+      ++told;
+    }
+  };
+  EXPECT_THROW(detail::run_ranks_over(connect, 3, body), EnvironmentError);
+  EXPECT_EQ(told, 2);
+}
+
+TEST(ThreadRanks, AbortEndsTheWaitOfAnotherThread) {
+  run_ranks(2, [](Communicator& communicator) {
+    if (communicator.rank() == 1) return;
+    std::thread killer{[&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      communicator.abort("enough");
+    }};
+    std::string message;
+    try {
+      communicator.barrier();
+    } catch (const CommunicationError& error) {
+      message = error.what();
+    }
+    killer.join();
+    EXPECT_THAT(message, HasSubstr("enough"));
   });
 }
 

@@ -135,7 +135,7 @@ class LostRanks(FaultTest):
 
 class DifferentCalls(FaultTest):
     def test_different_collectives_are_named_with_their_ranks(self):
-        for ranks, rank, others in ((2, 1, "rank 0"), (3, 0, "ranks 1 to 2"), (3, 1, "rank 2")):
+        for ranks, rank, others in ((2, 1, "rank 0"), (3, 0, "ranks 1 and 2"), (3, 1, "ranks 0 and 2")):
             with self.subTest(ranks=ranks, rank=rank):
                 job = self.run_with("different-collective", ranks=ranks, at_rank=rank)
                 self.assertEqual(job.exit_code, COMMUNICATION, job)

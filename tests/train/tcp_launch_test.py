@@ -68,7 +68,8 @@ class TcpLaunch(unittest.TestCase):
         torchrun = jobs.ROOT / ".deps/bin/torchrun"
         if not torchrun.exists():
             self.skipTest("this environment has no torchrun")
-        job = jobs.run([torchrun, "--no-python", "--standalone", "--nproc-per-node", 2, jobs.program("fault_program"),
+        job = jobs.run([torchrun, "--no-python", "--standalone", "--local-addr", "127.0.0.1",
+                        "--nproc-per-node", 2, jobs.program("fault_program"),
                         "--output", self.folder / "output"], environment={"OMP_NUM_THREADS": "1"})
         self.assertEqual(job.exit_code, 0, job)
         self.assertIn("2 ranks on 1 host: shared memory", job.stderr)

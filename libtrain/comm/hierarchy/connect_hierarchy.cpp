@@ -28,15 +28,28 @@ std::string this_host() {
   return text(host_name(), " ", boot, " ", processes.data());
 }
 
-detail::HostLayout gather_layout(HostTransport& world, const std::string& host, const Patience& patience) {
+// The host of every rank; none at all where a rank does not want to share memory.
+std::vector<std::string> gather_hosts(HostTransport& world, const HierarchyOptions& options, const Patience& patience) {
   std::array<char, kIdentityLength> mine{};
-  std::strncpy(mine.data(), host.c_str(), mine.size() - 1);
+  if (options.share_memory) {
+    std::strncpy(mine.data(), options.host.empty() ? this_host().c_str() : options.host.c_str(), mine.size() - 1);
+  }
+  detail::meet(world, patience);
   const auto ranks = static_cast<std::size_t>(world.world_size());
   std::vector<char> all(ranks * kIdentityLength);
   world.all_gather(mine.data(), all.data(), kIdentityLength, patience);
   std::vector<std::string> hosts;
-  for (std::size_t rank = 0; rank < ranks; ++rank) hosts.emplace_back(all.data() + rank * kIdentityLength);
-  return detail::HostLayout{hosts};
+  std::vector<int> unwilling;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    hosts.emplace_back(all.data() + rank * kIdentityLength);
+    if (hosts.back().empty()) unwilling.push_back(static_cast<int>(rank));
+  }
+  if (unwilling.empty()) return hosts;
+  if (world.rank() == 0 && unwilling.size() < ranks) {
+    log_warning(text("LIBTRAIN_SHARED_MEMORY is off on ", detail::ranks_in_words(std::move(unwilling)),
+                     " alone, and so no rank uses shared memory."));
+  }
+  return {};
 }
 
 // The ranks of one local position on all hosts; without those of hosts of other sizes, the first ranks alone.
@@ -44,6 +57,7 @@ std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail
                                               const Patience& patience) {
   const int local_rank = layout.local_rank_of(world.rank());
   const int host = layout.host_of(world.rank());
+  detail::meet(world, patience);
   auto part = world.split(layout.is_even() || local_rank == 0 ? local_rank : 1, host, patience);
   if (!layout.is_even() && local_rank != 0) return nullptr;
   std::vector<int> names;
@@ -58,16 +72,21 @@ std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail
 std::unique_ptr<HostTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
                                              const Patience& patience) {
   const auto& members = layout.members(layout.host_of(world.rank()));
+  std::vector<int> names;
+  for (const int member : members) names.push_back(world.name_of(member));
   std::unique_ptr<HostTransport> local;
   std::string problem;
+  detail::meet(world, patience);
   {
     const auto base = world.split(layout.host_of(world.rank()), world.rank(), patience);
+    base->name_ranks(names);
     try {
       local = SharedMemoryTransport::connect(*base, patience);
     } catch (const EnvironmentError& error) {
       problem = error.what();
     }
   }
+  detail::meet(world, patience);
   const char mine = problem.empty() ? 0 : 1;
   std::vector<char> all(static_cast<std::size_t>(world.world_size()));
   world.all_gather(&mine, all.data(), 1, patience);
@@ -78,8 +97,6 @@ std::unique_ptr<HostTransport> connect_local(HostTransport& world, const detail:
     }
     return nullptr;
   }
-  std::vector<int> names;
-  for (const int member : members) names.push_back(world.name_of(member));
   local->name_ranks(std::move(names));
   return local;
 }
@@ -90,7 +107,9 @@ std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<Ho
                                                               const HierarchyOptions& options,
                                                               const Patience& patience) {
   if (world->world_size() == 1) return world;
-  auto layout = gather_layout(*world, options.host.empty() ? this_host() : options.host, patience);
+  const auto hosts = gather_hosts(*world, options, patience);
+  if (hosts.empty()) return world;
+  detail::HostLayout layout{hosts};
   if (layout.host_count() == world->world_size()) return world;
   auto local = connect_local(*world, layout, patience);
   if (local == nullptr) return world;

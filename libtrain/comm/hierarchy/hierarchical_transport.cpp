@@ -1,11 +1,14 @@
 #include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
 
-#include <cstring>
+#include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/comm/bytes.hpp>
 
 namespace libtrain {
 
@@ -14,12 +17,10 @@ namespace {
 // Below this, the fewest messages win over the fewest bytes.
 constexpr std::size_t kSliceBytes = 64 << 10;
 // How long after its own deadline a rank waits to hear from the others who is missing: over hosts, and inside one.
-constexpr std::chrono::milliseconds kReasonTime{1000};
+constexpr std::chrono::milliseconds kReasonTime{1500};
 constexpr std::chrono::milliseconds kVerdictTime{4000};
 
-char* at_offset(void* data, std::size_t bytes) {
-  return static_cast<char*>(data) + bytes;
-}
+using detail::at_offset;
 
 // Averages are sums until the last stage.
 ReduceOp stage_op(ReduceOp op) {
@@ -57,19 +58,29 @@ bool HierarchicalTransport::arrive(const Arrival& arrival, const Patience& patie
   // Buffers are not shown: what the stages below move inside the host are parts of them.
   const Arrival fingerprint{.fingerprint = arrival.fingerprint};
   bool equal_here = false;
+  auto together = patience;
   try {
     equal_here = local_->arrive(fingerprint, patience);
+    together.deadline = earliest_deadline(patience);
   } catch (const CommunicationError& error) {
     // This host knows which of its ranks is missing; the others know only that its first rank has not come.
     if (speaks_for_host()) across_->refuse_arrival(error.what());
     throw;
   }
   auto verdict = fingerprint;
-  const bool equal_there = !speaks_for_host() || arrive_across(arrival, equal_here, patience);
+  const bool equal_there = !speaks_for_host() || arrive_across(arrival, equal_here, together);
   if (!equal_there) verdict.fingerprint = ~verdict.fingerprint;
   // The first rank of the host brings the verdict of the hosts, or its failure.
-  return local_->arrive(verdict, {patience.deadline.later_by(kVerdictTime), patience.waiters}) && equal_here &&
-         equal_there;
+  together.deadline = together.deadline.later_by(kVerdictTime);
+  return local_->arrive(verdict, together) && equal_here && equal_there;
+}
+
+// Ranks call at different times, and those of a host wait together from here on. They share a clock.
+Deadline HierarchicalTransport::earliest_deadline(const Patience& patience) {
+  const auto mine = patience.deadline.time_point();
+  std::vector<Deadline::Clock::time_point> all(static_cast<std::size_t>(local_->world_size()));
+  local_->all_gather(&mine, all.data(), sizeof(mine), patience);
+  return Deadline::at(*std::min_element(all.begin(), all.end()));
 }
 
 bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_here, const Patience& patience) {
@@ -78,8 +89,13 @@ bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_her
     const Arrival ours{.fingerprint = equal_here ? arrival.fingerprint : ~arrival.fingerprint};
     return across_->arrive(ours, {patience.deadline.later_by(kReasonTime), patience.waiters}) && equal_here;
   } catch (const CommunicationError& error) {
-    local_->abort(error.what());
-    throw;
+    // A host that knows better has told so before this.
+    std::string reason = error.what();
+    if (patience.deadline.later_by(kReasonTime).expired()) {
+      reason += " Between hosts the first rank of a host comes for all of its ranks: it may be one of those.";
+    }
+    local_->refuse_arrival(reason);
+    throw CommunicationError(reason, error.scope());
   }
 }
 
@@ -87,7 +103,7 @@ void HierarchicalTransport::all_reduce(const void* input, void* output, std::siz
                                        const Patience& patience) {
   if (!several_hosts()) return local_->all_reduce(input, output, count, type, op, patience);
   const auto bytes = count * size_of(type);
-  if (input != output && bytes > 0) std::memcpy(output, input, bytes);
+  detail::copy_bytes(output, input, bytes);
   if (layout_.is_even() && bytes >= kSliceBytes) {
     reduce_slices(output, count, type, op, patience);
   } else {
@@ -150,6 +166,8 @@ void HierarchicalTransport::all_to_all(const void* input, void* output, std::siz
 }
 
 std::unique_ptr<HostTransport> HierarchicalTransport::split(int color, int key, const Patience& patience) {
+  // These ranks have met over what they share in their host; the transport under it wants to know.
+  detail::meet(*world_, patience);
   return connect(world_->split(color, key, patience), options_, patience);
 }
 

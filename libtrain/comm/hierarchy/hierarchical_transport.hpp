@@ -9,6 +9,8 @@
 namespace libtrain {
 
 struct HierarchyOptions {
+  /// Whether this rank wants to share memory. All must, or none does.
+  bool share_memory = true;
   /// Identifies this process's host; empty: host name, boot and process namespace, as the system says.
   std::string host = {};
 };
@@ -23,7 +25,7 @@ struct HierarchyOptions {
 class HierarchicalTransport : public HostTransport {
  public:
   /// Builds the hierarchy over `world`, or returns `world` itself where no two ranks share a host or memory cannot be
-  /// shared (rank 0 logs a warning then). All ranks must call it.
+  /// shared; then the first rank of each host that cannot logs why. All ranks must call it.
   static std::unique_ptr<HostTransport> connect(std::unique_ptr<HostTransport> world, const HierarchyOptions& options,
                                                 const Patience& patience);
 
@@ -34,6 +36,7 @@ class HierarchicalTransport : public HostTransport {
   std::string_view name() const override { return name_; }
   std::string describe() const override;
   bool interruptible() const override { return !several_hosts() || world_->interruptible(); }
+  bool can_interrupt_split() const override { return world_->can_interrupt_split(); }
   bool reduces(DataType type) const override;
 
   bool arrive(const Arrival& arrival, const Patience& patience) override;
@@ -57,6 +60,7 @@ class HierarchicalTransport : public HostTransport {
 
   bool several_hosts() const { return layout_.host_count() > 1; }
   bool speaks_for_host() const { return local_->rank() == 0; }
+  Deadline earliest_deadline(const Patience& patience);
   bool arrive_across(const Arrival& arrival, bool equal_here, const Patience& patience);
   void reduce_slices(void* output, std::size_t count, DataType type, ReduceOp op, const Patience& patience);
   void reduce_by_leaders(void* output, std::size_t count, DataType type, ReduceOp op, const Patience& patience);

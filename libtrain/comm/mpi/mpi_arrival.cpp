@@ -1,9 +1,10 @@
 #include <libtrain/comm/mpi/mpi_arrival.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
-#include <memory>
+#include <numeric>
 #include <thread>
 
 #include <libtrain/base/text.hpp>
@@ -13,10 +14,11 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr int kArrivalTag = 1;
-constexpr int kVerdictTag = 2;
-// Rank 0 may have called later than another rank, and then knows later who is missing.
-constexpr std::chrono::milliseconds kVerdictGrace{2000};
+constexpr int kTag = 1;
+constexpr std::size_t kLongestReason = 2000;
+// How long rank 0 has to answer one that wants to go. It polls; if it does not answer, it has not come.
+constexpr std::chrono::milliseconds kAnswerTime{2000};
+constexpr std::chrono::milliseconds kAnswerTimeOfAborted{200};
 
 // Pauses grow from 20 microseconds to half a millisecond: a rank that computes loses next to nothing to its
 // communication thread, and one that waits does not pause at all.
@@ -45,101 +47,108 @@ MpiArrival::MpiArrival(MPI_Comm comm, const AbortReason& aborted) : comm_(comm),
 
 bool MpiArrival::meet(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
   aborted_.throw_if_set();
+  ++meeting_;
   return rank_ == 0 ? gather(fingerprint, names, patience) : await_verdict(fingerprint, names, patience);
 }
 
-MpiArrival::Message MpiArrival::failure(const std::string& reason) {
-  Message message{.outcome = Outcome::failed};
-  std::strncpy(message.reason, reason.c_str(), sizeof(message.reason) - 1);
-  return message;
-}
-
 void MpiArrival::refuse(const std::string& reason) {
-  const auto message = failure(reason);
   if (rank_ == 0) {
-    tell(message, std::vector<bool>(static_cast<std::size_t>(world_size_) - 1, true));
+    tell_others({.word = Word::failed}, reason);
   } else {
-    LIBTRAIN_CHECK_MPI(MPI_Send(&message, sizeof(message), MPI_BYTE, 0, kArrivalTag, comm_));
+    send(0, {.word = Word::failed}, reason);
   }
 }
 
 bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
-  const auto peers = static_cast<std::size_t>(world_size_) - 1;
-  // They outlive this frame when we give up, for MPI may still write there.
-  auto arrivals = std::make_unique<std::vector<Message>>(peers);
-  auto requests = std::make_unique<std::vector<MPI_Request>>(peers, MPI_REQUEST_NULL);
-  for (std::size_t peer = 0; peer < peers; ++peer) {
-    LIBTRAIN_CHECK_MPI(MPI_Irecv(&(*arrivals)[peer], sizeof(Message), MPI_BYTE, static_cast<int>(peer) + 1, kArrivalTag,
-                                 comm_, &(*requests)[peer]));
-  }
-  std::vector<bool> came(peers);
-  Pause pause;
-  for (auto missing = peers; missing > 0;) {
-    int index = MPI_UNDEFINED;
-    int found = 0;
-    LIBTRAIN_CHECK_MPI(MPI_Testany(static_cast<int>(peers), requests->data(), &index, &found, MPI_STATUS_IGNORE));
-    if (found != 0 && index != MPI_UNDEFINED) {
-      const auto& arrival = (*arrivals)[static_cast<std::size_t>(index)];
-      came[static_cast<std::size_t>(index)] = true;
-      --missing;
-      if (arrival.outcome != Outcome::failed) continue;
-      const std::string reason = arrival.reason;
-      arrivals.release();
-      requests.release();
-      tell(failure(reason), std::vector<bool>(peers, true));
-      throw CommunicationError(reason);
+  std::vector<int> missing(static_cast<std::size_t>(world_size_) - 1);
+  std::iota(missing.begin(), missing.end(), 1);
+  std::optional<int> late;
+  bool equal = true;
+  for (Pause pause; true;) {
+    if (const auto message = receive(MPI_ANY_SOURCE)) {
+      if (message->header.word == Word::failed) give_up(message->reason);
+      // Of an earlier meeting: wanted to go, and came along.
+      if (message->header.meeting != meeting_) continue;
+      if (message->header.word == Word::late) {
+        late = message->sender;
+      } else {
+        std::erase(missing, message->sender);
+        equal = equal && message->header.fingerprint == fingerprint;
+      }
+      continue;  // all that are here are heard before anything is decided
     }
-    if (aborted_.is_set() || patience.deadline.expired()) {
-      arrivals.release();
-      requests.release();
-      const auto reason = why_given_up(came, names);
-      tell(failure(reason), came);
-      throw CommunicationError(reason);
+    if (missing.empty() && !late) break;
+    if (aborted_.is_set()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.text()));
+    if (missing.empty()) give_up(text("rank ", names.name_of(*late), " waited until its deadline and left."));
+    if (late || patience.deadline.expired()) {
+      std::ranges::transform(missing, missing.begin(), [&](int rank) { return names.name_of(rank); });
+      give_up(missing_ranks(missing));
     }
     pause(patience);
   }
-  const auto equals = [&](const Message& arrival) { return arrival.fingerprint == fingerprint; };
-  const bool equal = std::all_of(arrivals->begin(), arrivals->end(), equals);
-  tell({.outcome = equal ? Outcome::equal : Outcome::different}, came);
+  tell_others({.word = equal ? Word::equal : Word::different});
   return equal;
 }
 
-std::string MpiArrival::why_given_up(const std::vector<bool>& came, const HostTransport& names) const {
-  if (aborted_.is_set()) return aborted_.text();
-  std::vector<std::string> missing;
-  for (std::size_t peer = 0; peer < came.size(); ++peer) {
-    if (!came[peer]) missing.push_back(text("rank ", names.name_of(static_cast<int>(peer) + 1)));
-  }
-  return missing_ranks(missing);
-}
-
-void MpiArrival::tell(const Message& verdict, const std::vector<bool>& came) {
-  for (std::size_t peer = 0; peer < came.size(); ++peer) {
-    if (!came[peer]) continue;
-    LIBTRAIN_CHECK_MPI(MPI_Send(&verdict, sizeof(verdict), MPI_BYTE, static_cast<int>(peer) + 1, kVerdictTag, comm_));
-  }
-}
-
 bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
-  const Message arrival{.fingerprint = fingerprint};
-  LIBTRAIN_CHECK_MPI(MPI_Send(&arrival, sizeof(arrival), MPI_BYTE, 0, kArrivalTag, comm_));
-  auto verdict = std::make_unique<Message>();
-  MPI_Request request = MPI_REQUEST_NULL;
-  LIBTRAIN_CHECK_MPI(MPI_Irecv(verdict.get(), sizeof(Message), MPI_BYTE, 0, kVerdictTag, comm_, &request));
-  const auto latest = patience.deadline.later_by(kVerdictGrace);
-  Pause pause;
-  for (int arrived = 0;;) {
-    LIBTRAIN_CHECK_MPI(MPI_Test(&request, &arrived, MPI_STATUS_IGNORE));
-    if (arrived != 0) break;
-    if (aborted_.is_set() || latest.expired()) {
-      verdict.release();  // MPI may still write there
-      aborted_.throw_if_set();
-      throw CommunicationError(missing_ranks({text("rank ", names.name_of(0))}));
+  send(0, {.word = Word::come, .meeting = meeting_, .fingerprint = fingerprint});
+  std::optional<Deadline> end;
+  for (Pause pause; true; pause(patience)) {
+    if (const auto verdict = receive(0)) {
+      if (verdict->header.word == Word::failed) throw CommunicationError(verdict->reason);
+      return verdict->header.word == Word::equal;
     }
-    pause(patience);
+    if (!end && aborted_.is_set()) {
+      send(0, {.word = Word::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.text()));
+      end = Deadline::after(kAnswerTimeOfAborted);
+    } else if (!end && patience.deadline.expired()) {
+      send(0, {.word = Word::late, .meeting = meeting_});
+      end = Deadline::after(kAnswerTime);
+    } else if (end && end->expired()) {
+      aborted_.throw_if_set();
+      throw CommunicationError(missing_ranks({names.name_of(0)}));
+    }
   }
-  if (verdict->outcome == Outcome::failed) throw CommunicationError(verdict->reason);
-  return verdict->outcome == Outcome::equal;
+}
+
+void MpiArrival::send(int rank, const Header& header, const std::string& reason) {
+  std::array<char, sizeof(Header) + kLongestReason> bytes;
+  const auto length = std::min(reason.size(), kLongestReason);
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  std::memcpy(bytes.data() + sizeof(header), reason.data(), length);
+  LIBTRAIN_CHECK_MPI(MPI_Send(bytes.data(), static_cast<int>(sizeof(header) + length), MPI_BYTE, rank, kTag, comm_));
+}
+
+std::optional<MpiArrival::Message> MpiArrival::receive(int sender) {
+  int found = 0;
+  MPI_Status status;
+  LIBTRAIN_CHECK_MPI(MPI_Iprobe(sender, kTag, comm_, &found, &status));
+  if (found == 0) return {};
+  std::array<char, sizeof(Header) + kLongestReason> bytes;
+  LIBTRAIN_CHECK_MPI(
+      MPI_Recv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, status.MPI_SOURCE, kTag, comm_, &status));
+  int length = 0;
+  LIBTRAIN_CHECK_MPI(MPI_Get_count(&status, MPI_BYTE, &length));
+  Message message{.sender = status.MPI_SOURCE, .header = {}, .reason = {}};
+  std::memcpy(&message.header, bytes.data(), sizeof(Header));
+  message.reason.assign(bytes.data() + sizeof(Header), static_cast<std::size_t>(length) - sizeof(Header));
+  return message;
+}
+
+// Those who have not come yet find it when they come.
+void MpiArrival::tell_others(const Header& header, const std::string& reason) {
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (rank != rank_) send(rank, header, reason);
+  }
+}
+
+void MpiArrival::give_up(const std::string& reason) {
+  try {
+    tell_others({.word = Word::failed}, reason);
+  } catch (const CommunicationError&) {
+    // A peer that is lost for MPI, too; the reason to tell is the first.
+  }
+  throw CommunicationError(reason);
 }
 
 }  // namespace libtrain::detail

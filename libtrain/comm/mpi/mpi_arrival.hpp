@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,39 +16,55 @@ namespace libtrain::detail {
 /// tells the others its verdict. One more message than a reduction would need, but rank 0 knows who is missing, and
 /// then all ranks do.
 ///
+/// A rank that has come may not just go: rank 0 would count it in, and the others would wait for it in a call of MPI
+/// that nothing ends. It says so first, and comes along if rank 0 had already told all to begin.
+///
 /// Waiting polls, with pauses that grow while nobody waits for the result: spinning would take the processor from those
-/// who compute.
+/// who compute. Messages are small enough for MPI to take over at once, so that a rank that does not come does not hold
+/// up a sender.
 class MpiArrival {
  public:
   MpiArrival(MPI_Comm comm, const AbortReason& aborted);
 
-  /// True where all ranks brought the same fingerprint. Throws CommunicationError at the deadline, naming the ranks
-  /// that did not come, and when this rank or rank 0 has been aborted.
+  /// True where all ranks brought the same fingerprint. Throws CommunicationError at the first deadline of any rank,
+  /// naming the ranks that did not come, and when a rank has been aborted. Where rank 0 itself has not come, only those
+  /// whose deadline has passed throw, and the others when it comes.
   bool meet(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
 
   /// Instead of `meet`: ends the arrival of the others with `reason`.
   void refuse(const std::string& reason);
 
  private:
-  enum class Outcome : std::uint64_t { equal, different, failed };
-  /// What the others tell rank 0, and what it tells them. Small enough for MPI to take over at once, so that a rank
-  /// that does not come does not hold up the sender.
-  struct Message {
-    std::uint64_t fingerprint = 0;
-    Outcome outcome = Outcome::equal;
-    char reason[496] = "";
+  enum class Word : std::uint64_t {
+    come,       ///< to rank 0
+    late,       ///< to rank 0: the sender has come, and its deadline has passed
+    failed,     ///< to and from rank 0
+    equal,      ///< from rank 0: begin
+    different,  ///< from rank 0
   };
-  static Message failure(const std::string& reason);
+  struct Header {
+    Word word = Word::come;
+    std::uint64_t meeting = 0;
+    std::uint64_t fingerprint = 0;
+  };
+  struct Message {
+    int sender = 0;
+    Header header;
+    std::string reason;
+  };
 
   bool gather(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
   bool await_verdict(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
-  std::string why_given_up(const std::vector<bool>& came, const HostTransport& names) const;
-  void tell(const Message& verdict, const std::vector<bool>& came);
+  void send(int rank, const Header& header, const std::string& reason = {});
+  std::optional<Message> receive(int sender);
+  void tell_others(const Header& header, const std::string& reason = {});
+  [[noreturn]] void give_up(const std::string& reason);
 
   MPI_Comm comm_;
   const AbortReason& aborted_;
   int rank_ = 0;
   int world_size_ = 1;
+  std::uint64_t meeting_ = 0;
 };
 
 }  // namespace libtrain::detail

@@ -12,6 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/mpi/mpi_check.hpp>
 
 namespace libtrain {
@@ -40,26 +41,38 @@ MPI_Datatype mpi_type(DataType type) {
   throw UsageError(text("MPI cannot reduce ", to_string(type), "."));
 }
 
-MPI_Op mpi_op(ReduceOp op) {
+template <ReduceOp op>
+void combine_floats(void* operand, void* accumulator, int* count, MPI_Datatype* type) {
+  detail::combine(accumulator, operand, static_cast<std::size_t>(*count),
+                  *type == MPI_FLOAT ? DataType::float32 : DataType::float64, op);
+}
+
+// MPI_MIN and MPI_MAX lose a NaN that the wrong rank brings. Not commutative, so that all ranks combine in one order
+// and get the same bits.
+MPI_Op keeping_nan(MPI_User_function* function) {
+  MPI_Op op = MPI_OP_NULL;
+  LIBTRAIN_CHECK_MPI(MPI_Op_create(function, 0, &op));
+  return op;
+}
+
+MPI_Op mpi_op(ReduceOp op, DataType type) {
+  static const MPI_Op minimum = keeping_nan(combine_floats<ReduceOp::minimum>);
+  static const MPI_Op maximum = keeping_nan(combine_floats<ReduceOp::maximum>);
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
       return MPI_SUM;
     case ReduceOp::minimum:
-      return MPI_MIN;
+      return is_floating(type) ? minimum : MPI_MIN;
     case ReduceOp::maximum:
-      return MPI_MAX;
+      return is_floating(type) ? maximum : MPI_MAX;
     case ReduceOp::product:
       return MPI_PROD;
   }
   throw UsageError("MPI does not know this reduction.");
 }
 
-// Calls body(offset, length) over [0, total) in pieces of at most `step`.
-template <typename Body>
-void for_each_chunk(std::size_t total, std::size_t step, const Body& body) {
-  for (std::size_t offset = 0; offset < total; offset += step) body(offset, std::min(step, total - offset));
-}
+using detail::for_each_chunk;
 
 // Marks the communicator as unfit to be freed while a call is under way, and for good when the call throws.
 class Attempt {
@@ -118,7 +131,7 @@ void MpiTransport::all_reduce(const void* input, void* output, std::size_t count
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
     auto* chunk = static_cast<char*>(output) + offset * size;
     const void* source = input == output ? MPI_IN_PLACE : static_cast<const char*>(input) + offset * size;
-    LIBTRAIN_CHECK_MPI(MPI_Allreduce(source, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op), comm_));
+    LIBTRAIN_CHECK_MPI(MPI_Allreduce(source, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op, type), comm_));
     if (op == ReduceOp::average) detail::divide(chunk, length, type, world_size_);
   });
 }
@@ -131,7 +144,8 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
     const auto* source = static_cast<const char*>(input) + offset * size;
     auto* target = output == nullptr ? nullptr : static_cast<char*>(output) + offset * size;
     const void* sent = target == source ? MPI_IN_PLACE : static_cast<const void*>(source);
-    LIBTRAIN_CHECK_MPI(MPI_Reduce(sent, target, static_cast<int>(length), mpi_type(type), mpi_op(op), root, comm_));
+    LIBTRAIN_CHECK_MPI(
+        MPI_Reduce(sent, target, static_cast<int>(length), mpi_type(type), mpi_op(op, type), root, comm_));
     if (op == ReduceOp::average && rank_ == root) detail::divide(target, length, type, world_size_);
   });
 }
@@ -183,7 +197,7 @@ void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t c
     }
     auto* part = target + offset * size;
     LIBTRAIN_CHECK_MPI(MPI_Reduce_scatter_block(side_by_side.data(), part, static_cast<int>(length), mpi_type(type),
-                                                mpi_op(op), comm_));
+                                                mpi_op(op, type), comm_));
     if (op == ReduceOp::average) detail::divide(part, length, type, world_size_);
   });
 }

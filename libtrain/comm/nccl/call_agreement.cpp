@@ -17,32 +17,19 @@ constexpr std::uint64_t kFirst = 0;
 constexpr std::uint64_t kEvery = 1;
 #endif
 
-// Ranks grouped by what they called, so that a thousand ranks still give a message one can read.
-std::string describe(const std::vector<std::string>& calls) {
-  std::vector<std::string> parts;
-  for (auto first = calls.begin(); first != calls.end();) {
-    const auto next = std::find_if(first, calls.end(), [&](const auto& call) { return call != *first; });
-    const auto from = first - calls.begin();
-    const auto to = next - calls.begin() - 1;
-    parts.push_back(text(from == to ? text("rank ", from) : text("ranks ", from, " to ", to), " called ", *first));
-    first = next;
-  }
-  return join(parts, "; ");
-}
-
 }  // namespace
 
-std::uint64_t CallAgreement::next_collective(const Call& call) {
+std::uint64_t CallAgreement::next_collective(const Call& call, const CallOptions& options) {
   const auto number = collectives_++;
-  if (number < kFirst || number % kEvery == 0) compare(call);
+  if (number < kFirst || number % kEvery == 0) compare(call, options);
   return number;
 }
 
-void CallAgreement::compare(const Call& call) {
+void CallAgreement::compare(const Call& call, const CallOptions& options) {
   const auto mine = text(to_string(call), " (after ", collectives_, " collectives)");
-  const auto calls = control_->all_gather_bytes(mine);
+  const auto calls = control_->all_gather_bytes(mine, options);
   if (std::all_of(calls.begin(), calls.end(), [&](const auto& other) { return other == mine; })) return;
-  throw CommunicationError(text("The ranks called different collectives: ", describe(calls),
+  throw CommunicationError(text("The ranks called different collectives: ", who_called_what(calls),
                                 ". Every rank must make the same calls in the same order."),
                            ErrorScope::all_ranks);
 }

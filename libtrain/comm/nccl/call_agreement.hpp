@@ -16,11 +16,11 @@ class CallAgreement {
   explicit CallAgreement(std::shared_ptr<Communicator> control) : control_(std::move(control)) {}
 
   /// Counts a collective and, now and then, compares. Returns its number.
-  std::uint64_t next_collective(const Call& call);
+  std::uint64_t next_collective(const Call& call, const CallOptions& options = {});
 
   /// Returns when all ranks have come here. Throws CommunicationError, on all ranks, that shows who called what where
   /// they came with different calls or after different numbers of collectives.
-  void compare(const Call& call);
+  void compare(const Call& call, const CallOptions& options = {});
 
  private:
   std::shared_ptr<Communicator> control_;

@@ -1,8 +1,5 @@
 #include <libtrain/comm/nccl/connect_nccl.hpp>
 
-#include <unistd.h>
-
-#include <array>
 #include <exception>
 
 #include <ATen/cuda/CUDAContextLight.h>
@@ -10,6 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/nccl/nccl_communicator.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
@@ -20,11 +18,6 @@
 namespace libtrain {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
-}
 
 // As nvidia-smi -L shows it.
 std::string uuid_of(const cudaDeviceProp& properties) {
@@ -61,7 +54,8 @@ std::string device_problem(const at::Device& device) {
 
 detail::GpuIdentity identify(const at::Device& device) {
   const auto* properties = at::cuda::getDeviceProperties(device.index());
-  return {.host = host_name(), .uuid = uuid_of(*properties), .name = properties->name};
+  const auto host = host_name();
+  return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(*properties), .name = properties->name};
 }
 
 // What the ranks find, in rank order; throws on all ranks where one of them cannot take part.

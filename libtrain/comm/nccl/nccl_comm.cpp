@@ -3,8 +3,12 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <future>
+#include <memory>
 #include <thread>
 #include <utility>
+
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -15,6 +19,7 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kCloseTime{2000};
+constexpr std::chrono::milliseconds kAbortTime{1000};
 
 // Launching a collective takes NCCL tens of microseconds, connecting to peers up to seconds.
 void pause_after(int polls) {
@@ -37,34 +42,75 @@ ncclResult_t state_of(ncclComm_t comm) {
   return code == ncclSuccess ? state : code;
 }
 
+// A new thread has device 0, where its first CUDA call would make a context.
+void use_device(int device) noexcept {
+  if (cudaSetDevice(device) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
+// The calls that NCCL makes together. A group left open would swallow all later calls of this thread.
+class Group {
+ public:
+  explicit Group(int rank) { LIBTRAIN_CHECK_NCCL(ncclGroupStart(), rank); }
+  ~Group() {
+    if (is_open_) static_cast<void>(ncclGroupEnd());
+  }
+  Group(const Group&) = delete;  // one start, one end
+  Group& operator=(const Group&) = delete;
+
+  ncclResult_t end() {
+    is_open_ = false;
+    return ncclGroupEnd();
+  }
+
+ private:
+  bool is_open_ = true;
+};
+
 }  // namespace
 
-NcclComm::NcclComm(const ncclUniqueId& id, int rank, int world_size, const Deadline& deadline) : rank_(rank) {
+NcclComm::NcclComm(const ncclUniqueId& id, int rank, int world_size)
+    : rank_(rank), world_size_(world_size), device_(c10::cuda::current_device()) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = "libtrain";
+  LIBTRAIN_CHECK_NCCL(ncclCommInitRankConfig(&comm_, world_size, id, rank, &config), rank);
+}
+
+NcclComm::~NcclComm() {
+  const auto comm = take();
+  if (comm == nullptr || cuda_is_unloading()) return;
   try {
-    LIBTRAIN_CHECK_NCCL(ncclCommInitRankConfig(&comm_, world_size, id, rank, &config), rank);
-    const auto outcome = poll(deadline);
-    if (outcome == ncclInProgress) {
-      throw CommunicationError(text("NCCL on rank ", rank, " had not reached all ", world_size,
-                                    " ranks before the deadline. See that every rank runs, and with NCCL_DEBUG=INFO "
-                                    "which network interface each of them takes."));
-    }
-    check_nccl(outcome, "ncclCommInitRankConfig", rank);
+    // ncclCommAbort may wait for what never comes.
+    const auto ended = std::make_shared<std::promise<void>>();
+    const auto end = ended->get_future();
+    std::thread([comm, ended, device = device_] {
+      use_device(device);
+      ncclCommAbort(comm);
+      ended->set_value();
+    }).detach();
+    end.wait_for(kAbortTime);
   } catch (...) {
-    abort();
-    throw;
+    // No thread to be had: NCCL keeps what it holds, which is better than to hang here.
   }
+}
+
+void NcclComm::connect(const Deadline& deadline) {
+  const auto outcome = poll(deadline);
+  if (outcome == ncclInProgress) {
+    throw CommunicationError(text("NCCL on rank ", rank_, " had not reached all ", world_size_,
+                                  " ranks before the deadline. See that every rank runs, and with NCCL_DEBUG=INFO "
+                                  "which network interface each of them takes."));
+  }
+  check_nccl(outcome, "ncclCommInitRankConfig", rank_);
 }
 
 void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, const Deadline& deadline) {
   {
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) throw CommunicationError("The NCCL communicator has been aborted.");
-    LIBTRAIN_CHECK_NCCL(ncclGroupStart(), rank_);
+    Group group{rank_};
     const auto called = calls(comm_);
-    const auto ended = ncclGroupEnd();
+    const auto ended = group.end();
     check_nccl(called, "The call", rank_);
     check_nccl(ended, "ncclGroupEnd", rank_);
   }
@@ -74,6 +120,10 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
         text("NCCL on rank ", rank_, " could not start it before the deadline: a peer has not come to it."));
   }
   check_nccl(outcome, "The launch", rank_);
+}
+
+void NcclComm::enter_thread() noexcept {
+  use_device(device_);
 }
 
 std::string NcclComm::asynchronous_error() {

@@ -1,5 +1,7 @@
 #include <libtrain/comm/nccl/nccl_communicator.hpp>
 
+#include <chrono>
+
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -19,11 +21,16 @@ using detail::Call;
 using detail::CallKind;
 using detail::check_op;
 using detail::check_root;
+using detail::checked_gather;
 using detail::checked_in_out;
-using detail::checked_pair;
 using detail::checked_parts;
 using detail::checked_type;
 using detail::to_nccl;
+
+// For a step of a call: what is left of the call's time.
+CallOptions until(const Deadline& deadline) {
+  return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining())};
+}
 
 std::size_t count_of(const at::Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel());
@@ -57,13 +64,13 @@ auto NcclCommunicator::remembering_failure(const Body& body) {
 }
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control, const at::Device& device,
-                                   CommunicatorOptions options, OnFailure on_failure)
+                                   CommunicatorOptions options, OnFailure on_failure, const CallOptions& set_up)
     : control_(std::move(control)),
       options_(options),
       on_failure_(std::move(on_failure)),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
       agreement_(control_),
-      comm_(detail::meet_over_nccl(*control_, device, Deadline::after(options.timeout))),
+      comm_(detail::meet_over_nccl(*control_, device, set_up.timeout.value_or(options.timeout))),
       watchdog_(comm_, failure_, on_failure_) {}
 
 Work NcclCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
@@ -101,7 +108,7 @@ Work NcclCommunicator::broadcast(const at::Tensor& tensor, int root, const CallO
 }
 
 Work NcclCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
-  const auto type = checked_pair(*this, input, output, world_size(), "all_gather");
+  const auto type = checked_gather(*this, input, output, "all_gather");
   return launch({CallKind::all_gather, count_of(input), type}, {input, output}, options,
                 [&](ncclComm_t comm, cudaStream_t stream) {
                   return ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), count_of(input),
@@ -111,7 +118,7 @@ Work NcclCommunicator::all_gather(const at::Tensor& input, const at::Tensor& out
 
 Work NcclCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                       const CallOptions& options) {
-  const auto type = checked_pair(*this, output, input, world_size(), "reduce_scatter");
+  const auto type = checked_gather(*this, output, input, "reduce_scatter");
   check_op(type, op, "reduce_scatter");
   return launch({CallKind::reduce_scatter, count_of(output), type, op}, {input, output}, options,
                 [&](ncclComm_t comm, cudaStream_t stream) {
@@ -128,31 +135,37 @@ Work NcclCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
                 });
 }
 
-void NcclCommunicator::barrier() {
-  compare({.kind = CallKind::barrier});
+void NcclCommunicator::barrier(const CallOptions& options) {
+  compare({.kind = CallKind::barrier}, deadline_of(options));
 }
 
-std::vector<std::string> NcclCommunicator::all_gather_bytes(const std::string& bytes) {
-  compare({.kind = CallKind::all_gather_bytes});
-  return remembering_failure([&] { return control_->all_gather_bytes(bytes); });
+std::vector<std::string> NcclCommunicator::all_gather_bytes(const std::string& bytes, const CallOptions& options) {
+  const auto deadline = deadline_of(options);
+  compare({.kind = CallKind::all_gather_bytes}, deadline);
+  return remembering_failure([&] { return control_->all_gather_bytes(bytes, until(deadline)); });
 }
 
-std::string NcclCommunicator::broadcast_bytes(const std::string& bytes, int root) {
+std::string NcclCommunicator::broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) {
   check_root(*this, root, "broadcast_bytes");
-  compare({.kind = CallKind::broadcast_bytes, .root = root});
-  return remembering_failure([&] { return control_->broadcast_bytes(bytes, root); });
+  const auto deadline = deadline_of(options);
+  compare({.kind = CallKind::broadcast_bytes, .root = root}, deadline);
+  return remembering_failure([&] { return control_->broadcast_bytes(bytes, root, until(deadline)); });
 }
 
-std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key) {
+std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key, const CallOptions& options) {
   detail::check_color(color);
-  compare({.kind = CallKind::split});
+  const auto deadline = deadline_of(options);
+  compare({.kind = CallKind::split}, deadline);
   return remembering_failure([&] {
-    return std::make_shared<NcclCommunicator>(control_->split(color, key), stream_.device(), options_, on_failure_);
+    auto control = control_->split(color, key, until(deadline));
+    return std::make_shared<NcclCommunicator>(std::move(control), stream_.device(), options_, on_failure_,
+                                              until(deadline));
   });
 }
 
 at::Tensor NcclCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
-  if (elements < 0) throw UsageError(text("allocate was given ", elements, " elements."));
+  failure_->rethrow_if_any();
+  detail::checked_bytes(elements, type);
   return at::zeros({elements}, at::TensorOptions(type).device(stream_.device()));
 }
 
@@ -167,9 +180,9 @@ void NcclCommunicator::abort(const std::string& reason, ExitCode code) noexcept 
 
 Work NcclCommunicator::launch(const Call& call, std::vector<at::Tensor> tensors, const CallOptions& options,
                               const Calls& calls) {
-  const auto deadline = Deadline::after(options.timeout.value_or(options_.timeout));
+  const auto deadline = deadline_of(options);
   return remembering_failure([&] {
-    const auto sequence = agreement_.next_collective(call);
+    const auto sequence = agreement_.next_collective(call, until(deadline));
     const c10::cuda::CUDAGuard on_device(stream_.device());
     called_.record(c10::cuda::getCurrentCUDAStream(stream_.device_index()));
     called_.block(stream_);
@@ -186,8 +199,12 @@ Work NcclCommunicator::launch(const Call& call, std::vector<at::Tensor> tensors,
   });
 }
 
-void NcclCommunicator::compare(const Call& call) {
-  remembering_failure([&] { agreement_.compare(call); });
+void NcclCommunicator::compare(const Call& call, const Deadline& deadline) {
+  remembering_failure([&] { agreement_.compare(call, until(deadline)); });
+}
+
+Deadline NcclCommunicator::deadline_of(const CallOptions& options) const {
+  return Deadline::after(options.timeout.value_or(options_.timeout));
 }
 
 }  // namespace libtrain

@@ -24,7 +24,8 @@ namespace libtrain {
 ///
 /// Failures: a watchdog finds errors and missed deadlines within about 100 ms, and ends what is on the GPU; whoever
 /// calls or waits from then on gets the first reason. A host that is blocked in the CUDA runtime goes on with garbage
-/// at that moment, so a program that does not call again soon should end itself in `on_failure`.
+/// at that moment, so a program that does not call again soon should end itself in `on_failure`. Where the CUDA runtime
+/// does not answer, a missed deadline is reported within seconds, and the GPU is left as it is.
 ///
 /// 16-bit sums: NCCL rounds to 16 bits after each addition on the way round the ring, unlike the host backends, which
 /// accumulate in float32. Widening first would double what crosses the wires, and the wires are the limit on GPUs;
@@ -33,9 +34,9 @@ class NcclCommunicator : public Communicator {
  public:
   /// All ranks of `control` must call this, each with a GPU of its own. `control` carries control messages, must have
   /// been made for this object, and is not used by anybody else. Throws CommunicationError on all ranks where NCCL
-  /// cannot connect them within the timeout.
+  /// cannot connect them within the timeout, that of `set_up` where it has one.
   NcclCommunicator(std::shared_ptr<Communicator> control, const at::Device& device, CommunicatorOptions options,
-                   OnFailure on_failure);
+                   OnFailure on_failure, const CallOptions& set_up = {});
 
   int rank() const override { return control_->rank(); }
   int world_size() const override { return control_->world_size(); }
@@ -54,10 +55,10 @@ class NcclCommunicator : public Communicator {
   Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
 
   /// Among the hosts: it does not wait for collectives on the GPUs.
-  void barrier() override;
-  std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
-  std::string broadcast_bytes(const std::string& bytes, int root) override;
-  std::shared_ptr<Communicator> split(int color, int key) override;
+  void barrier(const CallOptions& options) override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
 
   /// Ordinary device memory.
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
@@ -68,7 +69,8 @@ class NcclCommunicator : public Communicator {
 
   Work launch(const detail::Call& call, std::vector<at::Tensor> tensors, const CallOptions& options,
               const Calls& calls);
-  void compare(const detail::Call& call);
+  void compare(const detail::Call& call, const Deadline& deadline);
+  Deadline deadline_of(const CallOptions& options) const;
   template <typename Body>
   auto remembering_failure(const Body& body);
 

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <mutex>
+#include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -13,6 +15,7 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{100};
+constexpr std::chrono::milliseconds kGrace{2000};
 constexpr std::chrono::milliseconds kDrainPeriod{1};
 constexpr std::chrono::milliseconds kDrainTime{5000};
 constexpr std::chrono::milliseconds kUnwindTime{200};
@@ -23,52 +26,56 @@ constexpr std::chrono::milliseconds kCloseTime{3000};
 struct NcclWatchdog::State {
   std::shared_ptr<WatchedComm> comm;
   std::shared_ptr<FirstFailure> failure;
-  OnFailure on_failure;
 
   std::mutex mutex;
   std::condition_variable changed;
+  OnFailure on_failure;
   std::deque<std::shared_ptr<DeviceOperation>> outstanding;
   Deadline drain = Deadline::never();
+  std::uint64_t rounds = 0;  // of the watcher
+  int threads = 2;           // that have not come to their end
   bool stopping = false;
   bool woken = false;
-  bool exited = false;
 
-  bool aborted = false;  // the thread's own
+  std::mutex telling;  // held by whoever tells
 
-  void loop() noexcept;
+  bool aborted = false;  // the watcher's own
+
+  void look_after() noexcept;
   bool rest();
   void look();
   void release_ended();
-  std::string overdue();
+  void supervise() noexcept;
+  bool look_at_watcher();
+  std::string overdue() const;
   void tell(const std::string& reason) noexcept;
+  void abort_when_told() noexcept;
   void wake() noexcept;
+  void leave() noexcept;
 };
 
-void NcclWatchdog::State::loop() noexcept {
+void NcclWatchdog::State::look_after() noexcept {
+  comm->enter_thread();
   while (rest()) {
     try {
       look();
     } catch (const std::exception& error) {
       tell(error.what());
     }
-    if (failure->exists() && !aborted) {
-      aborted = true;
-      comm->abort();
-    }
+    if (failure->exists() && !aborted) abort_when_told();
   }
   if (outstanding.empty() && !failure->exists()) {
     comm->close();
   } else if (!aborted) {
-    comm->abort();
+    abort_when_told();
   }
-  const std::lock_guard lock(mutex);
-  exited = true;
-  changed.notify_all();
+  leave();
 }
 
 // False when there is nothing left to look after.
 bool NcclWatchdog::State::rest() {
   std::unique_lock lock(mutex);
+  ++rounds;
   changed.wait_for(lock, stopping ? kDrainPeriod : kPeriod, [this] { return woken; });
   woken = false;
   return !stopping || !(outstanding.empty() || aborted || drain.expired());
@@ -77,9 +84,14 @@ bool NcclWatchdog::State::rest() {
 void NcclWatchdog::State::look() {
   release_ended();
   if (failure->exists()) return;
-  auto problem = comm->asynchronous_error();
-  if (problem.empty()) problem = overdue();
-  if (!problem.empty()) tell(problem);
+  if (const auto problem = comm->asynchronous_error(); !problem.empty()) return tell(problem);
+  std::unique_lock lock(mutex);
+  const auto late = overdue();
+  lock.unlock();
+  if (late.empty()) return;
+  tell(text(late,
+            " did not end before its deadline: a peer did not come to it, is stopped or unreachable. Look at what the "
+            "other ranks report."));
 }
 
 // They end in the order in which they were called: all are on one stream.
@@ -95,29 +107,71 @@ void NcclWatchdog::State::release_ended() {
   }
 }
 
-std::string NcclWatchdog::State::overdue() {
-  const std::lock_guard lock(mutex);
+void NcclWatchdog::State::supervise() noexcept {
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = look_at_watcher();
+    } catch (const std::exception& error) {
+      tell(error.what());
+    }
+  }
+  leave();
+}
+
+// Takes a while; false when the end has begun. Asks the device nothing, and so does not hang where the watcher does.
+bool NcclWatchdog::State::look_at_watcher() {
+  std::unique_lock lock(mutex);
+  const auto seen = rounds;
+  if (changed.wait_for(lock, kGrace, [this] { return stopping; })) return false;
+  if (rounds != seen || failure->exists()) return true;
+  const auto late = overdue();
+  lock.unlock();
+  if (late.empty()) return true;
+  tell(text(late,
+            " did not end before its deadline, and the CUDA runtime has not answered for seconds: a peer did not come "
+            "to it, or another thread of this process is stuck in a CUDA call. Look at what the other ranks report."));
+  return true;
+}
+
+// With the mutex: an operation whose deadline has passed; empty where there is none.
+std::string NcclWatchdog::State::overdue() const {
   for (const auto& operation : outstanding) {
-    if (!operation->deadline().expired()) continue;
-    return text(operation->name(),
-                " did not end before its deadline: a peer did not come to it, is stopped or unreachable. Look at what "
-                "the other ranks report.");
+    if (operation->deadline().expired()) return operation->name();
   }
   return {};
 }
 
 void NcclWatchdog::State::tell(const std::string& reason) noexcept {
   try {
+    const std::lock_guard alone(telling);
     if (!failure->set(std::make_exception_ptr(CommunicationError(reason)))) return;
-    if (on_failure) on_failure(reason);
+    std::unique_lock lock(mutex);
+    const auto listener = on_failure;
+    lock.unlock();
+    if (listener) listener(reason);
   } catch (...) {
     // The failure is stored, and the communicator is aborted all the same.
   }
 }
 
+void NcclWatchdog::State::abort_when_told() noexcept {
+  aborted = true;
+  // The supervisor may have stored the failure and be about to tell.
+  {
+    const std::lock_guard told(telling);
+  }
+  comm->abort();
+}
+
 void NcclWatchdog::State::wake() noexcept {
   const std::lock_guard lock(mutex);
   woken = true;
+  changed.notify_all();
+}
+
+void NcclWatchdog::State::leave() noexcept {
+  const std::lock_guard lock(mutex);
+  --threads;
   changed.notify_all();
 }
 
@@ -127,7 +181,17 @@ NcclWatchdog::NcclWatchdog(std::shared_ptr<WatchedComm> comm, std::shared_ptr<Fi
   state_->comm = std::move(comm);
   state_->failure = std::move(failure);
   state_->on_failure = std::move(on_failure);
-  thread_ = std::thread([state = state_] { state->loop(); });
+  supervisor_ = std::thread([state = state_] { state->supervise(); });
+  try {
+    watcher_ = std::thread([state = state_] { state->look_after(); });
+  } catch (...) {
+    std::unique_lock lock(state_->mutex);
+    state_->stopping = true;
+    state_->changed.notify_all();
+    lock.unlock();
+    supervisor_.join();
+    throw;
+  }
 }
 
 NcclWatchdog::~NcclWatchdog() {
@@ -138,12 +202,16 @@ NcclWatchdog::~NcclWatchdog() {
   state_->stopping = true;
   state_->woken = true;
   state_->changed.notify_all();
-  const bool exited = state_->changed.wait_for(lock, patience + kCloseTime, [this] { return state_->exited; });
+  const bool ended = state_->changed.wait_for(lock, patience + kCloseTime, [this] { return state_->threads == 0; });
+  // It may refer to what does not outlive this.
+  const auto silenced = ended ? OnFailure{} : std::exchange(state_->on_failure, nullptr);
   lock.unlock();
-  if (exited) {
-    thread_.join();
-  } else {
-    thread_.detach();
+  for (auto* thread : {&watcher_, &supervisor_}) {
+    if (ended) {
+      thread->join();
+    } else {
+      thread->detach();
+    }
   }
 }
 

@@ -9,6 +9,9 @@ class WatchedComm {
  public:
   virtual ~WatchedComm() = default;
 
+  /// Called before anything else by a thread that is going to look after it: makes its device that thread's own.
+  virtual void enter_thread() noexcept {}
+
   /// What the communication library has found broken by itself; empty while all is well.
   virtual std::string asynchronous_error() = 0;
 

@@ -3,10 +3,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <thread>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/shared_memory/futex.hpp>
 
@@ -29,6 +31,12 @@ void relax() {
 #endif
 }
 
+// How many threads can run at the same time, also where a container may have less time than the machine has.
+int processors() {
+  const auto all = static_cast<double>(std::thread::hardware_concurrency());
+  return static_cast<int>(std::ceil(std::min(all, cpu_quota().value_or(all))));
+}
+
 // Counted while it may fall asleep, so that nobody rings for nothing.
 class Sleeper {
  public:
@@ -48,7 +56,7 @@ Barrier::Barrier(Board& board, const PeerProcesses& processes, int rank, int wor
       processes_(processes),
       rank_(rank),
       world_size_(world_size),
-      is_crowded_(static_cast<unsigned>(world_size) > std::thread::hardware_concurrency()) {}
+      is_crowded_(world_size > processors()) {}
 
 void Barrier::meet(MeetingKind kind, const Patience& patience) {
   auto& card = board_.card(rank_, meeting_ + 1);
@@ -122,9 +130,10 @@ void Barrier::sleep(const Patience& patience) {
 
 void Barrier::look_after_deadline(const Deadline& deadline) {
   if (!deadline.expired()) return;
-  std::vector<std::string> names;
-  for (const int rank : missing()) names.push_back(name(rank));
-  if (!names.empty()) throw_failure(missing_ranks(names));
+  auto late = missing();
+  if (late.empty()) return;
+  if (names_ != nullptr) std::ranges::transform(late, late.begin(), [&](int rank) { return names_->name_of(rank); });
+  throw_failure(missing_ranks(std::move(late)));
 }
 
 void Barrier::look_after_peers() {
@@ -178,6 +187,10 @@ void Barrier::abort(const std::string& reason) noexcept {
   } catch (...) {
     fail("a rank failed");  // out of memory; this text needs none
   }
+}
+
+void Barrier::refuse(const std::string& reason) noexcept {
+  fail(reason);
 }
 
 void Barrier::give_up(const std::string& reason) {

@@ -40,7 +40,10 @@ class Barrier {
   /// at any time.
   void abort(const std::string& reason) noexcept;
 
-  /// The same, and throws what the meetings throw.
+  /// The same because of something else than this rank: the reason is kept as it is.
+  void refuse(const std::string& reason) noexcept;
+
+  /// Aborts, and throws what the meetings throw.
   [[noreturn]] void give_up(const std::string& reason);
 
   /// Tells the peers that this rank will not come any more.

@@ -17,8 +17,6 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::uint64_t kFingerprint = 0x6c696274'7261696e;  // the same on all ranks, unlike other calls'
-
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
@@ -55,9 +53,7 @@ std::vector<SharedMemoryGroup::Member> SharedMemoryGroup::exchange(HostTransport
                                                                    const Patience& patience) {
   static_assert(std::is_trivially_copyable_v<Member>);
   std::vector<Member> all(static_cast<std::size_t>(base.world_size()));
-  if (!base.arrive({.fingerprint = kFingerprint}, patience)) {
-    throw CommunicationError("The ranks did not all come to connect over shared memory.", ErrorScope::all_ranks);
-  }
+  meet(base, patience);
   base.all_gather(&mine, all.data(), sizeof(Member), patience);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string problem = all[rank].problem.data();

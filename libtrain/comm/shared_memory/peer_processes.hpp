@@ -11,7 +11,7 @@ namespace libtrain::detail {
 /// The processes of a group's ranks, watched for their end.
 class PeerProcesses {
  public:
-  /// Ranks of this process are not watched, nor are any on kernels before 5.3, which cannot. Throws EnvironmentError.
+  /// Ranks of this process are not watched. Throws EnvironmentError.
   explicit PeerProcesses(std::vector<pid_t> processes);
 
   pid_t of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
@@ -20,8 +20,18 @@ class PeerProcesses {
   bool is_gone(int rank) const;
 
  private:
+  struct Watch {
+    FileDescriptor handle;  ///< a pidfd
+    FileDescriptor status;  ///< /proc/<pid>/stat instead, on kernels before 5.3 and where a container forbids pidfds
+  };
+  static Watch watch(pid_t process);
+
   std::vector<pid_t> processes_;
-  std::vector<FileDescriptor> handles_;
+  std::vector<Watch> watches_;
 };
+
+/// Whether the process of an open /proc/<pid>/stat has ended. The file stays that process's, also when another one gets
+/// its number.
+bool has_ended(const FileDescriptor& status);
 
 }  // namespace libtrain::detail

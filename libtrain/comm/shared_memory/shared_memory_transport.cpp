@@ -8,8 +8,8 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/shared_memory/group.hpp>
-#include <libtrain/comm/shared_memory/slice.hpp>
 #include <libtrain/comm/shared_memory/staged_collectives.hpp>
+#include <libtrain/comm/slice.hpp>
 
 namespace libtrain {
 
@@ -225,11 +225,7 @@ std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, 
   }
   std::ranges::stable_sort(members, {}, [&](int member) { return wish_of(member).key; });
   auto group = detail::SharedMemoryGroup::connect(*this, members, patience);
-  std::unique_ptr<HostTransport> part{new SharedMemoryTransport(std::move(group))};
-  std::vector<int> names;
-  for (const int member : members) names.push_back(name_of(member));
-  part->name_ranks(std::move(names));
-  return part;
+  return std::unique_ptr<HostTransport>(new SharedMemoryTransport(std::move(group)));
 }
 
 std::shared_ptr<void> SharedMemoryTransport::allocate(std::size_t bytes) {
@@ -240,6 +236,10 @@ std::shared_ptr<void> SharedMemoryTransport::allocate(std::size_t bytes) {
     if (!has_warned_.exchange(true)) log_warning(text(error.what(), " Collectives on such buffers will copy them."));
     return nullptr;
   }
+}
+
+void SharedMemoryTransport::refuse_arrival(const std::string& reason) {
+  group_->barrier().refuse(reason);
 }
 
 void SharedMemoryTransport::abort(const std::string& reason) noexcept {

@@ -34,6 +34,7 @@ class SharedMemoryTransport : public HostTransport {
   std::string_view name() const override { return "shared_memory"; }
 
   bool arrive(const Arrival& arrival, const Patience& patience) override;
+  void refuse_arrival(const std::string& reason) override;
   bool reduces(DataType /*type*/) const override { return true; }
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const Patience& patience) override;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include <libtrain/comm/reduction.hpp>
-#include <libtrain/comm/shared_memory/slice.hpp>
+#include <libtrain/comm/slice.hpp>
 
 namespace libtrain::detail {
 

@@ -9,8 +9,8 @@ namespace libtrain {
 
 using detail::check_op;
 using detail::check_root;
+using detail::checked_gather;
 using detail::checked_in_out;
-using detail::checked_pair;
 using detail::checked_type;
 
 Work SingleCommunicator::copy(const at::Tensor& input, const at::Tensor& output) {
@@ -41,13 +41,13 @@ Work SingleCommunicator::broadcast(const at::Tensor& tensor, int root, const Cal
 }
 
 Work SingleCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& /*options*/) {
-  checked_pair(*this, input, output, 1, "all_gather");
+  checked_gather(*this, input, output, "all_gather");
   return copy(input, output);
 }
 
 Work SingleCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                         const CallOptions& /*options*/) {
-  check_op(checked_pair(*this, output, input, 1, "reduce_scatter"), op, "reduce_scatter");
+  check_op(checked_gather(*this, output, input, "reduce_scatter"), op, "reduce_scatter");
   return copy(input, output);
 }
 
@@ -56,43 +56,40 @@ Work SingleCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& o
   return copy(input, output);
 }
 
-void SingleCommunicator::barrier() {
+void SingleCommunicator::barrier(const CallOptions& /*options*/) {
   check_alive();
 }
 
-std::vector<std::string> SingleCommunicator::all_gather_bytes(const std::string& bytes) {
+std::vector<std::string> SingleCommunicator::all_gather_bytes(const std::string& bytes,
+                                                              const CallOptions& /*options*/) {
   check_alive();
   return {bytes};
 }
 
-std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int root) {
+std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int root, const CallOptions& /*options*/) {
   check_root(*this, root, "broadcast_bytes");
   check_alive();
   return bytes;
 }
 
-std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/) {
+std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/, const CallOptions& /*options*/) {
   detail::check_color(color);
   check_alive();
   return std::make_shared<SingleCommunicator>();
 }
 
 at::Tensor SingleCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
+  check_alive();
+  detail::checked_bytes(elements, type);
   return at::zeros({elements}, type);
 }
 
 void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noexcept {
-  try {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = reason;
-  } catch (...) {
-    // Out of memory: there is no peer to tell.
-  }
+  failure_.set(reason.empty() ? "the communicator was aborted" : reason);
 }
 
 void SingleCommunicator::check_alive() const {
-  const std::lock_guard lock(mutex_);
-  if (!failure_.empty()) throw CommunicationError(failure_);
+  failure_.throw_if_set();
 }
 
 }  // namespace libtrain

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <mutex>
-#include <string>
-
+#include <libtrain/comm/abort_reason.hpp>
 #include <libtrain/comm/communicator.hpp>
 
 namespace libtrain {
@@ -25,10 +23,10 @@ class SingleCommunicator : public Communicator {
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                       const CallOptions& options) override;
   Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
-  void barrier() override;
-  std::vector<std::string> all_gather_bytes(const std::string& bytes) override;
-  std::string broadcast_bytes(const std::string& bytes, int root) override;
-  std::shared_ptr<Communicator> split(int color, int key) override;
+  void barrier(const CallOptions& options) override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
   void abort(const std::string& reason, ExitCode code) noexcept override;
 
@@ -36,8 +34,7 @@ class SingleCommunicator : public Communicator {
   void check_alive() const;
   Work copy(const at::Tensor& input, const at::Tensor& output);
 
-  mutable std::mutex mutex_;
-  std::string failure_;
+  detail::AbortReason failure_;
 };
 
 }  // namespace libtrain

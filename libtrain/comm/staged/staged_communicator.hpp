@@ -1,24 +1,27 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/staged/staged_operation.hpp>
+#include <libtrain/comm/staged/staging_pool.hpp>
 
 namespace libtrain {
 
-namespace detail {
-class StagedOperation;
-}
-
 /// A Communicator for tensors on one device over any that takes host memory: each collective copies its input into a
-/// pinned buffer on the host, runs there, and copies the result back. Slow, and right wherever NCCL cannot be used:
-/// several ranks on one GPU, `--dist-backend gloo`.
+/// page-locked buffer that the host communicator likes, runs there, and copies the result back. Slower than NCCL, and
+/// right wherever that cannot be used: several ranks on one GPU, `--dist-backend gloo`.
 ///
-/// The call returns when the caller's current stream has reached it and the input is on the host. The result is copied
-/// back, on the current stream of the thread that waits, by the first `wait` or `done` that finds it, or by the next
-/// call that uses the same memory; after that every stream sees it. A result that nobody asks for stays on the host.
+/// The call returns when the caller's current stream has reached it and the input is on the host; only then does its
+/// timeout begin. The result is copied back, after what the caller's stream held at the call, in the current stream of
+/// the thread that first waits for it, finds it done, or calls again once the host is done with it. `Work::wait` makes
+/// the waiting thread's current stream wait for that copy; `Work::done` says whether it has ended.
+///
+/// All-reduces, reduces and broadcasts of more than 4 MiB go through the host in pieces of that size, each a collective
+/// of its own there: one is copied while the next is reduced.
 class StagedCommunicator : public Communicator {
  public:
   /// `host` must be used through this object only; `device` carries its index. A CPU device stages as well: for tests.
@@ -39,26 +42,33 @@ class StagedCommunicator : public Communicator {
   Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                       const CallOptions& options) override;
   Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
-  void barrier() override { host_->barrier(); }
-  std::vector<std::string> all_gather_bytes(const std::string& bytes) override {
-    return host_->all_gather_bytes(bytes);
+  void barrier(const CallOptions& options) override { host_->barrier(options); }
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override {
+    return host_->all_gather_bytes(bytes, options);
   }
-  std::string broadcast_bytes(const std::string& bytes, int root) override {
-    return host_->broadcast_bytes(bytes, root);
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override {
+    return host_->broadcast_bytes(bytes, root, options);
   }
-  std::shared_ptr<Communicator> split(int color, int key) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
   void abort(const std::string& reason, ExitCode code) noexcept override { host_->abort(reason, code); }
 
  private:
-  /// Host memory of the size and type of `tensor`, when earlier results have arrived in that.
-  at::Tensor buffer_for(const at::Tensor& tensor);
-  at::Tensor copy_of(const at::Tensor& tensor);
-  Work copy_back(Work host_work, const at::Tensor& staging, const at::Tensor& output);
+  using HostCall = std::function<Work(const detail::StagedPiece& piece)>;
+
+  /// Makes copies that earlier calls have left to be made, those to memory of these tensors in any case.
+  void settle(const at::Tensor& input, const at::Tensor& output);
+
+  /// For collectives that work on each element by itself, in place on the host. Undefined: see StagedPiece.
+  Work run_in_pieces(const at::Tensor& input, const at::Tensor& output, const HostCall& call);
+
+  Work run(std::vector<detail::StagedPiece> pieces, detail::StagingBuffers buffers, const at::Tensor& output,
+           const HostCall& call);
 
   std::shared_ptr<Communicator> host_;
   at::Device device_;
   std::string name_;
+  detail::StagingPool pool_;
   std::vector<std::shared_ptr<detail::StagedOperation>> unfinished_;
 };
 

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
 
 #include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/tcp/exchange.hpp>
 
 namespace libtrain::detail {
@@ -58,18 +58,5 @@ struct Reduction {
 /// Large messages are worked on in pieces that stay in the cache between the socket and the arithmetic; a multiple of
 /// every element size.
 inline constexpr std::size_t kChunk = std::size_t{256} << 10;
-
-inline char* at_offset(void* data, std::size_t bytes) {
-  return static_cast<char*>(data) + bytes;
-}
-
-inline const char* at_offset(const void* data, std::size_t bytes) {
-  return static_cast<const char*>(data) + bytes;
-}
-
-/// memcpy wants valid pointers even for nothing.
-inline void copy_bytes(void* target, const void* source, std::size_t bytes) {
-  if (bytes > 0 && target != source) std::memcpy(target, source, bytes);
-}
 
 }  // namespace libtrain::detail

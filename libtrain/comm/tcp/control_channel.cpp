@@ -1,10 +1,12 @@
 #include <libtrain/comm/tcp/control_channel.hpp>
 
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-
-#include <sys/uio.h>
 
 namespace libtrain::detail {
 
@@ -22,7 +24,8 @@ static_assert(sizeof(Header) == 24);
 
 }  // namespace
 
-void ControlChannel::send(const ControlMessage& message) const noexcept {
+void ControlChannel::send(const ControlMessage& message) noexcept {
+  if (broken_) return;
   Header header{.word = message.word,
                 .waits_for = message.waits_for,
                 .number = message.number,
@@ -32,7 +35,9 @@ void ControlChannel::send(const ControlMessage& message) const noexcept {
   msghdr whole{};
   whole.msg_iov = parts.data();
   whole.msg_iovlen = parts.size();
-  static_cast<void>(sendmsg(socket_.get(), &whole, MSG_DONTWAIT | MSG_NOSIGNAL));
+  const auto sent = sendmsg(socket_.get(), &whole, MSG_DONTWAIT | MSG_NOSIGNAL);
+  // The peer would take the beginning of the next message for the rest of this one.
+  broken_ = sent > 0 && static_cast<std::size_t>(sent) < sizeof(header) + header.length;
 }
 
 bool ControlChannel::receive(std::vector<ControlMessage>& messages) {

@@ -31,8 +31,9 @@ class ControlChannel {
 
   int descriptor() const { return socket_.get(); }
 
-  /// Best effort: a peer that has not read thousands of messages misses this one. One thread at a time.
-  void send(const ControlMessage& message) const noexcept;
+  /// Best effort: a peer that has not read thousands of messages misses this one, and all that follow where only a
+  /// part of it could be sent. One thread at a time.
+  void send(const ControlMessage& message) noexcept;
 
   /// Adds what has come to `messages`; false once the peer has closed, or sends what no peer would. One thread at a
   /// time, which may be another than the sender.
@@ -43,6 +44,7 @@ class ControlChannel {
 
   Descriptor socket_;
   std::string inbox_;
+  bool broken_ = false;  // the last message that was sent is cut short
 };
 
 }  // namespace libtrain::detail

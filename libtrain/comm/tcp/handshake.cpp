@@ -29,7 +29,7 @@ T value_of(const std::string& bytes, std::size_t offset = 0) {
 }  // namespace
 
 Handshake Handshake::call(Descriptor socket, const GroupKey& key, int from, int to, Channel channel) {
-  Handshake handshake{std::move(socket), key, true};
+  Handshake handshake{std::move(socket), key};
   handshake.hello_ = {.magic = kHelloMagic,
                       .group = key.id,
                       .from = static_cast<std::uint32_t>(from),
@@ -41,10 +41,16 @@ Handshake Handshake::call(Descriptor socket, const GroupKey& key, int from, int 
 }
 
 Handshake Handshake::answer(Descriptor socket, const GroupKey& key, int self, int world_size) {
-  Handshake handshake{std::move(socket), key, false};
+  Handshake handshake{std::move(socket), key};
   handshake.self_ = self;
   handshake.world_size_ = world_size;
   handshake.expect(Step::hello, sizeof(Hello));
+  return handshake;
+}
+
+Handshake Handshake::failed(std::string trouble) {
+  Handshake handshake{Descriptor{}, GroupKey{}};
+  handshake.fail(std::move(trouble));
   return handshake;
 }
 

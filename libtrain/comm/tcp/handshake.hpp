@@ -49,11 +49,17 @@ class Handshake {
   static Handshake call(Descriptor socket, const GroupKey& key, int from, int to, Channel channel);
   static Handshake answer(Descriptor socket, const GroupKey& key, int self, int world_size);
 
+  /// One that has failed before it began.
+  static Handshake failed(std::string trouble);
+
   /// Goes as far as it can without waiting.
   State advance();
 
   State state() const { return state_; }
   void welcome();
+
+  /// Answerer only: whether a Hello has come that names this group and rank.
+  bool greeted() const { return step_ == Step::proof; }
 
   /// What to poll for.
   short events() const;
@@ -67,8 +73,7 @@ class Handshake {
  private:
   enum class Step { connecting, hello, challenge, proof, welcome };
 
-  Handshake(Descriptor socket, const GroupKey& key, bool calls)
-      : socket_(std::move(socket)), key_(key), calls_(calls) {}
+  Handshake(Descriptor socket, const GroupKey& key) : socket_(std::move(socket)), key_(key) {}
 
   void next();
   void read_hello();
@@ -83,7 +88,6 @@ class Handshake {
 
   Descriptor socket_;
   GroupKey key_;
-  bool calls_;
   int self_ = 0;
   int world_size_ = 0;
   State state_ = State::underway;

@@ -4,11 +4,13 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -61,8 +63,19 @@ SocketAddress address_of_interface(const std::string& name) {
   return *best;
 }
 
+// Rank 0 would listen on every interface, and its peers would look for it on their own hosts.
+std::vector<SocketAddress> resolve_master(const std::string& host, int port, const Deadline& deadline) {
+  auto known = SocketAddress::resolve(host, port, deadline);
+  if (std::any_of(known.begin(), known.end(), [](const auto& address) { return address.is_unspecified(); })) {
+    throw EnvironmentError(text("The master address '", host,
+                                "' stands for all addresses of a host: set MASTER_ADDR, or the host of --dist-url, to "
+                                "the name or one address of the host of rank 0."));
+  }
+  return known;
+}
+
 SocketAddress address_towards_master(const std::string& master, const Deadline& deadline) {
-  for (const auto& remote : SocketAddress::resolve(master, kAnyPort, deadline)) {
+  for (const auto& remote : resolve_master(master, kAnyPort, deadline)) {
     if (const auto address = address_towards(remote)) return *address;
   }
   throw EnvironmentError(text("This host has no route to the master address '", master,
@@ -114,7 +127,7 @@ SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are
 }
 
 SocketAddress address_to_serve(const std::string& host, int port, const Deadline& deadline) {
-  const auto known = SocketAddress::resolve(host, port, deadline);
+  const auto known = resolve_master(host, port, deadline);
   for (const auto& address : known) {
     if (is_of_this_host(address) && !is_hidden(host, address)) return address;
   }
@@ -123,7 +136,7 @@ SocketAddress address_to_serve(const std::string& host, int port, const Deadline
 }
 
 std::string host_to_reach(const std::string& host, const Deadline& deadline) {
-  const auto known = SocketAddress::resolve(host, kAnyPort, deadline);
+  const auto known = resolve_master(host, kAnyPort, deadline);
   const auto outward = address_of_default_route();
   if (!outward || !is_hidden(host, known.front())) return host;
   return parse_host_port(outward->with_port(kAnyPort).name())->host;

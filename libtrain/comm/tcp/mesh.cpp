@@ -142,10 +142,10 @@ void Mesh::give_up() {
     fail(culprit ? text(describe(*culprit), " stopped moving data before the deadline.")
                  : "The deadline passed while data was moving: the network is too slow for this timeout.");
   }
-  std::vector<std::string> missing;
-  for (const int rank : roll_->silent()) missing.push_back(name(rank));
+  std::vector<int> missing;
+  for (const int rank : roll_->silent()) missing.push_back(names_.name_of(rank));
   fail(missing.empty() ? "The deadline passed while the ranks were meeting: the network is too slow for this timeout."
-                       : missing_ranks(missing));
+                       : missing_ranks(std::move(missing)));
 }
 
 void Mesh::lose(int rank, const std::string& how) {
@@ -199,9 +199,18 @@ void Mesh::tell_failure(const std::string& reason) {
 
 void Mesh::abort(const std::string& reason) noexcept {
   try {
-    if (remember(reason)) tell_failure(text(name(rank_), " failed: ", reason));
+    const auto who = text(name(rank_), " failed: ");
+    if (remember(reason)) tell_failure(reason.starts_with(who) ? reason : who + reason);
   } catch (...) {
     // Out of memory: the peers' deadlines still end their waits.
+  }
+}
+
+void Mesh::refuse(const std::string& reason) noexcept {
+  try {
+    if (remember(reason)) tell_failure(reason);
+  } catch (...) {
+    // Out of memory, as in abort.
   }
 }
 

@@ -30,7 +30,7 @@ struct MeshPeer {
 /// - a control connection that ends without a goodbye means that the peer's process has ended;
 /// - when a deadline passes the roll is called, so that all ranks name the same culprit.
 ///
-/// One thread at a time, `abort` excepted.
+/// One thread at a time, `abort` and `refuse` excepted.
 class Mesh {
  public:
   enum class Phase {
@@ -62,7 +62,12 @@ class Mesh {
   /// else is new. Throws at the deadline, and when a peer is lost or anyone has aborted.
   void wait(int receiver, int sender, const Deadline& deadline);
 
+  /// Ends the group: this rank's calls fail with `reason`, the peers' with "rank N failed: " before it, once. Does
+  /// nothing where the group has failed already.
   void abort(const std::string& reason) noexcept;
+
+  /// The same for what is not this rank's failure: the peers' calls fail with `reason` as it is.
+  void refuse(const std::string& reason) noexcept;
 
  private:
   MeshPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }

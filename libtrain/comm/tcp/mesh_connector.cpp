@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
@@ -14,7 +15,17 @@ namespace {
 constexpr std::chrono::milliseconds kCallAgainAfter{50};
 constexpr std::chrono::milliseconds kLongestPoll{50};
 constexpr std::chrono::seconds kGuestTime{10};
+// A round trip, also over slow networks and to a busy process.
+constexpr std::chrono::milliseconds kHelloTime{250};
 constexpr std::size_t kMostStrangers = 16;
+// Calls, guests and the deadline must have their turn between any two of these.
+constexpr int kMostAcceptedAtOnce = 16;
+
+bool is_ready(const Handshake& handshake) {
+  if (handshake.state() != Handshake::State::underway) return false;
+  pollfd ready{.fd = handshake.descriptor(), .events = handshake.events(), .revents = 0};
+  return poll(&ready, 1, 0) != 0;
+}
 
 }  // namespace
 
@@ -41,8 +52,9 @@ std::vector<Link> MeshConnector::connect(const Deadline& deadline, const std::fu
       throw_system_error("poll");
     }
     advance_calls();
-    accept_guests();
+    // Who has said something is heard before a newcomer can take the place of anybody.
     advance_guests();
+    accept_guests();
     if (missing_ > 0 && deadline.expired()) throw_missing();
   }
   return std::move(links_);
@@ -52,12 +64,16 @@ Handshake MeshConnector::dial(int peer, Channel channel) const {
   const auto& address = plan_.addresses[static_cast<std::size_t>(peer)];
   const auto parsed = SocketAddress::parse(address);
   if (!parsed) throw CommunicationError(text("Rank ", peer, " gave '", address, "' as its address."));
-  return Handshake::call(begin_connect(*parsed), plan_.key, plan_.rank, peer, channel);
+  auto socket = begin_connect(*parsed);
+  if (!socket.valid()) return Handshake::failed(std::strerror(errno));
+  return Handshake::call(std::move(socket), plan_.key, plan_.rank, peer, channel);
 }
 
 std::vector<pollfd> MeshConnector::interests() const {
   std::vector<pollfd> polled;
-  polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  if (!is_full() || dispensable() != guests_.end()) {
+    polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  }
   const auto add = [&](const Handshake& handshake) {
     if (handshake.state() != Handshake::State::underway) return;
     polled.push_back({.fd = handshake.descriptor(), .events = handshake.events(), .revents = 0});
@@ -69,48 +85,60 @@ std::vector<pollfd> MeshConnector::interests() const {
 
 void MeshConnector::advance_calls() {
   for (auto call = calls_.begin(); call != calls_.end();) {
-    const auto now = Clock::now();
-    if (call->handshake.state() == Handshake::State::failed) {
-      if (now >= call->again) call->handshake = dial(call->peer, call->channel);
-      ++call;
-      continue;
-    }
-    pollfd ready{.fd = call->handshake.descriptor(), .events = call->handshake.events(), .revents = 0};
-    const bool waits = poll(&ready, 1, 0) == 0;  // a connection under way has no error to show yet
-    const auto state = waits ? Handshake::State::underway : call->handshake.advance();
-    if (state == Handshake::State::done) {
-      place(call->peer, call->channel) = call->handshake.take_socket();
+    const bool may_call = Clock::now() >= call->again;
+    auto& handshake = call->handshake;
+    if (handshake.state() == Handshake::State::failed && may_call) handshake = dial(call->peer, call->channel);
+    if (is_ready(handshake)) handshake.advance();  // a connection under way has no error to show yet
+    if (handshake.state() == Handshake::State::done) {
+      place(call->peer, call->channel) = handshake.take_socket();
       --missing_;
       call = calls_.erase(call);
       continue;
     }
-    if (state == Handshake::State::failed) {
-      call->again = now + kCallAgainAfter;
-      troubles_[static_cast<std::size_t>(call->peer)] = call->handshake.trouble();
+    if (handshake.state() == Handshake::State::failed && may_call) {
+      call->again = Clock::now() + kCallAgainAfter;
+      troubles_[static_cast<std::size_t>(call->peer)] = handshake.trouble();
     }
     ++call;
   }
 }
 
 void MeshConnector::accept_guests() {
-  SocketAddress remote;
-  for (auto socket = accept_from(listener_, remote); socket.valid(); socket = accept_from(listener_, remote)) {
-    // The oldest has had its time: members need one round trip, so a flood of strangers cannot keep them out.
-    if (guests_.size() >= static_cast<std::size_t>(missing_) + kMostStrangers) {
-      drop(guests_.front().address, "too many others knocked while it was silent");
-      guests_.pop_front();
+  for (int count = 0; count < kMostAcceptedAtOnce; ++count) {
+    const auto leaves = is_full() ? dispensable() : guests_.cend();
+    if (is_full() && leaves == guests_.cend()) return;
+    SocketAddress remote;
+    auto socket = accept_from(listener_, remote);
+    if (!socket.valid()) return;
+    if (leaves != guests_.cend()) {
+      drop(leaves->address, "others knocked while it had proven nothing");
+      guests_.erase(leaves);
     }
     guests_.push_back({.handshake = Handshake::answer(std::move(socket), plan_.key, plan_.rank,
                                                       static_cast<int>(plan_.addresses.size())),
                        .address = remote.name(),
-                       .leave_at = Clock::now() + kGuestTime});
+                       .came_at = Clock::now()});
   }
+}
+
+bool MeshConnector::is_full() const {
+  return guests_.size() >= static_cast<std::size_t>(missing_) + kMostStrangers;
+}
+
+// Whose place a newcomer may take. A Hello names the group by random bytes that few strangers can have seen.
+MeshConnector::Guests::const_iterator MeshConnector::dispensable() const {
+  const auto had_time = [now = Clock::now()](const Guest& guest) { return now >= guest.came_at + kHelloTime; };
+  const auto greeted = [](const Guest& guest) { return guest.handshake.greeted(); };
+  // In the order in which they came. While some are silent, those who have greeted stay.
+  const auto oldest_silent = std::find_if_not(guests_.begin(), guests_.end(), greeted);
+  const auto candidate = oldest_silent != guests_.end() ? oldest_silent : guests_.begin();
+  return candidate != guests_.end() && had_time(*candidate) ? candidate : guests_.end();
 }
 
 void MeshConnector::advance_guests() {
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     const auto state = guest->handshake.advance();
-    if (state == Handshake::State::underway && Clock::now() < guest->leave_at) {
+    if (state == Handshake::State::underway && Clock::now() < guest->came_at + kGuestTime) {
       ++guest;
       continue;
     }

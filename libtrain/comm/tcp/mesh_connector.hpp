@@ -26,8 +26,13 @@ struct Link {
 };
 
 /// Connects every rank with every other, all at the same time: the higher rank calls, the lower one answers. Peers that
-/// cannot be reached yet are called again until the deadline. Strangers are dropped: at most a few are heard at a time,
-/// each for ten seconds, and the first of them is logged as a warning.
+/// cannot be reached yet are called again until the deadline.
+///
+/// Strangers are dropped, and the first of them is logged as a warning. A guest that has proven nothing may stay for
+/// ten seconds. There is room for all members that are still to come and for a few more. Where it is full, a newcomer
+/// takes the place of the oldest guest that has had time for a Hello and not sent one, or else of the oldest that has
+/// had that time, and waits for it. So members get through a burst of strangers; a flood that lasts can keep them
+/// waiting until the deadline.
 class MeshConnector {
  public:
   MeshConnector(const MeshPlan& plan, Descriptor listener);
@@ -48,8 +53,9 @@ class MeshConnector {
   struct Guest {
     Handshake handshake;
     std::string address;
-    Clock::time_point leave_at;
+    Clock::time_point came_at;
   };
+  using Guests = std::list<Guest>;  // the oldest first
 
   Handshake dial(int peer, Channel channel) const;
   std::vector<pollfd> interests() const;
@@ -57,6 +63,8 @@ class MeshConnector {
   void advance_guests();
   void admit(Guest& guest);
   void accept_guests();
+  bool is_full() const;
+  Guests::const_iterator dispensable() const;
   void drop(const std::string& address, const std::string& trouble);
   Descriptor& place(int peer, Channel channel);
   [[noreturn]] void throw_missing() const;
@@ -65,7 +73,7 @@ class MeshConnector {
   Descriptor listener_;
   std::vector<Link> links_;
   std::list<Call> calls_;
-  std::list<Guest> guests_;
+  Guests guests_;
   std::vector<std::string> troubles_;  // the last one with each peer
   int missing_ = 0;                    // connections still to come
   bool warned_ = false;

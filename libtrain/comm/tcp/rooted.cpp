@@ -7,7 +7,7 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kLongMessage = std::size_t{64} << 10;
+constexpr std::size_t kSmallestChunk = std::size_t{16} << 10;
 
 // Ranks as counted from the root.
 class Places {
@@ -18,10 +18,25 @@ class Places {
   int count() const { return collective_.world_size(); }
   int rank_at(int place) const { return (place + root_) % count(); }
 
+  /// Connections of the chain of all places.
+  std::size_t chain_length() const { return static_cast<std::size_t>(std::max(count() - 1, 1)); }
+
  private:
   const Collective& collective_;
   int root_;
 };
+
+// The last rank of a chain gets nothing before the others have passed a chunk on, so the message must be worth that.
+bool suits_chain(std::size_t bytes, const Places& places) {
+  constexpr std::size_t kForEachStep = std::size_t{64} << 10;
+  return bytes >= kForEachStep * places.chain_length();
+}
+
+// Four chunks for every connection keep the whole chain busy most of the time. Whole pages cut no element.
+std::size_t chunk_of(std::size_t bytes, const Places& places) {
+  constexpr std::size_t kPage = 4096;
+  return std::clamp(bytes / (4 * places.chain_length()) / kPage * kPage, kSmallestChunk, kChunk);
+}
 
 // In a binomial tree the children of a place are those that differ from it in one bit below its lowest set one.
 int lowest_bit(int place, int count) {
@@ -42,11 +57,10 @@ void broadcast_tree(const Collective& collective, void* data, std::size_t bytes,
 void broadcast_chain(const Collective& collective, void* data, std::size_t bytes, const Places& places) {
   Exchange exchange{collective.mesh, collective.patience};
   const int own = places.own();
-  for (std::size_t done = 0; done < bytes; done += kChunk) {
-    const auto size = std::min(kChunk, bytes - done);
+  for_each_chunk(bytes, chunk_of(bytes, places), [&](std::size_t done, std::size_t size) {
     if (own > 0) exchange.receive(places.rank_at(own - 1), at_offset(data, done), size);
     if (own + 1 < places.count()) exchange.send(places.rank_at(own + 1), at_offset(data, done), size);
-  }
+  });
   exchange.finish();
 }
 
@@ -75,15 +89,15 @@ void reduce_tree(const Collective& collective, const void* input, void* output, 
 // From the last place to the root.
 void reduce_chain(const Collective& collective, const void* input, void* output, std::size_t bytes,
                   const Reduction& reduction, const Places& places) {
-  auto* sums = collective.scratch.reserve(2 * kChunk);
+  const auto chunk = chunk_of(bytes, places);
+  auto* sums = collective.scratch.reserve(2 * chunk);
   Exchange exchange{collective.mesh, collective.patience};
   const int own = places.own();
   const bool is_last = own + 1 == places.count();
   std::size_t turn = 0;
-  for (std::size_t done = 0; done < bytes; done += kChunk, ++turn) {
-    const auto size = std::min(kChunk, bytes - done);
+  for_each_chunk(bytes, chunk, [&](std::size_t done, std::size_t size) {
     const auto* mine = at_offset(input, done);
-    auto* sum = sums + turn % 2 * kChunk;
+    auto* sum = sums + turn++ % 2 * chunk;
     if (!is_last) {
       // Those nearer to the root wait for nobody else, so they will take what is queued here.
       exchange.limit(1);
@@ -96,7 +110,7 @@ void reduce_chain(const Collective& collective, const void* input, void* output,
       reduction.complete(sum, size, places.count());
       copy_bytes(at_offset(output, done), sum, size);
     }
-  }
+  });
   exchange.finish();
 }
 
@@ -104,16 +118,16 @@ void reduce_chain(const Collective& collective, const void* input, void* output,
 
 void broadcast_from(const Collective& collective, void* data, std::size_t bytes, int root) {
   const Places places{collective, root};
-  return bytes < kLongMessage ? broadcast_tree(collective, data, bytes, places)
-                              : broadcast_chain(collective, data, bytes, places);
+  return suits_chain(bytes, places) ? broadcast_chain(collective, data, bytes, places)
+                                    : broadcast_tree(collective, data, bytes, places);
 }
 
 void reduce_to(const Collective& collective, const void* input, void* output, std::size_t count,
                const Reduction& reduction, int root) {
   const Places places{collective, root};
   const auto bytes = count * reduction.element();
-  return bytes < kLongMessage ? reduce_tree(collective, input, output, bytes, reduction, places)
-                              : reduce_chain(collective, input, output, bytes, reduction, places);
+  return suits_chain(bytes, places) ? reduce_chain(collective, input, output, bytes, reduction, places)
+                                    : reduce_tree(collective, input, output, bytes, reduction, places);
 }
 
 }  // namespace libtrain::detail

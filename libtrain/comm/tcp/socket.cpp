@@ -81,8 +81,11 @@ Descriptor listen_at(const SocketAddress& address) {
 Descriptor begin_connect(const SocketAddress& address) {
   auto socket = make_socket(address.family());
   tune(socket);
-  // Failures show when the socket gets ready, like those that come later.
-  static_cast<void>(connect(socket.get(), address.get(), address.length()));
+  if (connect(socket.get(), address.get(), address.length()) == 0) return socket;
+  // A socket that has not even begun to connect gets ready too, and without an error.
+  const int code = errno;
+  if (code != EINPROGRESS && code != EINTR) socket.reset();
+  errno = code;
   return socket;
 }
 

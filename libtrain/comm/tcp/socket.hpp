@@ -33,7 +33,8 @@ class Descriptor {
 /// port is taken.
 Descriptor listen_at(const SocketAddress& address);
 
-/// A socket on its way to `address`: writable once it is there.
+/// A socket on its way to `address`: writable once it is there or has failed (see connection_error). Nothing, and errno
+/// says why, where it fails at once.
 Descriptor begin_connect(const SocketAddress& address);
 
 /// The next connection to `listener`, or nothing where none waits.

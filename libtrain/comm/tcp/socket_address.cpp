@@ -93,6 +93,14 @@ bool SocketAddress::is_link_local() const {
   return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr);
 }
 
+bool SocketAddress::is_unspecified() const {
+  if (family() != AF_INET6) return reinterpret_cast<const sockaddr_in&>(storage_).sin_addr.s_addr == INADDR_ANY;
+  const auto& address = reinterpret_cast<const sockaddr_in6&>(storage_).sin6_addr;
+  constexpr std::array<unsigned char, 4> kAnyIpv4{};
+  const bool mapped = IN6_IS_ADDR_V4MAPPED(&address);
+  return IN6_IS_ADDR_UNSPECIFIED(&address) || (mapped && std::memcmp(&address.s6_addr[12], kAnyIpv4.data(), 4) == 0);
+}
+
 std::string SocketAddress::name() const {
   std::array<char, NI_MAXHOST> host{};
   const int code = getnameinfo(get(), length_, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);

@@ -1,117 +1,57 @@
 #include <libtrain/comm/tcp/store_rendezvous.hpp>
 
-#include <fcntl.h>
-#include <poll.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <exception>
+#include <optional>
 #include <thread>
+#include <utility>
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/tcp/local_address.hpp>
-#include <libtrain/comm/tcp/socket.hpp>
-#include <libtrain/launch/host.hpp>
+#include <libtrain/comm/tcp/call_with_deadline.hpp>
+#include <libtrain/comm/tcp/open_store.hpp>
 
 namespace libtrain {
 
 namespace {
 
+using detail::call_with_deadline;
 using std::chrono::milliseconds;
 
-constexpr std::string_view kFileScheme = "file://";
-constexpr std::string_view kTcpScheme = "tcp://";
+// For what is done after the meeting, which must not hold up the job.
+constexpr milliseconds kFarewellTime{5000};
 
-// c10d takes 0 for no bound at all.
-milliseconds time_left(const Deadline& deadline) {
-  const auto left = std::min<Deadline::Clock::duration>(deadline.remaining(), std::chrono::hours(24 * 365));
-  return std::max(std::chrono::ceil<milliseconds>(left), milliseconds(1));
-}
+// A server that does answer gets this long to say that a note has not come.
+constexpr milliseconds kGraceTime{2000};
 
-double seconds(milliseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-// The first line, without the C++ stack that c10 appends.
-std::string first_line(const std::exception& error) {
-  const std::string message = error.what();
-  return message.substr(0, message.find('\n'));
-}
-
-c10::intrusive_ptr<c10d::Store> open_file_store(const StorePlace& place) {
-  const auto path = place.url.substr(kFileScheme.size());
-  // FileStore would wait for a folder that is not there, and would let other users read the job's secret.
-  const detail::Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR)};
-  if (!file.valid()) {
-    throw EnvironmentError(text("Cannot write the rendezvous file '", path, "' (", std::strerror(errno),
-                                "): give a path in an existing folder that all hosts share."));
-  }
+// Nothing at the deadline.
+std::optional<std::string> read_note(c10d::Store& store, const std::string& key, const Deadline& deadline) {
   try {
-    return c10::make_intrusive<c10d::FileStore>(path, place.world_size);
-  } catch (const std::exception& error) {
-    throw EnvironmentError(text("The rendezvous file '", path, "' cannot be used (", first_line(error),
-                                "): it needs a file system with locks, and must not hold anything else."));
+    store.wait({key}, detail::time_left(deadline));
+  } catch (const std::exception&) {
+    if (deadline.expired()) return std::nullopt;
+    throw;
   }
+  const auto bytes = store.get(key);
+  return std::string{bytes.begin(), bytes.end()};
 }
 
-bool answers(const detail::SocketAddress& address, const Deadline& deadline) {
-  constexpr milliseconds kAnswerTime{2000};
-  const auto socket = detail::begin_connect(address);
-  pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
-  const auto patience = std::min(time_left(deadline), kAnswerTime);
-  return poll(&ready, 1, static_cast<int>(patience.count())) == 1 && detail::connection_error(socket) == 0;
+// The same for a FileStore, whose own wait counts whole seconds.
+std::optional<std::string> read_note_in_file(c10d::Store& store, const std::string& key, const Deadline& deadline) {
+  constexpr milliseconds kPause{10};
+  while (!store.check({key})) {
+    if (deadline.expired()) return std::nullopt;
+    std::this_thread::sleep_for(kPause);
+  }
+  const auto bytes = store.get(key);
+  return std::string{bytes.begin(), bytes.end()};
 }
 
-// c10d's own waiting fills the log and takes up to twice the time it is given.
-void wait_for_server(const StorePlace& place, const std::string& host, int port, const Deadline& deadline) {
-  constexpr milliseconds kPause{100};
-  const auto patience = seconds(time_left(deadline));
-  while (true) {
-    const auto known = detail::SocketAddress::resolve(host, port, deadline);
-    if (std::any_of(known.begin(), known.end(), [&](const auto& address) { return answers(address, deadline); }))
-      return;
-    if (deadline.expired()) {
-      throw CommunicationError(text("Nobody serves the rendezvous at ", place.url, " within ", patience,
-                                    " s: rank 0 did not start there, or a firewall is between the hosts."));
-    }
-    std::this_thread::sleep_for(std::min(kPause, time_left(deadline)));
-  }
-}
-
-c10::intrusive_ptr<c10d::Store> open_tcp_store(const StorePlace& place, const Deadline& deadline) {
-  const auto parsed = detail::parse_host_port(std::string_view{place.url}.substr(kTcpScheme.size()));
-  if (!parsed || !parsed->port) throw UsageError(text("'", place.url, "' is not tcp://host:port."));
-  auto host = detail::host_to_reach(parsed->host, deadline);
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(*parsed->port);
-  options.waitWorkers = false;
-  if (place.rank == 0 && !place.agent_hosts_store) {
-    // c10d would listen on all interfaces; it takes over a socket that listens on one.
-    const auto address = detail::address_to_serve(parsed->host, *parsed->port, deadline);
-    host = detail::parse_host_port(address.name())->host;
-    options.isServer = true;
-    options.masterListenFd = detail::listen_at(address).release();
-  } else {
-    wait_for_server(place, host, *parsed->port, deadline);
-  }
-  options.timeout = time_left(deadline);
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
-  } catch (const std::exception& error) {
-    throw CommunicationError(text("What listens at ", place.url, " is no store of PyTorch, or rank 0 has ended (",
-                                  first_line(error), "): choose another port."));
-  }
-}
-
-c10::intrusive_ptr<c10d::Store> open_store(const StorePlace& place, const Deadline& deadline) {
-  if (place.url.starts_with(kTcpScheme)) return open_tcp_store(place, deadline);
-  if (place.url.starts_with(kFileScheme)) return open_file_store(place);
-  throw UsageError(text("Ranks cannot meet at '", place.url, "': give tcp://host:port or file:///path."));
+std::string cause(const StorePlace& place, const std::exception& error) {
+  const auto reason = detail::first_line(error);
+  return detail::is_file(place) ? text("the file cannot be used (", reason, ").")
+                                : text(detail::server_of(place), " has ended (", reason, ").");
 }
 
 }  // namespace
@@ -130,41 +70,69 @@ StorePlace StorePlace::of(const Launch& launch, const Environment& environment) 
   return place;
 }
 
-StoreRendezvous::StoreRendezvous(const StorePlace& place, const Deadline& deadline) : url_(place.url) {
+StoreRendezvous::StoreRendezvous(const StorePlace& place, const Deadline& deadline) : place_(place) {
   state_ = std::make_unique<State>(
-      State{.store = c10::make_intrusive<c10d::PrefixStore>(place.prefix, open_store(place, deadline))});
+      State{.store = c10::make_intrusive<c10d::PrefixStore>(place.prefix, detail::open_store(place, deadline))});
 }
 
-StoreRendezvous::~StoreRendezvous() = default;
+// A FileStore takes the lock of its file once more to count those that have left.
+StoreRendezvous::~StoreRendezvous() {
+  try {
+    static_cast<void>(call_with_deadline(Deadline::after(kFarewellTime), [store = std::move(state_->store)]() mutable {
+      store.reset();
+      return true;
+    }));
+  } catch (const std::exception&) {
+    // There is no thread to be had, and the store has ended on this one.
+  }
+}
 
-void StoreRendezvous::set(const std::string& key, const std::string& bytes) {
-  std::string kept;
+void StoreRendezvous::set(const std::string& key, const std::string& bytes, const Deadline& deadline) {
+  const auto patience = detail::time_left(deadline);
+  std::optional<std::string> kept;
   try {
     // Of two processes with one key, one gets the other's bytes.
-    kept = state_->store->compareSet(key, "", bytes);
+    kept =
+        call_with_deadline(deadline, [store = state_->store, key, bytes] { return store->compareSet(key, "", bytes); });
   } catch (const std::exception& error) {
-    throw CommunicationError(
-        text("Cannot register ", key, " at ", url_, ": the process of rank 0 has ended (", first_line(error), ")."));
+    throw CommunicationError(text("Cannot register ", key, " at ", place_.url, ": ", cause(place_, error)));
   }
-  if (kept == bytes) return;
-  const bool is_file = url_.starts_with(kFileScheme);
-  throw EnvironmentError(text("At ", url_, " ", key, " is registered already: ",
-                              is_file ? "the file is left from an earlier job, which did not end in good order, or "
-                                        "another job uses it; remove it or give another path."
-                                      : "two processes have the same rank, or another job meets there; give each job a "
-                                        "port of its own."));
+  if (!kept) throw detail::no_answer(place_, text("registered ", key), patience);
+  if (*kept == bytes) return;
+  throw EnvironmentError(text("At ", place_.url, " ", key, " is registered already: ",
+                              detail::is_file(place_)
+                                  ? "the file is left from an earlier job, which did not end in good order, or "
+                                    "another job uses it; remove it or give another path."
+                                  : "two processes have the same rank, or another job meets there; give each job a "
+                                    "port of its own."));
 }
 
 std::string StoreRendezvous::get(const std::string& key, const Deadline& deadline) {
-  const auto patience = time_left(deadline);
+  const auto patience = detail::time_left(deadline);
+  const auto read = detail::is_file(place_) ? &read_note_in_file : &read_note;
+  std::optional<std::optional<std::string>> answer;
   try {
-    state_->store->wait({key}, patience);
-    const auto bytes = state_->store->get(key);
-    return {bytes.begin(), bytes.end()};
+    answer = call_with_deadline(deadline.later_by(kGraceTime),
+                                [store = state_->store, read, key, deadline] { return read(*store, key, deadline); });
   } catch (const std::exception& error) {
-    throw CommunicationError(text(key, " was not registered at ", url_, " within ", seconds(patience),
-                                  " s: that process did not start, has ended or cannot reach the place (",
-                                  first_line(error), ")."));
+    throw CommunicationError(text("Cannot read ", key, " at ", place_.url, ": ", cause(place_, error)));
+  }
+  if (!answer) throw detail::no_answer(place_, text("asked for ", key), patience);
+  if (*answer) return **answer;
+  throw CommunicationError(text(key, " was not registered at ", place_.url, " within ", detail::seconds(patience),
+                                " s: that process did not start, has ended or cannot reach the place."));
+}
+
+void StoreRendezvous::replace(const std::string& key, const std::string& bytes) noexcept {
+  // A FileStore only appends: what was there stays until the file goes.
+  if (detail::is_file(place_)) return;
+  try {
+    static_cast<void>(call_with_deadline(Deadline::after(kFarewellTime), [store = state_->store, key, bytes] {
+      store->set(key, bytes);
+      return true;
+    }));
+  } catch (const std::exception&) {
+    // The server has ended, and its notes with it.
   }
 }
 

@@ -33,8 +33,15 @@ struct StorePlace {
 /// Notes in a store of PyTorch: a TCPStore at tcp://host:port, which rank 0 serves on one address of its host, or a
 /// FileStore in a file that all ranks see.
 ///
-/// Notes hold the job's secret. The file is made readable for its owner alone; a TCPStore answers whoever connects to
-/// it while the job starts, so its port must not be reachable by others than the hosts of the job.
+/// Notes hold the job's secret. A file must belong to this user and be closed to all others: a new one is made so, one
+/// that is there already and is not is refused. It holds the secret until it is removed. A TCPStore answers whoever
+/// connects to it, so its port must not be reachable by others than the hosts of the job. Rank 0 serves it while the
+/// job starts; the agent of torchrun serves its own for the life of the job, on all interfaces, and there rank 0
+/// overwrites the secret once all ranks have connected.
+///
+/// Whatever is stopped or hangs, no wait is longer than its deadline and two seconds, and the destructor's than five.
+/// The look-up of a host's name alone takes as long as the system's resolver lets it. A call that c10d does not come
+/// back from is left behind on a thread of its own; later calls of this object then find no answer either.
 ///
 /// A FileStore reads whatever its file holds. What an earlier job has left is not taken for this one's: `set` refuses a
 /// key that is there, so every rank that had a predecessor stops at once with an error that names the file, and a rank
@@ -42,20 +49,22 @@ struct StorePlace {
 /// last rank to destroy its rendezvous removes it.
 class StoreRendezvous : public Rendezvous {
  public:
-  /// Throws EnvironmentError where the host is not found or the port is taken, CommunicationError where nobody serves
-  /// the store before the deadline.
+  /// Throws EnvironmentError where the host is not found or stands for all addresses, the port is taken or the file
+  /// cannot be used or is open to others; CommunicationError where nobody serves the store before the deadline, or what
+  /// is there does not answer.
   StoreRendezvous(const StorePlace& place, const Deadline& deadline);
   ~StoreRendezvous() override;
   StoreRendezvous(const StoreRendezvous&) = delete;  // owns the connection to the store
   StoreRendezvous& operator=(const StoreRendezvous&) = delete;
 
-  void set(const std::string& key, const std::string& bytes) override;
+  void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
+  void replace(const std::string& key, const std::string& bytes) noexcept override;
 
  private:
   struct State;
+  StorePlace place_;
   std::unique_ptr<State> state_;
-  std::string url_;
 };
 
 }  // namespace libtrain

@@ -38,6 +38,12 @@ struct Introduction {
   GroupKey key = {};  ///< of rank 0; the others' are not used
 };
 
+constexpr const char* kIntroduction = "rank ";
+
+Introduction introduce(int world_size) {
+  return {.world_size = world_size, .place = short_text(detail::network_place())};
+}
+
 /// What it says in a group that is being split.
 struct Application {
   std::int32_t color = 0;
@@ -52,12 +58,17 @@ using Take = std::function<void(const std::string& record)>;
 using Gather = std::function<void(const std::string& subject, const std::string& record, const Take& take)>;
 
 template <typename Record>
+std::string bytes_of(const Record& record) {
+  static_assert(std::is_trivially_copyable_v<Record>);
+  return {reinterpret_cast<const char*>(&record), sizeof(record)};
+}
+
+template <typename Record>
 std::vector<Record> gather_records(
     const Gather& gather, const std::string& subject, const Record& own,
     const std::function<void(int, const Record&)>& check = [](int, const Record&) {}) {
-  static_assert(std::is_trivially_copyable_v<Record>);
   std::vector<Record> records;
-  gather(subject, {reinterpret_cast<const char*>(&own), sizeof(own)}, [&](const std::string& bytes) {
+  gather(subject, bytes_of(own), [&](const std::string& bytes) {
     if (bytes.size() != sizeof(Record)) {
       throw EnvironmentError("The ranks run different versions of libtrain: start the same program everywhere.");
     }
@@ -70,7 +81,7 @@ std::vector<Record> gather_records(
 Gather gather_over(Rendezvous& rendezvous, int rank, int world_size, const Patience& patience) {
   return [&rendezvous, &patience, rank, world_size](const std::string& subject, const std::string& record,
                                                     const Take& take) {
-    rendezvous.set(text(subject, rank), record);
+    rendezvous.set(text(subject, rank), record, patience.deadline);
     for (int peer = 0; peer < world_size; ++peer) take(rendezvous.get(text(subject, peer), patience.deadline));
   };
 }
@@ -98,7 +109,7 @@ std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail
 
 std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, int world_size, const TcpOptions& options,
                                         const Patience& patience) {
-  Introduction own{.world_size = world_size, .place = short_text(detail::network_place())};
+  auto own = introduce(world_size);
   if (rank == 0) own.key = GroupKey::random();
   // Not when all have come: there may be fewer of them than this rank waits for.
   const auto check = [world_size](int peer, const Introduction& other) {
@@ -107,7 +118,7 @@ std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, int worl
                                 " ranks, this one as one of ", world_size,
                                 ": give all the same world size, and each job a rendezvous of its own."));
   };
-  const auto ranks = gather_records<Introduction>(gather, "rank ", own, check);
+  const auto ranks = gather_records<Introduction>(gather, kIntroduction, own, check);
   const bool all_here =
       std::all_of(ranks.begin(), ranks.end(), [&](const auto& other) { return other.place == own.place; });
 
@@ -127,7 +138,10 @@ std::unique_ptr<HostTransport> TcpTransport::connect(Rendezvous& rendezvous, int
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     throw UsageError(text("There is no rank ", rank, " among ", world_size, " ranks."));
   }
-  return assemble(gather_over(rendezvous, rank, world_size, patience), rank, world_size, options, patience);
+  auto group = assemble(gather_over(rendezvous, rank, world_size, patience), rank, world_size, options, patience);
+  // Whoever has connected to rank 0 has read all notes. A note stays, so that a latecomer finds its rank taken.
+  if (rank == 0) rendezvous.replace(text(kIntroduction, rank), bytes_of(introduce(world_size)));
+  return group;
 }
 
 std::unique_ptr<HostTransport> TcpTransport::connect(HostTransport& base, const TcpOptions& options,
@@ -150,16 +164,12 @@ std::unique_ptr<HostTransport> TcpTransport::split(int color, int key, const Pat
                    [&](int left, int right) { return application(left).key < application(right).key; });
 
   detail::MeshPlan plan{.key = key_.derive(application(members.front()).id)};
-  std::vector<int> names;
   for (const int member : members) {
-    if (member == rank()) plan.rank = static_cast<int>(names.size());
+    if (member == rank()) plan.rank = static_cast<int>(plan.addresses.size());
     plan.addresses.push_back(text_of(application(member).address));
-    names.push_back(name_of(member));
   }
   // A member that is lost while the part connects shows on the connections of the whole.
-  auto part = connect_mesh(plan, std::move(listener), patience, [this] { mesh_.look(); });
-  part->name_ranks(std::move(names));
-  return part;
+  return connect_mesh(plan, std::move(listener), patience, [this] { mesh_.look(); });
 }
 
 }  // namespace libtrain

@@ -9,8 +9,9 @@ struct TcpOptions {
   /// Name of a network interface: "eth0". Wins over everything else.
   std::string interface = {};
 
-  /// The host of rank 0: the address that routes to it is used, loopback where it is loopback. Where this is empty too:
-  /// loopback if all ranks are on this host, otherwise the address of the default route.
+  /// The host of rank 0, by name or by one of its addresses: the address that routes to it is used, loopback where it
+  /// is loopback. 0.0.0.0 and :: are refused with EnvironmentError. Where this is empty too: loopback if all ranks are
+  /// on this host, otherwise the address of the default route.
   std::string master_address = {};
 };
 

@@ -1,5 +1,8 @@
 #include <libtrain/comm/tcp/tcp_transport.hpp>
 
+#include <algorithm>
+#include <utility>
+
 #include <libtrain/comm/tcp/recursive_doubling.hpp>
 #include <libtrain/comm/tcp/ring.hpp>
 #include <libtrain/comm/tcp/rooted.hpp>
@@ -8,8 +11,12 @@ namespace libtrain {
 
 namespace {
 
-// Below this the steps of a ring cost more than the bytes that it saves.
-constexpr std::size_t kRingFrom = std::size_t{64} << 10;
+// Below this the steps of a ring, of which there are twice as many as ranks, cost more than the bytes that it saves.
+std::size_t ring_from(int world_size) {
+  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  constexpr std::size_t kForEachRank = std::size_t{12} << 10;
+  return std::max(kLeast, kForEachRank * static_cast<std::size_t>(world_size));
+}
 
 struct Greeting {
   std::uint64_t fingerprint = 0;
@@ -22,7 +29,11 @@ TcpTransport::TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const 
                            const detail::SocketAddress& host)
     : mesh_(rank, std::move(peers), *this), key_(key), host_(host) {}
 
+// An arrival and the collective after it are one call: in the roll call a rank that is still arriving must answer those
+// that move data already. Collectives without an arrival begin calls of their own, so all ranks count alike.
 detail::Collective TcpTransport::collective(const Patience& patience) {
+  if (!std::exchange(has_arrived_, false)) mesh_.begin_call();
+  mesh_.enter(detail::Mesh::Phase::moving);
   return {.mesh = mesh_, .scratch = scratch_, .patience = patience};
 }
 
@@ -31,7 +42,7 @@ detail::Collective TcpTransport::collective(const Patience& patience) {
 bool TcpTransport::arrive(const Arrival& arrival, const Patience& patience) {
   mesh_.begin_call();
   mesh_.enter(detail::Mesh::Phase::meeting);
-  const auto self = collective(patience);
+  const detail::Collective self{.mesh = mesh_, .scratch = scratch_, .patience = patience};
   detail::Exchange exchange{mesh_, patience};
   Greeting own{.fingerprint = arrival.fingerprint};
   for (int distance = 1; distance < world_size(); distance *= 2) {
@@ -42,14 +53,14 @@ bool TcpTransport::arrive(const Arrival& arrival, const Patience& patience) {
     exchange.finish();
     if (other.equal == 0 || other.fingerprint != own.fingerprint) own.equal = 0;
   }
-  mesh_.enter(detail::Mesh::Phase::moving);
+  has_arrived_ = true;
   return own.equal != 0;
 }
 
 void TcpTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                               const Patience& patience) {
   if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
-  if (count * size_of(type) < kRingFrom) {
+  if (count * size_of(type) < ring_from(world_size())) {
     detail::recursive_doubling_all_reduce(collective(patience), input, output, count, {type, op});
   } else {
     detail::ring_all_reduce(collective(patience), input, output, count, {type, op});
@@ -90,6 +101,10 @@ void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes
     exchange.receive(sender, detail::at_offset(output, offset(sender)), bytes);
   }
   exchange.finish();
+}
+
+void TcpTransport::refuse_arrival(const std::string& reason) {
+  mesh_.refuse(reason);
 }
 
 void TcpTransport::abort(const std::string& reason) noexcept {

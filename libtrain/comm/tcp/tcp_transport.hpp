@@ -52,6 +52,7 @@ class TcpTransport : public HostTransport {
                       const Patience& patience) override;
   void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
   std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+  void refuse_arrival(const std::string& reason) override;
   void abort(const std::string& reason) noexcept override;
 
  private:
@@ -61,6 +62,7 @@ class TcpTransport : public HostTransport {
   detail::GroupKey key_;
   detail::SocketAddress host_;
   detail::Scratch scratch_;
+  bool has_arrived_ = false;  // and has not moved data since
 };
 
 }  // namespace libtrain

@@ -6,6 +6,7 @@
 
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_communicator.hpp>
+#include <libtrain/comm/threads/thread_group.hpp>
 #include <libtrain/comm/threads/thread_transport.hpp>
 
 namespace libtrain {
@@ -16,30 +17,32 @@ void run_ranks_over(const ConnectRank& connect, int world_size, const std::funct
                     CommunicatorOptions options) {
   std::mutex mutex;
   std::exception_ptr first_failure;
-  const auto rank_main = [&](std::unique_ptr<HostTransport> transport) {
-    HostCommunicator communicator{connect(std::move(transport)), options};
-    std::exception_ptr failure;
-    std::string reason = "an exception that is not a std::exception";
+  const auto failed = [&](std::exception_ptr failure) {
+    const std::lock_guard lock(mutex);
+    if (!first_failure) first_failure = std::move(failure);
+  };
+  const auto group = std::make_shared<ThreadGroup>(world_size);
+  const auto rank_main = [&](int rank) {
+    std::unique_ptr<HostCommunicator> communicator;
+    const auto tell = [&](const std::string& reason) {
+      if (communicator) communicator->abort(reason, ExitCode::communication);
+      group->abort(text("rank ", rank, " failed: ", reason));  // for those who still connect
+    };
     try {
-      body(communicator);
-      return;
+      communicator =
+          std::make_unique<HostCommunicator>(connect(std::make_unique<ThreadTransport>(group, rank)), options);
+      body(*communicator);
     } catch (const std::exception& error) {
-      failure = std::current_exception();
-      reason = error.what();
+      failed(std::current_exception());
+      tell(error.what());
     } catch (...) {
-      failure = std::current_exception();
+      failed(std::current_exception());
+      tell("an exception that is not a std::exception");
     }
-    {
-      const std::lock_guard lock(mutex);
-      if (!first_failure) first_failure = failure;
-    }
-    communicator.abort(text("rank ", communicator.rank(), " failed: ", reason), ExitCode::communication);
   };
 
   std::vector<std::thread> threads;
-  for (auto& transport : ThreadTransport::make_group(world_size)) {
-    threads.emplace_back(rank_main, std::move(transport));
-  }
+  for (int rank = 0; rank < world_size; ++rank) threads.emplace_back(rank_main, rank);
   for (auto& thread : threads) thread.join();
   if (first_failure) std::rethrow_exception(first_failure);
 }

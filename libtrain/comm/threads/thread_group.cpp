@@ -5,12 +5,26 @@
 
 namespace libtrain::detail {
 
-ThreadGroup::ThreadGroup(int world_size)
-    : slots_(static_cast<std::size_t>(world_size)), here_(static_cast<std::size_t>(world_size)) {}
+namespace {
+
+std::size_t checked_size(int world_size) {
+  if (world_size < 1) throw UsageError(text("A group of threads needs at least one rank, not ", world_size, "."));
+  return static_cast<std::size_t>(world_size);
+}
+
+}  // namespace
+
+ThreadGroup::ThreadGroup(int world_size) : slots_(checked_size(world_size)), here_(slots_.size()) {}
 
 void ThreadGroup::leave() noexcept {
   const std::lock_guard lock(mutex_);
   if (--inside_ == 0) changed_.notify_all();
+}
+
+void ThreadGroup::leave_as_the_last() noexcept {
+  std::unique_lock lock(mutex_);
+  if (--inside_ == 0) changed_.notify_all();
+  changed_.wait(lock, [this] { return inside_ == 0; });
 }
 
 void ThreadGroup::meet(int rank, const Deadline& deadline, Meeting kind) {
@@ -37,7 +51,7 @@ void ThreadGroup::meet(int rank, const Deadline& deadline, Meeting kind) {
     for (int peer = 0; peer < world_size(); ++peer) {
       if (!here_[static_cast<std::size_t>(peer)]) missing.push_back(peer);
     }
-    fail(text("rank ", join(missing, ", rank "), " did not come before the deadline."));
+    fail(missing_ranks(std::move(missing)));
   }
   if (meeting_ == meeting) give_up();
 }

@@ -42,8 +42,9 @@ class ThreadGroup {
     Section(ThreadGroup& group, int rank, const Deadline& deadline) : group_(group), rank_(rank) {
       group_.meet(rank, deadline, Meeting::opening);
     }
+    /// After an exception inside: the peers may still read what this rank has shown.
     ~Section() {
-      if (!closed_) group_.leave();
+      if (!closed_) group_.leave_as_the_last();
     }
     Section(const Section&) = delete;  // one leaving for one entering
     Section& operator=(const Section&) = delete;
@@ -70,6 +71,7 @@ class ThreadGroup {
 
   void meet(int rank, const Deadline& deadline, Meeting kind);
   void leave() noexcept;
+  void leave_as_the_last() noexcept;
   void fail(const std::string& reason);
 
   std::mutex mutex_;

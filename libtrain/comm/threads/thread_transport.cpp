@@ -1,34 +1,20 @@
 #include <libtrain/comm/threads/thread_transport.hpp>
 
-#include <algorithm>
-#include <cstring>
+#include <array>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/comm/bytes.hpp>
+#include <libtrain/comm/reduction.hpp>
+#include <libtrain/comm/slice.hpp>
 #include <libtrain/comm/threads/thread_group.hpp>
 
 namespace libtrain {
 
-namespace {
-
-// memcpy wants valid pointers even for nothing.
-void copy(void* target, const void* source, std::size_t bytes) {
-  if (bytes > 0 && target != source) std::memcpy(target, source, bytes);
-}
-
-char* at_offset(void* data, std::size_t bytes) {
-  return static_cast<char*>(data) + bytes;
-}
-
-const char* at_offset(const void* data, std::size_t bytes) {
-  return static_cast<const char*>(data) + bytes;
-}
-
-}  // namespace
+using detail::at_offset;
+using detail::copy_bytes;
 
 std::vector<std::unique_ptr<HostTransport>> ThreadTransport::make_group(int world_size) {
-  if (world_size < 1) throw UsageError(text("A group of threads needs at least one rank, not ", world_size, "."));
   const auto group = std::make_shared<detail::ThreadGroup>(world_size);
   std::vector<std::unique_ptr<HostTransport>> transports;
   for (int rank = 0; rank < world_size; ++rank) transports.push_back(std::make_unique<ThreadTransport>(group, rank));
@@ -53,17 +39,11 @@ bool ThreadTransport::arrive(const Arrival& arrival, const Patience& patience) {
   return equal;
 }
 
-std::vector<char> ThreadTransport::combined(std::size_t begin, std::size_t end, DataType type, ReduceOp op) {
-  const auto offset = begin * size_of(type);
-  const auto count = end - begin;
-  std::vector<char> sum(count * size_of(type));
-  if (count == 0) return sum;
-  copy(sum.data(), at_offset(group_->slot(0).input, offset), sum.size());
-  for (int peer = 1; peer < world_size(); ++peer) {
-    detail::combine(sum.data(), at_offset(group_->slot(peer).input, offset), count, type, op);
-  }
-  if (op == ReduceOp::average) detail::divide(sum.data(), count, type, world_size());
-  return sum;
+void ThreadTransport::reduce_part(std::size_t offset, std::span<void* const> outputs, std::size_t count, DataType type,
+                                  ReduceOp op) {
+  inputs_.clear();
+  for (int peer = 0; peer < world_size(); ++peer) inputs_.push_back(at_offset(group_->slot(peer).input, offset));
+  detail::reduce_blocks(inputs_, outputs, count, type, op);
 }
 
 void ThreadTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -72,13 +52,11 @@ void ThreadTransport::all_reduce(const void* input, void* output, std::size_t co
   group_->slot(rank_).output = output;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   // This rank owns one slice: it combines that slice of all inputs and writes it to all outputs.
-  const auto ranks = static_cast<std::size_t>(world_size());
-  const auto begin = count * static_cast<std::size_t>(rank_) / ranks;
-  const auto end = count * (static_cast<std::size_t>(rank_) + 1) / ranks;
-  const auto sum = combined(begin, end, type, op);
-  for (int peer = 0; peer < world_size(); ++peer) {
-    copy(at_offset(group_->slot(peer).output, begin * size_of(type)), sum.data(), sum.size());
-  }
+  const auto slice = detail::slice_of(count, size_of(type), rank_, world_size());
+  const auto offset = slice.begin * size_of(type);
+  outputs_.clear();
+  for (int peer = 0; peer < world_size(); ++peer) outputs_.push_back(at_offset(group_->slot(peer).output, offset));
+  reduce_part(offset, outputs_, slice.count, type, op);
   section.close(patience.deadline);
 }
 
@@ -86,17 +64,14 @@ void ThreadTransport::reduce(const void* input, void* output, std::size_t count,
                              const Patience& patience) {
   group_->slot(rank_).input = input;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
-  if (rank_ == root) {
-    const auto sum = combined(0, count, type, op);
-    copy(output, sum.data(), sum.size());
-  }
+  if (rank_ == root) reduce_part(0, std::array{output}, count, type, op);
   section.close(patience.deadline);
 }
 
 void ThreadTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
   group_->slot(rank_).input = data;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
-  copy(data, group_->slot(root).input, bytes);
+  copy_bytes(data, group_->slot(root).input, bytes);
   section.close(patience.deadline);
 }
 
@@ -104,7 +79,7 @@ void ThreadTransport::all_gather(const void* input, void* output, std::size_t by
   group_->slot(rank_).input = input;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
-    copy(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
+    copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
   }
   section.close(patience.deadline);
 }
@@ -113,9 +88,7 @@ void ThreadTransport::reduce_scatter(const void* input, void* output, std::size_
                                      const Patience& patience) {
   group_->slot(rank_).input = input;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
-  const auto begin = static_cast<std::size_t>(rank_) * count;
-  const auto sum = combined(begin, begin + count, type, op);
-  copy(output, sum.data(), sum.size());
+  reduce_part(static_cast<std::size_t>(rank_) * count * size_of(type), std::array{output}, count, type, op);
   section.close(patience.deadline);
 }
 
@@ -123,8 +96,8 @@ void ThreadTransport::all_to_all(const void* input, void* output, std::size_t by
   group_->slot(rank_).input = input;
   detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
-    copy(at_offset(output, static_cast<std::size_t>(peer) * bytes),
-         at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
+    copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes),
+               at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
   }
   section.close(patience.deadline);
 }
@@ -146,8 +119,16 @@ std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const 
   return std::make_unique<ThreadTransport>(std::move(part), new_rank);
 }
 
-void ThreadTransport::abort(const std::string& reason) noexcept {
+void ThreadTransport::refuse_arrival(const std::string& reason) {
   group_->abort(reason);
+}
+
+void ThreadTransport::abort(const std::string& reason) noexcept {
+  try {
+    group_->abort(text("rank ", name_of(rank_), " failed: ", reason));
+  } catch (...) {
+    group_->abort("a rank failed");  // out of memory; this text needs none
+  }
 }
 
 }  // namespace libtrain

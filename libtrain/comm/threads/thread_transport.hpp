@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <libtrain/comm/host_transport.hpp>
@@ -24,7 +26,10 @@ class ThreadTransport : public HostTransport {
   int world_size() const override;
   std::string_view name() const override { return "threads"; }
 
+  bool reduces(DataType /*type*/) const override { return true; }
+
   bool arrive(const Arrival& arrival, const Patience& patience) override;
+  void refuse_arrival(const std::string& reason) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                   const Patience& patience) override;
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
@@ -38,11 +43,13 @@ class ThreadTransport : public HostTransport {
   void abort(const std::string& reason) noexcept override;
 
  private:
-  /// Combines all ranks' inputs, [begin, end) of `count` elements, in rank order.
-  std::vector<char> combined(std::size_t begin, std::size_t end, DataType type, ReduceOp op);
+  /// Combines `count` elements of all ranks' inputs from byte `offset` on, in rank order.
+  void reduce_part(std::size_t offset, std::span<void* const> outputs, std::size_t count, DataType type, ReduceOp op);
 
   std::shared_ptr<detail::ThreadGroup> group_;
   int rank_;
+  std::vector<const void*> inputs_;  // kept for their memory
+  std::vector<void*> outputs_;
 };
 
 }  // namespace libtrain
