@@ -13,6 +13,7 @@
 #include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/comm/tcp/store_rendezvous.hpp>
 #include <libtrain/comm/tcp/tcp_transport.hpp>
+#include <libtrain/launch/host.hpp>
 
 namespace libtrain {
 
@@ -47,6 +48,14 @@ std::string socket_interface() {
   return own ? *own : environment.get("GLOO_SOCKET_IFNAME").value_or("");
 }
 
+// The host of rank 0, as its peers reach it; empty where they meet in a file and nobody says.
+std::string master_of(const Launch& launch) {
+  constexpr std::string_view kScheme = "tcp://";
+  const std::string_view url = launch.rendezvous.value;
+  const auto place = url.starts_with(kScheme) ? detail::parse_host_port(url.substr(kScheme.size())) : std::nullopt;
+  return place ? place->host : launch.master_address.value.value_or("");
+}
+
 // Connects all pairs of ranks somehow; whoever shares a host will do better.
 std::unique_ptr<HostTransport> connect_world(const Launch& launch, const Patience& patience) {
   if (launch.rendezvous.value == "mpi") return connect_mpi();
@@ -57,7 +66,7 @@ std::unique_ptr<HostTransport> connect_world(const Launch& launch, const Patienc
                                 "): start the program with mpirun, or use --dist-backend gloo."));
   }
   StoreRendezvous rendezvous{StorePlace::of(launch, Environment::of_process()), patience.deadline};
-  const TcpOptions options{.interface = socket_interface(), .master_address = launch.master_address.value.value_or("")};
+  const TcpOptions options{.interface = socket_interface(), .master_address = master_of(launch)};
   return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, patience);
 }
 

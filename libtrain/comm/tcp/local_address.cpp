@@ -79,7 +79,7 @@ SocketAddress address_towards_master(const std::string& master, const Deadline& 
     if (const auto address = address_towards(remote)) return *address;
   }
   throw EnvironmentError(text("This host has no route to the master address '", master,
-                              "': check the network, or name the interface to use."));
+                              "': check the network, or set LIBTRAIN_SOCKET_INTERFACE to the interface to use."));
 }
 
 // Addresses kept for documentation (RFC 5737, RFC 3849): whatever routes to them is the default route.
@@ -123,7 +123,8 @@ SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are
   }
   if (const auto address = address_of_default_route()) return address->with_port(0);
   throw EnvironmentError(
-      "The ranks are on several hosts, and this one has no default route: name the network interface to use.");
+      "The ranks are on several hosts, and this one has no default route: set LIBTRAIN_SOCKET_INTERFACE to the network "
+      "interface to use, such as eth0, or MASTER_ADDR to the host of rank 0.");
 }
 
 SocketAddress address_to_serve(const std::string& host, int port, const Deadline& deadline) {

@@ -1,0 +1,180 @@
+"""What the network and the machine can do to a job whose ranks meet over TCP: strangers, other jobs, two hosts."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+import ranks
+
+COMMUNICATION = 4
+ENVIRONMENT = 3
+TIMEOUT_S = 4
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TcpNetwork(unittest.TestCase):
+    def setUp(self):
+        self.folder = jobs.temporary_directory(self)
+        self.shared_files = set(os.listdir("/dev/shm"))
+
+    def tearDown(self):
+        self.assertEqual(set(os.listdir("/dev/shm")) - self.shared_files, set())
+
+    def command(self, url, output, *options):
+        return [jobs.program("fault_program"), "--dist-url", url, "--output", self.folder / output,
+                "--timeout", TIMEOUT_S, *options]
+
+    def require_success(self, ends, output, backend):
+        for rank, end in enumerate(ends):
+            self.assertEqual(end.exit_code, 0, f"rank {rank}: {end}")
+        records = [json.loads(line) for line in (self.folder / output / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual((records[0]["backend"], records[-1]["ranks"]), (backend, len(ends)))
+
+
+class OneHost(TcpNetwork):
+    def test_a_port_that_is_taken_is_named(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            began = time.time()
+            job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{port}", "output")] * 2)
+            first, second = ranks.wait(job)
+        self.assertEqual(first.exit_code, ENVIRONMENT, first)
+        self.assertIn(f"Port {port} at 127.0.0.1:{port} is taken", first.stderr)
+        self.assertEqual(second.exit_code, COMMUNICATION, second)
+        self.assertRegex(second.stderr, f":{port} did not answer within {TIMEOUT_S} s")
+        self.assertLess(second.ended - began, TIMEOUT_S + 7)
+
+    def test_a_host_that_is_not_there_is_named(self):
+        job = ranks.start(self, [self.command("tcp://no-such-host.invalid:29511", "output")] * 2)
+        for end in ranks.wait(job):
+            self.assertEqual(end.exit_code, ENVIRONMENT, end)
+            self.assertIn("'no-such-host.invalid'", end.stderr)
+
+    def test_strangers_do_not_disturb_a_job(self):
+        port = free_port()
+        over = threading.Event()
+        met = []
+
+        # Knocks at the rendezvous from before it opens until the job has ended: with garbage, and with nothing.
+        def knock(words):
+            visitors = []
+            while not over.wait(0.02):
+                try:
+                    visitors.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+                    visitors[-1].sendall(words)
+                    met.append(words)
+                except OSError:
+                    continue
+            for visitor in visitors:
+                visitor.close()
+
+        strangers = [threading.Thread(target=knock, args=(words,)) for words in (b"GET / HTTP/1.0\r\n\r\n" * 40, b"")]
+        for stranger in strangers:
+            stranger.start()
+        try:
+            job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{port}", "output")] * 3,
+                              [{"LIBTRAIN_SHARED_MEMORY": "off"}] * 3)
+            ends = ranks.wait(job)
+        finally:
+            over.set()
+            for stranger in strangers:
+                stranger.join()
+        self.require_success(ends, "output", "tcp")
+        self.assertEqual(set(map(bool, met)), {True, False}, "both kinds of strangers were heard")
+
+    def test_two_jobs_at_once_both_finish(self):
+        for shared_memory, backend in (("on", "shared_memory"), ("off", "tcp")):
+            with self.subTest(shared_memory=shared_memory):
+                environments = [{"LIBTRAIN_SHARED_MEMORY": shared_memory}] * 2
+                both = [ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", f"{backend}-{job}")] * 2,
+                                    environments) for job in range(2)]
+                for number, job in enumerate(both):
+                    self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
+
+    def test_nothing_is_left_after_a_kill(self):
+        for fault in ("kill", "stop"):
+            with self.subTest(fault=fault):
+                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", fault, "--fault", fault)] * 2)
+                # The one that is stopped stays until the test kills it.
+                survivor = ranks.wait(job[:1])[0]
+                self.assertEqual(survivor.exit_code, COMMUNICATION, survivor)
+                self.assertIn("rank 1", survivor.stderr)
+
+
+def run_ip(*words):
+    return subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+
+
+class TwoHosts(TcpNetwork):
+    """Network namespaces stand for hosts: two addresses, two loopbacks, one cable."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = [f"libtrain-{os.getpid()}-{name}" for name in "ab"]
+        self.cables = [f"lt{os.getpid()}{name}" for name in "ab"]
+        if shutil.which("ip") is None or run_ip("netns", "add", self.hosts[0]).returncode != 0:
+            self.skipTest("not run: network namespaces need the command ip and root")
+        self.addCleanup(run_ip, "netns", "del", self.hosts[0])
+        self.require(run_ip("netns", "add", self.hosts[1]))
+        self.addCleanup(run_ip, "netns", "del", self.hosts[1])
+        self.require(run_ip("link", "add", self.cables[0], "netns", self.hosts[0], "type", "veth",
+                            "peer", "name", self.cables[1], "netns", self.hosts[1]))
+        for number, (host, cable) in enumerate(zip(self.hosts, self.cables)):
+            self.require(run_ip("-n", host, "addr", "add", f"10.77.0.{number + 1}/24", "dev", cable))
+            for device in (cable, "lo"):
+                self.require(run_ip("-n", host, "link", "set", device, "up"))
+
+    def require(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    # Ranks 0 and 1 on one host, 2 and 3 on the other.
+    def start_job(self, *options, shared_memory="on"):
+        url = "tcp://10.77.0.1:29541"
+        places = [host for host in self.hosts for _ in range(2)]
+        commands = [["ip", "netns", "exec", place, *self.command(url, "output", *options)] for place in places]
+        # The processes see each other, and the system would take them for those of one host.
+        return ranks.start(self, commands, [{"LIBTRAIN_HOST": place, "LIBTRAIN_SHARED_MEMORY": shared_memory}
+                                            for place in places])
+
+    def test_train_together(self):
+        ends = ranks.wait(self.start_job())
+        self.require_success(ends, "output", "shared_memory+tcp")
+        self.assertIn("4 ranks on 2 hosts: shared memory inside, tcp between", ends[0].stderr)
+
+    def test_train_together_without_shared_memory(self):
+        self.require_success(ranks.wait(self.start_job(shared_memory="off")), "output", "tcp")
+
+    def test_a_cut_cable_ends_the_job_on_both(self):
+        job = self.start_job("--steps", 100000)
+        metrics = self.folder / "output/metrics.jsonl"
+        deadline = time.monotonic() + 30
+        while not (metrics.exists() and '"step"' in metrics.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.require(run_ip("-n", self.hosts[0], "link", "set", self.cables[0], "down"))
+        cut = time.time()
+        for rank, end in enumerate(ranks.wait(job)):
+            self.assertEqual(end.exit_code, COMMUNICATION, f"rank {rank}: {end}")
+            self.assertLess(end.ended - cut, TIMEOUT_S + 7, f"rank {rank}: {end}")
+            # One report a host, which names a rank of the other.
+        reports = [end.stderr for end in ranks.wait(job)]
+        self.assertRegex(reports[0] + reports[1], "rank [23] ")
+        self.assertRegex(reports[2] + reports[3], "rank [01] ")
+
+
+if __name__ == "__main__":
+    jobs.require_programs("fault_program")
+    unittest.main()
