@@ -19,13 +19,14 @@ namespace {
 using testing::on_many_ranks;
 using testing::on_ranks;
 
-// The largest is several of MPI's chunks; one element type has it in every run, and all of them on demand.
+constexpr std::int64_t kSeveralChunks = (1 << 20) + 7;  // of MPI's, and of the other transports'
+
+// The large ones for few element types, and for all on demand.
 std::vector<std::int64_t> sizes_for(at::ScalarType type) {
   static const bool all = Environment::of_process().get("LIBTRAIN_TEST_ALL_SIZES").has_value();
   std::vector<std::int64_t> sizes{0, 1, 3, 17, 1021};
   if (all || type == at::kFloat || type == at::kHalf) sizes.push_back(65537);
-  if (all || type == at::kDouble) sizes.push_back((1 << 20) + 7);
-  if (all) sizes.insert(sizes.end(), {2, 64, 4099});
+  if (all) sizes.insert(sizes.end(), {2, 64, 4099, kSeveralChunks});
   return sizes;
 }
 
@@ -67,7 +68,9 @@ void expect_equal(const at::Tensor& actual, const at::Tensor& wanted, const char
 TEST(Collectives, AllReduceCombinesEveryTypeAndSize) {
   on_many_ranks([](Communicator& communicator) {
     for (const auto type : kTypes) {
-      for (const auto size : sizes_for(type)) {
+      auto sizes = sizes_for(type);
+      if (type == at::kDouble) sizes.push_back(kSeveralChunks);
+      for (const auto size : sizes) {
         for (const auto op : {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::average}) {
           if (op == ReduceOp::average && !at::isFloatingType(type)) continue;
           const auto tensor = pattern(communicator.rank(), size, type);
@@ -261,6 +264,30 @@ TEST(Collectives, ReduceScatterGivesEachRankItsPart) {
         expect_equal(output, whole.narrow(0, communicator.rank() * size, size), "reduce_scatter");
         expect_equal(input, untouched, "the input of reduce_scatter");
       }
+    }
+  });
+}
+
+TEST(Collectives, LargeOnesAreMovedInPieces) {
+  on_ranks([](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const int world_size = communicator.world_size();
+    const auto whole = expected(world_size, kSeveralChunks, at::kFloat, ReduceOp::sum);
+    const auto reduced = pattern(rank, kSeveralChunks, at::kFloat);
+    communicator.reduce(reduced, 0).wait();
+    if (rank == 0) expect_equal(reduced, whole, "reduce");
+    const auto copied = pattern(rank, kSeveralChunks, at::kFloat);
+    communicator.broadcast(copied, world_size - 1).wait();
+    expect_equal(copied, pattern(world_size - 1, kSeveralChunks, at::kFloat), "broadcast");
+    const auto gathered = torch::zeros({world_size, kSeveralChunks});
+    communicator.all_gather(pattern(rank, kSeveralChunks, at::kFloat), gathered).wait();
+    const auto part = torch::zeros({kSeveralChunks});
+    communicator.reduce_scatter(gathered, part).wait();
+    expect_equal(part, pattern(rank, kSeveralChunks, at::kFloat).mul(world_size), "all_gather and reduce_scatter");
+    const auto exchanged = torch::zeros_like(gathered);
+    communicator.all_to_all(gathered, exchanged).wait();
+    for (int peer = 0; peer < world_size; ++peer) {
+      expect_equal(exchanged[peer], pattern(rank, kSeveralChunks, at::kFloat), "all_to_all");
     }
   });
 }
