@@ -16,6 +16,8 @@
 #include <libtrain/data/idx_images.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
+#include <libtrain/optim/learning_rate.hpp>
+#include <libtrain/optim/schedule.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/train/run.hpp>
