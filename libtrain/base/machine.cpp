@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <memory>
@@ -71,6 +72,19 @@ std::optional<double> cpu_quota() {
   return std::nullopt;
 }
 
+std::int64_t memory_bytes() {
+  std::int64_t least = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  const auto look_at = [&](const std::string& file) {
+    if (const auto limit = detail::parse_memory_max(contents_of("/sys/fs/cgroup" + file)))
+      least = std::min(least, *limit);
+  };
+  for (const auto& group : {group_of(""), std::string{"/"}}) look_at(group + "/memory.max");
+  for (const auto& group : {group_of("memory"), std::string{"/"}}) {
+    look_at("/memory" + group + "/memory.limit_in_bytes");
+  }
+  return least;
+}
+
 std::int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -86,6 +100,14 @@ std::optional<double> parse_cpu_max(std::string_view text) {
   // Version 1 writes -1 where there is no limit.
   if (!(words >> microseconds >> period) || microseconds <= 0 || period <= 0) return std::nullopt;
   return microseconds / period;
+}
+
+std::optional<std::int64_t> parse_memory_max(std::string_view text) {
+  std::istringstream words{std::string{text}};
+  std::int64_t bytes = 0;
+  // Version 1 writes nearly the largest number where there is no limit.
+  if (!(words >> bytes) || bytes <= 0) return std::nullopt;
+  return bytes;
 }
 
 }  // namespace detail

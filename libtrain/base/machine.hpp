@@ -19,6 +19,10 @@ std::set<int> usable_cores();
 /// where there is no limit. All processes of the container share it.
 std::optional<double> cpu_quota();
 
+/// How much memory the processes of this container may use together, in bytes: the machine's, or the container's limit
+/// (cgroup, versions 1 and 2) where that is less.
+std::int64_t memory_bytes();
+
 /// The most memory that this process has had resident, in bytes.
 std::int64_t peak_rss_bytes();
 
@@ -26,6 +30,9 @@ namespace detail {
 
 /// The quota in cores that cgroup version 2 states as "200000 100000", or "max 100000" for none; nothing for garbage.
 std::optional<double> parse_cpu_max(std::string_view text);
+
+/// The limit in bytes that a cgroup states as a number, or as "max" for none; nothing for garbage.
+std::optional<std::int64_t> parse_memory_max(std::string_view text);
 
 }  // namespace detail
 

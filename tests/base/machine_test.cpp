@@ -12,6 +12,7 @@ namespace libtrain {
 namespace {
 
 using detail::parse_cpu_max;
+using detail::parse_memory_max;
 
 TEST(Machine, KnowsItsName) {
   char name[256] = "";
@@ -40,6 +41,16 @@ TEST(Machine, ReadsTheQuotaOfAContainer) {
   EXPECT_EQ(parse_cpu_max("200000"), std::nullopt);
   EXPECT_EQ(parse_cpu_max("200000 0"), std::nullopt);
   EXPECT_EQ(parse_cpu_max(" "), std::nullopt);
+}
+
+TEST(Machine, ReadsTheMemoryOfAContainer) {
+  EXPECT_EQ(parse_memory_max("8589934592\n"), std::int64_t{8} << 30);
+  EXPECT_EQ(parse_memory_max("9223372036854771712\n"), 9223372036854771712);
+  EXPECT_EQ(parse_memory_max("max\n"), std::nullopt);
+  EXPECT_EQ(parse_memory_max("-1"), std::nullopt);
+  EXPECT_EQ(parse_memory_max(""), std::nullopt);
+  EXPECT_GT(memory_bytes(), peak_rss_bytes());
+  EXPECT_LE(memory_bytes(), std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
 }
 
 TEST(Machine, RemembersTheMostMemoryItHad) {

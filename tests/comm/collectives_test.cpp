@@ -1,69 +1,23 @@
-// The conformance suite: what every backend must do, on ranks as threads and under mpirun.
+// The conformance suite: what every backend must do with every type, size and reduction, on ranks as threads and under
+// mpirun.
 
-#include <cmath>
-#include <limits>
-#include <vector>
-
-#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <libtrain/base/environment.hpp>
-#include <libtrain/base/text.hpp>
-
+#include <tests/comm/patterns.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using testing::expect_equal;
+using testing::expected;
+using testing::kSeveralChunks;
+using testing::kTypes;
 using testing::on_many_ranks;
 using testing::on_ranks;
-
-constexpr std::int64_t kSeveralChunks = (1 << 20) + 7;  // of MPI's, and of the other transports'
-
-// The large ones for few element types, and for all on demand.
-std::vector<std::int64_t> sizes_for(at::ScalarType type) {
-  static const bool all = Environment::of_process().get("LIBTRAIN_TEST_ALL_SIZES").has_value();
-  std::vector<std::int64_t> sizes{0, 1, 3, 17, 1021};
-  if (all || type == at::kFloat || type == at::kHalf) sizes.push_back(65537);
-  if (all) sizes.insert(sizes.end(), {2, 64, 4099, kSeveralChunks});
-  return sizes;
-}
-
-constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
-
-// Small whole numbers, different on each rank: sums are exact in every type.
-at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
-  return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
-}
-
-// What all ranks together make of `pattern`, by torch alone.
-at::Tensor expected(int world_size, std::int64_t size, at::ScalarType type, ReduceOp op) {
-  auto result = pattern(0, size, type);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const auto next = pattern(rank, size, type);
-    switch (op) {
-      case ReduceOp::sum:
-      case ReduceOp::average:
-        result = result + next;
-        break;
-      case ReduceOp::minimum:
-        result = torch::minimum(result, next);
-        break;
-      case ReduceOp::maximum:
-        result = torch::maximum(result, next);
-        break;
-      case ReduceOp::product:
-        result = result * next;
-        break;
-    }
-  }
-  return op == ReduceOp::average ? result.to(at::kDouble).div(world_size).to(type) : result;
-}
-
-void expect_equal(const at::Tensor& actual, const at::Tensor& wanted, const char* what) {
-  EXPECT_TRUE(torch::equal(actual, wanted)) << what << " of " << actual.numel() << " " << actual.scalar_type();
-}
+using testing::pattern;
+using testing::sizes_for;
 
 TEST(Collectives, AllReduceCombinesEveryTypeAndSize) {
   on_many_ranks([](Communicator& communicator) {
@@ -91,21 +45,6 @@ TEST(Collectives, AllReduceKeepsAnInputThatIsNotTheOutput) {
         communicator.all_reduce(input, output, ReduceOp::maximum).wait();
         expect_equal(output, expected(communicator.world_size(), size, type, ReduceOp::maximum), "all_reduce");
         expect_equal(input, pattern(communicator.rank(), size, type), "the input of all_reduce");
-      }
-    }
-  });
-}
-
-TEST(Collectives, AllReduceTakesAllocatedMemoryBesideOrdinary) {
-  on_many_ranks([](Communicator& communicator) {
-    for (const std::int64_t size : {1, 1021, 300007}) {
-      for (const int ordinary : {-1, 0, communicator.world_size() - 1}) {
-        // On one rank, or on none, the memory is not the communicator's.
-        const auto values = pattern(communicator.rank(), size, at::kFloat);
-        const auto tensor =
-            communicator.rank() == ordinary ? values : communicator.allocate(size, at::kFloat).copy_(values);
-        communicator.all_reduce(tensor).wait();
-        expect_equal(tensor, expected(communicator.world_size(), size, at::kFloat, ReduceOp::sum), "all_reduce");
       }
     }
   });
@@ -167,22 +106,6 @@ TEST(Collectives, AllGatherAndReduceScatterWorkInPlace) {
   });
 }
 
-TEST(Collectives, SumsHaveTheSameBitsOnAllRanksAndInAllRuns) {
-  on_many_ranks([](Communicator& communicator) {
-    const auto run = [&] {
-      auto generator = at::detail::createCPUGenerator(7 + static_cast<std::uint64_t>(communicator.rank()));
-      const auto tensor = torch::randn({100003}, generator);
-      communicator.all_reduce(tensor).wait();
-      return tensor;
-    };
-    const auto first = run();
-    EXPECT_TRUE(torch::equal(first, run()));
-    const auto of_rank_0 = first.clone();
-    communicator.broadcast(of_rank_0, 0).wait();
-    EXPECT_TRUE(torch::equal(first, of_rank_0));
-  });
-}
-
 TEST(Collectives, AllReduceMultiplies) {
   on_many_ranks([](Communicator& communicator) {
     for (const auto type : kTypes) {
@@ -198,25 +121,6 @@ TEST(Collectives, AllReduceMultiplies) {
         expect_equal(tensor, whole, "product");
       }
     }
-  });
-}
-
-TEST(Collectives, SixteenBitSumsAccumulateInThirtyTwo) {
-  on_ranks([](Communicator& communicator) {
-    // 256 + 1 is 256 in bfloat16, so that a sum taken in bfloat16 would stay at 256 however many ones follow.
-    const auto tensor = torch::full({5}, communicator.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);
-    communicator.all_reduce(tensor).wait();
-    const double sum = 256.0 + communicator.world_size() - 1;
-    EXPECT_EQ(tensor[0].item<float>(), torch::full({1}, sum, at::kFloat).to(at::kBFloat16).item<float>());
-  });
-}
-
-TEST(Collectives, KeepTheShapeOfTensors) {
-  on_ranks([](Communicator& communicator) {
-    const auto tensor = torch::ones({3, 1, 5});
-    communicator.all_reduce(tensor).wait();
-    EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{3, 1, 5}));
-    EXPECT_EQ(tensor.sum().item<float>(), 15.0f * static_cast<float>(communicator.world_size()));
   });
 }
 
@@ -292,64 +196,6 @@ TEST(Collectives, LargeOnesAreMovedInPieces) {
   });
 }
 
-TEST(Collectives, RunInTheOrderOfTheCalls) {
-  on_ranks([](Communicator& communicator) {
-    const int last = communicator.world_size() - 1;
-    const auto ranks = static_cast<double>(communicator.world_size());
-    const auto tensor = torch::full({1000}, communicator.rank() + 1.0, at::kDouble);
-    std::vector<Work> works;
-    works.push_back(communicator.all_reduce(tensor, ReduceOp::maximum));  // the number of ranks
-    works.push_back(communicator.all_reduce(tensor));                     // squared
-    works.push_back(communicator.broadcast(tensor, last));
-    works.push_back(communicator.all_reduce(tensor, ReduceOp::product));
-    works.push_back(communicator.all_reduce(tensor));
-    works.back().wait();
-    EXPECT_EQ(tensor[999].item<double>(), ranks * std::pow(ranks * ranks, ranks));
-    for (auto& work : works) EXPECT_TRUE(work.done());
-  });
-}
-
-// One element count, two shapes: what is reduced is a run of elements.
-TEST(Collectives, ShapesMayDiffer) {
-  on_ranks([](Communicator& communicator) {
-    const int world_size = communicator.world_size();
-    for (const auto type : {at::kFloat, at::kHalf, at::kBFloat16}) {
-      const auto input = pattern(communicator.rank(), 24, type).view({4, 6});
-      const auto whole = expected(world_size, 24, type, ReduceOp::sum);
-      const auto output = torch::zeros({24}, type);
-      communicator.all_reduce(input, output, ReduceOp::sum).wait();
-      expect_equal(output, whole, "all_reduce");
-      const auto at_root = torch::zeros({2, 12}, type);
-      communicator.reduce(input, at_root, 0, ReduceOp::sum).wait();
-      if (communicator.rank() == 0) expect_equal(at_root.flatten(), whole, "reduce");
-      const auto parts = pattern(communicator.rank(), 8 * world_size, type).view({world_size, 2, 4});
-      const auto part = torch::zeros({8, 1}, type);
-      communicator.reduce_scatter(parts, part).wait();
-      const auto all_parts = expected(world_size, 8 * world_size, type, ReduceOp::sum).view({world_size, 8});
-      expect_equal(part.flatten(), all_parts[communicator.rank()], "reduce_scatter");
-      const auto gathered = torch::zeros({2 * world_size, 4}, type);
-      communicator.all_gather(part, gathered).wait();
-      expect_equal(gathered.flatten(), all_parts.flatten(), "all_gather");
-    }
-  });
-}
-
-TEST(Collectives, NotANumberSurvivesWhoeverBringsIt) {
-  on_ranks([](Communicator& communicator) {
-    for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
-      for (int origin = 0; origin < communicator.world_size(); ++origin) {
-        for (const auto op : {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum}) {
-          const auto tensor = torch::ones({5}, type);
-          if (communicator.rank() == origin) tensor[3] = std::numeric_limits<float>::quiet_NaN();
-          communicator.all_reduce(tensor, op).wait();
-          EXPECT_EQ(torch::isnan(tensor).sum().item<int>(), 1) << "of rank " << origin << " in " << type;
-          EXPECT_TRUE(torch::isnan(tensor[3]).item<bool>());
-        }
-      }
-    }
-  });
-}
-
 TEST(Collectives, ReduceAndReduceScatterKnowEveryReduction) {
   on_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
@@ -378,63 +224,6 @@ TEST(Collectives, ReduceAndReduceScatterKnowEveryReduction) {
         expect_equal(part, whole.view({world_size, 17})[communicator.rank()], "reduce_scatter");
       }
     }
-  });
-}
-
-TEST(Collectives, ASplitWithEqualKeysKeepsTheOrderOfTheRanks) {
-  on_ranks([](Communicator& communicator) {
-    const auto part = communicator.split(0, 7);
-    EXPECT_EQ(part->rank(), communicator.rank());
-    EXPECT_EQ(part->world_size(), communicator.world_size());
-  });
-}
-
-TEST(Collectives, BytesOfAnyLengthAreGathered) {
-  on_ranks([](Communicator& communicator) {
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    const auto gathered = communicator.all_gather_bytes(std::string(rank * 70000, static_cast<char>('a' + rank)));
-    ASSERT_EQ(gathered.size(), static_cast<std::size_t>(communicator.world_size()));
-    for (std::size_t peer = 0; peer < gathered.size(); ++peer) {
-      EXPECT_EQ(gathered[peer], std::string(peer * 70000, static_cast<char>('a' + peer)));
-    }
-    const int last = communicator.world_size() - 1;
-    EXPECT_EQ(communicator.broadcast_bytes(text("from rank ", communicator.rank()), last), text("from rank ", last));
-  });
-}
-
-TEST(Collectives, SplitMakesIndependentGroups) {
-  on_ranks([](Communicator& communicator) {
-    const int rank = communicator.rank();
-    // The key reverses the order within each half.
-    const auto half = communicator.split(rank % 2, -rank);
-    int members = 0;
-    int after = 0;
-    for (int peer = rank % 2; peer < communicator.world_size(); peer += 2) {
-      ++members;
-      if (peer > rank) ++after;
-    }
-    EXPECT_EQ(half->world_size(), members);
-    EXPECT_EQ(half->rank(), after);
-    const auto tensor = torch::ones({10});
-    half->all_reduce(tensor).wait();
-    communicator.all_reduce(tensor).wait();
-    float sum = 0;
-    for (int peer = 0; peer < communicator.world_size(); ++peer) {
-      sum += static_cast<float>((communicator.world_size() + (peer % 2 == 0 ? 1 : 0)) / 2);
-    }
-    EXPECT_EQ(tensor[0].item<float>(), sum);
-  });
-}
-
-TEST(Collectives, AllocateGivesZeroedMemoryOfItsOwn) {
-  on_ranks([](Communicator& communicator) {
-    const auto tensor = communicator.allocate(1000, at::kFloat);
-    EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{1000}));
-    EXPECT_EQ(tensor.abs().sum().item<float>(), 0.0f);
-    tensor.fill_(1);
-    communicator.all_reduce(tensor).wait();
-    EXPECT_EQ(tensor.sum().item<float>(), 1000.0f * static_cast<float>(communicator.world_size()));
-    EXPECT_EQ(communicator.allocate(0, at::kLong).numel(), 0);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
@@ -25,9 +26,10 @@ constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which C libraries be
 
 // The kernel would rather end processes than refuse.
 void check_fits_machine(std::size_t bytes) {
-  const auto pages = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES));
-  if (bytes / kPageBytes < pages * (static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) / kPageBytes)) return;
-  throw EnvironmentError(text(bytes, " bytes of shared memory are more than this machine's memory."));
+  const auto most = memory_bytes();
+  if (bytes < static_cast<std::size_t>(most)) return;
+  throw EnvironmentError(
+      text(bytes, " bytes of shared memory are more than this machine or container has (", most, ")."));
 }
 
 std::size_t whole_pages(std::size_t bytes) {
