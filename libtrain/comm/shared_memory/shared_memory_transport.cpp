@@ -6,6 +6,7 @@
 
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/shared_memory/group.hpp>
 #include <libtrain/comm/shared_memory/staged_collectives.hpp>
@@ -16,10 +17,6 @@ namespace libtrain {
 namespace {
 
 using detail::MeetingKind;
-
-void copy(void* target, const void* source, std::size_t bytes) {
-  if (target != source) std::memcpy(target, source, bytes);
-}
 
 const std::byte* part_of(const void* data, int rank, std::size_t bytes) {
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(rank) * bytes;
@@ -168,10 +165,12 @@ void SharedMemoryTransport::all_gather(const void* input, void* output, std::siz
   if (bytes == 0) return;
   open(input, output, patience);
   if (all_inputs_hold(bytes)) {
-    for (int peer = 0; peer < world_size(); ++peer) copy(part_of(output, peer, bytes), input_of(peer), bytes);
+    for (int peer = 0; peer < world_size(); ++peer)
+      detail::copy_bytes(part_of(output, peer, bytes), input_of(peer), bytes);
     meet_closing(patience);
   } else if (all_outputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
-    for (int peer = 0; peer < world_size(); ++peer) copy(part_of(output_of(peer), rank(), bytes), input, bytes);
+    for (int peer = 0; peer < world_size(); ++peer)
+      detail::copy_bytes(part_of(output_of(peer), rank(), bytes), input, bytes);
     meet_closing(patience);
   } else {
     staged_->all_gather(input, output, bytes, patience);
