@@ -66,7 +66,7 @@ Work HostCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& out
     });
   };
   return engine_.submit({CallKind::all_reduce, count_of(input), type, op},
-                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
+                        {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
 Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
@@ -83,7 +83,7 @@ Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output,
     });
   };
   return engine_.submit({CallKind::reduce, count_of(input), type, op, root},
-                        {input.data_ptr(), mine ? output.data_ptr() : nullptr, input.nbytes(), options.timeout}, body);
+                        {input.data_ptr(), mine ? output.data_ptr() : nullptr, options.timeout}, body);
 }
 
 Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
@@ -93,7 +93,7 @@ Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallO
     transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, patience);
   };
   return engine_.submit({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root},
-                        {nullptr, tensor.data_ptr(), tensor.nbytes(), options.timeout}, body);
+                        {nullptr, tensor.data_ptr(), options.timeout}, body);
 }
 
 Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
@@ -102,7 +102,7 @@ Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& out
     transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
   };
   return engine_.submit({CallKind::all_gather, count_of(input), type},
-                        {input.data_ptr(), output.data_ptr(), output.nbytes(), options.timeout}, body);
+                        {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
 Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
@@ -115,7 +115,7 @@ Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor&
     });
   };
   return engine_.submit({CallKind::reduce_scatter, count_of(output), type, op},
-                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
+                        {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
 Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
@@ -125,7 +125,7 @@ Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
     transport.all_to_all(input.data_ptr(), output.data_ptr(), part, patience);
   };
   return engine_.submit({CallKind::all_to_all, count_of(input), type},
-                        {input.data_ptr(), output.data_ptr(), input.nbytes(), options.timeout}, body);
+                        {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
 void HostCommunicator::barrier(const CallOptions& options) {

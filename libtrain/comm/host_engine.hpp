@@ -28,12 +28,11 @@ class HostEngine {
   const HostTransport& transport() const { return *queue_->transport; }
   std::chrono::milliseconds timeout() const { return queue_->timeout; }
 
-  /// What a collective is given besides the call itself: the buffers that its transport will see, how many bytes it
-  /// moves, and a bound of its own.
+  /// What a collective is given besides the call itself: the buffers that its transport will see, and a
+  /// bound of its own.
   struct Details {
     const void* input = nullptr;
     void* output = nullptr;
-    std::size_t bytes = 0;
     std::optional<std::chrono::milliseconds> timeout = {};
   };
 

@@ -12,13 +12,13 @@ namespace libtrain::detail {
 
 namespace {
 
-// Smaller operations are usually waited for at once, and then their caller runs them: waking the communication thread
-// would cost both more than the operation.
-constexpr std::size_t kWorthWaking = 64 << 10;
-// How late the communication thread may be with an operation that nobody waits for, and how long it stays that alert
-// after the last one.
-constexpr std::chrono::microseconds kNap{50};
-constexpr int kNaps = 20;
+// After so many operations whose callers waited for them at once, and so ran them, the next caller is expected to do the
+// same: waking the communication thread would take a processor from the ranks and cost more than a small operation.
+constexpr int kHabit = 3;
+// How late the communication thread may be with the first operation that nobody waits for after all, and after how many
+// naps without an operation it has to be woken for the next.
+constexpr std::chrono::microseconds kNap{500};
+constexpr int kNaps = 4;
 
 [[noreturn]] void throw_mismatch(HostTransport& transport, const Operation& operation, const Patience& patience) {
   constexpr std::size_t kCallLength = 160;
@@ -42,13 +42,13 @@ std::string without_backtrace(const std::string& what) {
 
 }  // namespace
 
-void OperationQueue::submit(const std::shared_ptr<Operation>& operation, std::size_t bytes) {
+void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   operation->sequence = submitted_++;
   operation->arrival.fingerprint = fingerprint(operation->call, operation->sequence);
   queue_.push_back(operation);
-  if (asleep_ || bytes >= kWorthWaking || !transport->interruptible()) changed_.notify_all();
+  if (!napping_) changed_.notify_all();
 }
 
 std::exception_ptr OperationQueue::run(Operation& operation) {
@@ -96,28 +96,28 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
 
 void OperationQueue::serve() {
   std::unique_lock lock(mutex_);
-  const auto ready = [this] { return !running_ && !queue_.empty(); };
-  const auto ready_or_over = [&] { return ready() || (stopping_ && !running_ && queue_.empty()); };
-  for (int naps = 0;;) {
-    if (ready()) {
-      run_front(lock);
-      naps = 0;
+  while (!is_over()) {
+    if (!is_ready()) {
+      rest(lock);
       continue;
     }
-    if (stopping_ && !running_) break;
-    const auto seen = submitted_;
-    if (naps < kNaps) {
-      changed_.wait_for(lock, kNap, ready_or_over);
-      naps = submitted_ == seen ? naps + 1 : 0;
-      continue;
-    }
-    asleep_ = true;
-    changed_.wait(lock, [&] { return ready_or_over() || submitted_ != seen; });
-    asleep_ = false;
-    naps = 0;
+    if (waiters_.load(std::memory_order_relaxed) == 0) run_by_callers_ = 0;
+    run_front(lock);
   }
   served_ = true;
   changed_.notify_all();
+}
+
+void OperationQueue::rest(std::unique_lock<std::mutex>& lock) {
+  auto seen = submitted_;
+  const auto has_news = [&] { return is_ready() || is_over() || submitted_ != seen; };
+  for (int naps = 0; run_by_callers_ >= kHabit && naps < kNaps; ++naps) {
+    napping_ = true;
+    changed_.wait_for(lock, kNap);
+    napping_ = false;
+    if (has_news()) return;
+  }
+  changed_.wait(lock, has_news);
 }
 
 void OperationQueue::help(const Operation& wanted) {
@@ -126,9 +126,10 @@ void OperationQueue::help(const Operation& wanted) {
   // Numbers grow along the queue: `wanted` is in it as long as its front is not younger.
   while (!running_ && !queue_.empty() && queue_.front()->sequence <= wanted.sequence && may_help(wanted)) {
     run_front(lock);
+    run_by_callers_ = std::min(run_by_callers_ + 1, kHabit);
   }
   // What is left, and the end, are the communication thread's.
-  if (asleep_ && (!queue_.empty() || stopping_)) changed_.notify_all();
+  if (!queue_.empty() || stopping_) changed_.notify_all();
 }
 
 // Whoever runs an operation leaves it at that operation's deadline, not at its own.

@@ -31,7 +31,7 @@ class OperationQueue {
   const std::chrono::milliseconds timeout;
 
   /// Gives the operation its number. Throws the first failure if there was one.
-  void submit(const std::shared_ptr<Operation>& operation, std::size_t bytes);
+  void submit(const std::shared_ptr<Operation>& operation);
 
   /// What the communication thread does: runs operations until `stop` has been called and none is left.
   void serve();
@@ -65,6 +65,9 @@ class OperationQueue {
   };
 
  private:
+  bool is_ready() const { return running_ == nullptr && !queue_.empty(); }
+  bool is_over() const { return stopping_ && running_ == nullptr && queue_.empty(); }
+  void rest(std::unique_lock<std::mutex>& lock);
   void run_front(std::unique_lock<std::mutex>& lock);
   std::exception_ptr run(Operation& operation);
   void keep(std::exception_ptr failure);
@@ -77,7 +80,8 @@ class OperationQueue {
   std::uint64_t submitted_ = 0;
   std::exception_ptr failure_;
   const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
-  bool asleep_ = false;                 // the communication thread has to be woken
+  int run_by_callers_ = 0;              // in a row, as far as it matters
+  bool napping_ = false;                // the communication thread looks by itself before long
   bool stopping_ = false;
   bool served_ = false;
 };
