@@ -108,7 +108,7 @@ void bench(lt::Context& context) {
   Timings local;
   Timings synchronized;
   std::vector<double> ratios;
-  const double waited_before = synchronizer.seconds_waiting();
+  const double waited_before = synchronizer.statistics().seconds_waiting;
   for (std::int64_t step = 0; step < iterations; ++step) {
     // Whoever comes second finds other caches: each kind is second half of the time.
     if (step % 2 == 0) local.seconds.push_back(timed(communicator, local_step));
@@ -116,7 +116,7 @@ void bench(lt::Context& context) {
     if (step % 2 != 0) local.seconds.push_back(timed(communicator, local_step));
     ratios.push_back(synchronized.seconds.back() / local.seconds.back());
   }
-  const double waited = (synchronizer.seconds_waiting() - waited_before) / static_cast<double>(iterations);
+  const double waited = (synchronizer.statistics().seconds_waiting - waited_before) / static_cast<double>(iterations);
   require_equal_weights(*together.module, communicator);
   const auto peak = lt::peak_rss_of_ranks(communicator);
   if (context.rank() != 0) return;

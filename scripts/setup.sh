@@ -32,6 +32,7 @@ debian_packages=(
   "libgmock-dev|the tests|has_header gmock/gmock.h"
   "libssl-dev|how ranks that meet over TCP prove who they are|has_header openssl/evp.h"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
+  "libeigen3-dev|small dense algebra|has_header eigen3/Eigen/Core"
   "nlohmann-json3-dev|JSON files|has_header nlohmann/json.hpp"
 )
 

@@ -119,7 +119,7 @@ void train(lt::Context& context) {
       .set("samples_per_s", samples / stopwatch.seconds())
       .set("loss", mean_loss)
       .set("accuracy", held_out_accuracy)
-      .set("seconds_waiting_for_communication", synchronizer.seconds_waiting())
+      .set("seconds_waiting_for_communication", synchronizer.statistics().seconds_waiting)
       .set("seconds_waiting_for_data", loader.seconds_waiting());
 }
 

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/collective_record.hpp>
 #include <libtrain/comm/data_type.hpp>
 #include <libtrain/comm/work.hpp>
 
@@ -106,6 +107,13 @@ class Communicator {
 
   /// Zero-filled one-dimensional memory in which this backend's collectives are fastest.
   virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
+
+  /// What the following calls are for, such as "bucket 3": errors and records then say so. Null: nothing in particular.
+  virtual void label_calls(std::shared_ptr<const std::string> /*label*/) {}
+
+  /// The last 100 collectives, oldest first, to see where this rank is or was. Empty where the backend keeps none. Any
+  /// thread.
+  virtual std::vector<CollectiveRecord> recent_collectives() const { return {}; }
 
   /// Ends all pending and later calls of this rank, and of its peers where the backend can, with `reason`. In a job
   /// that MPI connects, which cannot interrupt a peer's call, it ends the whole job with `code` as its exit code, also

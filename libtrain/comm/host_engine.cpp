@@ -38,6 +38,7 @@ Work HostEngine::submit(const Call& call, const Details& details, Operation::Bod
       std::make_shared<Operation>(call, Arrival{.input = details.input, .output = details.output},
                                   Deadline::after(details.timeout.value_or(queue_->timeout)), std::move(body));
   operation->queue = queue_;
+  operation->label = label_;
   queue_->submit(operation);
   return Work{std::move(operation)};
 }

@@ -44,6 +44,10 @@ class HostEngine {
     if (const auto failure = queue_->first_failure()) std::rethrow_exception(failure);
   }
 
+  /// See Communicator. By the thread that submits.
+  void label_calls(std::shared_ptr<const std::string> label) { label_ = std::move(label); }
+  std::vector<CollectiveRecord> recent() const { return queue_->recent(); }
+
   void abort(const std::string& reason, ExitCode code) noexcept;
 
   std::shared_ptr<void> allocate(std::size_t bytes) { return queue_->transport->allocate(bytes); }
@@ -51,6 +55,7 @@ class HostEngine {
  private:
   std::shared_ptr<OperationQueue> queue_;
   std::thread thread_;
+  std::shared_ptr<const std::string> label_;
 };
 
 }  // namespace libtrain::detail

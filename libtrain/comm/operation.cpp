@@ -15,8 +15,29 @@ constexpr auto kGrace = std::chrono::milliseconds(4500);
 
 }  // namespace
 
+std::string Operation::what() const {
+  return label ? text(to_string(call), " for ", *label) : to_string(call);
+}
+
 std::string Operation::name() const {
-  return text(to_string(call), " (collective number ", sequence, ")");
+  return text(what(), " (collective number ", sequence, ")");
+}
+
+CollectiveRecord Operation::record() {
+  CollectiveRecord record{.sequence = sequence, .what = what()};
+  const std::lock_guard lock(mutex_);
+  record.times = times_;
+  if (done_) {
+    record.state = failure_ ? CollectiveRecord::State::failed : CollectiveRecord::State::done;
+  } else if (times_.began != WorkTimes::Clock::time_point{}) {
+    record.state = CollectiveRecord::State::running;
+  }
+  return record;
+}
+
+void Operation::begin() {
+  const std::lock_guard lock(mutex_);
+  times_.began = Stopwatch::Clock::now();
 }
 
 void Operation::finish(std::exception_ptr outcome) {
@@ -25,6 +46,7 @@ void Operation::finish(std::exception_ptr outcome) {
   const std::lock_guard lock(mutex_);
   queue = nullptr;
   done_ = true;
+  times_.ended = Stopwatch::Clock::now();
   failure_ = std::move(outcome);
   changed_.notify_all();
 }
@@ -32,6 +54,11 @@ void Operation::finish(std::exception_ptr outcome) {
 bool Operation::done() {
   const std::lock_guard lock(mutex_);
   return done_;
+}
+
+std::optional<WorkTimes> Operation::times() {
+  const std::lock_guard lock(mutex_);
+  return done_ ? std::optional{times_} : std::nullopt;
 }
 
 bool Operation::sleep_until(const Deadline& latest) {

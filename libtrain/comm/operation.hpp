@@ -9,6 +9,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/comm/call.hpp>
+#include <libtrain/comm/collective_record.hpp>
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/work.hpp>
 
@@ -22,25 +23,37 @@ class Operation : public Pending {
   using Body = std::function<void(HostTransport&, const Patience&)>;
 
   Operation(Call call, Arrival arrival, Deadline deadline, Body body)
-      : call(call), arrival(arrival), deadline(deadline), body(std::move(body)) {}
+      : call(call), arrival(arrival), deadline(deadline), body(std::move(body)) {
+    times_.called = Stopwatch::Clock::now();
+  }
 
   /// Runs the operations before this one and this one itself on the calling thread where nobody else has begun, and
   /// sleeps otherwise.
   void wait() override;
   bool done() override;
+  std::optional<WorkTimes> times() override;
 
   const Call call;
   Arrival arrival;  ///< the fingerprint comes with the number
   const Deadline deadline;
   std::uint64_t sequence = 0;
-  Body body;                              ///< holds the tensors; emptied when it has run
-  std::shared_ptr<OperationQueue> queue;  ///< emptied when it has run
+  std::shared_ptr<const std::string> label;  ///< what it is for; may be null
+  Body body;                                 ///< holds the tensors; emptied when it has run
+  std::shared_ptr<OperationQueue> queue;     ///< emptied when it has run
+
+  /// Notes that it runs now.
+  void begin();
 
   /// Ends it, once: with success where `outcome` is null.
   void finish(std::exception_ptr outcome);
 
-  /// "all_reduce of 10 float32 (sum) (collective number 7)".
+  /// "all_reduce of 10 float32 (sum) for bucket 3".
+  std::string what() const;
+
+  /// The same with its number: "all_reduce of 10 float32 (sum) (collective number 7)".
   std::string name() const;
+
+  CollectiveRecord record();
 
  private:
   /// Sleeps until it has ended; false where it has not ended by then.
@@ -50,6 +63,7 @@ class Operation : public Pending {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
+  WorkTimes times_;
   std::exception_ptr failure_;
 };
 

@@ -12,18 +12,19 @@ namespace libtrain::detail {
 
 namespace {
 
-// After so many operations whose callers waited for them at once, and so ran them, the next caller is expected to do the
-// same: waking the communication thread would take a processor from the ranks and cost more than a small operation.
+// After so many operations whose callers waited for them at once, and so ran them, the next caller is expected to do
+// the same: waking the communication thread would take a processor from the ranks and cost more than a small operation.
 constexpr int kHabit = 3;
 // How late the communication thread may be with the first operation that nobody waits for after all, and after how many
 // naps without an operation it has to be woken for the next.
 constexpr std::chrono::microseconds kNap{500};
 constexpr int kNaps = 4;
+constexpr std::size_t kRemembered = 100;
 
 [[noreturn]] void throw_mismatch(HostTransport& transport, const Operation& operation, const Patience& patience) {
   constexpr std::size_t kCallLength = 160;
   const auto world_size = static_cast<std::size_t>(transport.world_size());
-  const auto call = to_string(operation.call);
+  const auto call = operation.what();
   std::vector<char> mine(kCallLength, '\0');
   std::memcpy(mine.data(), call.data(), std::min(call.size(), kCallLength - 1));
   std::vector<char> all(kCallLength * world_size);
@@ -48,6 +49,8 @@ void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
   operation->sequence = submitted_++;
   operation->arrival.fingerprint = fingerprint(operation->call, operation->sequence);
   queue_.push_back(operation);
+  recent_.push_back(operation);
+  if (recent_.size() > kRemembered) recent_.pop_front();
   if (!napping_) changed_.notify_all();
 }
 
@@ -89,6 +92,7 @@ void OperationQueue::run_front(std::unique_lock<std::mutex>& lock) {
   queue_.pop_front();
   running_ = operation.get();
   lock.unlock();
+  operation->begin();
   operation->finish(run(*operation));
   lock.lock();
   running_ = nullptr;
@@ -143,6 +147,13 @@ std::string OperationQueue::what_delays(const Operation& operation) {
   const std::lock_guard lock(mutex_);
   if (running_ == nullptr || running_ == &operation) return {};
   return running_->deadline.time_point() > operation.deadline.time_point() ? running_->name() : std::string{};
+}
+
+std::vector<CollectiveRecord> OperationQueue::recent() {
+  const std::lock_guard lock(mutex_);
+  std::vector<CollectiveRecord> records;
+  for (const auto& operation : recent_) records.push_back(operation->record());
+  return records;
 }
 
 void OperationQueue::stop() {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/operation.hpp>
@@ -46,6 +47,9 @@ class OperationQueue {
   /// Null as long as there is none.
   std::exception_ptr first_failure();
 
+  /// The last operations, oldest first.
+  std::vector<CollectiveRecord> recent();
+
   void stop();
   bool wait_until_served(std::chrono::milliseconds patience);
 
@@ -76,6 +80,7 @@ class OperationQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Operation>> queue_;
+  std::deque<std::shared_ptr<Operation>> recent_;  // also those that have ended
   std::atomic<int> waiters_ = 0;
   std::uint64_t submitted_ = 0;
   std::exception_ptr failure_;

@@ -7,10 +7,8 @@
 
 namespace libtrain::detail {
 
-namespace {
-
-DataType data_type(const at::Tensor& tensor, std::string_view call) {
-  switch (tensor.scalar_type()) {
+std::optional<DataType> data_type_of(at::ScalarType type) {
+  switch (type) {
     case at::kFloat:
       return DataType::float32;
     case at::kDouble:
@@ -26,9 +24,16 @@ DataType data_type(const at::Tensor& tensor, std::string_view call) {
     case at::kByte:
       return DataType::uint8;
     default:
-      throw UsageError(text(call, " takes float32, float64, float16, bfloat16, int32, int64 or uint8, not ",
-                            tensor.scalar_type(), ". Convert the tensor first."));
+      return {};
   }
+}
+
+namespace {
+
+DataType data_type(const at::Tensor& tensor, std::string_view call) {
+  if (const auto type = data_type_of(tensor.scalar_type())) return *type;
+  throw UsageError(text(call, " takes float32, float64, float16, bfloat16, int32, int64 or uint8, not ",
+                        tensor.scalar_type(), ". Convert the tensor first."));
 }
 
 bool overlap(const at::Tensor& left, const at::Tensor& right) {

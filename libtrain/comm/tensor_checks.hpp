@@ -1,10 +1,15 @@
 #pragma once
 
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/comm/communicator.hpp>
 
 namespace libtrain::detail {
+
+/// What communicators call a dtype; empty for those that they do not take.
+std::optional<DataType> data_type_of(at::ScalarType type);
 
 /// The checks every backend makes before a tensor enters a collective. Each throws UsageError that names `call`, the
 /// value and what was expected.

@@ -1,8 +1,20 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 
 namespace libtrain {
+
+/// When a collective was called on this rank, when it began to run and when it had ended.
+struct WorkTimes {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point called = {};
+  Clock::time_point began = {};
+  Clock::time_point ended = {};
+
+  double seconds_running() const { return std::chrono::duration<double>(ended - began).count(); }
+};
 
 namespace detail {
 
@@ -16,6 +28,9 @@ class Pending {
 
   virtual void wait() = 0;
   virtual bool done() = 0;
+
+  /// Empty until it has ended, and where the backend does not know.
+  virtual std::optional<WorkTimes> times() { return {}; }
 };
 
 }  // namespace detail
@@ -36,6 +51,9 @@ class Work {
   }
 
   bool done() const { return !pending_ || pending_->done(); }
+
+  /// Empty until it has ended, and where the backend does not say: those of GPUs, and a single process.
+  std::optional<WorkTimes> times() const { return pending_ ? pending_->times() : std::nullopt; }
 
  private:
   std::shared_ptr<detail::Pending> pending_;

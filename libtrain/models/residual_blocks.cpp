@@ -1,6 +1,7 @@
 #include <libtrain/models/residual_blocks.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <torch/nn/modules/batchnorm.h>
 
 namespace libtrain::models::detail {
 
@@ -8,10 +9,17 @@ torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t ke
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
 }
 
+torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels) {
+  return factory ? factory(channels) : torch::nn::AnyModule(torch::nn::BatchNorm2d(channels));
+}
+
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion) {
   const std::int64_t out = options.width * expansion;
-  if (options.stride == 1 && options.channels == out) return torch::nn::Sequential();
-  return torch::nn::Sequential(convolution(options.channels, out, 1, options.stride), torch::nn::BatchNorm2d(out));
+  torch::nn::Sequential result;
+  if (options.stride == 1 && options.channels == out) return result;
+  result->push_back(convolution(options.channels, out, 1, options.stride));
+  result->push_back(make_norm(options.norm, out));
+  return result;
 }
 
 // The members are initialised in the order in which torchvision makes its modules (the shortcut first), and registered
@@ -21,18 +29,18 @@ BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
     : downsample_(projection(options, kExpansion)),
       conv1_(convolution(options.channels, options.width, 3, options.stride)),
       conv2_(convolution(options.width, options.width, 3, 1)),
-      bn1_(options.width),
-      bn2_(options.width) {
+      bn1_(make_norm(options.norm, options.width)),
+      bn2_(make_norm(options.norm, options.width)) {
   register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
+  register_module("bn1", bn1_.ptr());
   register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
+  register_module("bn2", bn2_.ptr());
   if (!downsample_->is_empty()) register_module("downsample", downsample_);
 }
 
 at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
-  at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
-  out = bn2_->forward(conv2_->forward(out));
+  at::Tensor out = bn1_.forward(conv1_->forward(x)).relu_();
+  out = bn2_.forward(conv2_->forward(out));
   out += downsample_->is_empty() ? x : downsample_->forward(x);
   return out.relu_();
 }
@@ -42,22 +50,22 @@ BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
       conv1_(convolution(options.channels, options.width, 1, 1)),
       conv2_(convolution(options.width, options.width, 3, options.stride)),
       conv3_(convolution(options.width, options.width * kExpansion, 1, 1)),
-      bn1_(options.width),
-      bn2_(options.width),
-      bn3_(options.width * kExpansion) {
+      bn1_(make_norm(options.norm, options.width)),
+      bn2_(make_norm(options.norm, options.width)),
+      bn3_(make_norm(options.norm, options.width * kExpansion)) {
   register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
+  register_module("bn1", bn1_.ptr());
   register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
+  register_module("bn2", bn2_.ptr());
   register_module("conv3", conv3_);
-  register_module("bn3", bn3_);
+  register_module("bn3", bn3_.ptr());
   if (!downsample_->is_empty()) register_module("downsample", downsample_);
 }
 
 at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
-  at::Tensor out = bn1_->forward(conv1_->forward(x)).relu_();
-  out = bn2_->forward(conv2_->forward(out)).relu_();
-  out = bn3_->forward(conv3_->forward(out));
+  at::Tensor out = bn1_.forward(conv1_->forward(x)).relu_();
+  out = bn2_.forward(conv2_->forward(out)).relu_();
+  out = bn3_.forward(conv3_->forward(out));
   out += downsample_->is_empty() ? x : downsample_->forward(x);
   return out.relu_();
 }

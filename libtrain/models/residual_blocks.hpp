@@ -1,25 +1,32 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/pimpl.h>
 
 namespace libtrain::models::detail {
 
+/// Makes a norm of so many channels; where it is empty, norms are torch::nn::BatchNorm2d.
+using NormFactory = std::function<torch::nn::AnyModule(std::int64_t channels)>;
+
 /// Channels and stride of one residual block. The output has `width` channels times the block's expansion.
 struct ResidualBlockOptions {
   std::int64_t channels;
   std::int64_t width;
   std::int64_t stride;
+  NormFactory norm = {};
 };
 
 torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride);
 
-/// 1x1 convolution and batch norm for the shortcut of a block whose output differs in shape from its input, else empty.
+torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels);
+
+/// 1x1 convolution and norm for the shortcut of a block whose output differs in shape from its input, else empty.
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion);
 
 /// Two 3x3 convolutions; expansion 1.
@@ -32,7 +39,7 @@ class BasicBlockImpl : public torch::nn::Module {
  private:
   torch::nn::Sequential downsample_;
   torch::nn::Conv2d conv1_, conv2_;
-  torch::nn::BatchNorm2d bn1_, bn2_;
+  torch::nn::AnyModule bn1_, bn2_;
 };
 TORCH_MODULE(BasicBlock);
 
@@ -46,7 +53,7 @@ class BottleneckImpl : public torch::nn::Module {
  private:
   torch::nn::Sequential downsample_;
   torch::nn::Conv2d conv1_, conv2_, conv3_;
-  torch::nn::BatchNorm2d bn1_, bn2_, bn3_;
+  torch::nn::AnyModule bn1_, bn2_, bn3_;
 };
 TORCH_MODULE(Bottleneck);
 

@@ -36,7 +36,8 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), channe
   const bool small = options.stem == Stem::small;
   conv1_ =
       register_module("conv1", detail::convolution(options.input_channels, channels_, small ? 3 : 7, small ? 1 : 2));
-  bn1_ = register_module("bn1", torch::nn::BatchNorm2d(channels_));
+  bn1_ = detail::make_norm(options.norm, channels_);
+  register_module("bn1", bn1_.ptr());
   std::int64_t width = options.width;
   for (std::size_t i = 0; i < options.layers.size(); ++i, width *= 2) {
     stages_.push_back(
@@ -49,7 +50,8 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), channe
 torch::nn::Sequential ResNetImpl::make_stage(std::int64_t blocks, std::int64_t width, std::int64_t stride) {
   torch::nn::Sequential stage;
   for (std::int64_t i = 0; i < blocks; ++i) {
-    const detail::ResidualBlockOptions options{.channels = channels_, .width = width, .stride = i == 0 ? stride : 1};
+    const detail::ResidualBlockOptions options{
+        .channels = channels_, .width = width, .stride = i == 0 ? stride : 1, .norm = options_.norm};
     if (options_.block == Block::basic) {
       stage->push_back(detail::BasicBlock(options));
       channels_ = width * detail::BasicBlockImpl::kExpansion;
@@ -70,7 +72,7 @@ void ResNetImpl::initialize() {
 }
 
 at::Tensor ResNetImpl::forward(const at::Tensor& images) {
-  at::Tensor x = bn1_->forward(conv1_->forward(images)).relu_();
+  at::Tensor x = bn1_.forward(conv1_->forward(images)).relu_();
   if (options_.stem == Stem::imagenet) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   for (auto& stage : stages_) x = stage->forward(x);
   x = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -29,6 +30,9 @@ struct ResNetOptions {
       64;  ///< channels of the first stage (before a bottleneck's factor of 4), doubled by each next one
   std::int64_t input_channels = 3;
   Stem stem = Stem::imagenet;
+  /// Makes each norm, of so many channels, such as what libtrain::sync_batch_norm_factory returns; it must register its
+  /// state as batch norm does to keep torchvision's names. Empty: torch::nn::BatchNorm2d.
+  std::function<torch::nn::AnyModule(std::int64_t channels)> norm = {};
 };
 
 /// Residual network for image classification: K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
@@ -52,7 +56,7 @@ class ResNetImpl : public torch::nn::Module {
   ResNetOptions options_;
   std::int64_t channels_;  // of what the stages made so far put out
   torch::nn::Conv2d conv1_{nullptr};
-  torch::nn::BatchNorm2d bn1_{nullptr};
+  torch::nn::AnyModule bn1_;
   std::vector<torch::nn::Sequential> stages_;
   torch::nn::Linear fc_{nullptr};
 };

@@ -1,6 +1,10 @@
 #include <libtrain/sync/gradient_bucket.hpp>
 
+#include <c10/core/ScalarType.h>
+
 #include <ATen/ops/empty.h>
+
+#include <libtrain/sync/bucket_flags.hpp>
 
 namespace libtrain::detail {
 
@@ -16,22 +20,28 @@ std::int64_t padded(std::int64_t elements, std::int64_t element_bytes) {
 
 }  // namespace
 
-GradientBucket::GradientBucket(const Bucket& plan, const std::vector<at::Tensor>& parameters,
+GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember>& members,
                                Communicator& communicator) {
+  const auto type = members.front().parameter.scalar_type();
+  const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(type));
+  const auto flags = padded(BucketFlags{members.size()}.size(), element_bytes);
   std::int64_t elements = 0;
-  const auto element_bytes = static_cast<std::int64_t>(size_of(plan.type));
-  for (const auto& parameter : parameters) elements += padded(parameter.numel(), element_bytes);
-  flat_ = communicator.allocate(elements, parameters.front().scalar_type());
+  for (const auto& member : members) elements += padded(member.parameter.numel(), element_bytes);
+  view_.index = index;
+  view_.flat = communicator.allocate(elements + flags, type);
+  gradients_ = view_.flat.narrow(0, 0, elements);
+  view_.flags = view_.flat.narrow(0, elements, flags);
 
   std::int64_t offset = 0;
-  for (const auto& parameter : parameters) {
+  for (const auto& [name, parameter] : members) {
     auto gradient = at::empty({0}, parameter.options().requires_grad(false));
     if (parameter.is_non_overlapping_and_dense()) {
-      gradient.set_(flat_.storage(), offset, parameter.sizes(), parameter.strides());
+      gradient.set_(view_.flat.storage(), offset, parameter.sizes(), parameter.strides());
     } else {
-      gradient.set_(flat_.storage(), offset, parameter.sizes());
+      gradient.set_(view_.flat.storage(), offset, parameter.sizes());
     }
-    gradients_.push_back(std::move(gradient));
+    view_.names.push_back(name);
+    view_.gradients.push_back(std::move(gradient));
     offset += padded(parameter.numel(), element_bytes);
   }
 }

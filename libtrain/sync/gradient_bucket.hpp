@@ -1,30 +1,41 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/comm/communicator.hpp>
-#include <libtrain/sync/bucket_plan.hpp>
+#include <libtrain/sync/wire_format.hpp>
 
 namespace libtrain::detail {
 
-/// The memory of one bucket: a flat tensor in which each member's gradient has its place, laid out like its parameter.
+/// A parameter that has a place in a bucket.
+struct BucketMember {
+  std::string name = {};
+  at::Tensor parameter = {};
+};
+
+/// The memory of one bucket: a flat tensor in which each member's gradient has its place, laid out like its parameter,
+/// and the flags theirs at the end.
 class GradientBucket {
  public:
-  /// `parameters` are those that `plan.members` refers to, in that order.
-  GradientBucket(const Bucket& plan, const std::vector<at::Tensor>& parameters, Communicator& communicator);
+  /// All members are of one dtype.
+  GradientBucket(std::size_t index, const std::vector<BucketMember>& members, Communicator& communicator);
 
-  /// All gradients end to end, padding included, one-dimensional.
-  const at::Tensor& flat() const { return flat_; }
+  const BucketView& view() const { return view_; }
 
   /// The place of the member-th gradient: its parameter's shape, and its strides where those are dense. Not an autograd
   /// view: `Optimizer::zero_grad(false)` detaches gradients in place, which views refuse.
-  const at::Tensor& gradient(std::size_t member) const { return gradients_[member]; }
+  const at::Tensor& place(std::size_t member) const { return view_.gradients[member]; }
+
+  /// All gradients end to end, padding included, without the flags.
+  const at::Tensor& gradients() const { return gradients_; }
 
  private:
-  at::Tensor flat_;
-  std::vector<at::Tensor> gradients_;
+  BucketView view_;
+  at::Tensor gradients_;
 };
 
 }  // namespace libtrain::detail

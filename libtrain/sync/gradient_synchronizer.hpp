@@ -2,17 +2,59 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <torch/nn/module.h>
 
+#include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
+#include <libtrain/sync/synchronization_statistics.hpp>
+#include <libtrain/sync/wire_format.hpp>
 
 namespace libtrain {
 
+/// What a parameter without a gradient means.
+enum class UnusedParameters {
+  refused,  ///< a mistake: wait() fails on all ranks and names parameters and ranks
+  allowed,  ///< its gradient is zero on this rank; where no rank has one, it is left as it was (undefined)
+};
+
+/// What happens to a gradient with NaN or infinity.
+enum class NonFinite {
+  unchecked,  ///< it is averaged like any other
+  skipped,    ///< wait() returns false on all ranks, and all gradients are undefined: optimizers then change nothing
+  fatal,      ///< wait() throws on all ranks and names rank, parameter and round
+};
+
+/// What wait() does to buffers, such as the running statistics of batch norm.
+enum class BufferPolicy {
+  local,      ///< nothing: ranks keep their own until broadcast_buffers()
+  broadcast,  ///< all ranks take those of the first rank that had samples (of rank 0 without set_samples)
+  averaged,   ///< floating ones are averaged, weighted as gradients are, others broadcast
+};
+
+enum class Overlap {
+  backward,  ///< a bucket is reduced as soon as it is full, while backward() goes on
+  none,      ///< wait() reduces: any number of backward() passes may come before it, and reach a parameter many times
+};
+
 struct SynchronizerOptions {
-  BucketLimits buckets;
+  BucketLimits buckets = {};
+  /// Names of parameters, a list a bucket, in the order of reduction, instead of a computed plan; each trainable
+  /// parameter once.
+  std::vector<std::vector<std::string>> plan = {};
+  /// Plan once more after the first round, by the order in which rank 0 saw gradients. Not with a plan given.
+  bool replan = true;
+  UnusedParameters unused = UnusedParameters::refused;
+  NonFinite non_finite = NonFinite::unchecked;
+  BufferPolicy buffers = BufferPolicy::local;
+  Overlap overlap = Overlap::backward;
+  /// Null: gradients travel as they are.
+  std::shared_ptr<WireFormat> wire_format = {};
+  /// Told of every bucket's copying, waiting and reducing; must outlive the synchronizer. Null: nobody.
+  TraceSink* trace = nullptr;
 };
 
 /// Keeps the replicas of a module equal: averages gradients over all ranks while backward() still runs.
@@ -25,21 +67,29 @@ struct SynchronizerOptions {
 ///       synchronizer.zero_grad();
 ///     }
 ///
-/// One round is one backward() and one wait(). Life of a bucket in a round:
+/// One round is any number of backward() under no_sync(), one backward() without, and one wait(). Life of a bucket in a
+/// round:
 ///   filling   gradients arrive, in any order, each copied to its place and made to live there;
 ///   full      all have arrived; it waits for the buckets before it, since all ranks reduce in plan order;
-///   reducing  its all-reduce is queued on the communicator;
+///   reducing  its collectives are queued on the communicator;
 ///   averaged  wait() has seen it end; the parameters' gradients are the average.
 /// A gradient's place keeps its value until the next round, so optimizers may read `parameter.grad()` at leisure.
 /// `zero_grad()` of any optimizer may be used instead of this one's, with either setting.
 ///
-/// Every parameter that requires a gradient must receive one in every round; parameters are taken at construction.
-/// The module and the communicator must outlive this object. Hooks run on the threads that run backward(); everything
-/// else belongs to one thread.
+/// Mistakes that only some ranks make are found by all: each bucket carries flags beside its gradients, so that wait()
+/// throws the same UsageError on every rank (ErrorScope::all_ranks), and the communicator can still be used.
+///
+/// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
+/// Parameters that are made or replaced after construction are not seen. The module and the communicator must outlive
+/// this object. Two synchronizers whose backward passes run at the same time need communicators of their own (split).
+/// Hooks run on the threads that run backward(); everything else belongs to one thread.
 class GradientSynchronizer {
+  struct State;
+
  public:
   /// All ranks must call it. Compares the modules (see require_same_model), then copies rank 0's parameters and buffers
-  /// to all ranks. Throws UsageError for a module without trainable parameters and for gradients no bucket can hold.
+  /// to all ranks. Throws UsageError for a module without trainable parameters, for gradients no bucket can hold, and
+  /// for a given plan that does not name each trainable parameter once.
   GradientSynchronizer(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options = {});
 
   /// Removes the hooks; gradients stay as they are.
@@ -48,27 +98,71 @@ class GradientSynchronizer {
   GradientSynchronizer(const GradientSynchronizer&) = delete;  // hooks refer to this object's state
   GradientSynchronizer& operator=(const GradientSynchronizer&) = delete;
 
-  /// Returns when every gradient is the average over all ranks. Throws UsageError that names the parameters which
-  /// backward() did not reach, and CommunicationError when a peer is lost or the communicator's deadline passes.
-  void wait();
+  /// Returns when every gradient is the average over all ranks; true unless NonFinite::skipped found a reason to skip.
+  /// All ranks must call it. Throws UsageError for a round that went wrong on any rank, with what to do, and
+  /// CommunicationError when a peer is lost or the communicator's deadline passes.
+  bool wait();
 
   /// Forgets all gradients, at no cost: the next backward() writes instead of adding. Throws UsageError between
-  /// backward() and wait().
+  /// backward() and wait(), on all ranks that reach wait() or do the same.
   void zero_grad();
+
+  /// While it lives, backward() adds to this rank's gradients and reduces nothing: the micro-steps of an accumulated
+  /// batch. The round's last backward() comes after it has gone. Scale losses so that their sum is the mean you want.
+  class [[nodiscard]] NoSync {
+   public:
+    ~NoSync();
+    NoSync(NoSync&& other) noexcept = default;
+    NoSync& operator=(NoSync&&) = delete;  // a guard lasts as long as its scope
+
+   private:
+    friend class GradientSynchronizer;
+    explicit NoSync(std::shared_ptr<State> state) : state_(std::move(state)) {}
+    std::shared_ptr<State> state_;
+  };
+  NoSync no_sync();
+
+  /// Says that this rank's gradient of the coming round is the mean over so many samples (0 or more): gradients are
+  /// then averaged by sample, not by rank. Before the round's backward() without no_sync(), on all ranks or on none;
+  /// returns the samples of all ranks. A rank with 0 counts for nothing, whatever its gradients are, NaN included.
+  std::int64_t set_samples(std::int64_t samples);
+
+  /// For ranks whose data has ended while others still train: takes part in one round with nothing (set_samples(0) on
+  /// this rank, and the others must call set_samples too), and returns true with gradients to step with, or false when
+  /// every rank is here.
+  ///
+  ///     while (synchronizer.join()) optimizer.step();
+  bool join();
+
+  /// Before backward(): the parameters that `outputs` do not depend on get no gradient in it. Walks the graph, so that
+  /// buckets need not wait for them until wait(). For UnusedParameters::allowed.
+  void find_unused(const std::vector<at::Tensor>& outputs);
+
+  /// The same for parameters that are known by name, in this and all later rounds, on this rank; replaces what was
+  /// declared before. For UnusedParameters::allowed.
+  void declare_unused(const std::vector<std::string>& names);
 
   /// Makes all ranks' buffers (running statistics of batch norm) equal to rank 0's, such as before an evaluation. All
   /// ranks must call it.
   void broadcast_buffers();
 
-  /// The buckets in the order in which they are reduced. Members count trainable parameters from the last to the first
-  /// registered.
+  /// Chooses bucket limits from the latency and bandwidth of this communicator, measured now, and the times at which
+  /// gradients became ready in the last round, and plans anew; returns them. All ranks must call it, after a round.
+  BucketLimits tune();
+
+  /// The buckets in the order in which they are reduced. Members count parameter_names().
   const std::vector<Bucket>& buckets() const;
 
-  /// Seconds that wait() has spent waiting since construction.
-  double seconds_waiting() const;
+  /// All parameters, frozen ones too, from the last to the first registered.
+  std::vector<std::string> parameter_names() const;
+
+  /// Rounds that wait() and join() have ended.
+  std::int64_t rounds() const;
+
+  /// What synchronising has cost on this rank since construction.
+  SynchronizationStatistics statistics() const;
 
  private:
-  struct State;
   std::shared_ptr<State> state_;
 };
 

@@ -19,9 +19,6 @@ namespace detail {
 /// One line a tensor: "parameter", name, dtype, shape, requires_grad.
 std::vector<std::string> model_signature(const torch::nn::Module& module);
 
-/// The text for the first difference between rank 0's signature and the others'; empty where all are equal.
-std::string describe_difference(const std::vector<std::vector<std::string>>& signatures);
-
 }  // namespace detail
 
 }  // namespace libtrain

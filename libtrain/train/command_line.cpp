@@ -18,6 +18,8 @@ constexpr double kLongestTimeout_s = 604800;
 void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_option("--output", line.output, "Folder for metrics.jsonl and whatever else the run writes")
       ->capture_default_str();
+  app.add_option("--timeline", line.timeline,
+                 "File for what all ranks did and when, to look at in https://ui.perfetto.dev");
   app.add_option("--device", line.device, "auto or cpu")->capture_default_str()->check(CLI::IsMember({"auto", "cpu"}));
   app.add_option("--timeout", line.timeout_s, "Seconds after which a collective that has not ended ends the run")
       ->capture_default_str()

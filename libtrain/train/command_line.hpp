@@ -14,6 +14,7 @@ namespace libtrain::detail {
 struct CommandLine {
   LaunchOptions launch;
   std::string output = "outputs";
+  std::string timeline;  ///< empty: none
   std::string device = "auto";
   double timeout_s = 300;
   std::optional<int> threads;

@@ -24,14 +24,16 @@ c10::Device device_of(const Launch& launch, const Communicator& communicator) {
 
 }  // namespace
 
-Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator)
+Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
+                 TraceSink* trace)
     : launch_(launch),
       line_(std::make_unique<detail::CommandLine>(line)),
       communicator_(std::move(communicator)),
       device_(device_of(launch, *communicator_)),
       output_directory_(line.output),
       summary_("summary"),
-      progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}) {
+      progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
+      trace_(trace) {
   summary_.set("ranks", world_size());
 }
 

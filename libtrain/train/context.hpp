@@ -10,6 +10,7 @@
 #include <c10/core/Device.h>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/data/shard.hpp>
 #include <libtrain/launch/launch.hpp>
@@ -26,7 +27,8 @@ struct CommandLine;
 /// Belongs to the thread that runs the program's body.
 class Context {
  public:
-  Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator);
+  Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
+          TraceSink* trace = nullptr);
   ~Context();
 
   int rank() const { return communicator_->rank(); }
@@ -65,6 +67,9 @@ class Context {
   /// On rank 0, unless `--quiet`.
   Progress& progress() { return progress_; }
 
+  /// What `--timeline FILE` shows of this rank; null without it. For SynchronizerOptions::trace and TraceSpan.
+  TraceSink* trace() const { return trace_; }
+
   /// Seconds since the run started on this rank.
   double seconds() const { return stopwatch_.seconds(); }
 
@@ -77,6 +82,7 @@ class Context {
   std::optional<MetricsWriter> metrics_;
   Record summary_;
   Progress progress_;
+  TraceSink* trace_;
   Stopwatch stopwatch_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include <ATen/Parallel.h>
 #include <torch/utils.h>
@@ -18,6 +19,7 @@
 #include <libtrain/train/core_share.hpp>
 #include <libtrain/train/failure_report.hpp>
 #include <libtrain/train/peak_memory.hpp>
+#include <libtrain/train/timeline.hpp>
 
 namespace libtrain {
 
@@ -52,14 +54,34 @@ void write_summary_event(Context& context) {
   context.metrics().write(context.summary());
 }
 
+// Before the failure is reported: whoever reports it ends the job, and with it the ranks that are still writing.
+void write_own_timeline(const Timeline& timeline, const CommandLine& line, int rank) {
+  try {
+    timeline.write_local(text(line.timeline, ".rank", rank));
+  } catch (const std::exception& error) {
+    log_warning(error.what());
+  }
+}
+
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
               const std::function<void(Context&)>& body) {
   share_cores(line, *communicator);
   // An odd constant keeps the ranks' seeds apart; rank 0's is the run's own.
   torch::manual_seed(line.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
-  Context context{launch, line, communicator};
-  body(context);
-  write_summary_event(context);
+  std::optional<Timeline> timeline;
+  if (!line.timeline.empty()) {
+    timeline.emplace(*communicator);
+    timeline->require_writable(line.timeline);
+  }
+  try {
+    Context context{launch, line, communicator, timeline ? &timeline->sink() : nullptr};
+    body(context);
+    write_summary_event(context);
+    if (timeline) timeline->write(line.timeline);
+  } catch (...) {
+    if (timeline) write_own_timeline(*timeline, line, communicator->rank());
+    throw;
+  }
   communicator->barrier();
 }
 

@@ -171,6 +171,39 @@ TEST(ResNet, GivesEveryParameterAGradient) {
   }
 }
 
+// Counts its calls, and normalises as batch norm does.
+struct CountingNormImpl : torch::nn::Module {
+  CountingNormImpl(std::int64_t channels, int& calls) : norm(channels), calls_(calls) { register_module("norm", norm); }
+  at::Tensor forward(const at::Tensor& x) {
+    ++calls_;
+    return norm->forward(x);
+  }
+  torch::nn::BatchNorm2d norm;
+
+ private:
+  int& calls_;
+};
+TORCH_MODULE(CountingNorm);
+
+TEST(ResNet, TakesItsNormsFromAFactory) {
+  for (const Block block : {Block::basic, Block::bottleneck}) {
+    std::vector<std::int64_t> channels;
+    int calls = 0;
+    const auto factory = [&](std::int64_t count) {
+      channels.push_back(count);
+      return torch::nn::AnyModule(CountingNorm(count, calls));
+    };
+    ResNet model(ResNetOptions{.block = block, .layers = {1, 2}, .classes = 3, .width = 4, .norm = factory});
+    // torchvision's count: the stem, two or three a block, and one for each shortcut that changes the shape.
+    const std::vector<std::int64_t> basic = {4, 4, 4, 8, 8, 8, 8, 8};
+    const std::vector<std::int64_t> bottleneck = {4, 16, 4, 4, 16, 32, 8, 8, 32, 8, 8, 32};
+    EXPECT_EQ(channels, block == Block::basic ? basic : bottleneck);
+    for (const auto& item : model->named_buffers()) EXPECT_NE(item.key().find(".norm."), std::string::npos);
+    EXPECT_EQ(shape_of(model->forward(torch::rand({2, 3, 16, 16}))), "2x3");
+    EXPECT_EQ(calls, static_cast<int>(channels.size()));
+  }
+}
+
 TEST(ResNet, RefusesImpossibleOptions) {
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {}}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 1, 1, 1, 1}}), std::invalid_argument);

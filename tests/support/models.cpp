@@ -1,7 +1,13 @@
 #include <tests/support/models.hpp>
 
+#include <functional>
+#include <numeric>
+
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/functional/loss.h>
 #include <torch/nn/init.h>
+
+#include <libtrain/base/error.hpp>
 
 namespace libtrain::testing {
 
@@ -16,7 +22,7 @@ struct ConvNetImpl : torch::nn::Module {
     register_module("second", second);
     register_module("head", head);
   }
-  at::Tensor forward(const at::Tensor& x) { return head(torch::tanh(second(torch::relu(first(x)))).flatten(1)); }
+  at::Tensor forward(const at::Tensor& x) { return head(torch::tanh(second(torch::silu(first(x)))).flatten(1)); }
 };
 TORCH_MODULE(ConvNet);
 
@@ -45,25 +51,75 @@ struct TransformerBlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(TransformerBlock);
 
+// Back from the hidden units to the inputs by the very weight of the layer that led there.
+struct TiedLayerImpl : torch::nn::Module {
+  at::Tensor weight;
+  at::Tensor bias;
+  explicit TiedLayerImpl(const at::Tensor& shared)
+      : weight(register_parameter("weight", shared)),
+        bias(register_parameter("bias", torch::zeros({shared.size(1)}))) {}
+  at::Tensor forward(const at::Tensor& x) { return x.matmul(weight) + bias; }
+};
+TORCH_MODULE(TiedLayer);
+
+struct TiedNetImpl : torch::nn::Module {
+  torch::nn::Linear encoder{6, 12};
+  TiedLayer decoder{encoder->weight};
+  torch::nn::Linear head{6, 3};
+  TiedNetImpl() {
+    register_module("encoder", encoder);
+    register_module("decoder", decoder);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& x) { return head(torch::tanh(decoder(torch::tanh(encoder(x))))); }
+};
+TORCH_MODULE(TiedNet);
+
 at::Generator generator_of(std::uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
 }
 
+template <typename Holder>
+TestModel with_input(Holder model, std::vector<std::int64_t> input_shape) {
+  return {[model](const at::Tensor& x) mutable { return model->forward(x); }, model.ptr(), std::move(input_shape)};
+}
+
+TestModel make_body(const std::string& kind) {
+  if (kind == "mlp") {
+    return with_input(torch::nn::Sequential{torch::nn::Linear(5, 16), torch::nn::Tanh(), torch::nn::Linear(16, 16),
+                                            torch::nn::SiLU(), torch::nn::Linear(16, 3)},
+                      {5});
+  }
+  if (kind == "conv") return with_input(ConvNet(), {2, 8, 8});
+  if (kind == "transformer") return with_input(TransformerBlock(), {6, 8});
+  if (kind == "tied") return with_input(TiedNet(), {6});
+  if (kind == "batch_norm") {
+    // No biases before batch norm, which would take them away again: their gradients would be rounding alone.
+    return with_input(torch::nn::Sequential{torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 4, 3).bias(false)),
+                                            torch::nn::BatchNorm2d(4), torch::nn::SiLU(),
+                                            torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 4, 3).bias(false)),
+                                            torch::nn::BatchNorm2d(4), torch::nn::Tanh(), torch::nn::Flatten(),
+                                            torch::nn::Linear(16, 3)},
+                      {2, 6, 6});
+  }
+  throw UsageError("There is no test model '" + kind + "'.");
+}
+
+void add_branch(TestModel& model) {
+  const auto& shape = model.input_shape;
+  const auto inputs = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  const auto root = std::make_shared<torch::nn::Module>();
+  root->register_module("body", model.module);
+  const auto branch = root->register_module("branch", torch::nn::Linear(inputs, 3));
+  model.module = root;
+  model.branch = [branch](const at::Tensor& x) { return branch->forward(x.flatten(1)); };
+}
+
 }  // namespace
 
-TestModel make_model(const std::string& kind, at::ScalarType type, std::uint64_t seed) {
-  TestModel model;
-  if (kind == "mlp") {
-    torch::nn::Sequential mlp{torch::nn::Linear(5, 16), torch::nn::Tanh(), torch::nn::Linear(16, 16), torch::nn::ReLU(),
-                              torch::nn::Linear(16, 3)};
-    model = {[mlp](const at::Tensor& x) mutable { return mlp->forward(x); }, mlp.ptr(), {5}};
-  } else if (kind == "conv") {
-    ConvNet net;
-    model = {[net](const at::Tensor& x) mutable { return net->forward(x); }, net.ptr(), {2, 8, 8}};
-  } else {
-    TransformerBlock block;
-    model = {[block](const at::Tensor& x) mutable { return block->forward(x); }, block.ptr(), {6, 8}};
-  }
+TestModel make_model(const std::string& kind, at::ScalarType type, std::uint64_t seed, Branch branch) {
+  auto model = make_body(kind);
+  if (branch == Branch::with) add_branch(model);
   model.module->to(type);
   const torch::NoGradGuard no_grad;
   const auto generator = generator_of(seed);
@@ -80,6 +136,15 @@ TestBatch make_batch(const TestModel& model, std::int64_t count, at::ScalarType 
   const auto generator = generator_of(seed);
   return {torch::empty(shape, at::kDouble).normal_(0, 1, generator).to(type),
           torch::empty({count, 3}, at::kDouble).normal_(0, 1, generator).to(type)};
+}
+
+at::Tensor loss_of(const TestModel& model, const TestBatch& batch) {
+  auto outputs = model.forward(batch.inputs);
+  if (batch.through_branch.defined()) {
+    const auto& rows = batch.through_branch;
+    outputs = outputs.index_add(0, rows, model.branch(batch.inputs.index_select(0, rows)));
+  }
+  return torch::mse_loss(outputs, batch.targets);
 }
 
 }  // namespace libtrain::testing

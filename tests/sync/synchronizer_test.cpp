@@ -11,7 +11,9 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/wire/plain.hpp>
 
+#include <tests/support/counting_format.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
@@ -102,7 +104,7 @@ TEST(Synchronizer, BroadcastsBuffersOnRequest) {
 TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
   SingleCommunicator communicator;
   torch::nn::Sequential model{torch::nn::Linear(4, 4), torch::nn::Linear(4, 4)};
-  GradientSynchronizer synchronizer{*model, communicator};
+  GradientSynchronizer synchronizer{*model, communicator, {.wire_format = std::make_shared<PlainWireFormat>()}};
   ASSERT_EQ(synchronizer.buckets().size(), 1u);
   for (int round = 0; round < 2; ++round) {
     model->forward(torch::ones({1, 4})).sum().backward();
@@ -128,32 +130,18 @@ TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
   EXPECT_TRUE(model->weight.grad().is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
-// Notes which collectives were started while backward() ran.
-class Recorder : public SingleCommunicator {
- public:
-  using SingleCommunicator::all_reduce;
-  Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, const CallOptions& options) override {
-    during_backward += in_backward ? 1 : 0;
-    return SingleCommunicator::all_reduce(input, output, op, options);
-  }
-
-  bool in_backward = false;
-  int during_backward = 0;
-};
-
 TEST(Synchronizer, ReducesDuringBackwardFromTheFirstRoundOn) {
-  Recorder communicator;
+  SingleCommunicator communicator;
+  const auto format = std::make_shared<testing::CountingFormat>();
   torch::nn::Sequential model{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)};
-  GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}}};
-  ASSERT_GE(synchronizer.buckets().size(), 3u);
+  GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}, .wire_format = format}};
+  const auto buckets = static_cast<int>(synchronizer.buckets().size());
+  ASSERT_GE(buckets, 3);
   for (int round = 1; round <= 2; ++round) {
-    // The loss's own graph ends before the flag falls: what comes later is not overlapped.
-    const auto loss = model->forward(torch::ones({1, 8})).sum();
-    communicator.in_backward = true;
-    loss.backward();
-    communicator.in_backward = false;
-    EXPECT_EQ(communicator.during_backward, round * static_cast<int>(synchronizer.buckets().size()));
+    model->forward(torch::ones({1, 8})).sum().backward();
+    EXPECT_EQ(format->started(), round * buckets);
     synchronizer.wait();
+    EXPECT_EQ(format->started(), round * buckets);
   }
 }
 

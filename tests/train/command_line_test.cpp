@@ -1,8 +1,18 @@
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/trace.hpp>
 #include <libtrain/train/command_line.hpp>
+#include <libtrain/train/run.hpp>
 
 namespace libtrain {
 namespace {
@@ -49,14 +59,16 @@ TEST(CommandLine, TakesAnythingWhereNothingWasDeclared) {
 }
 
 TEST(CommandLine, ReadsWhatEveryProgramTakes) {
-  const auto line = parse({"--rank", "1", "--world-size", "2", "--dist-url", "env://", "--dist-backend", "gloo",
-                           "--output", "there", "--timeout", "1.5", "--threads", "2", "--seed", "7"},
-                          {});
+  const auto line =
+      parse({"--rank", "1", "--world-size", "2", "--dist-url", "env://", "--dist-backend", "gloo", "--output", "there",
+             "--timeout", "1.5", "--threads", "2", "--seed", "7", "--timeline", "trace.json"},
+            {});
   EXPECT_EQ(line.launch.rank, 1);
   EXPECT_EQ(line.launch.world_size, 2);
   EXPECT_EQ(line.launch.dist_url, "env://");
   EXPECT_EQ(line.launch.dist_backend, "gloo");
   EXPECT_EQ(line.output, "there");
+  EXPECT_EQ(line.timeline, "trace.json");
   EXPECT_EQ(line.timeout_s, 1.5);
   EXPECT_EQ(line.threads, 2);
   EXPECT_EQ(line.seed, 7u);
@@ -73,9 +85,68 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
 TEST(CommandLine, HelpListsEveryOption) {
   const auto help = parse({"--help"}, kDeclared).help;
   ASSERT_TRUE(help);
-  for (const auto* part : {"--data", "a folder", "--epochs", "--output", "--timeout", "--seed", "--dist-url"}) {
+  for (const auto* part :
+       {"--data", "a folder", "--epochs", "--output", "--timeout", "--timeline", "--seed", "--dist-url"}) {
     EXPECT_THAT(*help, HasSubstr(part));
   }
+}
+
+// What `run` makes of --timeline, in a job of one rank.
+class TimelineOption : public ::testing::Test {
+ protected:
+  TimelineOption() {
+    std::string pattern = ::testing::TempDir() + "timeline_option_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+
+  ~TimelineOption() override { std::filesystem::remove_all(folder_); }
+
+  int run_with(std::vector<std::string> words, const std::function<void(Context&)>& body) const {
+    words.insert(words.begin(), {"program", "--quiet", "--output", (folder_ / "outputs").string()});
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    return run(static_cast<int>(arguments.size()), arguments.data(), body);
+  }
+
+  static std::string content(const std::filesystem::path& file) {
+    std::ifstream stream{file, std::ios::binary};
+    return {std::istreambuf_iterator<char>{stream}, {}};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(TimelineOption, WritesWhatTheBodyRecorded) {
+  const auto file = folder_ / "timeline.json";
+  const auto code = run_with({"--timeline", file.string()}, [](Context& context) {
+    ASSERT_NE(context.trace(), nullptr);
+    const TraceSpan span{context.trace(), "compute", "first step"};
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(content(file), HasSubstr("\"first step\""));
+}
+
+TEST_F(TimelineOption, LeavesWhatARankDidBeforeItFailed) {
+  const auto file = folder_ / "timeline.json";
+  const auto code = run_with({"--timeline", file.string()}, [](Context& context) {
+    const TraceSpan span{context.trace(), "compute", "last step"};
+    throw std::runtime_error("This failure is part of a test.");
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::failure));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_THAT(content(file.string() + ".rank0"), HasSubstr("\"last step\""));
+}
+
+TEST_F(TimelineOption, IsRefusedBeforeTheBodyWhereTheFileCannotBeMade) {
+  std::ofstream{folder_ / "occupied"} << "a file";
+  const auto file = folder_ / "occupied" / "timeline.json";
+  const auto code = run_with({"--timeline", file.string()}, [](Context&) { ADD_FAILURE() << "the body ran"; });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::environment));
+}
+
+TEST_F(TimelineOption, CostsNothingWhereItIsNotGiven) {
+  const auto code = run_with({}, [](Context& context) { EXPECT_EQ(context.trace(), nullptr); });
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace libtrain {
+
+/// Receives what a rank did and when. Whoever has something to tell holds a pointer to one, which is null while nobody
+/// listens: then nothing is measured and nothing built.
+class TraceSink {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~TraceSink() = default;
+
+  /// Something that lasted from `begin` to `end`, such as ("reduce", "bucket 3", ...). Spans of one `lane` are drawn in
+  /// one row: "compute", "communication", "data". `detail` is free text, such as the names of a bucket's parameters.
+  /// Any thread; never throws.
+  virtual void span(std::string_view lane, std::string_view name, Clock::time_point begin, Clock::time_point end,
+                    std::string_view detail = {}) noexcept = 0;
+};
+
+/// A span from construction to destruction; costs one comparison without a sink.
+class TraceSpan {
+ public:
+  TraceSpan(TraceSink* sink, std::string_view lane, std::string_view name)
+      : sink_(sink),
+        lane_(lane),
+        name_(name),
+        begin_(sink ? TraceSink::Clock::now() : TraceSink::Clock::time_point{}) {}
+  ~TraceSpan() {
+    if (sink_ != nullptr) sink_->span(lane_, name_, begin_, TraceSink::Clock::now());
+  }
+  TraceSpan(const TraceSpan&) = delete;  // one span, one end
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  TraceSink* const sink_;
+  const std::string_view lane_;
+  const std::string_view name_;
+  const TraceSink::Clock::time_point begin_;
+};
+
+}  // namespace libtrain

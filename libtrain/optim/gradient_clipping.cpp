@@ -1,0 +1,205 @@
+#include <libtrain/optim/gradient_clipping.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/elements.hpp>
+
+namespace libtrain::optim {
+
+namespace {
+
+using libtrain::detail::BFloat16;
+using libtrain::detail::Float16;
+using libtrain::detail::Maximum;
+using Gradients = std::vector<std::vector<at::Tensor>>;
+
+struct SumOfSquares {
+  static LIBTRAIN_INLINED double add(double lane, double value) { return lane + value * value; }
+  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
+};
+
+struct SumOfMagnitudes {
+  static LIBTRAIN_INLINED double add(double lane, double value) { return lane + std::abs(value); }
+  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
+};
+
+struct LargestMagnitude {
+  static LIBTRAIN_INLINED double add(double lane, double value) { return Maximum::combine(lane, std::abs(value)); }
+  static LIBTRAIN_INLINED double join(double a, double b) { return Maximum::combine(a, b); }
+};
+
+// Element i goes to lane i modulo kLanes on every processor, whatever the width of its registers. Enough lanes that the
+// inner loop stays a loop, which the compiler makes vector code of, and that a lane's sum is ready when its turn comes.
+constexpr std::size_t kLanes = 64;
+
+template <typename Reducer, typename T>
+LIBTRAIN_INLINED double reduce(const void* data, std::size_t count) {
+  const auto* values = static_cast<const T*>(data);
+  double lanes[kLanes] = {};
+  std::size_t begin = 0;
+  for (; begin + kLanes <= count; begin += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = Reducer::add(lanes[lane], static_cast<double>(libtrain::detail::widen(values[begin + lane])));
+    }
+  }
+  for (std::size_t lane = 0; lane < count - begin; ++lane) {
+    lanes[lane] = Reducer::add(lanes[lane], static_cast<double>(libtrain::detail::widen(values[begin + lane])));
+  }
+  double result = 0;
+  for (const double lane : lanes) result = Reducer::join(result, lane);
+  return result;
+}
+
+template <typename Reducer>
+LIBTRAIN_INLINED double reduce_up_to_float32(const void* data, std::size_t count, at::ScalarType type) {
+  if (type == at::kHalf) return reduce<Reducer, Float16>(data, count);
+  if (type == at::kBFloat16) return reduce<Reducer, BFloat16>(data, count);
+  return reduce<Reducer, float>(data, count);
+}
+
+// The square of a float32 is exact in float64, so that clones with fused multiply-add give the same bits as others.
+LIBTRAIN_VECTOR_CLONES double sum_of_squares(const void* data, std::size_t count, at::ScalarType type) {
+  return reduce_up_to_float32<SumOfSquares>(data, count, type);
+}
+
+LIBTRAIN_VECTOR_CLONES double sum_of_magnitudes(const void* data, std::size_t count, at::ScalarType type) {
+  return reduce_up_to_float32<SumOfMagnitudes>(data, count, type);
+}
+
+LIBTRAIN_VECTOR_CLONES double largest_magnitude(const void* data, std::size_t count, at::ScalarType type) {
+  return reduce_up_to_float32<LargestMagnitude>(data, count, type);
+}
+
+// What a gradient on the host adds to the norm. Float64 goes without clones: its squares are rounded.
+double part_of_norm(const at::Tensor& gradient, double norm) {
+  const auto dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
+  const void* data = dense.const_data_ptr();
+  const auto count = static_cast<std::size_t>(dense.numel());
+  const auto type = dense.scalar_type();
+  if (type == at::kDouble) {
+    if (norm == 2) return reduce<SumOfSquares, double>(data, count);
+    if (norm == 1) return reduce<SumOfMagnitudes, double>(data, count);
+    return reduce<LargestMagnitude, double>(data, count);
+  }
+  if (norm == 2) return sum_of_squares(data, count, type);
+  if (norm == 1) return sum_of_magnitudes(data, count, type);
+  return largest_magnitude(data, count, type);
+}
+
+// The same of gradients on a GPU: few kernels for all, and one copy to the host.
+std::vector<double> parts_on_device(const std::vector<at::Tensor>& gradients, double norm) {
+  const auto type = gradients.front().scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto norms = at::stack(at::_foreach_norm(gradients, norm, type)).to(at::Device(at::kCPU), at::kDouble);
+  const auto* first = norms.const_data_ptr<double>();
+  std::vector<double> parts(first, first + gradients.size());
+  if (norm == 2) {
+    for (auto& part : parts) part *= part;
+  }
+  return parts;
+}
+
+double norm_of(const Gradients& groups, double norm) {
+  double total = 0;
+  const auto add = [&](double part) { total = std::isinf(norm) ? Maximum::combine(total, part) : total + part; };
+  for (const auto& group : groups) {
+    if (group.front().is_cpu()) {
+      for (const auto& gradient : group) add(part_of_norm(gradient, norm));
+    } else {
+      for (const auto part : parts_on_device(group, norm)) add(part);
+    }
+  }
+  return norm == 2 ? std::sqrt(total) : total;
+}
+
+void check_norm(double norm) {
+  if (norm != 1 && norm != 2 && !(std::isinf(norm) && norm > 0)) {
+    throw UsageError(text("The norm of gradients was asked for with exponent ", norm, "; use 1, 2 or infinity."));
+  }
+}
+
+[[noreturn]] void throw_non_finite(const std::vector<at::Tensor>& parameters, double norm) {
+  std::string culprit = "each gradient alone is finite, but not their norm";
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    const auto& gradient = parameters[index].grad();
+    if (!gradient.defined() || at::isfinite(gradient).all().item<bool>()) continue;
+    culprit = text("the gradient of parameter ", index, " of ", parameters.size(), ", of shape ", gradient.sizes(),
+                   ", is the first with NaN or infinity");
+    break;
+  }
+  throw UsageError(text("The norm of the gradients is ", norm, ": ", culprit,
+                        ". Lower the learning rate or the loss scale, look at the data of this step, or skip the step "
+                        "(NonFinite::skipped, LossScaler)."));
+}
+
+}  // namespace
+
+double gradient_norm(const std::vector<at::Tensor>& parameters, double norm) {
+  check_norm(norm);
+  const at::NoGradGuard no_grad;
+  return norm_of(libtrain::detail::group_gradients(parameters), norm);
+}
+
+double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options) {
+  check_norm(options.norm);
+  if (!(options.max_norm > 0)) {
+    throw UsageError(text("ClippingOptions::max_norm is ", options.max_norm, "; it must be more than 0."));
+  }
+  const at::NoGradGuard no_grad;
+  const auto groups = libtrain::detail::group_gradients(parameters);
+  const double norm = norm_of(groups, options.norm);
+  if (options.error_if_non_finite && !std::isfinite(norm)) throw_non_finite(parameters, norm);
+  const double coefficient = options.max_norm / (norm + 1e-6);
+  if (coefficient >= 1) return norm;
+  for (const auto& group : groups) at::_foreach_mul_(group, coefficient);
+  return norm;
+}
+
+}  // namespace libtrain::optim
+
+namespace libtrain::detail {
+
+namespace {
+
+void require_dense(const at::Tensor& gradient, std::size_t index, std::size_t count) {
+  const auto type = gradient.scalar_type();
+  const bool floating = type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
+  if (floating && gradient.layout() == at::kStrided) return;
+  throw UsageError(text("The gradient of parameter ", index, " of ", count, ", of shape ", gradient.sizes(), ", is ",
+                        gradient.layout() == at::kStrided ? "dense" : "sparse", " and of dtype ", type,
+                        "; it must be dense and of float16, bfloat16, float32 or float64."));
+}
+
+}  // namespace
+
+std::vector<std::vector<at::Tensor>> group_gradients(const std::vector<at::Tensor>& parameters) {
+  std::vector<std::vector<at::Tensor>> groups;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    const auto& parameter = parameters[index];
+    if (!parameter.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    const auto& gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    require_dense(gradient, index, parameters.size());
+    if (gradient.numel() == 0) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<at::Tensor>& others) {
+      return others.front().device() == gradient.device() && others.front().scalar_type() == gradient.scalar_type();
+    });
+    if (group == groups.end()) group = groups.emplace(groups.end());
+    group->push_back(gradient);
+  }
+  return groups;
+}
+
+}  // namespace libtrain::detail

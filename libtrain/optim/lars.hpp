@@ -1,0 +1,55 @@
+#pragma once
+
+#include <vector>
+
+#include <torch/optim/optimizer.h>
+
+namespace libtrain::optim {
+
+/// Options of Lars, set as those of torch's optimizers are: `LarsOptions(4.8).weight_decay(5e-5)`.
+struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions> {
+  LarsOptions(double lr);
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, momentum) = 0.9;
+  TORCH_ARG(double, weight_decay) = 0;
+  /// The share of a tensor's own length by which a step of rate 1 changes it: eta.
+  TORCH_ARG(double, trust_coefficient) = 0.001;
+  TORCH_ARG(double, eps) = 1e-8;
+  /// Biases and normalization layers, whose tensors have at most one dimension, are neither adapted nor decayed.
+  TORCH_ARG(bool, skip_one_dimensional) = true;
+
+ public:
+  void serialize(torch::serialize::InputArchive& archive) override;
+  void serialize(torch::serialize::OutputArchive& archive) const override;
+  double get_lr() const override;
+  void set_lr(const double lr) override;
+};
+
+/// Layer-wise adaptive rate scaling for SGD with large batches: You, Gitman and Ginsburg, "Large Batch Training of
+/// Convolutional Networks", 2017, arXiv:1708.03888, algorithm 1. For each tensor w with gradient g:
+///
+///     trust = trust_coefficient |w| / (|g| + weight_decay |w| + eps)     (1 where |w| or |g| is 0)
+///     v = momentum v + lr trust (g + weight_decay w)
+///     w = w - v
+///
+/// The rate is inside of v, as in the paper and in MLPerf's ResNet-50: a changed rate does not change what earlier
+/// gradients have left behind. torch::optim::SGD has it outside. Use it with a warm-up and rates of 1 to 20.
+///
+/// The state is torch's SGDParamState, with v for momentum buffer. Memory, layouts, threads and bits: see FusedSGD.
+class Lars : public torch::optim::Optimizer {
+ public:
+  /// Throws UsageError for options that are negative or not finite, and for groups with options of another type.
+  Lars(const std::vector<torch::optim::OptimizerParamGroup>& groups, const LarsOptions& defaults);
+  Lars(std::vector<at::Tensor> parameters, const LarsOptions& defaults);
+
+  /// As FusedSGD::step.
+  at::Tensor step(LossClosure closure = nullptr) override;
+
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
+
+ private:
+  void update(const at::Tensor& parameter, const at::Tensor& gradient, const LarsOptions& options);
+};
+
+}  // namespace libtrain::optim

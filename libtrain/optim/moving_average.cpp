@@ -1,0 +1,187 @@
+#include <libtrain/optim/moving_average.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_lerp.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::optim {
+
+namespace {
+
+using NamedTensors = MovingAverage::NamedTensors;
+
+NamedTensors tensors_of(const torch::nn::Module& module) {
+  NamedTensors tensors;
+  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) tensors.emplace_back(item.key(), item.value());
+  }
+  return tensors;
+}
+
+// The dtype of a tensor's average: a 16-bit one would not move by a ten-thousandth of itself.
+at::ScalarType average_type(at::ScalarType type) {
+  return c10::isReducedFloatingType(type) ? at::kFloat : type;
+}
+
+bool is_averaged(const at::Tensor& average) {
+  return average.is_floating_point() || average.is_complex();
+}
+
+std::string describe(const std::string& name, const at::Tensor& tensor) {
+  return text("'", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type());
+}
+
+std::string describe(const NamedTensors& tensors, std::size_t index) {
+  if (index >= tensors.size()) return text("nothing (of ", tensors.size(), " tensors)");
+  return describe(tensors[index].first, tensors[index].second);
+}
+
+bool fits(const at::Tensor& average, const at::Tensor& tensor) {
+  return average.sizes() == tensor.sizes() && average.scalar_type() == average_type(tensor.scalar_type());
+}
+
+// Whoever holds a tensor sees its new values: modules share parameters, and views of them lie in others' memory.
+void copy_values(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t index = 0; index < to.size(); ++index) to[index].copy_(from[index]);
+}
+
+std::vector<at::Tensor> without_names(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& entry : named) tensors.push_back(entry.second);
+  return tensors;
+}
+
+}  // namespace
+
+MovingAverage::MovingAverage(const torch::nn::Module& module, const MovingAverageOptions& options) : options_(options) {
+  if (!(options.decay >= 0 && options.decay < 1)) {
+    throw UsageError(text("MovingAverageOptions::decay is ", options.decay, "; it must be 0 or more and less than 1."));
+  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors_of(module)) {
+    tensors_.emplace_back(name, tensor.detach().to(average_type(tensor.scalar_type()), /*non_blocking=*/false,
+                                                   /*copy=*/true));
+  }
+}
+
+void MovingAverage::update(const torch::nn::Module& module) {
+  require_not_swapped("update");
+  const auto tensors = tensors_of(module);
+  require_same(tensors);
+  const at::NoGradGuard no_grad;
+  const auto past = static_cast<double>(updates_);
+  const double decay = options_.warm_up ? std::min(options_.decay, (1 + past) / (10 + past)) : options_.decay;
+  std::vector<at::Tensor> averages;
+  std::vector<at::Tensor> values;
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    const auto& average = tensors_[index].second;
+    const auto& value = tensors[index].second;
+    if (average.device() != value.device()) {
+      throw UsageError(text("The moving average of '", tensors[index].first, "' is on ", average.device(),
+                            " and the module's tensor on ", value.device(),
+                            ": make the MovingAverage after the module has been moved."));
+    }
+    if (!is_averaged(average)) continue;
+    averages.push_back(average);
+    values.push_back(value.to(average.scalar_type()));
+  }
+  if (!averages.empty()) at::_foreach_lerp_(averages, values, 1 - decay);
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    if (!is_averaged(tensors_[index].second)) tensors_[index].second.copy_(tensors[index].second);
+  }
+  ++updates_;
+}
+
+MovingAverage::Swap MovingAverage::swap(torch::nn::Module& module) {
+  require_not_swapped("swap");
+  const auto tensors = tensors_of(module);
+  require_same(tensors);
+  const at::NoGradGuard no_grad;
+  Swap swap;
+  // All are saved before the first is overwritten: a tensor may stand under several names.
+  for (const auto& entry : tensors) swap.saved_.push_back(entry.second.detach().clone());
+  swap.tensors_ = without_names(tensors);
+  swap.swapped_ = swapped_;
+  *swapped_ = true;
+  copy_values(without_names(tensors_), swap.tensors_);
+  return swap;
+}
+
+void MovingAverage::copy_to(torch::nn::Module& module) const {
+  const auto tensors = tensors_of(module);
+  require_same(tensors);
+  copy_values(without_names(tensors_), without_names(tensors));
+}
+
+void MovingAverage::load(const NamedTensors& tensors, std::int64_t updates) {
+  if (updates < 0) throw UsageError(text("A moving average cannot have had ", updates, " updates; load 0 or more."));
+  std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
+  std::vector<at::Tensor> values;
+  for (const auto& [name, average] : tensors_) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      throw UsageError(text("What the moving average was to be loaded from lacks ", describe(name, average),
+                            ": is it of the same module?"));
+    }
+    const auto value = found->second;
+    given.erase(found);
+    if (!value.defined() || value.sizes() != average.sizes() || value.scalar_type() != average.scalar_type()) {
+      throw UsageError(text("The moving average holds ", describe(name, average), " and was to be loaded with ",
+                            value.defined() ? describe(name, value) : text("an undefined tensor"),
+                            ": is it of the same module?"));
+    }
+    values.push_back(value);
+  }
+  if (!given.empty()) {
+    throw UsageError(text("What the moving average was to be loaded from has a tensor '", given.begin()->first,
+                          "', which the module has not: is it of the same module?"));
+  }
+  copy_values(values, without_names(tensors_));
+  updates_ = updates;
+}
+
+void MovingAverage::require_same(const NamedTensors& tensors) const {
+  for (std::size_t index = 0; index < std::max(tensors.size(), tensors_.size()); ++index) {
+    if (index < tensors.size() && index < tensors_.size() && tensors[index].first == tensors_[index].first &&
+        fits(tensors_[index].second, tensors[index].second)) {
+      continue;
+    }
+    throw UsageError(text("The moving average is of another module: it has ", describe(tensors_, index),
+                          " where the module has ", describe(tensors, index),
+                          ". Use a module of the same structure as that it was made from."));
+  }
+}
+
+void MovingAverage::require_not_swapped(const char* call) const {
+  if (!*swapped_) return;
+  throw UsageError(text("MovingAverage::", call,
+                        " was called while a module holds the average: let the Swap go, or "
+                        "call its swap_back(), first."));
+}
+
+MovingAverage::Swap::~Swap() {
+  try {
+    swap_back();
+  } catch (...) {
+    // Only a device that has failed refuses a copy, and it says so to whoever uses it next.
+  }
+}
+
+void MovingAverage::Swap::swap_back() {
+  if (!swapped_) return;
+  const auto swapped = std::exchange(swapped_, nullptr);
+  copy_values(saved_, tensors_);
+  tensors_.clear();
+  saved_.clear();
+  *swapped = false;
+}
+
+}  // namespace libtrain::optim

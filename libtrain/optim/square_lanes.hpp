@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+
+#include <libtrain/comm/vector_clones.hpp>
+
+namespace libtrain::detail {
+
+/// How many sums a sum of squares is made of: element i goes to sum i modulo this. Vectors of any width then add in the
+/// same order, and the compiler needs no leave to reorder.
+constexpr std::size_t kSquareLanes = 64;
+
+struct SquareLanes {
+  double sums[kSquareLanes] = {};
+
+  LIBTRAIN_INLINED void add(std::size_t lane, double value) { sums[lane] += value * value; }
+
+  /// All of them; pairs first, since errors grow with the depth of the tree. Spoils the lanes.
+  LIBTRAIN_INLINED double total() {
+    for (std::size_t half = kSquareLanes / 2; half > 0; half /= 2) {
+      for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    }
+    return sums[0];
+  }
+};
+
+}  // namespace libtrain::detail

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstddef>
+
+#include <libtrain/comm/data_type.hpp>
+
+namespace libtrain::detail {
+
+/// Whether `count` elements of a floating `type` hold neither NaN nor infinity. One pass over the memory.
+bool all_finite(const void* data, std::size_t count, DataType type);
+
+}  // namespace libtrain::detail

@@ -1,0 +1,241 @@
+// Which gradient lives in which bucket, and how that changes between rounds.
+
+#include <algorithm>
+#include <sstream>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/sync/agreement.hpp>
+#include <libtrain/sync/bucket_tuning.hpp>
+#include <libtrain/sync/gradient_synchronizer_state.hpp>
+#include <libtrain/sync/link_measurement.hpp>
+#include <libtrain/sync/model_signature.hpp>
+
+namespace libtrain {
+
+using detail::BucketMember;
+using detail::BucketReducer;
+
+namespace {
+
+std::vector<std::vector<BucketMember>> members_of(const std::vector<Bucket>& plan,
+                                                  const detail::ModuleParameters& parameters) {
+  std::vector<std::vector<BucketMember>> members(plan.size());
+  for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
+    for (const auto index : plan[bucket].members) {
+      members[bucket].push_back({.name = parameters[index].name, .parameter = parameters[index].tensor});
+    }
+  }
+  return members;
+}
+
+std::vector<GradientSpec> specs_of(const std::vector<std::size_t>& order, const detail::ModuleParameters& parameters) {
+  std::vector<GradientSpec> specs;
+  for (const auto index : order) {
+    const auto& parameter = parameters[index];
+    specs.push_back({static_cast<std::size_t>(parameter.tensor.numel()), detail::gradient_type(parameter)});
+  }
+  return specs;
+}
+
+}  // namespace
+
+void GradientSynchronizer::State::check_trainable() const {
+  const auto trainable = parameters.trainable();
+  if (trainable.empty()) {
+    throw UsageError("The module has no parameter that requires a gradient, so there is nothing to synchronise.");
+  }
+  for (const auto index : trainable) {
+    const auto& parameter = parameters[index];
+    detail::gradient_type(parameter);
+    if (parameter.tensor.is_cpu()) continue;
+    throw UsageError(
+        text("Parameter '", parameter.name, "' is on ", parameter.tensor.device(),
+             ", and this version synchronises gradients in host memory only: move the module to the CPU."));
+  }
+}
+
+void GradientSynchronizer::State::check_given_plan() const {
+  if (options.plan.empty()) return;
+  std::vector<int> times(parameters.size());
+  for (const auto& names : options.plan) {
+    const detail::ModuleParameter* first = nullptr;
+    for (const auto& name : names) {
+      const auto index = parameters.index_of(name);
+      ++times[index];
+      if (first == nullptr) first = &parameters[index];
+      if (first->tensor.scalar_type() == parameters[index].tensor.scalar_type()) continue;
+      throw UsageError(text("The given plan has '", first->name, "' of dtype ", first->tensor.scalar_type(), " and '",
+                            name, "' of dtype ", parameters[index].tensor.scalar_type(),
+                            " in one bucket: a bucket is of one."));
+    }
+  }
+  for (const auto index : parameters.trainable()) {
+    if (times[index] == 1) continue;
+    throw UsageError(text("The given plan names parameter '", parameters[index].name, "' ", times[index],
+                          " times: name each trainable parameter once."));
+  }
+}
+
+// Buckets of equal size would otherwise be averaged with each other's.
+void GradientSynchronizer::State::require_same_plan() const {
+  std::vector<std::string> lines;
+  for (const auto& bucket : plan) {
+    std::vector<std::string> names;
+    for (const auto index : bucket.members) names.push_back("'" + parameters[index].name + "'");
+    lines.push_back(text("a bucket of ", libtrain::join(names, ", ")));
+  }
+  lines.push_back(text("wire format ", options.wire_format ? options.wire_format->name() : "plain", ", policies ",
+                       static_cast<int>(options.unused), static_cast<int>(options.non_finite),
+                       static_cast<int>(options.buffers), static_cast<int>(options.replan)));
+  detail::require_agreement({.subject = "The synchronizer's plan",
+                             .unit = "lines",
+                             .advice = "Give SynchronizerOptions the same values on every rank."},
+                            lines, communicator);
+}
+
+std::vector<Bucket> GradientSynchronizer::State::given_plan() const {
+  std::vector<Bucket> buckets;
+  for (const auto& names : options.plan) {
+    Bucket bucket;
+    for (const auto& name : names) {
+      const auto index = parameters.index_of(name);
+      const auto& parameter = parameters[index];
+      if (!parameter.tensor.requires_grad()) continue;
+      bucket.type = detail::gradient_type(parameter);
+      bucket.bytes += parameter.tensor.nbytes();
+      bucket.members.push_back(index);
+    }
+    if (!bucket.members.empty()) buckets.push_back(std::move(bucket));
+  }
+  return buckets;
+}
+
+std::vector<Bucket> GradientSynchronizer::State::plan_of(const std::vector<std::size_t>& order) const {
+  if (!options.plan.empty()) return given_plan();
+  auto buckets = plan_buckets(specs_of(order, parameters), limits);
+  for (auto& bucket : buckets) {
+    for (auto& member : bucket.members) member = order[member];
+  }
+  return buckets;
+}
+
+void GradientSynchronizer::State::adopt(const std::vector<Bucket>& the_plan) {
+  plan = the_plan;
+  for (auto& parameter : parameters) parameter.planned = false;
+  for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
+    for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
+      auto& parameter = parameters[plan[bucket].members[member]];
+      parameter.planned = true;
+      parameter.bucket = bucket;
+      parameter.member = member;
+    }
+  }
+  // Where gradients are defined they keep the old memory alive until they have moved.
+  reducer.plan(plan, members_of(plan, parameters));
+  for (auto& parameter : parameters) {
+    if (parameter.planned && parameter.tensor.grad().defined()) move_to_place(parameter);
+  }
+}
+
+void GradientSynchronizer::State::adopt_next_plan() {
+  if (!next_plan) return;
+  const auto adopted = std::move(*next_plan);
+  next_plan.reset();
+  adopt(adopted);
+  count_missing();
+}
+
+// Once: the order of registration is a guess, the order of the first backward() is known.
+void GradientSynchronizer::State::replan_by_arrival() {
+  if (!options.replan || has_replanned || !options.plan.empty() || !reducer.has_memory()) return;
+  std::istringstream seen_by_rank_0{communicator.broadcast_bytes(libtrain::join(arrivals, " "), 0)};
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; seen_by_rank_0 >> index;) order.push_back(index);
+  if (order.empty()) return;  // rank 0 had no data; the next round tells
+  for (const auto index : parameters.trainable()) {
+    if (std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
+  }
+  has_replanned = true;
+  auto better = plan_of(order);
+  if (better != plan) next_plan = std::move(better);
+}
+
+bool GradientSynchronizer::State::follow_retraining() {
+  bool any = false;
+  for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) any = any || reducer.flags(bucket).retrained() > 0;
+  if (!any) return false;
+  try {
+    require_same_model(module, communicator);
+    check_trainable();
+  } catch (...) {
+    reset_round();
+    throw;
+  }
+  average_unplanned();
+  // From here on they have hooks like all others.
+  add_hooks(self);
+  next_plan = plan_of(parameters.trainable());
+  has_replanned = false;
+  return true;
+}
+
+// Gradients of parameters that were frozen when the buckets were planned: in buckets of their own, this once.
+void GradientSynchronizer::State::average_unplanned() {
+  std::vector<std::size_t> fresh;
+  for (const auto index : parameters.trainable()) {
+    if (!parameters[index].planned) fresh.push_back(index);
+  }
+  if (fresh.empty() || !reducer.has_memory()) return;
+  auto buckets = plan_buckets(specs_of(fresh, parameters), limits);
+  for (auto& bucket : buckets) {
+    for (auto& member : bucket.members) member = fresh[member];
+  }
+  BucketReducer once{communicator, nullptr, options.trace};
+  once.plan(buckets, members_of(buckets, parameters));
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    for (std::size_t member = 0; member < buckets[bucket].members.size(); ++member) {
+      const auto& gradient = parameters[buckets[bucket].members[member]].tensor.grad();
+      if (!gradient.defined()) continue;
+      once.flags(bucket).used(member) = joining ? 0 : 1;
+      once.place(bucket, member).copy_(gradient);
+    }
+    once.start_next(weight.weight);
+  }
+  once.finish();
+  for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    for (std::size_t member = 0; member < buckets[bucket].members.size(); ++member) {
+      if (once.flags(bucket).used(member) <= 0) continue;
+      parameters[buckets[bucket].members[member]].tensor.mutable_grad() = once.place(bucket, member);
+    }
+  }
+}
+
+void GradientSynchronizer::State::add_hooks(const std::weak_ptr<State>& state) {
+  // A graph that outlives the synchronizer may still call the hook.
+  parameters.hook([state](std::size_t index) {
+    if (const auto alive = state.lock()) alive->on_gradient(index);
+  });
+}
+
+BucketLimits GradientSynchronizer::State::tune() {
+  const std::lock_guard lock(mutex);
+  if (!options.plan.empty())
+    throw UsageError("tune() was called, but the plan was given: leave SynchronizerOptions::plan empty.");
+  if (rounds == 0 || in_window) {
+    throw UsageError("tune() needs to know when gradients become ready: call it between two rounds, after the first.");
+  }
+  const auto link = detail::measure_link(communicator);
+  const auto trainable = parameters.trainable();
+  std::vector<double> ready_s;
+  for (const auto index : trainable) ready_s.push_back(parameters[index].ready_s);
+  const auto mine = choose_limits(specs_of(trainable, parameters), ready_s, link);
+  // Rank 0's are everyone's: times differ between ranks.
+  std::istringstream chosen{communicator.broadcast_bytes(text(mine.bucket_bytes, " ", mine.first_bucket_bytes), 0)};
+  chosen >> limits.bucket_bytes >> limits.first_bucket_bytes;
+  next_plan = plan_of(trainable);
+  has_replanned = false;
+  return limits;
+}
+
+}  // namespace libtrain

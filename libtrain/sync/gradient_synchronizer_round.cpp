@@ -1,0 +1,133 @@
+// How a round ends.
+
+#include <algorithm>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/sync/finite_gradient.hpp>
+#include <libtrain/sync/gradient_synchronizer_state.hpp>
+
+namespace libtrain {
+
+using detail::RoundReport;
+
+namespace {
+
+std::vector<RoundReport> gather(const RoundReport& mine, Communicator& communicator) {
+  std::vector<RoundReport> reports;
+  for (const auto& bytes : communicator.all_gather_bytes(mine.to_bytes())) {
+    reports.push_back(RoundReport::from_bytes(bytes));
+  }
+  return reports;
+}
+
+}  // namespace
+
+bool GradientSynchronizer::State::wait() {
+  const std::lock_guard lock(mutex);
+  if (no_sync_guards > 0) {
+    throw UsageError("wait() was called while a no_sync() guard lives: let it go before the round's last backward().");
+  }
+  if (!in_window) {
+    adopt_next_plan();
+    has_retrained = parameters.retrained();
+  } else if (const auto* changed = parameters.first_changed()) {
+    fail_round(text("Parameter '", changed->name,
+                    "' was changed between backward() and wait(), while its gradient was not "
+                    "averaged yet: call wait() before the optimizer's step()."));
+  }
+  check_passes();
+  return finish_round();
+}
+
+void GradientSynchronizer::State::check_passes() {
+  if (in_round || has_retrained) return;
+  if (in_window) {
+    fail_round(
+        "Every backward() before wait() ran under no_sync(): run the round's last one after the guard has gone.");
+  }
+  // Where parameters may be unused, a rank may use none.
+  if (options.unused == UnusedParameters::refused) fail_round("wait() was called without a backward() before it.");
+}
+
+bool GradientSynchronizer::State::finish_round() {
+  while (reducer.started() < reducer.size()) start_bucket();
+  {
+    const TraceSpan span{options.trace, "compute", "wait for gradients"};
+    const Stopwatch stopwatch;
+    reducer.finish();
+    seconds_waiting += stopwatch.seconds();
+  }
+  ++rounds;
+  agree_on_outcome();
+  const bool usable = !look_for_non_finite();
+  if (usable) settle_gradients();
+  exchange_buffers();
+  if (!follow_retraining()) replan_by_arrival();
+  reset_round();
+  return usable;
+}
+
+void GradientSynchronizer::State::agree_on_outcome() {
+  bool failed = false;
+  for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) {
+    failed = failed || reducer.flags(bucket).failed() > 0 || reducer.flags(bucket).any_missing();
+  }
+  if (!failed) return;
+  const auto reports = gather(report, communicator);
+  reset_round();
+  auto failures = detail::describe_failures(reports);
+  const auto missing_text = detail::describe_missing(reports, parameters.trainable().size());
+  if (!failures.empty() && !missing_text.empty()) failures += " ";
+  throw UsageError(failures + missing_text, ErrorScope::all_ranks);
+}
+
+bool GradientSynchronizer::State::look_for_non_finite() {
+  if (options.non_finite == NonFinite::unchecked) return false;
+  std::string found;
+  for (std::size_t bucket = 0; bucket < reducer.size() && found.empty(); ++bucket) {
+    if (reducer.flags(bucket).non_finite() <= 0) continue;
+    found = detail::describe_non_finite(gather(report, communicator), rounds);
+  }
+  for (std::size_t bucket = 0; bucket < reducer.size() && found.empty() && reducer.may_overflow(); ++bucket) {
+    for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
+      // All ranks hold the same bits, and so find the same.
+      if (detail::is_finite(reducer.place(bucket, member))) continue;
+      found = text("The average of the gradients of '", parameters[plan[bucket].members[member]].name,
+                   "' overflowed in "
+                   "round ",
+                   rounds, ", in the wire format ", options.wire_format->name(), ".");
+      break;
+    }
+  }
+  if (found.empty()) return false;
+  if (options.non_finite == NonFinite::fatal) {
+    reset_round();
+    throw UsageError(found + " Lower the learning rate, clip gradients, or choose NonFinite::skipped.",
+                     ErrorScope::all_ranks);
+  }
+  if (communicator.rank() == 0) log_warning(found + " All ranks skip the step.");
+  for (auto& parameter : parameters) parameter.tensor.mutable_grad().reset();
+  return true;
+}
+
+// A rank that has not used a parameter gets the others' average; where no rank has, the gradient stays as it was.
+void GradientSynchronizer::State::settle_gradients() {
+  if (!reducer.has_memory()) return;
+  for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
+    for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
+      if (reducer.flags(bucket).used(member) <= 0) continue;
+      auto& gradient = parameters[plan[bucket].members[member]].tensor.mutable_grad();
+      const auto& place = reducer.place(bucket, member);
+      if (!gradient.is_same(place)) gradient = place;
+    }
+  }
+}
+
+void GradientSynchronizer::State::exchange_buffers() {
+  if (options.buffers == BufferPolicy::broadcast) buffers.broadcast(weight.source);
+  if (options.buffers == BufferPolicy::averaged) buffers.average(weight.weight, weight.source);
+}
+
+}  // namespace libtrain

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/sync/bucket_reducer.hpp>
+#include <libtrain/sync/buffer_exchange.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/module_parameters.hpp>
+#include <libtrain/sync/round_report.hpp>
+#include <libtrain/sync/sample_weights.hpp>
+#include <libtrain/sync/sync_batch_norm.hpp>
+
+namespace libtrain {
+
+/// The rounds of a synchronizer. A window is what comes between two wait(): it opens with the first gradient, may hold
+/// backward() passes under no_sync(), and has one that is reduced, the round itself.
+///
+/// Invariants, under `mutex`:
+/// - buckets are started in plan order, each once in a round; those before reducer.started() must not be written to;
+/// - a gradient that has arrived or accumulated lives in its place (where the reducer has memory);
+/// - places and plan change only while no gradient of a window has come, and by the same rules on every rank.
+struct GradientSynchronizer::State {
+  State(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options);
+
+  // The plan (gradient_synchronizer_plan.cpp).
+  void check_trainable() const;
+  void check_given_plan() const;
+  void require_same_plan() const;
+  std::vector<Bucket> plan_of(const std::vector<std::size_t>& order) const;
+  std::vector<Bucket> given_plan() const;
+  void adopt(const std::vector<Bucket>& plan);
+  void adopt_next_plan();
+  void replan_by_arrival();
+  bool follow_retraining();
+  void average_unplanned();
+  void add_hooks(const std::weak_ptr<State>& self);
+  BucketLimits tune();
+
+  // Gradients as they come, on the threads that run backward().
+  void on_gradient(std::size_t index);
+  void open_window();
+  void keep_in_place(detail::ModuleParameter& parameter);
+  void move_to_place(detail::ModuleParameter& parameter);
+  void start_full_buckets();
+  void start_bucket();
+  void check_finite(std::size_t bucket);
+
+  // The end of a round.
+  bool wait();
+  bool finish_round();
+  void check_passes();
+  void agree_on_outcome();
+  bool look_for_non_finite();
+  void settle_gradients();
+  void exchange_buffers();
+  void reset_round();
+  void count_missing();
+  void weigh_round(const detail::SampleWeight& the_weight);
+  void require_unused_allowed(const char* caller) const;
+  bool is_expected(const detail::ModuleParameter& parameter) const;
+  std::string advice_on_second_gradient(const detail::ModuleParameter& parameter) const;
+
+  /// Ends the round with this rank's `failure`: on all ranks where buckets are left to carry it, else here alone.
+  [[noreturn]] void fail_round(const std::string& failure);
+
+  torch::nn::Module& module;
+  Communicator& communicator;
+  const SynchronizerOptions options;
+  BucketLimits limits;
+  detail::ModuleParameters parameters;
+  detail::BucketReducer reducer;
+  detail::BufferExchange buffers;
+  detail::SampleWeights weights;
+  std::vector<std::shared_ptr<SyncBatchNormImpl>> batch_norms;  // they sum gradients over ranks themselves
+  std::weak_ptr<State> self;
+
+  std::mutex mutex;          // hooks may run on several threads
+  std::vector<Bucket> plan;  // members are indices into `parameters`
+  std::optional<std::vector<Bucket>> next_plan;
+  std::vector<std::size_t> missing;  // gradients, by bucket
+  std::vector<std::size_t> arrivals;
+  detail::SampleWeight weight;
+  detail::RoundReport report;
+  Stopwatch since_first_gradient;
+  int no_sync_guards = 0;
+  bool in_window = false;
+  bool in_round = false;
+  bool joining = false;  // this rank takes part in the round with nothing
+  bool has_retrained = false;
+  bool has_replanned = false;
+  std::int64_t rounds = 0;
+  double seconds_waiting = 0;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/nn/module.h>
+
+#include <libtrain/comm/data_type.hpp>
+
+namespace libtrain::detail {
+
+/// A parameter of a module, and what a round knows of its gradient.
+struct ModuleParameter {
+  std::string name = {};
+  at::Tensor tensor = {};
+
+  bool planned = false;  ///< it has a place: bucket and member
+  std::size_t bucket = 0;
+  std::size_t member = 0;
+
+  bool arrived = false;      ///< the round's reduced backward() has reached it
+  bool accumulated = false;  ///< a backward() under no_sync() has reached it
+  bool excused = false;      ///< this round's backward() will not reach it
+  bool declared = false;     ///< no backward() will
+  double ready_s = 0;        ///< when it arrived, since the round's first
+  std::uint64_t sample = 0;  ///< of the values, see remember_values()
+
+  /// In this round. An optimizer's zero_grad() may have forgotten what was accumulated.
+  bool has_gradient() const { return arrived || (accumulated && tensor.grad().defined()); }
+};
+
+/// The parameters of a module, from the last registered to the first, each once, with a hook where its gradient is
+/// accumulated. Frozen ones are there, too: they have no hook and no place.
+class ModuleParameters {
+ public:
+  explicit ModuleParameters(const torch::nn::Module& module);
+  ~ModuleParameters();
+  ModuleParameters(const ModuleParameters&) = delete;  // hooks are removed once
+  ModuleParameters& operator=(const ModuleParameters&) = delete;
+
+  /// Called after every accumulation, with the parameter's index, on the thread that runs backward(). Parameters that
+  /// require a gradient now get a hook, others lose theirs.
+  void hook(const std::function<void(std::size_t)>& on_gradient);
+
+  std::size_t size() const { return parameters_.size(); }
+  ModuleParameter& operator[](std::size_t index) { return parameters_[index]; }
+  const ModuleParameter& operator[](std::size_t index) const { return parameters_[index]; }
+  auto begin() { return parameters_.begin(); }
+  auto end() { return parameters_.end(); }
+  auto begin() const { return parameters_.begin(); }
+  auto end() const { return parameters_.end(); }
+
+  /// Indices of those that require a gradient.
+  std::vector<std::size_t> trainable() const;
+
+  /// Whether others require a gradient than those that have a place.
+  bool retrained() const;
+
+  /// Throws UsageError for a name that there is not.
+  std::size_t index_of(const std::string& name) const;
+
+  /// Whether the accumulation of a parameter's gradient is among `nodes`.
+  bool accumulates_in(std::size_t index, const std::unordered_set<const torch::autograd::Node*>& nodes) const;
+
+  /// Remembers one element of each parameter, and finds a parameter in which it has changed since: an optimizer steps
+  /// nearly all. Tensors' version counters do not tell, since LibTorch's optimizers write past them.
+  void remember_values();
+  const ModuleParameter* first_changed() const;
+
+ private:
+  struct Hook {
+    // Kept alive: it would otherwise be made anew, without the hook, for every backward().
+    std::shared_ptr<torch::autograd::Node> accumulator = {};
+    std::uintptr_t key = 0;
+  };
+  std::vector<ModuleParameter> parameters_;
+  std::vector<Hook> hooks_;
+};
+
+/// The dtype in which a parameter's gradient travels. Throws UsageError for one that cannot be averaged.
+DataType gradient_type(const ModuleParameter& parameter);
+
+/// All nodes of the graph behind `outputs`.
+std::unordered_set<const torch::autograd::Node*> graph_behind(const std::vector<at::Tensor>& outputs);
+
+}  // namespace libtrain::detail

@@ -1,0 +1,177 @@
+#include <libtrain/sync/replica_check.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/sync/model_signature.hpp>
+
+namespace libtrain {
+
+namespace {
+
+using Digest = std::uint64_t;
+
+constexpr std::size_t kMostRanksNamed = 8;
+
+// A bijection of `state` for a given word and of `word` for a given state, so that a difference never gets lost by what
+// follows it. The product carries it to higher bits, the shift to lower ones.
+Digest absorb(Digest state, std::uint64_t word) {
+  state = (state ^ word) * 0x9E3779B97F4A7C15ull;
+  return state ^ (state >> 29);
+}
+
+// Four states, since each has to wait for its own last product only: one alone would read several times slower.
+using Words = std::array<std::uint64_t, 4>;
+
+void absorb_all(Words& states, const Words& words) {
+  for (std::size_t i = 0; i < states.size(); ++i) states[i] = absorb(states[i], words[i]);
+}
+
+Digest digest_of_bytes(const char* bytes, std::size_t count) {
+  Words states{1, 2, 3, 4};
+  Words words{};
+  std::size_t offset = 0;
+  for (; count - offset >= sizeof(Words); offset += sizeof(Words)) {
+    std::memcpy(words.data(), bytes + offset, sizeof(Words));
+    absorb_all(states, words);
+  }
+  // The count tells zeros at the end from none.
+  words = {};
+  if (count > offset) std::memcpy(words.data(), bytes + offset, count - offset);
+  absorb_all(states, words);
+  Digest result = count;
+  for (const auto state : states) result = absorb(result, state);
+  return result;
+}
+
+struct NamedTensor {
+  std::string kind = {};
+  std::string name = {};
+  at::Tensor tensor = {};
+};
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module, const ReplicaCheckOptions& options) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : module.named_parameters()) tensors.push_back({"parameter", item.key(), item.value()});
+  if (!options.buffers) return tensors;
+  for (const auto& item : module.named_buffers()) tensors.push_back({"buffer", item.key(), item.value()});
+  return tensors;
+}
+
+std::vector<Digest> digests_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<Digest> digests;
+  for (const auto& [kind, name, tensor] : tensors) {
+    if (tensor.layout() != at::kStrided) {
+      throw UsageError(text("The ", kind, " '", name,
+                            "' is sparse, and only dense tensors can be compared between ranks: check a module without "
+                            "it."));
+    }
+    digests.push_back(detail::digest_of(tensor));
+  }
+  return digests;
+}
+
+std::string_view bytes_of(const std::vector<Digest>& digests) {
+  return {reinterpret_cast<const char*>(digests.data()), digests.size() * sizeof(Digest)};
+}
+
+bool all_equal(const std::vector<std::string>& values) {
+  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
+}
+
+// What most elements are; of values that are equally frequent the one that comes first.
+std::string_view most_frequent(const std::vector<std::string_view>& values) {
+  std::map<std::string_view, std::ptrdiff_t> counts;
+  for (const auto value : values) ++counts[value];
+  return *std::max_element(values.begin(), values.end(),
+                           [&](const auto a, const auto b) { return counts.at(a) < counts.at(b); });
+}
+
+std::string list_of(const std::vector<std::size_t>& ranks) {
+  const auto named = std::min(ranks.size(), kMostRanksNamed);
+  const std::vector<std::size_t> first(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named));
+  return text(ranks.size() == 1 ? "rank " : "ranks ", join(first, ", "),
+              named < ranks.size() ? text(" and ", ranks.size() - named, " more") : std::string{});
+}
+
+// Element r of `digests` holds those of all tensors on rank r.
+std::string describe_divergence(const std::vector<NamedTensor>& tensors, const std::vector<std::string>& digests,
+                                const std::string& when) {
+  std::string first;
+  std::size_t different = 0;
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    std::vector<std::string_view> values;
+    for (const auto& digest : digests) {
+      values.push_back(std::string_view{digest}.substr(index * sizeof(Digest), sizeof(Digest)));
+    }
+    const auto usual = most_frequent(values);
+    std::vector<std::size_t> usual_ranks;
+    std::vector<std::size_t> other_ranks;
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      (values[rank] == usual ? usual_ranks : other_ranks).push_back(rank);
+    }
+    if (other_ranks.empty()) continue;
+    if (different++ > 0) continue;
+    const auto& [kind, name, tensor] = tensors[index];
+    first = text(kind, " '", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(), " is not on ",
+                 list_of(other_ranks), " what it is on ", list_of(usual_ranks));
+  }
+  return text("The replicas have diverged", when, ": ", first, " (the first of ", different, " that differ, of ",
+              tensors.size(), " tensors). Look for weights that are changed on some ranks only, for optimizers with ",
+              "different options, and for faulty memory where it is always the same rank that is named.");
+}
+
+void check(const torch::nn::Module& module, Communicator& communicator, const ReplicaCheckOptions& options,
+           const std::string& when) {
+  if (communicator.world_size() == 1) return;
+  const auto tensors = tensors_of(module, options);
+  const auto digests = digests_of(tensors);
+  const auto bytes = bytes_of(digests);
+  const auto combined = std::to_string(digest_of_bytes(bytes.data(), bytes.size()));
+  if (all_equal(communicator.all_gather_bytes(combined))) return;
+  require_same_model(module, communicator);
+  throw UsageError(describe_divergence(tensors, communicator.all_gather_bytes(std::string{bytes}), when),
+                   ErrorScope::all_ranks);
+}
+
+}  // namespace
+
+namespace detail {
+
+std::uint64_t digest_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const auto dense = tensor.cpu().contiguous();
+  return digest_of_bytes(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
+}
+
+}  // namespace detail
+
+void check_replicas(const torch::nn::Module& module, Communicator& communicator, const ReplicaCheckOptions& options) {
+  check(module, communicator, options, "");
+}
+
+ReplicaCheck::ReplicaCheck(const torch::nn::Module& module, Communicator& communicator, std::int64_t every,
+                           ReplicaCheckOptions options)
+    : module_(module), communicator_(communicator), every_(every), options_(options) {
+  if (every < 0) {
+    throw UsageError(text("ReplicaCheck is to check every ", every, " steps: give 1 or more, or 0 for never."));
+  }
+}
+
+void ReplicaCheck::after_step() {
+  ++steps_;
+  if (every_ > 0 && steps_ % every_ == 0) check(module_, communicator_, options_, text(" after step ", steps_));
+}
+
+}  // namespace libtrain

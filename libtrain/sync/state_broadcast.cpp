@@ -1,0 +1,123 @@
+#include <libtrain/sync/state_broadcast.hpp>
+
+#include <exception>
+#include <sstream>
+#include <typeinfo>
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <c10/util/Type.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/tensor_checks.hpp>
+#include <libtrain/sync/agreement.hpp>
+
+namespace libtrain {
+
+namespace {
+
+// What `body` threw; empty where it threw nothing.
+template <typename Body>
+std::string problem_of(const Body& body) {
+  try {
+    body();
+    return {};
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// All ranks must call it, each with its own problem or none.
+void throw_if_any_failed(const std::string& what, const std::string& problem, Communicator& communicator) {
+  const auto problems = communicator.all_gather_bytes(problem);
+  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
+    if (problems[rank].empty()) continue;
+    throw UsageError(text("The ", what, " could not be broadcast: on rank ", rank, ", ", problems[rank]),
+                     ErrorScope::all_ranks);
+  }
+}
+
+std::string type_of(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
+}
+
+// One line a parameter: all in which optimizers must agree.
+std::vector<std::string> signature_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<std::string> lines;
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const auto& parameters = groups[group].params();
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+      lines.push_back(text("parameter ", index, " of group ", group, " of a ", type_of(optimizer), " with ",
+                           groups.size(), groups.size() == 1 ? " group" : " groups", ", of shape ",
+                           parameters[index].sizes(), " and dtype ", parameters[index].scalar_type()));
+    }
+  }
+  return lines;
+}
+
+void require_same_optimizer(const torch::optim::Optimizer& optimizer, Communicator& communicator) {
+  detail::require_agreement({.subject = "The optimizer",
+                             .unit = "parameters",
+                             .advice = "Optimizers that differ cannot share their state: make the same one on every "
+                                       "rank."},
+                            signature_of(optimizer), communicator);
+}
+
+std::optional<at::Device> device_of(const torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    if (!group.params().empty()) return group.params().front().device();
+  }
+  return {};
+}
+
+// The archive calls parameters by the addresses they had on `root`; Optimizer::load finds the position of each by them.
+void load_state(torch::optim::Optimizer& optimizer, const char* data, std::size_t size) {
+  torch::serialize::InputArchive archive;
+  archive.load_from(data, size, device_of(optimizer));
+  if (archive.keys().empty()) {
+    throw UsageError(text(type_of(optimizer), " saves nothing: it needs save() and load() of its own."));
+  }
+  // Parameters without state on `root` would keep theirs.
+  optimizer.state().clear();
+  optimizer.load(archive);
+}
+
+}  // namespace
+
+namespace detail {
+
+void broadcast_serialized(const std::string& what, const Save& save, const Load& load, Communicator& communicator,
+                          int root) {
+  check_root(communicator, root, text("broadcast of the ", what));
+  if (communicator.world_size() == 1) return;
+  std::string bytes;
+  std::string problem;
+  if (communicator.rank() == root) {
+    problem = problem_of([&] {
+      std::ostringstream stream;
+      save(stream);
+      bytes = std::move(stream).str();
+    });
+  }
+  throw_if_any_failed(what, problem, communicator);
+  const auto received = communicator.broadcast_bytes(bytes, root);
+  if (communicator.rank() != root) {
+    problem = problem_of([&] { load(received.data(), received.size()); });
+  }
+  throw_if_any_failed(what, problem, communicator);
+}
+
+}  // namespace detail
+
+void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& communicator, int root) {
+  require_same_optimizer(optimizer, communicator);
+  detail::broadcast_serialized(
+      "optimizer's state", [&](std::ostream& stream) { torch::save(optimizer, stream); },
+      [&](const char* data, std::size_t size) { load_state(optimizer, data, size); }, communicator, root);
+}
+
+}  // namespace libtrain

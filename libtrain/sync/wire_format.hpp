@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain {
+
+/// A bucket as a wire format sees it. Names, shapes and dtypes are the same on all ranks.
+struct BucketView {
+  std::size_t index = 0;  ///< in the order of reduction
+  /// All gradients end to end, then `flags`: one-dimensional, dense, from Communicator::allocate, of one floating
+  /// dtype. Padding between the gradients is zero.
+  at::Tensor flat;
+  std::vector<std::string> names;     ///< of the parameters
+  std::vector<at::Tensor> gradients;  ///< their places in `flat`, each of its parameter's shape, dense
+  /// The last elements of `flat`: 0 or more, and what is 0 on all ranks must stay 0, what is not on some rank must not
+  /// become it. Never given up to a lossy format.
+  at::Tensor flags;
+};
+
+/// The averaging of one bucket under way.
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+
+  /// Called by wait(), for all buckets in their order, again and again until it has returned true: then every rank's
+  /// bucket holds the same average. Waits for the collectives started before and may start others; how often it returns
+  /// false must be the same on all ranks. Throws what a collective throws.
+  virtual bool advance() = 0;
+
+  /// When the collectives of the last advance() were called, ran and ended; empty where the backend does not say.
+  virtual std::optional<WorkTimes> times() const { return {}; }
+};
+
+/// How gradients travel between ranks: what is sent, and what becomes of a bucket. Derive from it for formats of your
+/// own. One object serves one synchronizer, on every rank with the same options.
+class WireFormat {
+ public:
+  virtual ~WireFormat() = default;
+  WireFormat() = default;
+  WireFormat(const WireFormat&) = delete;  // it keeps state for the buckets of one synchronizer
+  WireFormat& operator=(const WireFormat&) = delete;
+
+  /// "float16", "powersgd of rank 2": for logs and errors.
+  virtual std::string name() const = 0;
+
+  /// Whether finite gradients may become infinite on the way, so that NonFinite has to look at the result, too.
+  virtual bool may_overflow() const = 0;
+
+  /// Called before the first round and whenever the buckets change, on all ranks; what it keeps between rounds is to be
+  /// kept by the parameters' names. It must not call collectives, only Communicator::allocate.
+  virtual void plan(const std::vector<BucketView>& buckets, Communicator& communicator) = 0;
+
+  /// Starts to average `bucket`, one of those planned, over all ranks. Called in the order of the buckets, by the
+  /// thread that runs backward(): it may start collectives and must not wait for them.
+  virtual std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) = 0;
+};
+
+}  // namespace libtrain

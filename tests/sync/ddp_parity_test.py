@@ -1,0 +1,85 @@
+"""PyTorch DDP and libtrain, side by side: the same weights, data and options give the same weights, step by step."""
+
+import array
+import json
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+PYTHON = jobs.ROOT / ".deps/bin/python"
+PEER = Path(__file__).resolve().parent / "ddp_parity_peer.py"
+STEPS = 20
+
+PLAIN = {"optimizer": "sgd", "micro_steps": 1, "unused": "refused", "wire": "float32"}
+CASES = {
+    "sgd": PLAIN,
+    "adamw": PLAIN | {"optimizer": "adamw"},
+    "no_sync": PLAIN | {"micro_steps": 3},
+    "find_unused_parameters": PLAIN | {"unused": "allowed"},
+    "bf16_compress_hook": PLAIN | {"wire": "bfloat16"},
+}
+
+
+def read_trajectory(path):
+    """One list of weights a step."""
+    numbers = array.array("f", path.read_bytes())
+    count = len(numbers) // STEPS
+    return [numbers[step * count:(step + 1) * count] for step in range(STEPS)]
+
+
+def deviation(actual, wanted):
+    """The largest difference, relative to the largest magnitude wanted."""
+    return max(abs(a - w) for a, w in zip(actual, wanted)) / max(map(abs, wanted))
+
+
+@unittest.skipUnless(PYTHON.exists(), "this environment has no Python with torch")
+class DdpParity(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        peer = jobs.run([PYTHON, PEER, cls.folder, json.dumps(CASES)], time_limit=180,
+                        environment={"OMP_NUM_THREADS": "1"})
+        if peer.exit_code != 0:
+            raise AssertionError(f"PyTorch DDP failed: {peer}")
+
+    def require_parity(self, name, bound):
+        case = CASES[name]
+        trajectory = self.folder / f"{name}.libtrain"
+        job = jobs.run([jobs.program("ddp_parity_program"), "--data", self.folder, "--trajectory", trajectory,
+                        "--optimizer", case["optimizer"], "--micro-steps", case["micro_steps"],
+                        "--unused", case["unused"], "--wire", case["wire"], "--quiet",
+                        "--output", self.folder / "output"],
+                       ranks=2, environment={"OMP_NUM_THREADS": "1"})
+        self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
+        ours, theirs = read_trajectory(trajectory), read_trajectory(self.folder / f"{name}.ddp")
+        self.assertEqual([len(weights) for weights in ours], [len(weights) for weights in theirs])
+        self.assertNotEqual(theirs[0], theirs[-1])
+        deviations = [deviation(*pair) for pair in zip(ours, theirs)]
+        print(f"parity ddp {name} ranks 2: {max(deviations):.1e}")
+        self.assertLessEqual(max(deviations), bound, f"step by step: {deviations}")
+
+    def test_sgd_with_momentum(self):
+        self.require_parity("sgd", 1e-5)
+
+    def test_adamw(self):
+        self.require_parity("adamw", 1e-5)
+
+    def test_accumulation_of_three_micro_steps(self):
+        self.require_parity("no_sync", 1e-5)
+
+    def test_parameters_unused_on_one_rank_or_on_all(self):
+        self.require_parity("find_unused_parameters", 1e-5)
+
+    def test_gradients_that_travel_in_bfloat16(self):
+        self.require_parity("bf16_compress_hook", 1e-2)
+
+
+if __name__ == "__main__":
+    jobs.require_programs("ddp_parity_program")
+    unittest.main()

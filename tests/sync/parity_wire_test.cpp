@@ -1,0 +1,62 @@
+// Gradients that travel in bfloat16 must still train nearly as one process does.
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include <libtrain/sync/wire/half_precision.hpp>
+
+#include <tests/support/on_ranks.hpp>
+#include <tests/support/parity.hpp>
+
+namespace libtrain {
+namespace {
+
+using testing::expect_parity;
+using testing::on_ranks;
+using testing::Regime;
+using testing::TogetherOptions;
+using testing::train_together;
+
+constexpr double kBound = 1e-2;
+
+// No bucket of these models is too small for it.
+TogetherOptions over_bfloat16() {
+  TogetherOptions options;
+  options.make_wire_format = [] {
+    return std::make_shared<HalfPrecisionWireFormat>(HalfPrecisionOptions{.type = at::kBFloat16, .smallest = 1});
+  };
+  return options;
+}
+
+class ParityWire : public testing::ParityTest {};
+
+TEST_P(ParityWire, OfPlainSteps) {
+  expect_parity(recipe(Regime::plain), kBound, over_bfloat16(), "_bfloat16");
+}
+
+TEST_P(ParityWire, OfAccumulatedMicroSteps) {
+  expect_parity(recipe(Regime::accumulation), kBound, over_bfloat16(), "_bfloat16");
+}
+
+TEST_P(ParityWire, OfBatchesOfDifferentSizes) {
+  expect_parity(recipe(Regime::uneven_batches), kBound, over_bfloat16(), "_bfloat16");
+}
+
+// Otherwise the tests above would show nothing.
+TEST_P(ParityWire, RoundsGradients) {
+  on_ranks([&](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    const auto rounded = train_together(recipe(Regime::plain), communicator, over_bfloat16());
+    const auto exact = train_together(recipe(Regime::plain), communicator);
+    EXPECT_GT(testing::deviation_of(rounded.weights, exact.weights), 1e-5);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ParityWire,
+                         ::testing::Combine(::testing::Values("mlp", "conv", "transformer", "tied", "batch_norm"),
+                                            ::testing::Values(at::kFloat), ::testing::Values("sgd", "adamw")),
+                         testing::name_of_cell);
+
+}  // namespace
+}  // namespace libtrain

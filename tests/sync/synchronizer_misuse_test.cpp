@@ -1,0 +1,272 @@
+// What goes wrong in a round is told to all ranks, on ranks as threads and under mpirun.
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+#include <torch/optim/sgd.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
+
+#include <tests/support/expect_told.hpp>
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+#include <tests/support/pair.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using testing::expect_all;
+using testing::expect_told;
+using testing::expect_told_of_one;
+using ::testing::HasSubstr;
+using testing::is_odd_one;
+using testing::message_of;
+using testing::on_fresh_ranks;
+using testing::on_ranks;
+using testing::Pair;
+
+// Whatever goes wrong, no rank may wait for longer.
+constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
+
+// A model, its synchronizer, and what may be done with them.
+struct Training {
+  explicit Training(Communicator& communicator, SynchronizerOptions options = {})
+      : synchronizer(model, communicator, std::move(options)) {}
+
+  void backward() { model.loss(1, 2).backward(); }
+  // Leaves the bucket that holds both parameters unfilled.
+  void backward_of_left() { model.left.sum().backward(); }
+  void backward_under_no_sync() {
+    const auto guard = synchronizer.no_sync();
+    backward();
+  }
+
+  Pair model;
+  GradientSynchronizer synchronizer;
+  torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
+};
+
+TEST(SynchronizerMisuse, WaitWithoutBackward) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    expect_told(communicator, [&] { training.synchronizer.wait(); }, {"wait()", "without a backward()"});
+  });
+}
+
+TEST(SynchronizerMisuse, WaitWithoutBackwardOnOneRank) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    const auto round = [&] {
+      if (!is_odd_one(communicator)) training.backward();
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"wait()", "without a backward()"});
+    // A round that failed is over: the next one is right.
+    training.synchronizer.zero_grad();
+    training.backward();
+    EXPECT_TRUE(training.synchronizer.wait());
+    expect_all(training.model.left.grad(), 1, "left");
+    expect_all(training.model.right.grad(), 2, "right");
+  });
+}
+
+TEST(SynchronizerMisuse, WaitAfterPassesUnderNoSyncOnly) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    training.backward_under_no_sync();
+    expect_told(communicator, [&] { training.synchronizer.wait(); }, {"no_sync()", "backward()"});
+  });
+}
+
+TEST(SynchronizerMisuse, WaitAfterPassesUnderNoSyncOnlyOnOneRank) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        training.backward_under_no_sync();
+      } else {
+        training.backward();
+      }
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"no_sync()", "backward()"});
+  });
+}
+
+TEST(SynchronizerMisuse, WaitWhileAGuardLives) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    {
+      const auto guard = training.synchronizer.no_sync();
+      training.backward();
+      EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.wait(); }), HasSubstr("no_sync()"));
+    }
+    training.backward();
+    EXPECT_TRUE(training.synchronizer.wait());
+    expect_all(training.model.left.grad(), 2, "left");
+  });
+}
+
+TEST(SynchronizerMisuse, NoSyncBetweenBackwardAndWait) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    training.backward();
+    EXPECT_THAT(message_of<UsageError>([&] { training.backward_under_no_sync(); }),
+                AllOf(HasSubstr("no_sync()"), HasSubstr("between backward() and wait()")));
+    EXPECT_TRUE(training.synchronizer.wait());
+  });
+}
+
+TEST(SynchronizerMisuse, SecondBackwardBeforeWait) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    training.backward();
+    EXPECT_THAT(message_of<UsageError>([&] { training.backward(); }),
+                AllOf(HasSubstr("second gradient"), HasSubstr("call wait()"), HasSubstr("no_sync()")));
+  });
+}
+
+TEST(SynchronizerMisuse, SecondBackwardOnOneRankWhileABucketIsLeft) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        training.backward_of_left();
+        training.backward_of_left();
+      } else {
+        training.backward();
+      }
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"'left'", "second gradient", "call wait()", "no_sync()"});
+  });
+}
+
+// Buckets that have left cannot carry it: the rank hears of it alone, and the others have their round.
+TEST(SynchronizerMisuse, SecondBackwardOnOneRankAfterAllBuckets) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    // Re-planning would come next, and meet the barrier.
+    Training training{communicator, {.replan = false}};
+    training.backward();
+    if (is_odd_one(communicator)) {
+      EXPECT_THAT(message_of<UsageError>([&] { training.backward(); }), HasSubstr("second gradient"));
+    } else {
+      EXPECT_TRUE(training.synchronizer.wait());
+    }
+    communicator.barrier();
+  });
+}
+
+TEST(SynchronizerMisuse, ZeroGradBetweenBackwardAndWait) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    training.backward();
+    EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.zero_grad(); }),
+                AllOf(HasSubstr("zero_grad()"), HasSubstr("between backward() and wait()"), HasSubstr("call wait()")));
+    // What is refused changes nothing.
+    EXPECT_TRUE(training.synchronizer.wait());
+    expect_all(training.model.left.grad(), 1, "left");
+    training.synchronizer.zero_grad();
+    EXPECT_FALSE(training.model.left.grad().defined());
+  });
+}
+
+TEST(SynchronizerMisuse, ZeroGradOnOneRankWhileABucketIsLeft) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        training.backward_of_left();
+        training.synchronizer.zero_grad();
+      } else {
+        training.backward();
+      }
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"zero_grad()", "between backward() and wait()", "call wait()"});
+  });
+}
+
+TEST(SynchronizerMisuse, ZeroGradOnOneRankAfterAllBuckets) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    // Re-planning would come next, and meet the barrier.
+    Training training{communicator, {.replan = false}};
+    training.backward();
+    if (is_odd_one(communicator)) {
+      EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.zero_grad(); }), HasSubstr("call wait()"));
+    }
+    EXPECT_TRUE(training.synchronizer.wait());
+    expect_all(training.model.right.grad(), 2, "right");
+  });
+}
+
+TEST(SynchronizerMisuse, StepBeforeWait) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    training.backward();
+    training.optimizer.step();
+    EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.wait(); }),
+                AllOf(HasSubstr("between backward() and wait()"), HasSubstr("call wait()"), HasSubstr("step()")));
+  });
+}
+
+TEST(SynchronizerMisuse, StepInsteadOfWait) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator};
+    training.backward();
+    training.optimizer.step();
+    training.optimizer.zero_grad();
+    EXPECT_THAT(message_of<UsageError>([&] { training.backward(); }),
+                AllOf(HasSubstr("call wait()"), HasSubstr("step()")));
+  });
+}
+
+TEST(SynchronizerMisuse, StepBeforeWaitOnOneRankWhileABucketIsLeft) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        training.backward_of_left();
+        training.optimizer.step();
+      } else {
+        training.backward();
+      }
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"'left'", "between backward() and wait()", "call wait()", "step()"});
+  });
+}
+
+TEST(SynchronizerMisuse, StepBeforeWaitOnOneRankAfterAllBuckets) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    // Re-planning would come next, and meet the barrier.
+    Training training{communicator, {.replan = false}};
+    training.backward();
+    if (is_odd_one(communicator)) {
+      training.optimizer.step();
+      EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.wait(); }), HasSubstr("call wait()"));
+    } else {
+      EXPECT_TRUE(training.synchronizer.wait());
+    }
+    communicator.barrier();
+  });
+}
+
+TEST(SynchronizerMisuse, FreezingOnOneRankOnly) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    if (is_odd_one(communicator)) training.model.left.set_requires_grad(false);
+    const auto round = [&] {
+      training.backward();
+      training.synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"'left'", "frozen"});
+  });
+}
+
+}  // namespace
+}  // namespace libtrain

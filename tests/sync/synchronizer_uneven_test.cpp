@@ -1,0 +1,256 @@
+// Ranks with different numbers of samples and of batches, on ranks as threads and under mpirun.
+
+#include <limits>
+
+#include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/sgd.h>
+
+#include <libtrain/sync/gradient_synchronizer.hpp>
+
+#include <tests/support/models.hpp>
+#include <tests/support/on_ranks.hpp>
+#include <tests/support/pair.hpp>
+
+namespace libtrain {
+namespace {
+
+using testing::expect_all;
+using testing::make_batch;
+using testing::make_model;
+using testing::on_ranks;
+using testing::Pair;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// The average of `value(rank)` over ranks of which each counts `samples(rank)` times.
+template <typename Samples, typename Value>
+double mean_over_samples(int world_size, const Samples& samples, const Value& value) {
+  double sum = 0;
+  double count = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (samples(rank) == 0) continue;
+    sum += static_cast<double>(samples(rank)) * static_cast<double>(value(rank));
+    count += static_cast<double>(samples(rank));
+  }
+  return sum / count;
+}
+
+constexpr auto rank_plus_one = [](int rank) { return rank + 1; };
+
+TEST(SynchronizerUneven, WeighsGradientsBySamples) {
+  on_ranks([](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const int world_size = communicator.world_size();
+    const auto samples = [](int of) { return 3 * of + 1; };
+    std::int64_t total = 0;
+    for (int other = 0; other < world_size; ++other) total += samples(other);
+    for (const auto overlap : {Overlap::backward, Overlap::none}) {
+      Pair model;
+      GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}, .overlap = overlap}};
+      for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(synchronizer.set_samples(samples(rank)), total);
+        model.loss(rank + 1, 7).backward();
+        EXPECT_TRUE(synchronizer.wait());
+        expect_all(model.left.grad(), mean_over_samples(world_size, samples, rank_plus_one), "left");
+        expect_all(model.right.grad(), 7, "right");
+        synchronizer.zero_grad();
+      }
+    }
+  });
+}
+
+TEST(SynchronizerUneven, WeightsHoldForOneRound) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const int world_size = communicator.world_size();
+    const auto once = [](int) { return 1; };
+    for (int round = 0; round < 4; ++round) {
+      if (round % 2 == 0) synchronizer.set_samples(communicator.rank() + 1);
+      model.loss(communicator.rank() + 1, 1).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      const double wanted = round % 2 == 0 ? mean_over_samples(world_size, rank_plus_one, rank_plus_one)
+                                           : mean_over_samples(world_size, once, rank_plus_one);
+      expect_all(model.left.grad(), wanted, "left");
+      synchronizer.zero_grad();
+    }
+  });
+}
+
+TEST(SynchronizerUneven, BatchesOfDifferentSizesEqualOneProcess) {
+  on_ranks([](Communicator& communicator) {
+    // Rank r has 2 (r + 1) samples, after the r (r + 1) of those before it.
+    const std::int64_t rank = communicator.rank();
+    const std::int64_t ranks = communicator.world_size();
+    const auto mine = 2 * (rank + 1);
+    auto together = make_model("mlp", at::kDouble, 1);
+    auto alone = make_model("mlp", at::kDouble, 1);
+    GradientSynchronizer synchronizer{*together.module, communicator, {.buckets = {400, 100}}};
+    const auto options = torch::optim::SGDOptions(0.05).momentum(0.9);
+    torch::optim::SGD together_sgd{together.module->parameters(), options};
+    torch::optim::SGD alone_sgd{alone.module->parameters(), options};
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      const auto whole = make_batch(alone, ranks * (ranks + 1), at::kDouble, 10 + step);
+      alone_sgd.zero_grad();
+      torch::mse_loss(alone.forward(whole.inputs), whole.targets).backward();
+      alone_sgd.step();
+
+      const auto begin = rank * (rank + 1);
+      EXPECT_EQ(synchronizer.set_samples(mine), ranks * (ranks + 1));
+      const auto outputs = together.forward(whole.inputs.narrow(0, begin, mine));
+      torch::mse_loss(outputs, whole.targets.narrow(0, begin, mine)).backward();
+      synchronizer.wait();
+      together_sgd.step();
+      synchronizer.zero_grad();
+    }
+    const auto wanted = alone.module->parameters();
+    const auto actual = together.module->parameters();
+    for (std::size_t index = 0; index < wanted.size(); ++index) {
+      EXPECT_TRUE(torch::allclose(actual[index], wanted[index], 1e-7, 1e-9)) << "parameter " << index;
+    }
+  });
+}
+
+TEST(SynchronizerUneven, ARankWithoutSamplesCountsForNothing) {
+  on_ranks([](Communicator& communicator) {
+    const int world_size = communicator.world_size();
+    if (world_size == 1) return;
+    const auto samples = [world_size](int rank) { return rank == world_size - 1 ? 0 : rank + 1; };
+    const bool is_empty = samples(communicator.rank()) == 0;
+    for (const auto non_finite : {NonFinite::unchecked, NonFinite::skipped, NonFinite::fatal}) {
+      Pair model;
+      GradientSynchronizer synchronizer{model, communicator, {.non_finite = non_finite}};
+      for (int round = 0; round < 2; ++round) {
+        synchronizer.set_samples(samples(communicator.rank()));
+        // What the mean over an empty batch gives.
+        model.loss(is_empty ? kNan : communicator.rank() + 1, is_empty ? kNan : 2).backward();
+        EXPECT_TRUE(synchronizer.wait());
+        expect_all(model.left.grad(), mean_over_samples(world_size, samples, rank_plus_one), "left");
+        expect_all(model.right.grad(), 2, "right");
+        synchronizer.zero_grad();
+      }
+    }
+  });
+}
+
+TEST(SynchronizerUneven, SamplesMayBeSetAfterTheFirstMicroStep) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const int mine = communicator.rank() + 1;
+    {
+      const auto guard = synchronizer.no_sync();
+      model.loss(mine, 1).backward();
+    }
+    synchronizer.set_samples(mine);
+    model.loss(mine, 1).backward();
+    synchronizer.wait();
+    const int world_size = communicator.world_size();
+    expect_all(model.left.grad(), 2 * mean_over_samples(world_size, rank_plus_one, rank_plus_one), "left");
+    expect_all(model.right.grad(), 2, "right");
+  });
+}
+
+// Rank r has 2 (r + 1) batches of r + 1 samples, whose gradient is r + 1.
+double weight_after(int epochs, int world_size) {
+  double weight = 1;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    for (int round = 0; round < 2 * world_size; ++round) {
+      const auto samples = [round](int rank) { return round < 2 * (rank + 1) ? rank + 1 : 0; };
+      weight -= mean_over_samples(world_size, samples, rank_plus_one);
+    }
+  }
+  return weight;
+}
+
+TEST(SynchronizerUneven, RanksThatRunOutOfBatchesJoinTheOthers) {
+  on_ranks([](Communicator& communicator) {
+    constexpr int kEpochs = 2;
+    const int mine = communicator.rank() + 1;
+    for (const auto overlap : {Overlap::backward, Overlap::none}) {
+      Pair model;
+      GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}, .overlap = overlap}};
+      torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(1)};
+      for (int epoch = 0; epoch < kEpochs; ++epoch) {
+        for (int batch = 0; batch < 2 * mine; ++batch) {
+          synchronizer.set_samples(mine);
+          model.loss(mine, 0.5).backward();
+          EXPECT_TRUE(synchronizer.wait());
+          optimizer.step();
+          synchronizer.zero_grad();
+        }
+        while (synchronizer.join()) {
+          expect_all(model.right.grad(), 0.5, "right");
+          optimizer.step();
+        }
+        synchronizer.zero_grad();
+      }
+      EXPECT_EQ(synchronizer.rounds(), kEpochs * 2 * communicator.world_size());
+      expect_all(model.left, weight_after(kEpochs, communicator.world_size()), "left");
+      expect_all(model.right, 1 - 0.5 * kEpochs * 2 * communicator.world_size(), "right");
+    }
+  });
+}
+
+TEST(SynchronizerUneven, JoiningKeepsMomentumEqual) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)};
+    for (int batch = 0; batch < 1 + 2 * communicator.rank(); ++batch) {
+      synchronizer.set_samples(1);
+      model.loss(batch + 1, communicator.rank() + 1).backward();
+      synchronizer.wait();
+      optimizer.step();
+      synchronizer.zero_grad();
+    }
+    while (synchronizer.join()) optimizer.step();
+    const auto mine = torch::cat({model.left.detach(), model.right.detach()});
+    const auto of_rank_0 = mine.clone();
+    communicator.broadcast(of_rank_0, 0).wait();
+    EXPECT_TRUE(torch::equal(mine, of_rank_0));
+  });
+}
+
+TEST(SynchronizerUneven, RoundsAfterTheJoinAreAveragedByRankAgain) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    synchronizer.set_samples(communicator.rank() + 1);
+    model.loss(1, 1).backward();
+    synchronizer.wait();
+    while (synchronizer.join()) {
+    }
+    synchronizer.zero_grad();
+    model.loss(communicator.rank() + 1, 2).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    const auto once = [](int) { return 1; };
+    expect_all(model.left.grad(), mean_over_samples(communicator.world_size(), once, rank_plus_one), "left");
+    expect_all(model.right.grad(), 2, "right");
+  });
+}
+
+TEST(SynchronizerUneven, ParametersThatTheOthersDoNotUseStayUndefinedForThoseWhoJoin) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.unused = UnusedParameters::allowed}};
+    const bool trains = communicator.rank() == 0;
+    for (int batch = 0; trains && batch < 3; ++batch) {
+      synchronizer.set_samples(4);
+      (model.right.sum() * 3).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      EXPECT_FALSE(model.left.grad().defined());
+      synchronizer.zero_grad();
+    }
+    while (synchronizer.join()) {
+      EXPECT_FALSE(model.left.grad().defined());
+      expect_all(model.right.grad(), 3, "right");
+      synchronizer.zero_grad();
+    }
+    EXPECT_EQ(synchronizer.rounds(), 3);
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
