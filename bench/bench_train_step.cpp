@@ -4,11 +4,11 @@
 //   mpirun -n 2 bench_train_step --workload resnet18
 //
 // A step is zero_grad, forward, backward and an SGD step with momentum. It is timed between two barriers, and counts
-// with the time of the slowest rank. Minimum and median of --iterations steps of each kind.
+// with the time of the slowest rank. Minimum and median of --iterations steps of each kind. With --fresh-starts, also
+// the first ten steps of networks, optimizers and synchronizers made anew.
 
-#include <algorithm>
 #include <cstdio>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,128 +16,133 @@
 #include <libtrain/observe/percentile.hpp>
 #include <libtrain/train/peak_memory.hpp>
 
-#include <bench/workloads.hpp>
+#include <bench/fresh_starts.hpp>
+#include <bench/step_timing.hpp>
+#include <bench/training_pair.hpp>
 
 namespace lt = libtrain;
+namespace bench = libtrain::bench;
 
 namespace {
 
-// The seconds of the slowest rank.
-double timed(lt::Communicator& communicator, const std::function<void()>& step) {
-  communicator.barrier();
-  const lt::Stopwatch stopwatch;
-  step();
-  const auto seconds = torch::full({1}, stopwatch.seconds(), torch::kDouble);
-  communicator.barrier();
-  communicator.all_reduce(seconds, lt::ReduceOp::maximum).wait();
-  return seconds.item<double>();
-}
-
-struct Timings {
-  std::vector<double> seconds;
-
-  double minimum() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  double median() const { return lt::percentile(seconds, 0.5); }
+struct Result {
+  bench::TrainingPairOptions options = {};
+  bench::StepTimes times = {};
+  std::int64_t parameters = 0;
+  bool takes_images = false;
+  double waiting_s = 0;  // a step, on rank 0
+  std::int64_t peak_rss_bytes = 0;
+  std::optional<bench::FreshStarts> fresh = {};
 };
 
-// Weights must be the same on all ranks, or the times mean nothing.
-void require_equal_weights(torch::nn::Module& module, lt::Communicator& communicator) {
-  double sum = 0;
-  for (const auto& parameter : module.parameters())
-    sum += parameter.detach().to(torch::kDouble).abs().sum().item<double>();
-  const auto largest = torch::full({1}, sum, torch::kDouble);
-  const auto smallest = largest.clone();
-  communicator.all_reduce(largest, lt::ReduceOp::maximum).wait();
-  communicator.all_reduce(smallest, lt::ReduceOp::minimum).wait();
-  if (!torch::equal(largest, smallest)) throw std::runtime_error("The ranks' weights differ after synchronised steps.");
-}
-
-lt::Record record_of(lt::Context& context, const Timings& timings, bool synchronized, std::int64_t batch,
-                     std::int64_t peak) {
-  lt::Record record{"train_step"};
-  record.set("implementation", "libtrain")
-      .set("workload", context.option("workload"))
-      .set("ranks", context.world_size())
-      .set("synchronized", synchronized)
-      .set("median_s", timings.median())
-      .set("min_s", timings.minimum())
-      .set("peak_rss_bytes", peak)
-      .set("batch", batch)
-      .set("image_size", context.integer("image-size"))
-      .set("threads", at::get_num_threads())
-      .set("iterations", timings.seconds.size())
-      .set("backend", context.communicator().backend());
-  return record;
-}
-
-void bench(lt::Context& context) {
+bench::TrainingPairOptions options_of(const lt::Context& context) {
   const auto name = context.option("workload");
-  const auto batch = context.integer("batch") > 0 ? context.integer("batch") : lt::bench::default_batch(name);
-  const auto iterations = context.integer("iterations", 1);
+  const auto batch = context.integer("batch");
+  return {.workload = name,
+          .batch = batch > 0 ? batch : bench::default_batch(name),
+          .image_size = context.integer("image-size", 1),
+          .bucket_bytes = static_cast<std::size_t>(context.integer("bucket-bytes", 1))};
+}
+
+Result measure(lt::Context& context) {
   auto& communicator = context.communicator();
+  Result result{.options = options_of(context)};
+  const auto iterations = context.integer("iterations", 1);
+  const auto starts = context.integer("fresh-starts");
 
   // Ranks train on different data, so that equal weights show that they did synchronise.
   torch::manual_seed(context.seed() + 1000 + static_cast<std::uint64_t>(context.rank()));
-  // Two models of the same kind: the hooks of a synchronised one would also run in local steps.
-  const auto alone = lt::bench::make_workload(name, batch, context.integer("image-size", 1));
-  const auto together = lt::bench::make_workload(name, batch, context.integer("image-size", 1));
-  const auto sgd_options = torch::optim::SGDOptions(0.001).momentum(0.9);
-  torch::optim::SGD sgd_alone{alone.module->parameters(), sgd_options};
-  torch::optim::SGD sgd_together{together.module->parameters(), sgd_options};
-  lt::GradientSynchronizer synchronizer{
-      *together.module,
-      communicator,
-      {.buckets = {.bucket_bytes = static_cast<std::size_t>(context.integer("bucket-bytes", 1))}}};
-
-  const auto local_step = [&] {
-    sgd_alone.zero_grad();
-    alone.loss().backward();
-    sgd_alone.step();
-  };
-  const auto synchronized_step = [&] {
-    synchronizer.zero_grad();
-    together.loss().backward();
-    synchronizer.wait();
-    sgd_together.step();
-  };
-
-  for (std::int64_t step = 0; step < context.integer("warmup"); ++step) {
-    local_step();
-    synchronized_step();
+  {
+    bench::TrainingPair pair{result.options, communicator};
+    result.parameters = pair.parameters();
+    result.takes_images = pair.takes_images();
+    for (std::int64_t step = 0; step < context.integer("warmup"); ++step) {
+      pair.step_alone();
+      pair.step_together();
+    }
+    const double waited_before = pair.synchronizer().statistics().seconds_waiting;
+    result.times = bench::time_steps(pair, communicator, iterations);
+    const double waited = pair.synchronizer().statistics().seconds_waiting - waited_before;
+    result.waiting_s = waited / static_cast<double>(iterations);
+    pair.require_equal_weights();
+    result.peak_rss_bytes = lt::peak_rss_of_ranks(communicator);
   }
-  Timings local;
-  Timings synchronized;
-  std::vector<double> ratios;
-  const double waited_before = synchronizer.statistics().seconds_waiting;
-  for (std::int64_t step = 0; step < iterations; ++step) {
-    // Whoever comes second finds other caches: each kind is second half of the time.
-    if (step % 2 == 0) local.seconds.push_back(timed(communicator, local_step));
-    synchronized.seconds.push_back(timed(communicator, synchronized_step));
-    if (step % 2 != 0) local.seconds.push_back(timed(communicator, local_step));
-    ratios.push_back(synchronized.seconds.back() / local.seconds.back());
+  if (starts > 0) result.fresh = bench::time_fresh_starts(result.options, communicator, starts);
+  return result;
+}
+
+lt::Record record_of(lt::Context& context, const Result& result, bool synchronized) {
+  const auto& seconds = synchronized ? result.times.synchronized_s : result.times.local_s;
+  lt::Record record{"train_step"};
+  record.set("implementation", "libtrain")
+      .set("workload", result.options.workload)
+      .set("ranks", context.world_size())
+      .set("synchronized", synchronized)
+      .set("median_s", lt::percentile(seconds, 0.5))
+      .set("min_s", lt::percentile(seconds, 0))
+      .set("peak_rss_bytes", result.peak_rss_bytes)
+      .set("batch", result.options.batch);
+  if (result.takes_images) {
+    record.set("image_size", result.options.image_size);
+  } else {
+    record.set("image_size", nullptr);
   }
-  const double waited = (synchronizer.statistics().seconds_waiting - waited_before) / static_cast<double>(iterations);
-  require_equal_weights(*together.module, communicator);
-  const auto peak = lt::peak_rss_of_ranks(communicator);
+  record.set("parameters", result.parameters)
+      .set("threads", at::get_num_threads())
+      .set("iterations", seconds.size())
+      .set("backend", context.communicator().backend());
+  if (synchronized) record.set("waiting_s", result.waiting_s);
+  if (result.fresh) {
+    const auto& first_steps = synchronized ? result.fresh->synchronized_s : result.fresh->local_s;
+    record.set("first_step_s", first_steps[0])
+        .set("second_step_s", first_steps[1])
+        .set("tenth_step_s", first_steps.back());
+    if (synchronized) record.set("bucket_allocation_s", result.fresh->allocation_s);
+  }
+  return record;
+}
+
+void print_steps(const Result& result) {
+  const auto& [local, synchronized] = result.times;
+  const double local_minimum = lt::percentile(local, 0);
+  const double local_median = lt::percentile(local, 0.5);
+  const double minimum = lt::percentile(synchronized, 0);
+  const double median = lt::percentile(synchronized, 0.5);
+  std::printf("%-14s %12s %12s\n", "step", "minimum ms", "median ms");
+  std::printf("%-14s %12.2f %12.2f\n", "local", 1e3 * local_minimum, 1e3 * local_median);
+  std::printf("%-14s %12.2f %12.2f\n", "synchronized", 1e3 * minimum, 1e3 * median);
+  std::printf("%-14s %12.3f %12.3f   (median of the pairs' ratios: %.3f)\n", "ratio", minimum / local_minimum,
+              median / local_median, result.times.median_ratio());
+  std::printf("wait() took %.2f ms a step on rank 0\n", 1e3 * result.waiting_s);
+}
+
+void print_first_steps(const bench::FreshStarts& fresh) {
+  std::printf("%-14s %12s %12s %12s %12s\n", "started anew", "first ms", "second ms", "tenth ms", "first/tenth");
+  const auto print = [](const char* kind, const std::vector<double>& seconds) {
+    std::printf("%-14s %12.2f %12.2f %12.2f %12.3f\n", kind, 1e3 * seconds[0], 1e3 * seconds[1], 1e3 * seconds.back(),
+                seconds[0] / seconds.back());
+  };
+  print("local", fresh.local_s);
+  print("synchronized", fresh.synchronized_s);
+  std::printf(
+      "synchronising makes the first step %.2f ms slower than the tenth; allocating its buckets takes %.2f ms\n",
+      1e3 * fresh.extra_s(), 1e3 * fresh.allocation_s);
+}
+
+void run_bench(lt::Context& context) {
+  const auto result = measure(context);
   if (context.rank() != 0) return;
-
-  const auto local_record = record_of(context, local, false, batch, peak);
-  auto synchronized_record = record_of(context, synchronized, true, batch, peak);
-  synchronized_record.set("waiting_s", waited);
   if (!context.option("json").empty()) {
     auto file = lt::MetricsWriter::to_file(context.option("json"));
-    file.write(local_record);
-    file.write(synchronized_record);
+    file.write(record_of(context, result, false));
+    file.write(record_of(context, result, true));
   }
-  std::printf("%s, batch %ld a rank, %d ranks over %s, %d threads each, %ld steps of each kind\n", name.c_str(), batch,
-              context.world_size(), std::string{communicator.backend()}.c_str(), at::get_num_threads(), iterations);
-  std::printf("%-14s %12s %12s\n", "step", "minimum ms", "median ms");
-  std::printf("%-14s %12.2f %12.2f\n", "local", 1e3 * local.minimum(), 1e3 * local.median());
-  std::printf("%-14s %12.2f %12.2f\n", "synchronized", 1e3 * synchronized.minimum(), 1e3 * synchronized.median());
-  std::printf("%-14s %12.3f %12.3f   (median of the pairs' ratios: %.3f)\n", "ratio",
-              synchronized.minimum() / local.minimum(), synchronized.median() / local.median(),
-              lt::percentile(ratios, 0.5));
-  std::printf("wait() took %.2f ms a step on rank 0\n", 1e3 * waited);
+  std::printf("%s, batch %ld a rank, %d ranks over %s, %d threads each, %zu steps of each kind\n",
+              result.options.workload.c_str(), result.options.batch, context.world_size(),
+              std::string{context.communicator().backend()}.c_str(), at::get_num_threads(),
+              result.times.local_s.size());
+  print_steps(result);
+  if (result.fresh) print_first_steps(*result.fresh);
 }
 
 }  // namespace
@@ -145,12 +150,13 @@ void bench(lt::Context& context) {
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Times training steps on synthetic data, each rank alone and all ranks synchronised.",
-                  .options = {{"workload", "resnet18, resnet50 or mlp", "resnet18"},
-                              {"batch", "Samples per rank (0: 8 images, 64 vectors for mlp)", "0"},
+                  .options = {{"workload", bench::workload_names(), "resnet18"},
+                              {"batch", "Samples per rank (0: 8 images or sentences, 64 vectors)", "0"},
                               {"image-size", "Height and width of the images", "64"},
                               {"iterations", "Timed steps of each kind", "30"},
                               {"warmup", "Steps of each kind before", "5"},
+                              {"fresh-starts", "How often to start anew and time the first ten steps", "0"},
                               {"bucket-bytes", "Largest bucket of gradients", std::to_string(25 << 20)},
                               {"json", "File to append the records to", ""}}},
-                 bench);
+                 run_bench);
 }

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from peers.workload_sizes import DEFAULT_BATCH
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / "bench" / "peers" / "ddp_train_step.py"
 PROGRAM_TIMEOUT_S = 1800
@@ -28,12 +30,15 @@ class ProgramFailed(Exception):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="how often each program runs (default: 3)")
-    parser.add_argument("--workload", choices=("resnet18", "resnet50", "mlp"), default="resnet18")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--batch", type=int, help="samples per rank (default: 8 images, 64 for mlp)")
+    parser.add_argument("--workload", choices=tuple(DEFAULT_BATCH), default="resnet18")
+    parser.add_argument("--ranks", type=int, default=2, help="1 shows what synchronizing costs alone (default: 2)")
+    parser.add_argument("--batch", type=int, help="samples per rank (default: 8 images or sentences, 64 vectors)")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--iterations", type=int, default=30, help="timed steps of each kind in a run (default: 30)")
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument(
+        "--fresh-starts", type=int, default=0, help="also time the first ten steps of so many fresh starts (default: 0)"
+    )
     parser.add_argument("--threads", type=int, help="intra-op threads of a rank (default: cores / ranks)")
     parser.add_argument("--bucket-view", action="store_true", help="DDP with gradient_as_bucket_view=True")
     parser.add_argument("--no-broadcast-buffers", action="store_true", help="DDP with broadcast_buffers=False")
@@ -44,7 +49,7 @@ def parse_arguments():
     options = parser.parse_args()
     if min(options.rounds, options.ranks, options.iterations) < 1:
         parser.error("--rounds, --ranks and --iterations must be at least 1")
-    options.batch = options.batch or (64 if options.workload == "mlp" else 8)
+    options.batch = options.batch or DEFAULT_BATCH[options.workload]
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     return options
 
@@ -56,16 +61,21 @@ def common_arguments(options, json_file):
         f"--image-size={options.image_size}",
         f"--iterations={options.iterations}",
         f"--warmup={options.warmup}",
+        f"--fresh-starts={options.fresh_starts}",
         f"--json={json_file}",
     ]
 
 
-def libtrain_command(options, directory, json_file):
+def launch(options):
     # Free placement for both programs: the peer's processes are not bound to cores either.
-    launch = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
+    command = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
     if os.geteuid() == 0:
-        launch.insert(1, "--allow-run-as-root")
-    return [*launch, options.program, *common_arguments(options, json_file), f"--output={directory}"]
+        command.insert(1, "--allow-run-as-root")
+    return command
+
+
+def libtrain_command(options, directory, json_file):
+    return [*launch(options), options.program, *common_arguments(options, json_file), f"--output={directory}"]
 
 
 def peer_command(options, _directory, json_file):
@@ -123,6 +133,13 @@ def read_records(json_file):
     return by_kind
 
 
+def require_same_network(ours, theirs):
+    """Programs whose networks are not of one size would be compared for nothing."""
+    counts = [records[False].get("parameters") for records in (ours, theirs)]
+    if counts[0] != counts[1]:
+        raise ProgramFailed(f"libtrain's network has {counts[0]} parameters, the peer's {counts[1]}.")
+
+
 def run_rounds(options):
     """{implementation: [records of round 0, records of round 1, ...]}"""
     programs = [("libtrain", libtrain_command), ("pytorch_ddp", peer_command)]
@@ -134,6 +151,7 @@ def run_rounds(options):
                 json_file = pathlib.Path(directory) / f"{name}.jsonl"
                 run(command_of(options, directory, json_file), options)
                 results[name].append(read_records(json_file))
+        require_same_network(*(rounds[-1] for rounds in results.values()))
     return results
 
 
@@ -151,6 +169,21 @@ def ratio(records, statistic):
 
 def range_of(values, decimals=3):
     return f"{statistics.median(values):.{decimals}f} ({min(values):.{decimals}f}-{max(values):.{decimals}f})"
+
+
+def first_steps(rounds):
+    """How much slower the first step after a fresh start is than the tenth, for each kind; empty if not measured."""
+    words = []
+    for kind, name in ((False, "local"), (True, "synchronized")):
+        if not all("first_step_s" in records[kind] for records in rounds):
+            return ""
+        quotients = [records[kind]["first_step_s"] / records[kind]["tenth_step_s"] for records in rounds]
+        extra = [(records[kind]["first_step_s"] - records[kind]["tenth_step_s"]) * 1e3 for records in rounds]
+        words.append(f"{name} {range_of(quotients)}, {range_of(extra, 1)} ms more")
+    allocations = [1e3 * records[True].get("bucket_allocation_s", 0) for records in rounds]
+    if all(allocations):
+        words.append(f"allocating buckets {range_of(allocations, 1)} ms")
+    return "; ".join(words)
 
 
 def print_table(results, options):
@@ -172,6 +205,9 @@ def print_table(results, options):
     for title, kind in (("synchronized step", True), ("local step", False)):
         quotients = [ours[kind]["median_s"] / theirs[kind]["median_s"] for ours, theirs in pairs]
         print(f"libtrain/DDP, {title}: {range_of(quotients)}")
+    for name, rounds in results.items():
+        if first_steps(rounds):
+            print(f"{name}, first step / tenth step: {first_steps(rounds)}")
 
 
 def main():

@@ -13,13 +13,21 @@ namespace libtrain::bench {
 struct Workload {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor()> loss;  ///< forward and cross entropy on the batch
+  bool takes_images = false;         ///< of `image_size`, which the others do not look at
 };
 
-/// "resnet18" or "resnet50" on `batch` images of `image_size` squared, or "mlp" (1024-2048-2048-1000, ReLU) on `batch`
-/// vectors; 1000 classes. Throws UsageError for another name.
+/// A batch of `batch` samples for
+///   "resnet18", "resnet50"  images of `image_size` squared, 1000 classes;
+///   "mlp"                   1024-2048-2048-1000 with ReLU: few large gradients;
+///   "roberta"               see RobertaEncoder: a few large gradients and many middling ones;
+///   "tensors100"            see ResidualMlp: many small gradients.
+/// Throws UsageError for another name.
 Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size);
 
-/// 8 images or 64 vectors.
+/// 8 images or sentences, 64 vectors. Throws UsageError for another name.
 std::int64_t default_batch(const std::string& name);
+
+/// "resnet18, resnet50, mlp, roberta or tensors100"
+std::string workload_names();
 
 }  // namespace libtrain::bench

@@ -28,8 +28,10 @@
 #include <libtrain/sync/bucket_plan.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/replica_check.hpp>
+#include <libtrain/sync/sharded_optimizer.hpp>
 #include <libtrain/sync/state_broadcast.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/train/run.hpp>
+#include <libtrain/train/synchronization_summary.hpp>

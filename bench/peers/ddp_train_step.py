@@ -17,24 +17,30 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
-import torchvision
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-CLASSES = 1000
-MLP_FEATURES = 1024
-DEFAULT_BATCH = {"resnet18": 8, "resnet50": 8, "mlp": 64}
+from workload_sizes import DEFAULT_BATCH, IMAGE_WORKLOADS
+from workloads import make_batch, make_model
+
 FEWEST_ITERATIONS_TO_TRUST = 15
+FIRST_STEPS = 10
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=sorted(DEFAULT_BATCH), default="resnet18")
     parser.add_argument("--ranks", type=positive, default=2, help="processes to start (default: 2)")
-    parser.add_argument("--batch", type=positive, help="samples per rank (default: 8 images, 64 for mlp)")
+    parser.add_argument("--batch", type=positive, help="samples per rank (default: 8 images or sentences, 64 vectors)")
     parser.add_argument("--image-size", type=positive, default=64, help="height and width of images (default: 64)")
     parser.add_argument("--iterations", type=positive, default=30, help="timed steps of each kind (default: 30)")
     parser.add_argument("--warmup", type=int, default=5, help="untimed steps of each kind before (default: 5)")
+    parser.add_argument(
+        "--fresh-starts",
+        type=int,
+        default=0,
+        help=f"how often to start anew and time the first {FIRST_STEPS} steps (default: 0)",
+    )
     parser.add_argument("--threads", type=positive, help="intra-op threads of a rank (default: cores / ranks)")
     parser.add_argument("--bucket-view", action="store_true", help="DDP with gradient_as_bucket_view=True")
     parser.add_argument(
@@ -56,34 +62,32 @@ def positive(text):
     return number
 
 
-def make_model(workload):
-    if workload == "mlp":
-        return nn.Sequential(
-            nn.Linear(MLP_FEATURES, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, CLASSES)
-        )
-    return getattr(torchvision.models, workload)(weights=None, num_classes=CLASSES)
-
-
-def make_batch(options, rank):
-    generator = torch.Generator().manual_seed(1000 + rank)
-    shape = (MLP_FEATURES,) if options.workload == "mlp" else (3, options.image_size, options.image_size)
-    inputs = torch.randn(options.batch, *shape, generator=generator)
-    labels = torch.randint(CLASSES, (options.batch,), generator=generator)
-    return inputs, labels
-
-
 class Step:
     """A model with its optimizer and its one batch; calling it trains one step."""
 
     def __init__(self, model, batch):
         self.model = model
         self.inputs, self.labels = batch
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
 
     def __call__(self):
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.model(self.inputs), self.labels).backward()
         self.optimizer.step()
+
+
+def make_steps(options, rank):
+    """A local step and a DDP step, each with a network of its own."""
+    batch = make_batch(options.workload, options.batch, options.image_size, seed=1000 + rank)
+    torch.manual_seed(0)
+    local = Step(make_model(options.workload), batch)
+    torch.manual_seed(0)
+    replica = DistributedDataParallel(
+        make_model(options.workload),
+        gradient_as_bucket_view=options.bucket_view,
+        broadcast_buffers=not options.no_broadcast_buffers,
+    )
+    return local, Step(replica, batch)
 
 
 def seconds_between_barriers(step):
@@ -102,6 +106,16 @@ def slowest_rank(seconds):
     return tensor.tolist()
 
 
+def time_steps(local, synchronized, count, first=0):
+    """Lists of seconds, one entry an iteration: local steps and DDP steps. The order is swapped every iteration."""
+    seconds = {local: [], synchronized: []}
+    for iteration in range(first, first + count):
+        pair = (local, synchronized) if iteration % 2 == 0 else (synchronized, local)
+        for step in pair:
+            seconds[step].append(seconds_between_barriers(step))
+    return slowest_rank(seconds[local]), slowest_rank(seconds[synchronized])
+
+
 def require_equal_replicas(model):
     """Ranks train on different data, so equal weights show that the timed DDP steps did synchronize."""
     checksum = sum(parameter.detach().double().abs().sum() for parameter in model.parameters())
@@ -112,28 +126,23 @@ def require_equal_replicas(model):
 
 
 def measure(options, rank):
-    """Lists of seconds, one entry an iteration: local steps and DDP steps."""
-    batch = make_batch(options, rank)
-    torch.manual_seed(0)
-    local = Step(make_model(options.workload), batch)
-    torch.manual_seed(0)
-    replica = DistributedDataParallel(
-        make_model(options.workload),
-        gradient_as_bucket_view=options.bucket_view,
-        broadcast_buffers=not options.no_broadcast_buffers,
-    )
-    synchronized = Step(replica, batch)
+    """Seconds of local steps and of DDP steps, and the number of the network's parameters."""
+    local, synchronized = make_steps(options, rank)
     for _ in range(options.warmup):
         local()
         synchronized()
+    times = time_steps(local, synchronized, options.iterations)
+    require_equal_replicas(synchronized.model)
+    return times, sum(parameter.numel() for parameter in local.model.parameters())
 
-    seconds = {local: [], synchronized: []}
-    for iteration in range(options.iterations):
-        pair = (local, synchronized) if iteration % 2 == 0 else (synchronized, local)
-        for step in pair:
-            seconds[step].append(seconds_between_barriers(step))
-    require_equal_replicas(replica)
-    return slowest_rank(seconds[local]), slowest_rank(seconds[synchronized])
+
+def time_fresh_starts(options, rank):
+    """The first steps of networks, optimizers and replicas made anew: of each step the median over the starts."""
+    starts = []
+    for number in range(options.fresh_starts):
+        local, synchronized = make_steps(options, rank)
+        starts.append(time_steps(local, synchronized, FIRST_STEPS, first=number + 1))
+    return [[statistics.median(step) for step in zip(*kind)] for kind in zip(*starts)]
 
 
 def run_rank(rank, options, store):
@@ -145,15 +154,23 @@ def run_rank(rank, options, store):
         world_size=options.ranks,
         timeout=datetime.timedelta(seconds=300),
     )
-    local, synchronized = measure(options, rank)
+    times, parameters = measure(options, rank)
     peak_rss_bytes = int(slowest_rank([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0])[0])
+    first_steps = time_fresh_starts(options, rank) if options.fresh_starts > 0 else (None, None)
     if rank == 0:
-        report(options, local, synchronized, peak_rss_bytes)
+        records = [
+            record(options, is_synchronized, times[is_synchronized], first_steps[is_synchronized])
+            | {"peak_rss_bytes": peak_rss_bytes, "parameters": parameters}
+            for is_synchronized in (False, True)
+        ]
+        save(options, records)
+        report(options, *times)
+        report_first_steps(records)
     dist.destroy_process_group()
 
 
-def record(options, is_synchronized, seconds, peak_rss_bytes):
-    return {
+def record(options, is_synchronized, seconds, first_steps):
+    values = {
         "event": "train_step",
         "implementation": "pytorch_ddp",
         "workload": options.workload,
@@ -161,9 +178,8 @@ def record(options, is_synchronized, seconds, peak_rss_bytes):
         "synchronized": is_synchronized,
         "median_s": statistics.median(seconds),
         "min_s": min(seconds),
-        "peak_rss_bytes": peak_rss_bytes,
         "batch": options.batch,
-        "image_size": None if options.workload == "mlp" else options.image_size,
+        "image_size": options.image_size if options.workload in IMAGE_WORKLOADS else None,
         "threads": options.threads,
         "iterations": options.iterations,
         "bucket_view": options.bucket_view,
@@ -171,14 +187,20 @@ def record(options, is_synchronized, seconds, peak_rss_bytes):
         "torch": torch.__version__,
         "time": time.time(),
     }
+    if first_steps:
+        first, second, *_, tenth = first_steps
+        values |= {"first_step_s": first, "second_step_s": second, "tenth_step_s": tenth}
+    return values
 
 
-def report(options, local, synchronized, peak_rss_bytes):
+def save(options, records):
     if options.json:
-        records = [record(options, False, local, peak_rss_bytes), record(options, True, synchronized, peak_rss_bytes)]
         with open(options.json, "a", encoding="utf-8") as file:
             file.write("".join(json.dumps(each) + "\n" for each in records))
-    size = "" if options.workload == "mlp" else f", {options.image_size}x{options.image_size}"
+
+
+def report(options, local, synchronized):
+    size = f", {options.image_size}x{options.image_size}" if options.workload in IMAGE_WORKLOADS else ""
     print(
         f"{options.workload}, batch {options.batch} per rank{size}, {options.ranks} ranks of {options.threads} threads, "
         f"{options.iterations} iterations, PyTorch {torch.__version__}"
@@ -189,6 +211,15 @@ def report(options, local, synchronized, peak_rss_bytes):
         print(f"{name:<22}{min(seconds) * 1e3:>10.2f}{statistics.median(seconds) * 1e3:>12.2f}")
     median_ratio = statistics.median(synchronized) / statistics.median(local)
     print(f"{'synchronized/local':<22}{min(synchronized) / min(local):>10.3f}{median_ratio:>12.3f}{paired:>9.3f}")
+
+
+def report_first_steps(records):
+    if "first_step_s" not in records[0]:
+        return
+    print(f"{'started anew':<22}{'first ms':>10}{'second ms':>12}{'tenth ms':>12}{'first/tenth':>14}")
+    for name, values in zip(("local", "DDP"), records):
+        first, second, tenth = (values[f"{step}_step_s"] for step in ("first", "second", "tenth"))
+        print(f"{name:<22}{first * 1e3:>10.2f}{second * 1e3:>12.2f}{tenth * 1e3:>12.2f}{first / tenth:>14.3f}")
 
 
 def main():

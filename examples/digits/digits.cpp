@@ -8,6 +8,7 @@
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
+#include <libtrain/train/synchronization_summary.hpp>
 
 namespace lt = libtrain;
 
@@ -34,6 +35,13 @@ void shift(lt::data::Sample& sample, lt::data::SampleRandom& random) {
   sample.image = torch::roll(sample.image, {down, right}, {1, 2});
   if (down != 0) sample.image.select(1, down > 0 ? 0 : -1).fill_(background);
   if (right != 0) sample.image.select(2, right > 0 ? 0 : -1).fill_(background);
+}
+
+// Does `work`, and lets `--timeline FILE` show it.
+template <typename Work>
+auto traced(lt::Context& context, const char* lane, const char* name, const Work& work) {
+  const lt::TraceSpan span{context.trace(), lane, name};
+  return work();
 }
 
 // The share of held-out images that the model gets right, over all ranks; every image counts once.
@@ -70,7 +78,8 @@ void train(lt::Context& context) {
                                                      .input_channels = 1,
                                                      .stem = lt::models::Stem::small}};
   model->to(context.device());
-  lt::GradientSynchronizer synchronizer{*model, context.communicator()};
+  lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.trace = context.trace()}};
+  lt::ReplicaCheck replica_check{*model, context.communicator(), context.integer("check-replicas")};
   torch::optim::AdamW optimizer{model->parameters(), torch::optim::AdamWOptions(kPeakRate).weight_decay(0.05)};
   const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
 
@@ -85,24 +94,28 @@ void train(lt::Context& context) {
         {.number = static_cast<int>(epoch + 1), .count = static_cast<int>(epochs), .steps = steps});
     std::int64_t step = 0;
     double loss_sum = 0;
-    for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
+    auto batches = loader.epoch(static_cast<std::uint64_t>(epoch));
+    while (const auto batch = traced(context, "data", "wait for a batch", [&] { return batches.next(); })) {
       ++step;
       const double rate =
           learning_rate(static_cast<double>(epoch) + static_cast<double>(step) / static_cast<double>(steps),
                         static_cast<double>(epochs));
       optimizer.param_groups()[0].options().set_lr(rate);
-      const auto loss = torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels, loss_options);
-      loss.backward();
+      const auto loss = traced(context, "compute", "forward", [&] {
+        return torch::nn::functional::cross_entropy(model->forward(batch->images), batch->labels, loss_options);
+      });
+      traced(context, "compute", "backward", [&] { loss.backward(); });
       synchronizer.wait();
-      optimizer.step();
+      traced(context, "compute", "step", [&] { optimizer.step(); });
       synchronizer.zero_grad();
+      replica_check.after_step();
       loss_sum += loss.item<double>();
       context.metrics().write(lt::Record{"step"}
                                   .set("epoch", epoch)
                                   .set("step", step)
                                   .set("loss", loss.item<double>())
                                   .set("learning_rate", rate));
-      samples += static_cast<double>(batch.size() * context.world_size());
+      samples += static_cast<double>(batch->size() * context.world_size());
       context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }
     synchronizer.broadcast_buffers();
@@ -121,6 +134,7 @@ void train(lt::Context& context) {
       .set("accuracy", held_out_accuracy)
       .set("seconds_waiting_for_communication", synchronizer.statistics().seconds_waiting)
       .set("seconds_waiting_for_data", loader.seconds_waiting());
+  lt::summarize(context, synchronizer);
 }
 
 }  // namespace
@@ -130,6 +144,7 @@ int main(int argc, char** argv) {
                  {.description = "Trains a small ResNet on handwritten digits.",
                   .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
                               {"epochs", "Passes over the training images", "12"},
-                              {"batch-size", "Images per rank and step", "32"}}},
+                              {"batch-size", "Images per rank and step", "32"},
+                              {"check-replicas", "Steps between checks that all ranks hold equal weights", "0"}}},
                  train);
 }

@@ -1,6 +1,7 @@
 #include <libtrain/comm/operation.hpp>
 
 #include <chrono>
+#include <functional>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -17,6 +18,11 @@ constexpr auto kGrace = std::chrono::milliseconds(4500);
 
 std::string Operation::what() const {
   return label ? text(to_string(call), " for ", *label) : to_string(call);
+}
+
+std::uint64_t Operation::fingerprint() const {
+  const auto hash = detail::fingerprint(call, sequence);
+  return label ? hash ^ std::hash<std::string>{}(*label) : hash;
 }
 
 std::string Operation::name() const {
@@ -86,8 +92,11 @@ void Operation::wait() {
     mine = queue;
   }
   if (mine) wait_for_its_end(*mine);
-  const std::lock_guard lock(mutex_);
-  if (!done_) std::rethrow_exception(mine->first_failure());
+  std::unique_lock lock(mutex_);
+  if (!done_) {
+    lock.unlock();  // whoever holds the queue's mutex may want this one
+    std::rethrow_exception(mine->first_failure());
+  }
   if (failure_) std::rethrow_exception(failure_);
 }
 

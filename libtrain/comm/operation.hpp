@@ -47,6 +47,9 @@ class Operation : public Pending {
   /// Ends it, once: with success where `outcome` is null.
   void finish(std::exception_ptr outcome);
 
+  /// Equal on ranks that call the same, for the same purpose.
+  std::uint64_t fingerprint() const;
+
   /// "all_reduce of 10 float32 (sum) for bucket 3".
   std::string what() const;
 

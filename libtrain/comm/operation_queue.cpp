@@ -47,7 +47,7 @@ void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   operation->sequence = submitted_++;
-  operation->arrival.fingerprint = fingerprint(operation->call, operation->sequence);
+  operation->arrival.fingerprint = operation->fingerprint();
   queue_.push_back(operation);
   recent_.push_back(operation);
   if (recent_.size() > kRemembered) recent_.pop_front();
@@ -150,9 +150,13 @@ std::string OperationQueue::what_delays(const Operation& operation) {
 }
 
 std::vector<CollectiveRecord> OperationQueue::recent() {
-  const std::lock_guard lock(mutex_);
+  std::deque<std::shared_ptr<Operation>> operations;
+  {
+    const std::lock_guard lock(mutex_);
+    operations = recent_;
+  }
   std::vector<CollectiveRecord> records;
-  for (const auto& operation : recent_) records.push_back(operation->record());
+  for (const auto& operation : operations) records.push_back(operation->record());
   return records;
 }
 

@@ -71,6 +71,10 @@ Record& Record::set(std::string_view key, const std::vector<std::pair<std::strin
   return set_json(key, dump(object));
 }
 
+Record& Record::set(std::string_view key, const Record& object) {
+  return set_json(key, "{" + object.members_as_json() + "}");
+}
+
 Record& Record::set_signed(std::string_view key, std::int64_t value) {
   return set_json(key, dump(Json(value)));
 }
@@ -93,10 +97,15 @@ Record& Record::set_json(std::string_view key, std::string json) {
   return *this;
 }
 
+std::string Record::members_as_json() const {
+  std::vector<std::string> members;
+  for (const auto& [key, json] : members_) members.push_back(dump(Json(key)) + ":" + json);
+  return join(members, ",");
+}
+
 std::string Record::line(double time_s) const {
-  std::string line = "{\"event\":" + dump(Json(event_)) + ",\"time\":" + dump(Json(time_s));
-  for (const auto& [key, json] : members_) line += "," + dump(Json(key)) + ":" + json;
-  return line + "}\n";
+  const auto head = "{\"event\":" + dump(Json(event_)) + ",\"time\":" + dump(Json(time_s));
+  return head + (members_.empty() ? "" : ",") + members_as_json() + "}\n";
 }
 
 }  // namespace libtrain

@@ -47,6 +47,9 @@ class Record {
   /// A member that is an object itself, such as the configuration in a `run` event.
   Record& set(std::string_view key, const std::vector<std::pair<std::string, std::string>>& members);
 
+  /// The same with members of any kind: those of `object`, whose event name is left out.
+  Record& set(std::string_view key, const Record& object);
+
   const std::string& event() const { return event_; }
 
   /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC).
@@ -56,6 +59,7 @@ class Record {
   Record& set_signed(std::string_view key, std::int64_t value);
   Record& set_unsigned(std::string_view key, std::uint64_t value);
   Record& set_json(std::string_view key, std::string json);
+  std::string members_as_json() const;
 
   std::string event_;
   std::vector<std::pair<std::string, std::string>> members_;  // key and its value as JSON

@@ -24,11 +24,11 @@ class Label {
 };
 
 // "bucket 2 of 5 ('fc.weight' to 'layer4.bn2.bias')"
-std::string label_of(const BucketView& bucket, std::size_t buckets) {
+std::string label_of(const BucketView& bucket, std::size_t buckets, const std::string& owner) {
   const auto& names = bucket.names;
   const auto range =
       names.size() == 1 ? text("'", names.front(), "'") : text("'", names.front(), "' to '", names.back(), "'");
-  return text("bucket ", bucket.index, " of ", buckets, " (", range, ")");
+  return text("bucket ", bucket.index, " of ", buckets, owner, " (", range, ")");
 }
 
 std::shared_ptr<WireFormat> format_or_plain(std::shared_ptr<WireFormat> format, int world_size) {
@@ -54,16 +54,30 @@ void BucketReducer::clear() {
 
 void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members) {
   clear();
+  has_16_bits_ = false;
   std::vector<BucketView> views;
   for (std::size_t index = 0; index < plan.size(); ++index) {
     flags_.emplace_back(members[index].size());
     statistics_.push_back({.bytes = plan[index].bytes});
+    has_16_bits_ = has_16_bits_ || size_of(plan[index].type) == 2;
     if (!has_memory()) continue;
     buckets_.emplace_back(index, members[index], communicator_);
     views.push_back(buckets_.back().view());
-    labels_.push_back(std::make_shared<const std::string>(label_of(views.back(), plan.size())));
   }
+  make_labels();
   if (has_memory()) wire_format_->plan(views, communicator_);
+}
+
+void BucketReducer::set_owner(const std::string& owner) {
+  owner_ = owner;
+  make_labels();
+}
+
+void BucketReducer::make_labels() {
+  labels_.clear();
+  for (const auto& bucket : buckets_) {
+    labels_.push_back(std::make_shared<const std::string>(label_of(bucket.view(), buckets_.size(), owner_)));
+  }
 }
 
 void BucketReducer::weigh(const at::Tensor& gradients, double weight) {
@@ -77,13 +91,17 @@ void BucketReducer::weigh(const at::Tensor& gradients, double weight) {
 }
 
 void BucketReducer::start_next(double weight) {
-  const auto index = started_++;
-  if (!has_memory()) return;
+  const auto index = started_;
+  if (!has_memory()) {
+    ++started_;
+    return;
+  }
   auto& bucket = buckets_[index];
   weigh(bucket.gradients(), weight);
   flags_[index].write_to(bucket.view().flags);
   const Label label{communicator_, labels_[index]};
   reductions_.push_back(wire_format_->start(bucket.view(), communicator_));
+  ++started_;
 }
 
 void BucketReducer::finish() {

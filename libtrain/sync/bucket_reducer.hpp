@@ -25,6 +25,10 @@ class BucketReducer {
   /// Without a wire format gradients travel as they are.
   BucketReducer(Communicator& communicator, std::shared_ptr<WireFormat> wire_format, TraceSink* trace);
 
+  /// Says whose buckets these are, where a process has several synchronizers: ranks that mix them up must not average
+  /// one with another. The same on every rank; "" for the first.
+  void set_owner(const std::string& owner);
+
   /// Forgets the buckets, and their memory where no gradient uses it.
   void clear();
 
@@ -51,11 +55,15 @@ class BucketReducer {
   /// Begins a round.
   void reset();
 
-  bool may_overflow() const { return has_memory() && wire_format_->may_overflow(); }
+  /// Whether finite gradients may have become infinite on the way, by the format or by a weight.
+  bool may_overflow() const { return has_memory() && (wire_format_->may_overflow() || has_16_bits_); }
+
+  std::string format_signature() const { return has_memory() ? wire_format_->signature() : "none"; }
 
   void add_to(SynchronizationStatistics& statistics) const;
 
  private:
+  void make_labels();
   void weigh(const at::Tensor& gradients, double weight);
   void note(std::size_t bucket);
 
@@ -64,10 +72,12 @@ class BucketReducer {
   TraceSink* trace_;
   std::vector<GradientBucket> buckets_;
   std::vector<BucketFlags> flags_;
+  std::string owner_;
   std::vector<std::shared_ptr<const std::string>> labels_;
   std::vector<std::unique_ptr<Reduction>> reductions_;
   std::vector<BucketStatistics> statistics_;
   double seconds_reducing_ = 0;  // of former plans, too
+  bool has_16_bits_ = false;
   std::size_t started_ = 0;
 };
 

@@ -18,6 +18,16 @@ std::int64_t padded(std::int64_t elements, std::int64_t element_bytes) {
   return (elements + step - 1) / step * step;
 }
 
+at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, const at::Tensor& parameter) {
+  auto part = at::empty({0}, parameter.options().requires_grad(false));
+  if (parameter.is_non_overlapping_and_dense()) {
+    part.set_(flat.storage(), offset, parameter.sizes(), parameter.strides());
+  } else {
+    part.set_(flat.storage(), offset, parameter.sizes());
+  }
+  return part;
+}
+
 }  // namespace
 
 GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember>& members,
@@ -34,14 +44,9 @@ GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember
 
   std::int64_t offset = 0;
   for (const auto& [name, parameter] : members) {
-    auto gradient = at::empty({0}, parameter.options().requires_grad(false));
-    if (parameter.is_non_overlapping_and_dense()) {
-      gradient.set_(view_.flat.storage(), offset, parameter.sizes(), parameter.strides());
-    } else {
-      gradient.set_(view_.flat.storage(), offset, parameter.sizes());
-    }
     view_.names.push_back(name);
-    view_.gradients.push_back(std::move(gradient));
+    view_.gradients.push_back(part_of(view_.flat, offset, parameter));
+    places_.push_back(part_of(view_.flat, offset, parameter));
     offset += padded(parameter.numel(), element_bytes);
   }
 }

@@ -28,13 +28,14 @@ class GradientBucket {
 
   /// The place of the member-th gradient: its parameter's shape, and its strides where those are dense. Not an autograd
   /// view: `Optimizer::zero_grad(false)` detaches gradients in place, which views refuse.
-  const at::Tensor& place(std::size_t member) const { return view_.gradients[member]; }
+  const at::Tensor& place(std::size_t member) const { return places_[member]; }
 
   /// All gradients end to end, padding included, without the flags.
   const at::Tensor& gradients() const { return gradients_; }
 
  private:
   BucketView view_;
+  std::vector<at::Tensor> places_;  // apart from the view's: what a wire format does is not a change by the user
   at::Tensor gradients_;
 };
 

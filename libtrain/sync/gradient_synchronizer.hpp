@@ -76,8 +76,10 @@ struct SynchronizerOptions {
 /// A gradient's place keeps its value until the next round, so optimizers may read `parameter.grad()` at leisure.
 /// `zero_grad()` of any optimizer may be used instead of this one's, with either setting.
 ///
-/// Mistakes that only some ranks make are found by all: each bucket carries flags beside its gradients, so that wait()
-/// throws the same UsageError on every rank (ErrorScope::all_ranks), and the communicator can still be used.
+/// Mistakes that only some ranks make before the last bucket has left are found by all: each bucket carries flags
+/// beside its gradients, so that wait() throws the same UsageError on every rank (ErrorScope::all_ranks), and the
+/// communicator can still be used. What a rank does wrong later (a second backward(), zero_grad() or step() before
+/// wait()) it hears alone.
 ///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
 /// Parameters that are made or replaced after construction are not seen. The module and the communicator must outlive
@@ -104,7 +106,7 @@ class GradientSynchronizer {
   bool wait();
 
   /// Forgets all gradients, at no cost: the next backward() writes instead of adding. Throws UsageError between
-  /// backward() and wait(), on all ranks that reach wait() or do the same.
+  /// backward() and wait().
   void zero_grad();
 
   /// While it lives, backward() adds to this rank's gradients and reduces nothing: the micro-steps of an accumulated
@@ -135,7 +137,8 @@ class GradientSynchronizer {
   bool join();
 
   /// Before backward(): the parameters that `outputs` do not depend on get no gradient in it. Walks the graph, so that
-  /// buckets need not wait for them until wait(). For UnusedParameters::allowed.
+  /// buckets need not wait for them until wait(). Not with checkpoints that run backward() inside backward(), whose
+  /// parameters are not in the graph. For UnusedParameters::allowed.
   void find_unused(const std::vector<at::Tensor>& outputs);
 
   /// The same for parameters that are known by name, in this and all later rounds, on this rank; replaces what was
@@ -155,6 +158,9 @@ class GradientSynchronizer {
 
   /// All parameters, frozen ones too, from the last to the first registered.
   std::vector<std::string> parameter_names() const;
+
+  /// Whether NonFinite::skipped has skipped the last round: what wait() returned false for, and join() does not say.
+  bool skipped() const;
 
   /// Rounds that wait() and join() have ended.
   std::int64_t rounds() const;

@@ -7,6 +7,8 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/agreement.hpp>
 #include <libtrain/sync/bucket_tuning.hpp>
+#include <libtrain/sync/dense_copy.hpp>
+#include <libtrain/sync/finite_gradient.hpp>
 #include <libtrain/sync/gradient_synchronizer_state.hpp>
 #include <libtrain/sync/link_measurement.hpp>
 #include <libtrain/sync/model_signature.hpp>
@@ -85,9 +87,11 @@ void GradientSynchronizer::State::require_same_plan() const {
     for (const auto index : bucket.members) names.push_back("'" + parameters[index].name + "'");
     lines.push_back(text("a bucket of ", libtrain::join(names, ", ")));
   }
-  lines.push_back(text("wire format ", options.wire_format ? options.wire_format->name() : "plain", ", policies ",
-                       static_cast<int>(options.unused), static_cast<int>(options.non_finite),
-                       static_cast<int>(options.buffers), static_cast<int>(options.replan)));
+  lines.push_back(text("limits of ", limits.bucket_bytes, " and ", limits.first_bucket_bytes, " bytes, ",
+                       options.plan.empty() ? "a computed" : "a given", " plan, re-planning ",
+                       options.replan ? "on" : "off", ", wire format ", reducer.format_signature(), ", policies ",
+                       static_cast<int>(options.unused), " ", static_cast<int>(options.non_finite), " ",
+                       static_cast<int>(options.buffers)));
   detail::require_agreement({.subject = "The synchronizer's plan",
                              .unit = "lines",
                              .advice = "Give SynchronizerOptions the same values on every rank."},
@@ -136,6 +140,7 @@ void GradientSynchronizer::State::adopt(const std::vector<Bucket>& the_plan) {
   for (auto& parameter : parameters) {
     if (parameter.planned && parameter.tensor.grad().defined()) move_to_place(parameter);
   }
+  if (!self.expired()) add_hooks();
 }
 
 void GradientSynchronizer::State::adopt_next_plan() {
@@ -173,8 +178,7 @@ bool GradientSynchronizer::State::follow_retraining() {
     throw;
   }
   average_unplanned();
-  // From here on they have hooks like all others.
-  add_hooks(self);
+  add_hooks();
   next_plan = plan_of(parameters.trainable());
   has_replanned = false;
   return true;
@@ -186,23 +190,23 @@ void GradientSynchronizer::State::average_unplanned() {
   for (const auto index : parameters.trainable()) {
     if (!parameters[index].planned) fresh.push_back(index);
   }
-  if (fresh.empty() || !reducer.has_memory()) return;
   auto buckets = plan_buckets(specs_of(fresh, parameters), limits);
   for (auto& bucket : buckets) {
     for (auto& member : bucket.members) member = fresh[member];
   }
   BucketReducer once{communicator, nullptr, options.trace};
+  if (fresh.empty() || !once.has_memory()) return;
   once.plan(buckets, members_of(buckets, parameters));
   for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     for (std::size_t member = 0; member < buckets[bucket].members.size(); ++member) {
-      const auto& gradient = parameters[buckets[bucket].members[member]].tensor.grad();
-      if (!gradient.defined()) continue;
-      once.flags(bucket).used(member) = joining ? 0 : 1;
-      once.place(bucket, member).copy_(gradient);
+      take_unplanned(parameters[buckets[bucket].members[member]], once.place(bucket, member), once.flags(bucket),
+                     member);
     }
+    once.flags(bucket).failed() = report.failure.empty() ? 0 : 1;
     once.start_next(weight.weight);
   }
   once.finish();
+  agree_on_outcome(once);
   for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     for (std::size_t member = 0; member < buckets[bucket].members.size(); ++member) {
       if (once.flags(bucket).used(member) <= 0) continue;
@@ -211,11 +215,37 @@ void GradientSynchronizer::State::average_unplanned() {
   }
 }
 
-void GradientSynchronizer::State::add_hooks(const std::weak_ptr<State>& state) {
-  // A graph that outlives the synchronizer may still call the hook.
-  parameters.hook([state](std::size_t index) {
-    if (const auto alive = state.lock()) alive->on_gradient(index);
-  });
+void GradientSynchronizer::State::take_unplanned(const detail::ModuleParameter& parameter, const at::Tensor& place,
+                                                 detail::BucketFlags& flags, std::size_t member) {
+  const auto& gradient = parameter.tensor.grad();
+  if (!gradient.defined()) {
+    if (!is_expected(parameter)) return;
+    flags.missing(member) = 1;
+    report.missing.push_back(parameter.name);
+    return;
+  }
+  if (auto problem = problem_of(parameter, place); !problem.empty()) {
+    report.failure = std::move(problem);
+    return;
+  }
+  flags.used(member) = joining ? 0 : 1;
+  detail::copy_dense(gradient, place);
+  if (options.non_finite == NonFinite::unchecked || weight.weight == 0 || detail::is_finite(gradient)) return;
+  flags.non_finite() = 1;
+  report.non_finite.push_back(parameter.name);
+}
+
+void GradientSynchronizer::State::add_hooks() {
+  // A graph that outlives the synchronizer may still call the hooks.
+  const auto state = self;
+  parameters.hook({.before =
+                       [state](std::size_t index) {
+                         if (const auto alive = state.lock()) alive->before_gradient(index);
+                       },
+                   .after =
+                       [state](std::size_t index) {
+                         if (const auto alive = state.lock()) alive->on_gradient(index);
+                       }});
 }
 
 BucketLimits GradientSynchronizer::State::tune() {
@@ -226,15 +256,20 @@ BucketLimits GradientSynchronizer::State::tune() {
     throw UsageError("tune() needs to know when gradients become ready: call it between two rounds, after the first.");
   }
   const auto link = detail::measure_link(communicator);
-  const auto trainable = parameters.trainable();
+  auto order = parameters.trainable();
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
+    return parameters[left].ready_s < parameters[right].ready_s;
+  });
   std::vector<double> ready_s;
-  for (const auto index : trainable) ready_s.push_back(parameters[index].ready_s);
-  const auto mine = choose_limits(specs_of(trainable, parameters), ready_s, link);
+  for (const auto index : order) ready_s.push_back(parameters[index].ready_s);
+  const auto mine = choose_limits(specs_of(order, parameters), ready_s, link);
   // Rank 0's are everyone's: times differ between ranks.
-  std::istringstream chosen{communicator.broadcast_bytes(text(mine.bucket_bytes, " ", mine.first_bucket_bytes), 0)};
+  std::istringstream chosen{communicator.broadcast_bytes(
+      text(mine.bucket_bytes, " ", mine.first_bucket_bytes, " ", libtrain::join(order, " ")), 0)};
   chosen >> limits.bucket_bytes >> limits.first_bucket_bytes;
-  next_plan = plan_of(trainable);
-  has_replanned = false;
+  for (auto& index : order) chosen >> index;
+  next_plan = plan_of(order);
+  has_replanned = true;
   return limits;
 }
 

@@ -26,24 +26,34 @@ std::vector<RoundReport> gather(const RoundReport& mine, Communicator& communica
 
 bool GradientSynchronizer::State::wait() {
   const std::lock_guard lock(mutex);
-  if (no_sync_guards > 0) {
-    throw UsageError("wait() was called while a no_sync() guard lives: let it go before the round's last backward().");
-  }
   if (!in_window) {
     adopt_next_plan();
+    check_window();
     has_retrained = parameters.retrained();
-  } else if (const auto* changed = parameters.first_changed()) {
-    fail_round(text("Parameter '", changed->name,
-                    "' was changed between backward() and wait(), while its gradient was not "
-                    "averaged yet: call wait() before the optimizer's step()."));
+  }
+  if (no_sync_guards > 0) {
+    fail_round("wait() was called while a no_sync() guard lives: let it go before the round's last backward().");
   }
   check_passes();
   return finish_round();
 }
 
 void GradientSynchronizer::State::check_passes() {
+  if (const auto* stepped = in_window ? parameters.first_stepped() : nullptr) {
+    fail_round(text("Parameter '", stepped->name,
+                    "' was changed between backward() and wait(), while its gradient was "
+                    "not averaged yet: call wait() before the optimizer's step()."));
+  }
+  bool any_accumulated = false;
+  for (const auto& parameter : parameters) {
+    any_accumulated = any_accumulated || parameter.accumulated;
+    if (!parameter.arrived || !parameter.gradient_was_touched()) continue;
+    fail_round(text("The gradient of parameter '", parameter.name,
+                    "' was changed between backward() and wait(), while it "
+                    "was being averaged: call wait() first, then clip, step(), and zero_grad()."));
+  }
   if (in_round || has_retrained) return;
-  if (in_window) {
+  if (any_accumulated) {
     fail_round(
         "Every backward() before wait() ran under no_sync(): run the round's last one after the guard has gone.");
   }
@@ -60,19 +70,21 @@ bool GradientSynchronizer::State::finish_round() {
     seconds_waiting += stopwatch.seconds();
   }
   ++rounds;
-  agree_on_outcome();
-  const bool usable = !look_for_non_finite();
-  if (usable) settle_gradients();
+  agree_on_outcome(reducer);
+  const bool retrained = follow_retraining();
+  has_skipped = look_for_non_finite();
+  if (!has_skipped) settle_gradients();
   exchange_buffers();
-  if (!follow_retraining()) replan_by_arrival();
+  if (!retrained) replan_by_arrival();
   reset_round();
-  return usable;
+  return !has_skipped;
 }
 
-void GradientSynchronizer::State::agree_on_outcome() {
+void GradientSynchronizer::State::agree_on_outcome(detail::BucketReducer& reduced) {
   bool failed = false;
-  for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) {
-    failed = failed || reducer.flags(bucket).failed() > 0 || reducer.flags(bucket).any_missing();
+  for (std::size_t bucket = 0; bucket < reduced.size(); ++bucket) {
+    failed = failed || reduced.flags(bucket).failed() > 0 || reduced.flags(bucket).any_missing();
+    unplanned_non_finite = unplanned_non_finite || (&reduced != &reducer && reduced.flags(bucket).non_finite() > 0);
   }
   if (!failed) return;
   const auto reports = gather(report, communicator);
@@ -86,10 +98,9 @@ void GradientSynchronizer::State::agree_on_outcome() {
 bool GradientSynchronizer::State::look_for_non_finite() {
   if (options.non_finite == NonFinite::unchecked) return false;
   std::string found;
-  for (std::size_t bucket = 0; bucket < reducer.size() && found.empty(); ++bucket) {
-    if (reducer.flags(bucket).non_finite() <= 0) continue;
-    found = detail::describe_non_finite(gather(report, communicator), rounds);
-  }
+  bool told = unplanned_non_finite;
+  for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) told = told || reducer.flags(bucket).non_finite() > 0;
+  if (told) found = detail::describe_non_finite(gather(report, communicator), rounds);
   for (std::size_t bucket = 0; bucket < reducer.size() && found.empty() && reducer.may_overflow(); ++bucket) {
     for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
       // All ranks hold the same bits, and so find the same.
@@ -97,7 +108,7 @@ bool GradientSynchronizer::State::look_for_non_finite() {
       found = text("The average of the gradients of '", parameters[plan[bucket].members[member]].name,
                    "' overflowed in "
                    "round ",
-                   rounds, ", in the wire format ", options.wire_format->name(), ".");
+                   rounds, ", in the wire format ", reducer.format_signature(), ".");
       break;
     }
   }

@@ -2,20 +2,38 @@
 
 #include <algorithm>
 
-#include <ATen/core/grad_mode.h>
-
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/sync/dense_copy.hpp>
 #include <libtrain/sync/finite_gradient.hpp>
 
 namespace libtrain {
 
 using detail::ModuleParameter;
 
+// Before autograd adds to a gradient that may be on its way already.
+void GradientSynchronizer::State::before_gradient(std::size_t index) {
+  const std::lock_guard lock(mutex);
+  const auto& parameter = parameters[index];
+  if (!in_window || !parameter.planned) return;
+  if (parameter.was_stepped()) {
+    fail_round(text("Parameter '", parameter.name,
+                    "' was stepped with gradients that were not averaged: call wait() "
+                    "between backward() and the optimizer's step()."));
+  }
+  if (no_sync_guards == 0 && parameter.arrived && options.overlap == Overlap::backward) {
+    fail_round(text("Parameter '", parameter.name,
+                    "' received a second gradient before wait(): call wait() after every "
+                    "backward(), run all but the last under no_sync(), or choose Overlap::none, under which backward() "
+                    "may reach a parameter many times."));
+  }
+}
+
 void GradientSynchronizer::State::on_gradient(std::size_t index) {
   const std::lock_guard lock(mutex);
   auto& parameter = parameters[index];
   if (!in_window) open_window();
+  if (!parameter.planned) return;
   if (no_sync_guards > 0) {
     move_to_place(parameter);
     parameter.accumulated = true;
@@ -27,9 +45,10 @@ void GradientSynchronizer::State::on_gradient(std::size_t index) {
                     "' received a gradient although find_unused() or declare_unused() "
                     "said that it would not: give find_unused() the tensor that backward() starts from."));
   }
-  if (parameter.arrived && options.overlap == Overlap::backward) fail_round(advice_on_second_gradient(parameter));
   move_to_place(parameter);
+  parameter.remember_gradient();
   if (parameter.arrived) return;
+  if (arrivals.empty()) since_first_gradient.restart();
   parameter.arrived = true;
   parameter.ready_s = since_first_gradient.seconds();
   arrivals.push_back(index);
@@ -40,54 +59,51 @@ void GradientSynchronizer::State::on_gradient(std::size_t index) {
 
 void GradientSynchronizer::State::open_window() {
   adopt_next_plan();
+  check_window();
   has_retrained = parameters.retrained();
   parameters.remember_values();
-  since_first_gradient.restart();
   in_window = true;
 }
 
-std::string GradientSynchronizer::State::advice_on_second_gradient(const ModuleParameter& parameter) const {
-  if (const auto* changed = parameters.first_changed()) {
-    return text("Parameter '", changed->name,
-                "' was stepped with gradients that were not averaged: call wait() between "
-                "backward() and the optimizer's step().");
+void GradientSynchronizer::State::check_window() {
+  const auto* converted = parameters.first_converted();
+  if (converted == nullptr) return;
+  fail_round(text("Parameter '", converted->name,
+                  "' was converted to another dtype or device after the synchronizer was "
+                  "made, which has taken its hook away: convert the module first."));
+}
+
+std::string GradientSynchronizer::State::problem_of(const ModuleParameter& parameter, const at::Tensor& place) const {
+  const auto& gradient = parameter.tensor.grad();
+  if (gradient.requires_grad()) {
+    return text("The gradient of parameter '", parameter.name,
+                "' itself requires a gradient: backward() with create_graph cannot be synchronised.");
   }
-  return text(
-      "Parameter '", parameter.name,
-      "' received a second gradient before wait(): call wait() after every "
-      "backward(), run all but the last under no_sync(), or choose Overlap::none, under which backward() may reach "
-      "a parameter many times.");
+  if (gradient.layout() != at::kStrided) {
+    return text("The gradient of parameter '", parameter.name,
+                "' is sparse, which buckets cannot hold: make the embedding with sparse(false).");
+  }
+  if (place.defined() && (place.scalar_type() != gradient.scalar_type() || place.sizes() != gradient.sizes())) {
+    return text("The gradient of parameter '", parameter.name, "' is of dtype ", gradient.scalar_type(), " and shape ",
+                gradient.sizes(), ", and was ", place.scalar_type(), " ", place.sizes(),
+                " when the synchronizer was made: convert the module before that.");
+  }
+  return {};
 }
 
 // backward() adds to a gradient that is defined, in place; otherwise it leaves a tensor of its own making, which is
-// copied to its place here.
+// copied to its place here. A function may also have passed on nothing.
 void GradientSynchronizer::State::move_to_place(ModuleParameter& parameter) {
   auto& gradient = parameter.tensor.mutable_grad();
+  if (!gradient.defined()) return;
+  static const at::Tensor kNone;
   const bool has_place = reducer.has_memory() && parameter.planned;
-  if (has_place && gradient.is_same(reducer.place(parameter.bucket, parameter.member))) return;
-  const auto name = text("'", parameter.name, "'");
-  if (!gradient.defined()) {
-    fail_round(text("backward() reached parameter ", name,
-                    " without a gradient for it: a custom function returned an undefined tensor."));
-  }
-  if (gradient.requires_grad()) {
-    fail_round(text("The gradient of parameter ", name,
-                    " itself requires a gradient: backward() with create_graph cannot be synchronised."));
-  }
-  if (gradient.layout() != at::kStrided) {
-    fail_round(text("The gradient of parameter ", name,
-                    " is sparse, which buckets cannot hold: make the embedding with sparse(false)."));
-  }
+  const auto& place = has_place ? reducer.place(parameter.bucket, parameter.member) : kNone;
+  if (has_place && gradient.is_same(place)) return;
+  if (const auto problem = problem_of(parameter, place); !problem.empty()) fail_round(problem);
   if (!has_place) return;
-  const auto& place = reducer.place(parameter.bucket, parameter.member);
-  if (place.scalar_type() != gradient.scalar_type() || place.sizes() != gradient.sizes()) {
-    fail_round(text("The gradient of parameter ", name, " is of dtype ", gradient.scalar_type(), " and shape ",
-                    gradient.sizes(), ", and was ", place.scalar_type(), " ", place.sizes(),
-                    " when the synchronizer was made: convert the module before that."));
-  }
   const TraceSpan span{options.trace, "compute", "copy gradient"};
-  const at::NoGradGuard no_grad;
-  place.copy_(gradient);
+  detail::copy_dense(gradient, place);
   gradient = place;
 }
 
@@ -116,7 +132,7 @@ void GradientSynchronizer::State::start_bucket() {
   auto& flags = reducer.flags(bucket);
   for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
     auto& parameter = parameters[plan[bucket].members[member]];
-    if (!parameter.arrived) keep_in_place(parameter);
+    if (!parameter.arrived || !parameter.has_gradient()) keep_in_place(parameter);
     const bool used = parameter.has_gradient() && !joining;
     flags.used(member) = used ? 1 : 0;
     if (used || !is_expected(parameter)) continue;
@@ -125,12 +141,22 @@ void GradientSynchronizer::State::start_bucket() {
   }
   flags.failed() = report.failure.empty() ? 0 : 1;
   flags.retrained() = has_retrained ? 1 : 0;
-  if (options.non_finite != NonFinite::unchecked && weight.weight != 0) check_finite(bucket);
+  if (weight.weight != 0) {
+    check_finite(bucket);
+  } else if (!reducer.has_memory()) {
+    // What no rank has samples for must not be stepped; where there are buckets, they are zeroed.
+    for (const auto index : plan[bucket].members) {
+      if (!parameters[index].has_gradient()) continue;
+      parameters[index].tensor.mutable_grad().zero_();
+      parameters[index].remember_gradient();
+    }
+  }
   reducer.start_next(weight.weight);
 }
 
 // Before the reduction, which spreads NaN over all ranks, so that the rank can be named.
 void GradientSynchronizer::State::check_finite(std::size_t bucket) {
+  if (options.non_finite == NonFinite::unchecked) return;
   for (const auto index : plan[bucket].members) {
     const auto& parameter = parameters[index];
     if (!parameter.has_gradient() || detail::is_finite(parameter.tensor.grad())) continue;
@@ -139,9 +165,14 @@ void GradientSynchronizer::State::check_finite(std::size_t bucket) {
   }
 }
 
-void GradientSynchronizer::State::fail_round(const std::string& failure) {
-  report.failure = failure;
-  if (reducer.started() < reducer.size()) finish_round();
+void GradientSynchronizer::State::fail_round(const std::string& failure, Failure kind) {
+  if (reducer.started() < reducer.size()) {
+    report.failure = failure;
+    finish_round();
+  } else if (kind == Failure::spoiled) {
+    reducer.finish();  // the others' round; they do not know
+    reset_round();
+  }
   throw UsageError(failure);
 }
 
@@ -152,7 +183,7 @@ void GradientSynchronizer::State::reset_round() {
   report = {};
   weigh_round({});
   arrivals.clear();
-  in_window = in_round = joining = has_retrained = false;
+  in_window = in_round = joining = has_retrained = unplanned_non_finite = false;
 }
 
 void GradientSynchronizer::State::weigh_round(const detail::SampleWeight& the_weight) {

@@ -38,13 +38,17 @@ struct GradientSynchronizer::State {
   void replan_by_arrival();
   bool follow_retraining();
   void average_unplanned();
-  void add_hooks(const std::weak_ptr<State>& self);
+  void take_unplanned(const detail::ModuleParameter& parameter, const at::Tensor& place, detail::BucketFlags& flags,
+                      std::size_t member);
+  void add_hooks();
   BucketLimits tune();
 
   // Gradients as they come, on the threads that run backward().
+  void before_gradient(std::size_t index);
   void on_gradient(std::size_t index);
   void open_window();
   void keep_in_place(detail::ModuleParameter& parameter);
+  std::string problem_of(const detail::ModuleParameter& parameter, const at::Tensor& place) const;
   void move_to_place(detail::ModuleParameter& parameter);
   void start_full_buckets();
   void start_bucket();
@@ -53,8 +57,9 @@ struct GradientSynchronizer::State {
   // The end of a round.
   bool wait();
   bool finish_round();
+  void check_window();
   void check_passes();
-  void agree_on_outcome();
+  void agree_on_outcome(detail::BucketReducer& reduced);
   bool look_for_non_finite();
   void settle_gradients();
   void exchange_buffers();
@@ -65,8 +70,10 @@ struct GradientSynchronizer::State {
   bool is_expected(const detail::ModuleParameter& parameter) const;
   std::string advice_on_second_gradient(const detail::ModuleParameter& parameter) const;
 
-  /// Ends the round with this rank's `failure`: on all ranks where buckets are left to carry it, else here alone.
-  [[noreturn]] void fail_round(const std::string& failure);
+  /// Ends the round with this rank's `failure`: on all ranks where buckets are left to carry it, else here alone. What
+  /// is `refused` then leaves the round as it is, what has spoiled it ends it.
+  enum class Failure { refused, spoiled };
+  [[noreturn]] void fail_round(const std::string& failure, Failure kind = Failure::spoiled);
 
   torch::nn::Module& module;
   Communicator& communicator;
@@ -93,6 +100,8 @@ struct GradientSynchronizer::State {
   bool joining = false;  // this rank takes part in the round with nothing
   bool has_retrained = false;
   bool has_replanned = false;
+  bool unplanned_non_finite = false;
+  bool has_skipped = false;  // the last round
   std::int64_t rounds = 0;
   double seconds_waiting = 0;
 };

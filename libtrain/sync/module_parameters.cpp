@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <libtrain/base/error.hpp>
@@ -17,19 +16,34 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Of a type of its own, so that it is known by others.
-class GradientHook : public torch::autograd::FunctionPostHook {
+class BeforeAccumulation : public torch::autograd::FunctionPreHook {
  public:
-  GradientHook(const std::function<void(std::size_t)>& on_gradient, std::size_t index)
-      : on_gradient_(on_gradient), index_(index) {}
+  BeforeAccumulation(const std::function<void(std::size_t)>& action, std::size_t index)
+      : action_(action), index_(index) {}
+
+  variable_list operator()(const variable_list& gradients) override {
+    action_(index_);
+    return gradients;
+  }
+
+ private:
+  const std::function<void(std::size_t)> action_;
+  const std::size_t index_;
+};
+
+// Of a type of its own, so that it is known by others.
+class AfterAccumulation : public torch::autograd::FunctionPostHook {
+ public:
+  AfterAccumulation(const std::function<void(std::size_t)>& action, std::size_t index)
+      : action_(action), index_(index) {}
 
   variable_list operator()(const variable_list& outputs, const variable_list& /*inputs*/) override {
-    on_gradient_(index_);
+    action_(index_);
     return outputs;
   }
 
  private:
-  const std::function<void(std::size_t)> on_gradient_;
+  const std::function<void(std::size_t)> action_;
   const std::size_t index_;
 };
 
@@ -42,10 +56,15 @@ std::uint64_t sample_of(const at::Tensor& tensor) {
   return bits;
 }
 
-bool has_gradient_hook(const Node& accumulator) {
+// 0 where there is none.
+std::uint32_t version_of(const at::Tensor& gradient) {
+  return gradient.defined() ? static_cast<std::uint32_t>(gradient._version()) + 1 : 0;
+}
+
+bool belongs_to_a_synchronizer(const Node& accumulator) {
   const auto& hooks = accumulator.post_hooks();
   return std::any_of(hooks.begin(), hooks.end(),
-                     [](const auto& hook) { return dynamic_cast<const GradientHook*>(hook.get()) != nullptr; });
+                     [](const auto& hook) { return dynamic_cast<const AfterAccumulation*>(hook.get()) != nullptr; });
 }
 
 }  // namespace
@@ -58,34 +77,51 @@ ModuleParameters::ModuleParameters(const torch::nn::Module& module) {
   }
   // backward() reaches the layers from the last to the first.
   std::reverse(parameters_.begin(), parameters_.end());
-  hooks_.resize(parameters_.size());
+  hooked_.resize(parameters_.size());
 }
 
 ModuleParameters::~ModuleParameters() {
-  for (auto& [accumulator, key] : hooks_) {
-    if (accumulator) accumulator->del_post_hook(key);
-  }
+  for (auto& hooked : hooked_) hooked.release();
 }
 
-void ModuleParameters::hook(const std::function<void(std::size_t)>& on_gradient) {
+void ModuleParameters::Hooked::release() {
+  if (!accumulator) return;
+  accumulator->del_post_hook(after);
+  std::erase_if(accumulator->pre_hooks(), [this](const auto& hook) { return hook.get() == before; });
+  accumulator = nullptr;
+}
+
+void ModuleParameters::hook(const Hooks& hooks) {
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
-    auto& [accumulator, key] = hooks_[index];
+    auto& hooked = hooked_[index];
     const bool wanted = parameters_[index].tensor.requires_grad();
-    if (wanted == (accumulator != nullptr)) continue;
+    if (wanted == (hooked.accumulator != nullptr)) continue;
     if (!wanted) {
-      accumulator->del_post_hook(key);
-      accumulator = nullptr;
+      hooked.release();
       continue;
     }
     const auto node = torch::autograd::impl::grad_accumulator(parameters_[index].tensor);
-    if (has_gradient_hook(*node)) {
+    if (belongs_to_a_synchronizer(*node)) {
       throw UsageError(text("Parameter '", parameters_[index].name,
-                            "' belongs to another GradientSynchronizer, too: its "
-                            "gradient would be averaged twice. Let one synchronizer have the module that holds it."));
+                            "' belongs to another GradientSynchronizer, too: its gradient would be averaged twice. Let "
+                            "one synchronizer have the module that holds it."));
     }
-    accumulator = node;
-    key = accumulator->add_post_hook(std::make_unique<GradientHook>(on_gradient, index));
+    auto before = std::make_unique<BeforeAccumulation>(hooks.before, index);
+    hooked.accumulator = node;
+    hooked.before = before.get();
+    node->add_pre_hook(std::move(before));
+    hooked.after = node->add_post_hook(std::make_unique<AfterAccumulation>(hooks.after, index));
   }
+}
+
+const ModuleParameter* ModuleParameters::first_converted() const {
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const auto& hooked = hooked_[index].accumulator;
+    if (!hooked || !parameters_[index].tensor.requires_grad()) continue;
+    if (torch::autograd::impl::try_get_grad_accumulator(parameters_[index].tensor) != hooked)
+      return &parameters_[index];
+  }
+  return nullptr;
 }
 
 std::vector<std::size_t> ModuleParameters::trainable() const {
@@ -112,18 +148,31 @@ std::size_t ModuleParameters::index_of(const std::string& name) const {
 }
 
 bool ModuleParameters::accumulates_in(std::size_t index, const std::unordered_set<const Node*>& nodes) const {
-  return nodes.contains(hooks_[index].accumulator.get());
+  return nodes.contains(hooked_[index].accumulator.get());
 }
 
 void ModuleParameters::remember_values() {
   for (auto& parameter : parameters_) parameter.sample = sample_of(parameter.tensor);
 }
 
-const ModuleParameter* ModuleParameters::first_changed() const {
+// Frozen ones may change at will, such as targets that follow an average.
+const ModuleParameter* ModuleParameters::first_stepped() const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
-    return parameter.sample != sample_of(parameter.tensor);
+    return parameter.planned && parameter.was_stepped();
   });
   return found == parameters_.end() ? nullptr : &*found;
+}
+
+bool ModuleParameter::was_stepped() const {
+  return sample != sample_of(tensor);
+}
+
+void ModuleParameter::remember_gradient() {
+  version = version_of(tensor.grad());
+}
+
+bool ModuleParameter::gradient_was_touched() const {
+  return version != version_of(tensor.grad());
 }
 
 DataType gradient_type(const ModuleParameter& parameter) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/nn/module.h>
 
 #include <libtrain/comm/data_type.hpp>
@@ -24,15 +25,24 @@ struct ModuleParameter {
   std::size_t bucket = 0;
   std::size_t member = 0;
 
-  bool arrived = false;      ///< the round's reduced backward() has reached it
-  bool accumulated = false;  ///< a backward() under no_sync() has reached it
-  bool excused = false;      ///< this round's backward() will not reach it
-  bool declared = false;     ///< no backward() will
-  double ready_s = 0;        ///< when it arrived, since the round's first
-  std::uint64_t sample = 0;  ///< of the values, see remember_values()
+  bool arrived = false;       ///< the round's reduced backward() has reached it
+  bool accumulated = false;   ///< a backward() under no_sync() has reached it
+  bool excused = false;       ///< this round's backward() will not reach it
+  bool declared = false;      ///< no backward() will
+  double ready_s = 0;         ///< when it arrived, since the reduced backward()'s first
+  std::uint64_t sample = 0;   ///< of the values, see remember_values()
+  std::uint32_t version = 0;  ///< of the gradient, when it arrived
 
-  /// In this round. An optimizer's zero_grad() may have forgotten what was accumulated.
-  bool has_gradient() const { return arrived || (accumulated && tensor.grad().defined()); }
+  /// In this round. What backward() passed on may be undefined, and an optimizer may have forgotten what was
+  /// accumulated.
+  bool has_gradient() const { return (arrived || accumulated) && tensor.grad().defined(); }
+
+  /// Whether the value has been stepped since remember_values().
+  bool was_stepped() const;
+
+  /// Whether the gradient has been set, zeroed or exchanged since it arrived.
+  void remember_gradient();
+  bool gradient_was_touched() const;
 };
 
 /// The parameters of a module, from the last registered to the first, each once, with a hook where its gradient is
@@ -44,9 +54,18 @@ class ModuleParameters {
   ModuleParameters(const ModuleParameters&) = delete;  // hooks are removed once
   ModuleParameters& operator=(const ModuleParameters&) = delete;
 
-  /// Called after every accumulation, with the parameter's index, on the thread that runs backward(). Parameters that
-  /// require a gradient now get a hook, others lose theirs.
-  void hook(const std::function<void(std::size_t)>& on_gradient);
+  /// Called with a parameter's index around every accumulation of its gradient, on the thread that runs backward().
+  struct Hooks {
+    std::function<void(std::size_t)> before = {};
+    std::function<void(std::size_t)> after = {};
+  };
+
+  /// Parameters that require a gradient now get hooks, others lose theirs. Throws UsageError for one that another
+  /// GradientSynchronizer has.
+  void hook(const Hooks& hooks);
+
+  /// A parameter that has lost its hooks, because it was converted to another dtype or device; null without one.
+  const ModuleParameter* first_converted() const;
 
   std::size_t size() const { return parameters_.size(); }
   ModuleParameter& operator[](std::size_t index) { return parameters_[index]; }
@@ -71,16 +90,19 @@ class ModuleParameters {
   /// Remembers one element of each parameter, and finds a parameter in which it has changed since: an optimizer steps
   /// nearly all. Tensors' version counters do not tell, since LibTorch's optimizers write past them.
   void remember_values();
-  const ModuleParameter* first_changed() const;
+  const ModuleParameter* first_stepped() const;
 
  private:
-  struct Hook {
-    // Kept alive: it would otherwise be made anew, without the hook, for every backward().
+  struct Hooked {
+    // Kept alive: it would otherwise be made anew, without the hooks, for every backward().
     std::shared_ptr<torch::autograd::Node> accumulator = {};
-    std::uintptr_t key = 0;
+    torch::autograd::FunctionPreHook* before = nullptr;
+    std::uintptr_t after = 0;
+
+    void release();
   };
   std::vector<ModuleParameter> parameters_;
-  std::vector<Hook> hooks_;
+  std::vector<Hooked> hooked_;
 };
 
 /// The dtype in which a parameter's gradient travels. Throws UsageError for one that cannot be averaged.

@@ -51,6 +51,9 @@ class WireFormat {
   /// "float16", "powersgd of rank 2": for logs and errors.
   virtual std::string name() const = 0;
 
+  /// All in which the ranks' formats must agree, their options included; compared when a synchronizer is made.
+  virtual std::string signature() const { return name(); }
+
   /// Whether finite gradients may become infinite on the way, so that NonFinite has to look at the result, too.
   virtual bool may_overflow() const = 0;
 

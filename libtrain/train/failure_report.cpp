@@ -11,13 +11,15 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/collective_dump.hpp>
 #include <libtrain/train/report_claim.hpp>
 
 namespace libtrain::detail {
 
 namespace {
 
-constexpr std::chrono::milliseconds kTimeToReport{2000};
+constexpr std::chrono::milliseconds kTimeToReport{3000};
+constexpr std::chrono::milliseconds kTimeToFindRanks{1000};
 constexpr std::chrono::milliseconds kTimeToStart{500};
 
 // How long a rank leaves it to lower ones to report and end the job.
@@ -44,7 +46,7 @@ Failure current_failure() {
   }
 }
 
-void report_failure(const Failure& failure, int rank, int world_size) {
+void report_failure(const Failure& failure, int rank, int world_size, const CollectiveDump* collectives) {
   if (world_size == 1) return log_error(failure.message);
   std::this_thread::sleep_for(courtesy(failure.scope, rank));
   // Held until the process ends, which is soon: ranks that fail later must find it.
@@ -56,7 +58,12 @@ void report_failure(const Failure& failure, int rank, int world_size) {
   }
   const bool everywhere = failure.scope == ErrorScope::all_ranks;
   log_error(text(everywhere ? "all ranks, told by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
-                 " (process ", getpid(), ") failed: ", failure.message));
+                 " (process ", getpid(), ") failed: ", failure.message, collectives ? "\n" : "",
+                 collectives ? collectives->where_to_look() : ""));
+  if (collectives == nullptr) return;
+  // A message of its own: where a rank was killed, its launcher may end this one before all files are there.
+  const auto places = collectives->where_ranks_are(kTimeToFindRanks);
+  if (!places.empty()) log_warning("Which rank is where:\n" + places);
 }
 
 void report_early_failure(const Failure& failure) {

@@ -15,6 +15,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/launch/describe.hpp>
+#include <libtrain/train/collective_dump.hpp>
 #include <libtrain/train/command_line.hpp>
 #include <libtrain/train/core_share.hpp>
 #include <libtrain/train/failure_report.hpp>
@@ -96,6 +97,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
   launch.world_size.value = 1;
   bool launched = false;  // who this is has been found out
   std::shared_ptr<Communicator> communicator;
+  std::optional<detail::CollectiveDump> collectives;
   try {
     const auto line = detail::parse_command_line(argc, argv, program);
     if (line.help) {
@@ -108,12 +110,15 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     log_launch(launch);
     const auto timeout = std::chrono::duration<double>(line.timeout_s);
     communicator = connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+    if (communicator->world_size() > 1) collectives.emplace(communicator, line.output);
     run_body(launch, line, communicator, body);
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();
+    // Before the report, as all ranks do it: whoever reports ends the job.
+    const bool dumped = collectives && collectives->write_after(failure);
     if (launched) {
-      detail::report_failure(failure, launch.rank.value, launch.world_size.value);
+      detail::report_failure(failure, launch.rank.value, launch.world_size.value, dumped ? &*collectives : nullptr);
     } else {
       detail::report_early_failure(failure);
     }

@@ -15,8 +15,10 @@ namespace libtrain {
 ///
 /// Whatever is thrown, on any rank, ends the whole job within seconds with one readable report (rank, host, cause) and
 /// the exit code of that Error (see ExitCode). A rank that has finished waits for the others, so that a job is done on
-/// all ranks or on none. With `--timeline FILE` a rank that fails leaves what it did itself in FILE.rank<its number>;
-/// MPI may end other ranks before they can do the same.
+/// all ranks or on none. Where communication has failed, every rank that lives leaves its last 100 collectives in
+/// DIR/collectives.rank<its number>.txt (DIR is `--output`), and the report says which rank is where. With
+/// `--timeline FILE` a rank that fails leaves what it did itself in FILE.rank<its number>; MPI may end other ranks
+/// before they can do the same.
 int run(int argc, char** argv, const std::function<void(Context&)>& body);
 
 /// The same with a description and declared options, for `--help` and for errors on misspelt options.

@@ -76,6 +76,12 @@ TEST(Record, WritesListsAndObjects) {
   EXPECT_THAT(record.line(0.0), HasSubstr(R"("sizes":[1,2],"names":["a","b"],"config":{"lr":"0.1","model":"mlp"}})"));
 }
 
+TEST(Record, HoldsOtherRecordsAsObjects) {
+  const auto inner = Record{"inner"}.set("count", 3).set("gap", nullptr);
+  EXPECT_EQ(Record{"e"}.set("a", inner).set("b", Record{"nothing"}).line(0.0),
+            "{\"event\":\"e\",\"time\":0.0,\"a\":{\"count\":3,\"gap\":null},\"b\":{}}\n");
+}
+
 TEST(Record, MasksSecrets) {
   Record record{"run"};
   record.set("data", "https://store.example/c/f?sig=abcdef123").set("access_token", "s3cret");

@@ -16,6 +16,8 @@ SOON_S = 10
 
 USAGE, ENVIRONMENT, COMMUNICATION = 2, 3, 4
 KILLED = 128 + 9
+# What ranks may leave that fail in their communication, and may be killed while they write.
+DUMPS = r"collectives\.rank\d+\.txt(\.partial-\d+)?"
 
 
 class FaultTest(unittest.TestCase):
@@ -50,9 +52,10 @@ class FaultTest(unittest.TestCase):
         report = self.require_report(job, rank, ranks, *words)
         self.assertIn(f"(process {self.faulty_process})", report)
 
-    def require_unfinished_metrics(self):
+    def require_unfinished_metrics(self, besides=r"(?!)"):
         """What rank 0 had written is whole lines, and does not pass for a run that ended well."""
-        self.assertEqual([path.name for path in self.output.iterdir()], ["metrics.jsonl"])
+        names = {path.name for path in self.output.iterdir()}
+        self.assertEqual({name for name in names if not re.fullmatch(besides, name)}, {"metrics.jsonl"})
         text = (self.output / "metrics.jsonl").read_text()
         self.assertTrue(text.endswith("\n"))
         events = [json.loads(line)["event"] for line in text.splitlines()]
@@ -70,7 +73,7 @@ class Exceptions(FaultTest):
                 job = self.run_with("throw", ranks=ranks, at_rank=rank)
                 self.assertEqual(job.exit_code, 1, job)
                 self.require_report_of_faulty_rank(job, rank, ranks, "The disk caught fire.")
-                self.require_unfinished_metrics()
+                self.require_unfinished_metrics(besides=DUMPS)  # of ranks that were waiting for it
 
     def test_all_ranks_that_throw_at_once_make_one_report(self):
         job = self.run_with("throw-everywhere", ranks=3, at_rank=0)
@@ -81,13 +84,13 @@ class Exceptions(FaultTest):
         job = self.run_with("double-backward")
         self.assertEqual(job.exit_code, USAGE, job)
         self.require_report_of_faulty_rank(job, 1, 2, "received a second gradient before wait()", "'head.bias'")
-        self.require_unfinished_metrics()
+        self.require_unfinished_metrics(besides=DUMPS)  # a bucket may have been under way
 
     def test_parameters_without_a_gradient_are_named(self):
         job = self.run_with("missing-parameter", ranks=3, at_rank=2)
         self.assertEqual(job.exit_code, USAGE, job)
-        self.require_report_of_faulty_rank(job, 2, 3, "no gradient to 3 of 4 parameters", "'head.bias'",
-                                           "'hidden.bias'", "'hidden.weight'")
+        self.require_report(job, 0, 3, "no gradient to some parameters: rank 2: 3 of 4 parameters", "'head.bias'",
+                            "'hidden.bias'", "'hidden.weight'")
 
 
 class LostRanks(FaultTest):
@@ -102,7 +105,7 @@ class LostRanks(FaultTest):
             self.assertIn(job.exit_code, codes_of_mpirun, job)
             self.assertRegex(" ".join(job.stderr.split()),
                              rf"process rank {rank} with PID {self.faulty_process} on node \S+ {words_of_mpirun}")
-        self.require_unfinished_metrics()
+        self.require_unfinished_metrics(besides=DUMPS)
 
     def test_a_killed_rank_ends_the_job_and_is_named(self):
         for ranks, rank in ((2, 1), (3, 0)):
@@ -122,7 +125,7 @@ class LostRanks(FaultTest):
                 self.assertEqual(job.exit_code, COMMUNICATION, job)
                 others = tuple(other for other in range(ranks) if other != rank)
                 self.require_report(job, others, ranks, "all_reduce", f"rank {rank} did not come before the deadline")
-                self.require_unfinished_metrics()
+                self.require_unfinished_metrics(besides=DUMPS)
 
     def test_a_rank_that_hangs_ends_the_job_by_the_timeout(self):
         for ranks in (2, 3):
@@ -151,7 +154,7 @@ class DifferentCalls(FaultTest):
                 job = self.run_with("return", at_rank=rank)
                 self.assertEqual(job.exit_code, COMMUNICATION, job)
                 self.require_report(job, 0, 2, "different collectives")
-                self.require_unfinished_metrics()
+                self.require_unfinished_metrics(besides=DUMPS)
 
 
 class DifferentModels(FaultTest):
@@ -167,7 +170,7 @@ class DifferentModels(FaultTest):
 
     def test_shape_on_rank_0(self):
         self.require_difference("shape", "parameter 'hidden.weight' of shape [17, 8]",
-                                "ranks 1, 2 have parameter 'hidden.weight' of shape [16, 8]", ranks=3, at_rank=0)
+                                "ranks 1 and 2 have parameter 'hidden.weight' of shape [16, 8]", ranks=3, at_rank=0)
 
     def test_name(self):
         self.require_difference("name", "parameter 'head.weight' of shape [3, 16]",

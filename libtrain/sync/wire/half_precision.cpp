@@ -55,6 +55,10 @@ HalfPrecisionWireFormat::HalfPrecisionWireFormat(HalfPrecisionOptions options) :
   }
 }
 
+std::string HalfPrecisionWireFormat::signature() const {
+  return text(name(), ", predivide ", options_.predivide, ", smallest ", options_.smallest);
+}
+
 std::string HalfPrecisionWireFormat::name() const {
   return options_.type == at::kHalf ? "float16" : "bfloat16";
 }

@@ -36,6 +36,7 @@ class HalfPrecisionWireFormat : public WireFormat {
 
   /// "float16" or "bfloat16".
   std::string name() const override;
+  std::string signature() const override;
 
   /// bfloat16 holds what float32 does, but not what float64 does.
   bool may_overflow() const override;

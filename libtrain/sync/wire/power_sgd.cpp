@@ -61,6 +61,12 @@ PowerSgdWireFormat::PowerSgdWireFormat(PowerSgdOptions options) : options_(optio
 
 PowerSgdWireFormat::~PowerSgdWireFormat() = default;
 
+std::string PowerSgdWireFormat::signature() const {
+  return text(name(), ", start round ", options_.start_round, ", smallest gain ", options_.smallest_gain,
+              options_.error_feedback ? "" : ", no error feedback", options_.warm_start ? "" : ", no warm start",
+              ", seed ", options_.seed);
+}
+
 std::string PowerSgdWireFormat::name() const {
   return text("powersgd of rank ", options_.rank);
 }

@@ -52,6 +52,7 @@ class PowerSgdWireFormat : public WireFormat {
 
   /// "powersgd of rank 4".
   std::string name() const override;
+  std::string signature() const override;
 
   /// Products of large numbers overflow before their sum would.
   bool may_overflow() const override { return true; }

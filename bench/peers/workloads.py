@@ -1,0 +1,95 @@
+"""The networks of bench/workloads.cpp and their synthetic data, in Python."""
+
+import torch
+import torchvision
+from torch import nn
+
+from workload_sizes import (
+    CLASSES,
+    MLP_FEATURES,
+    MLP_HIDDEN,
+    RESIDUAL_MLP_BLOCKS,
+    RESIDUAL_MLP_FEATURES,
+    RESIDUAL_MLP_HIDDEN,
+    ROBERTA_CLASSES,
+    ROBERTA_DROPOUT,
+    ROBERTA_FEEDFORWARD,
+    ROBERTA_HEADS,
+    ROBERTA_HIDDEN,
+    ROBERTA_LAYERS,
+    ROBERTA_SEQUENCE,
+    ROBERTA_VOCABULARY,
+)
+
+
+class RobertaEncoder(nn.Module):
+    """Tokens [sequence, N] -> logits [N, classes] of the first token."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(ROBERTA_VOCABULARY, ROBERTA_HIDDEN)
+        self.positions = nn.Embedding(ROBERTA_SEQUENCE, ROBERTA_HIDDEN)
+        self.norm = nn.LayerNorm(ROBERTA_HIDDEN)
+        self.dropout = nn.Dropout(ROBERTA_DROPOUT)
+        layer = nn.TransformerEncoderLayer(
+            ROBERTA_HIDDEN, ROBERTA_HEADS, ROBERTA_FEEDFORWARD, ROBERTA_DROPOUT, activation="gelu"
+        )
+        self.encoder = nn.TransformerEncoder(layer, ROBERTA_LAYERS, enable_nested_tensor=False)
+        self.head = nn.Linear(ROBERTA_HIDDEN, ROBERTA_CLASSES)
+        self.indices = torch.arange(ROBERTA_SEQUENCE)
+
+    def forward(self, tokens):
+        embedded = self.tokens(tokens) + self.positions(self.indices).unsqueeze(1)
+        return self.head(self.encoder(self.dropout(self.norm(embedded)))[0])
+
+
+class ResidualMlp(nn.Module):
+    """100 weights of 1,000 elements: each block adds to its input what two linear layers make of it."""
+
+    def __init__(self):
+        super().__init__()
+        pairs = [
+            (
+                nn.Linear(RESIDUAL_MLP_FEATURES, RESIDUAL_MLP_HIDDEN, bias=False),
+                nn.Linear(RESIDUAL_MLP_HIDDEN, RESIDUAL_MLP_FEATURES, bias=False),
+            )
+            for _ in range(RESIDUAL_MLP_BLOCKS)
+        ]
+        self.layers = nn.ModuleList(layer for pair in pairs for layer in pair)
+
+    def forward(self, inputs):
+        for up, down in zip(self.layers[::2], self.layers[1::2]):
+            inputs = inputs + down(torch.relu(up(inputs)))
+        return inputs
+
+
+def make_model(workload):
+    if workload == "roberta":
+        return RobertaEncoder()
+    if workload == "tensors100":
+        return ResidualMlp()
+    if workload == "mlp":
+        return nn.Sequential(
+            nn.Linear(MLP_FEATURES, MLP_HIDDEN),
+            nn.ReLU(),
+            nn.Linear(MLP_HIDDEN, MLP_HIDDEN),
+            nn.ReLU(),
+            nn.Linear(MLP_HIDDEN, CLASSES),
+        )
+    return getattr(torchvision.models, workload)(weights=None, num_classes=CLASSES)
+
+
+def make_batch(workload, batch, image_size, seed):
+    """Inputs and labels for cross entropy, a function of the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    if workload == "roberta":
+        inputs = torch.randint(ROBERTA_VOCABULARY, (ROBERTA_SEQUENCE, batch), generator=generator)
+        classes = ROBERTA_CLASSES
+    elif workload == "tensors100":
+        inputs = torch.randn(batch, RESIDUAL_MLP_FEATURES, generator=generator)
+        classes = RESIDUAL_MLP_FEATURES
+    else:
+        shape = (MLP_FEATURES,) if workload == "mlp" else (3, image_size, image_size)
+        inputs = torch.randn(batch, *shape, generator=generator)
+        classes = CLASSES
+    return inputs, torch.randint(classes, (batch,), generator=generator)

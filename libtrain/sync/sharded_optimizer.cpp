@@ -1,0 +1,229 @@
+#include <libtrain/sync/sharded_optimizer.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/optim/dense_update.hpp>
+#include <libtrain/optim/kernels.hpp>
+#include <libtrain/optim/loss_scaler.hpp>
+#include <libtrain/sync/sharding/sharded_optimizer_state.hpp>
+#include <libtrain/sync/sharding/update_rule.hpp>
+
+namespace libtrain {
+
+using detail::ShardedBucket;
+
+namespace {
+
+// Whether the gradient lives in its place in a bucket.
+bool is_in(const at::Tensor& place, const at::Tensor& gradient) {
+  return gradient.numel() == 0 ||
+         (gradient.const_data_ptr() == place.const_data_ptr() && gradient.strides() == place.strides());
+}
+
+double squares_of(const at::Tensor& gradients, const detail::OwnedRun& run) {
+  if (run.count == 0) return 0;
+  double squares = 0;
+  detail::with_element_type(gradients, [&]<typename T>(T) {
+    squares = optim::sum_of_squares(gradients.const_data_ptr<T>() + run.begin, static_cast<std::size_t>(run.count));
+  });
+  return squares;
+}
+
+}  // namespace
+
+void ShardedOptimizer::State::require_averages() const {
+  for (std::size_t index = 0; index < format->buckets().size(); ++index) {
+    const auto& scattered = format->buckets()[index];
+    const auto& view = scattered->view();
+    bool any = false;
+    for (std::size_t member = 0; member < view.names.size(); ++member) {
+      const auto& parameter = parameters[buckets[index].members()[member].parameter];
+      if (!parameter.has_gradient()) continue;
+      any = true;
+      if (is_in(view.gradients[member], parameter.tensor.grad())) continue;
+      throw UsageError(text("The gradient of parameter '", parameter.name,
+                            "' is another tensor than wait() has left: ShardedOptimizer takes averages from the "
+                            "synchronizer's memory; change them in place, or undefine them."));
+    }
+    if (!any) continue;
+    if (!scattered->is_averaged()) {
+      throw UsageError(text("ShardedOptimizer was called before the gradient of parameter '", view.names.front(),
+                            "' was averaged: call the synchronizer's wait() between backward() and step()."));
+    }
+    if (!scattered->is_untouched()) {
+      throw UsageError(text("The gradients from parameter '", view.names.front(), "' to '", view.names.back(),
+                            "' were changed as a whole since wait(), such as by optim::clip_gradients, LossScaler or "
+                            "another backward(), but a rank has the average of its own part alone: call wait() after "
+                            "every backward(), and clip_gradients() and unscale() of ShardedOptimizer."));
+    }
+  }
+}
+
+bool ShardedOptimizer::State::has_gradients(const ShardedBucket& bucket) const {
+  return std::any_of(bucket.members().begin(), bucket.members().end(),
+                     [this](const auto& member) { return parameters[member.parameter].has_gradient(); });
+}
+
+const at::Tensor& ShardedOptimizer::State::gradients_of(std::size_t bucket) const {
+  const auto& planned = format->buckets();
+  return bucket < planned.size() ? planned[bucket]->gradients() : buckets[bucket].own_gradients();
+}
+
+void ShardedOptimizer::State::update(std::size_t index) {
+  const auto& bucket = buckets[index];
+  if (!has_gradients(bucket)) return;
+  const detail::ShardMemory memory{
+      .parameters = bucket.parameters(), .gradients = gradients_of(index), .states = bucket.states()};
+  for (const auto& member : bucket.members()) {
+    auto& parameter = parameters[member.parameter];
+    if (!parameter.has_gradient()) continue;
+    bucket.house(member, parameter.tensor);  // loading a module gives it other memory
+    ++parameter.steps;
+    for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
+      if (run.count > 0) detail::update_run(parameter.rule, learning_rate_factor, parameter.steps, memory, run);
+    }
+    detail::mark_changed(parameter.tensor);
+  }
+  gathers.push_back(bucket.gather_parameters(format->communicator()));
+}
+
+void ShardedOptimizer::State::wait_for_parameters() {
+  for (auto& gather : gathers) gather.wait();
+  gathers.clear();
+  format->parameters_have_come();
+}
+
+// What all ranks have is counted by rank 0.
+double ShardedOptimizer::State::own_squares() const {
+  double squares = 0;
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    for (const auto& member : buckets[index].members()) {
+      if (!parameters[member.parameter].has_gradient()) continue;
+      const auto runs = buckets[index].layout().owned_in(member.offset, member.elements);
+      squares += squares_of(gradients_of(index), runs[0]);
+      if (format->communicator().rank() == 0) squares += squares_of(gradients_of(index), runs[1]);
+    }
+  }
+  return squares;
+}
+
+double ShardedOptimizer::State::sum_over_ranks(double value) const {
+  const auto sum = at::full({1}, value, at::kDouble);
+  format->communicator().all_reduce(sum).wait();
+  return sum.const_data_ptr<double>()[0];
+}
+
+// Of every bucket its part and its rest, each in the gradient of a tensor that stands for the parameters. The same
+// tensors in every round of a layout, so that LossScaler knows what it has already divided.
+std::vector<at::Tensor> ShardedOptimizer::State::gradient_shards() {
+  shards.resize(2 * buckets.size());
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    const auto& bucket = buckets[index];
+    const bool any = has_gradients(bucket);
+    const auto runs = bucket.layout().owned_in(0, bucket.layout().elements());
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      auto& shard = shards[2 * index + run];
+      if (!shard.defined()) shard = at::empty({0}, bucket.parameters().options());
+      shard.mutable_grad() = any ? gradients_of(index).narrow(0, runs[run].begin, runs[run].count) : at::Tensor{};
+    }
+  }
+  return shards;
+}
+
+ShardedOptimizer::ShardedOptimizer(torch::nn::Module& module, const ShardedRule& rule, ShardedOptimizerOptions options)
+    : state_(std::make_unique<State>(module, rule, std::move(options))) {}
+
+ShardedOptimizer::~ShardedOptimizer() = default;
+
+std::shared_ptr<WireFormat> ShardedOptimizer::wire_format() const {
+  return state_->format;
+}
+
+void ShardedOptimizer::step() {
+  const at::NoGradGuard no_grad;
+  state_->prepare();
+  state_->require_averages();
+  // The forward needs the first layers first, which are in the last buckets. While one is sent, the next is updated.
+  for (std::size_t left = state_->buckets.size(); left > 0; --left) state_->update(left - 1);
+  if (state_->options.gather == ParameterGather::in_step) return state_->wait_for_parameters();
+  state_->format->parameters_are_coming();
+}
+
+void ShardedOptimizer::wait_for_parameters() {
+  state_->wait_for_parameters();
+}
+
+double ShardedOptimizer::clip_gradients(double max_norm) {
+  if (!(max_norm > 0)) {
+    throw UsageError(text("clip_gradients() was given a max_norm of ", max_norm, "; it must be more than 0."));
+  }
+  const at::NoGradGuard no_grad;
+  state_->prepare();
+  state_->require_averages();
+  const double norm = std::sqrt(state_->sum_over_ranks(state_->own_squares()));
+  const double coefficient = max_norm / (norm + 1e-6);
+  if (coefficient >= 1) return norm;
+  for (std::size_t index = 0; index < state_->buckets.size(); ++index) {
+    const auto& bucket = state_->buckets[index];
+    if (!state_->has_gradients(bucket)) continue;
+    for (const auto& run : bucket.layout().owned_in(0, bucket.layout().elements())) {
+      if (run.count > 0) state_->gradients_of(index).narrow(0, run.begin, run.count).mul_(coefficient);
+    }
+  }
+  return norm;
+}
+
+bool ShardedOptimizer::unscale(optim::LossScaler& scaler) {
+  const at::NoGradGuard no_grad;
+  state_->prepare();
+  state_->require_averages();
+  const bool finite_here = scaler.unscale(state_->gradient_shards());
+  if (state_->sum_over_ranks(finite_here ? 0 : 1) == 0) return true;
+  scaler.report_overflow();
+  return false;
+}
+
+void ShardedOptimizer::set_learning_rate(double rate) {
+  detail::require_not_negative(rate, "The learning rate");
+  for (auto& parameter : state_->parameters) detail::set_learning_rate(parameter.rule, rate);
+}
+
+void ShardedOptimizer::set_learning_rate_factor(double factor) {
+  detail::require_not_negative(factor, "The factor of the learning rates");
+  state_->learning_rate_factor = factor;
+}
+
+ShardedOptimizer::StateDict ShardedOptimizer::state_dict() {
+  const at::NoGradGuard no_grad;
+  state_->format->communicator();
+  state_->wait_for_parameters();
+  return state_->gather_state();
+}
+
+void ShardedOptimizer::load_state_dict(const StateDict& state) {
+  const at::NoGradGuard no_grad;
+  auto& communicator = state_->format->communicator();
+  state_->wait_for_parameters();
+  const auto mine = communicator.rank() == 0 ? state_->misfit_of(state) : std::string{};
+  const auto misfit = communicator.broadcast_bytes(mine, 0);
+  if (!misfit.empty()) throw UsageError(misfit, ErrorScope::all_ranks);
+  state_->take_state(state);
+}
+
+std::size_t ShardedOptimizer::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& bucket : state_->buckets) {
+    for (const auto& state : bucket.states()) bytes += state.nbytes();
+  }
+  return bytes;
+}
+
+}  // namespace libtrain

@@ -1,0 +1,341 @@
+// Options that meet each other, and what users do between backward() and wait(), on ranks as threads and under mpirun.
+
+#include <chrono>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn.h>
+#include <torch/optim/sgd.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/wire/half_precision.hpp>
+#include <libtrain/sync/wire/plain.hpp>
+#include <libtrain/sync/wire/power_sgd.hpp>
+
+#include <tests/support/expect_told.hpp>
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+#include <tests/support/pair.hpp>
+
+namespace libtrain {
+namespace {
+
+using testing::expect_all;
+using testing::expect_told_of_one;
+using ::testing::HasSubstr;
+using testing::is_odd_one;
+using testing::message_of;
+using testing::on_fresh_ranks;
+using testing::on_ranks;
+using testing::Pair;
+
+constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(SynchronizerEdges, AnOptimizersZeroGradBeforeWaitIsNoticed) {
+  for (const bool set_to_none : {true, false}) {
+    on_fresh_ranks(1, kTenSeconds, [&](Communicator& communicator) {
+      Pair model;
+      GradientSynchronizer synchronizer{model, communicator};
+      torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
+      model.loss(1, 1).backward();
+      optimizer.zero_grad(set_to_none);
+      EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }), HasSubstr("between backward() and wait()"));
+    });
+  }
+}
+
+TEST(SynchronizerEdges, AStepWithoutWaitIsNoticedWithoutOverlap) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.overlap = Overlap::none}};
+    torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
+    model.loss(1, 1).backward();
+    optimizer.step();
+    EXPECT_THAT(message_of<UsageError>([&] { model.loss(1, 1).backward(); }), HasSubstr("call wait()"));
+  });
+}
+
+TEST(SynchronizerEdges, AStepUnderNoSyncIsNoticedByZeroGrad) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
+    {
+      const auto guard = synchronizer.no_sync();
+      model.loss(1, 1).backward();
+    }
+    optimizer.step();
+    EXPECT_THAT(message_of<UsageError>([&] { synchronizer.zero_grad(); }), HasSubstr("stepped"));
+  });
+}
+
+TEST(SynchronizerEdges, WaitUnderAGuardOnOneRankIsToldToAll) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        const auto guard = synchronizer.no_sync();
+        model.loss(1, 1).backward();
+        synchronizer.wait();
+      } else {
+        model.loss(1, 1).backward();
+        synchronizer.wait();
+      }
+    };
+    expect_told_of_one(communicator, round, {"no_sync()"});
+  });
+}
+
+TEST(SynchronizerEdges, ASecondBackwardLeavesThePeersGradientsAlone) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.replan = false}};
+    model.loss(1, 1).backward();
+    if (is_odd_one(communicator)) {
+      EXPECT_THAT(message_of<UsageError>([&] { model.loss(100, 100).backward(); }), HasSubstr("second gradient"));
+    } else {
+      EXPECT_TRUE(synchronizer.wait());
+      expect_all(model.left.grad(), 1, "left");
+    }
+  });
+}
+
+TEST(SynchronizerEdges, FindUnusedMayFindAllOrBeCalledAgain) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.unused = UnusedParameters::allowed}};
+    const auto apart = torch::ones({1}, torch::requires_grad());
+    synchronizer.find_unused({apart.sum()});
+    EXPECT_TRUE(synchronizer.wait());
+    EXPECT_FALSE(model.left.grad().defined());
+    // The first batch is given up.
+    synchronizer.find_unused({model.left.sum()});
+    const auto loss = model.loss(2, 3);
+    synchronizer.find_unused({loss});
+    loss.backward();
+    EXPECT_TRUE(synchronizer.wait());
+    expect_all(model.right.grad(), 3, "right");
+  });
+}
+
+// Passes nothing on.
+struct Blocked : torch::autograd::Function<Blocked> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) { return input.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list) {
+    return {at::Tensor()};
+  }
+};
+
+TEST(SynchronizerEdges, AnUndefinedGradientIsNone) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.unused = UnusedParameters::allowed}};
+    (Blocked::apply(model.left).sum() + 2 * model.right.sum()).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    EXPECT_FALSE(model.left.grad().defined());
+    expect_all(model.right.grad(), 2, "right");
+  });
+}
+
+TEST(SynchronizerEdges, AConvertedModuleIsRefused) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    model.to(at::kDouble);
+    const auto round = [&] {
+      model.loss(1, 1).backward();
+      synchronizer.wait();
+    };
+    EXPECT_THAT(message_of<UsageError>(round), HasSubstr("converted"));
+  });
+}
+
+TEST(SynchronizerEdges, TuningKeepsFrozenAndUnfrozenLayersRight) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}}};
+    const auto round = [&](bool with_left) {
+      synchronizer.zero_grad();
+      (with_left ? model.loss(1, 2) : 2 * model.right.sum()).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      expect_all(model.right.grad(), 2, "right");
+      if (with_left) expect_all(model.left.grad(), 1, "left");
+    };
+    round(true);
+    model.left.set_requires_grad(false);
+    synchronizer.tune();
+    round(false);
+    round(false);
+    model.left.set_requires_grad(true);
+    synchronizer.tune();
+    round(true);
+    round(true);
+  });
+}
+
+TEST(SynchronizerEdges, UnfreezingWorksWithAWireFormat) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    model.left.set_requires_grad(false);
+    GradientSynchronizer synchronizer{model, communicator, {.wire_format = std::make_shared<PlainWireFormat>()}};
+    (2 * model.right.sum()).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    synchronizer.zero_grad();
+    model.left.set_requires_grad(true);
+    for (int round = 0; round < 2; ++round) {
+      model.loss(1, 2).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      expect_all(model.left.grad(), 1, "left");
+      synchronizer.zero_grad();
+    }
+  });
+}
+
+TEST(SynchronizerEdges, NanInAnUnfrozenLayerIsFoundInItsFirstRound) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;  // its gradient is looked at from the next round on
+    Pair model;
+    model.left.set_requires_grad(false);
+    GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::fatal}};
+    (2 * model.right.sum()).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    synchronizer.zero_grad();
+    model.left.set_requires_grad(true);
+    const auto round = [&] {
+      model.loss(is_odd_one(communicator) ? kNan : 1, 2).backward();
+      synchronizer.wait();
+    };
+    expect_told_of_one(communicator, round, {"'left'", "NaN", "round 2"});
+  });
+}
+
+TEST(SynchronizerEdges, JoiningWithAccumulatedGradientsIsRefused) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const auto round = [&] {
+      if (is_odd_one(communicator)) {
+        {
+          const auto guard = synchronizer.no_sync();
+          model.loss(1, 1).backward();
+        }
+        synchronizer.join();
+      } else {
+        synchronizer.set_samples(4);
+        model.loss(1, 1).backward();
+        synchronizer.wait();
+      }
+    };
+    expect_told_of_one(communicator, round, {"join()", "no_sync()"});
+  });
+}
+
+TEST(SynchronizerEdges, RanksWithoutSamplesGiveZeroEvenAlone) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::fatal}};
+    EXPECT_EQ(synchronizer.set_samples(0), 0);
+    model.loss(kNan, kNan).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    expect_all(model.left.grad(), 0, "left");
+  });
+}
+
+TEST(SynchronizerEdges, OptionsThatDifferAreRefusedByAll) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    const auto with = [&](const SynchronizerOptions& options) {
+      return [&, options] { const GradientSynchronizer synchronizer(model, communicator, options); };
+    };
+    const bool odd = is_odd_one(communicator);
+    // One plan now, and others after re-planning.
+    expect_told_of_one(communicator, with({.buckets = {odd ? 1u << 20 : 2u << 20, 1 << 20}}), {"limits"});
+    const HalfPrecisionOptions half{.predivide = odd ? 2.0 : 4.0};
+    expect_told_of_one(communicator, with({.wire_format = std::make_shared<HalfPrecisionWireFormat>(half)}),
+                       {"predivide"});
+  });
+}
+
+TEST(SynchronizerEdges, AModuleThatOneRankCannotUseEndsAll) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    SynchronizerOptions options;
+    options.plan = {{"left", "right"}};
+    if (is_odd_one(communicator)) options.plan = {{"left"}};
+    const auto construct = [&] { const GradientSynchronizer synchronizer(model, communicator, options); };
+    expect_told_of_one(communicator, construct, {"'right'", "once"});
+  });
+}
+
+// One loss through two modules, whose gradients come in another order on another rank: buckets of equal size.
+TEST(SynchronizerEdges, BucketsOfTwoSynchronizersDoNotMix) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    torch::nn::Linear first{4, 4};
+    torch::nn::Linear second{4, 4};
+    GradientSynchronizer of_first{*first, communicator, {.replan = false}};
+    GradientSynchronizer of_second{*second, communicator, {.replan = false}};
+    const auto x = torch::ones({1, 4});
+    const auto round = [&] {
+      auto& earlier = is_odd_one(communicator) ? first : second;
+      auto& later = is_odd_one(communicator) ? second : first;
+      earlier->forward(x).sum().backward();
+      later->forward(x).sum().backward();
+      of_first.wait();
+      of_second.wait();
+    };
+    EXPECT_THAT(message_of<CommunicationError>(round), HasSubstr("different collectives"));
+  });
+}
+
+TEST(SynchronizerEdges, RecordsSayWhichBucketTheyWereFor) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}, .replan = false}};
+    model.loss(1, 1).backward();
+    synchronizer.wait();
+    const auto records = communicator.recent_collectives();
+    ASSERT_GE(records.size(), 2u);
+    std::uint64_t previous = 0;
+    for (const auto& record : records) {
+      EXPECT_EQ(record.state, CollectiveRecord::State::done) << record.what;
+      EXPECT_GE(record.sequence, previous);
+      previous = record.sequence;
+    }
+    EXPECT_THAT(records.back().what, HasSubstr("all_reduce"));
+    EXPECT_THAT(records.back().what, HasSubstr("for bucket"));
+    EXPECT_THAT(records.back().what, HasSubstr("'"));
+  });
+}
+
+TEST(SynchronizerEdges, TrainingWithPowerSgdFindsTheMinimum) {
+  on_ranks([](Communicator& communicator) {
+    torch::manual_seed(1);
+    torch::nn::Linear model{torch::nn::LinearOptions(32, 24).bias(false)};
+    GradientSynchronizer synchronizer{
+        *model,
+        communicator,
+        {.wire_format = std::make_shared<PowerSgdWireFormat>(PowerSgdOptions{.rank = 2, .start_round = 2})}};
+    torch::optim::SGD optimizer{model->parameters(), torch::optim::SGDOptions(0.05)};
+    // The ranks' targets differ; the minimum is at their mean.
+    const auto target = torch::full({24, 32}, 1.0 + communicator.rank());
+    double distance = 0;
+    for (int step = 0; step < 200; ++step) {
+      synchronizer.zero_grad();
+      (model->weight - target).pow(2).sum().backward();
+      ASSERT_TRUE(synchronizer.wait());
+      optimizer.step();
+      const double mean = 1.0 + (communicator.world_size() - 1) / 2.0;
+      distance = (model->weight - mean).abs().max().item<double>();
+    }
+    EXPECT_LT(distance, 0.02);
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
