@@ -133,9 +133,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const StorePlace& place, const Deadli
   if (place.url.starts_with(kTcpScheme)) {
     store = open_tcp_store(place, deadline);
   } else if (is_file(place)) {
-    store = call_with_deadline(deadline, [path = place.url.substr(kFileScheme.size()), ranks = place.world_size] {
-      return open_file_store(path, ranks);
-    });
+    store = call_with_deadline(
+        deadline, [path = path_of(place), ranks = place.world_size] { return open_file_store(path, ranks); });
   } else {
     throw UsageError(text("Ranks cannot meet at '", place.url, "': give tcp://host:port or file:///path."));
   }
@@ -145,6 +144,10 @@ c10::intrusive_ptr<c10d::Store> open_store(const StorePlace& place, const Deadli
 
 bool is_file(const StorePlace& place) {
   return place.url.starts_with(kFileScheme);
+}
+
+std::string path_of(const StorePlace& place) {
+  return place.url.substr(kFileScheme.size());
 }
 
 std::string server_of(const StorePlace& place) {

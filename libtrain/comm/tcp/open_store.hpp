@@ -19,6 +19,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const StorePlace& place, const Deadli
 /// Whether the store is a file, as opposed to a server.
 bool is_file(const StorePlace& place);
 
+/// Of a place that is a file.
+std::string path_of(const StorePlace& place);
+
 /// Who serves the store at `place`: "rank 0" or "torchrun's agent".
 std::string server_of(const StorePlace& place);
 

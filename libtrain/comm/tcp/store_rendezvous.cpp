@@ -1,5 +1,7 @@
 #include <libtrain/comm/tcp/store_rendezvous.hpp>
 
+#include <unistd.h>
+
 #include <exception>
 #include <optional>
 #include <thread>
@@ -124,13 +126,18 @@ std::string StoreRendezvous::get(const std::string& key, const Deadline& deadlin
 }
 
 void StoreRendezvous::replace(const std::string& key, const std::string& bytes) noexcept {
-  // A FileStore only appends: what was there stays until the file goes.
-  if (detail::is_file(place_)) return;
   try {
-    static_cast<void>(call_with_deadline(Deadline::after(kFarewellTime), [store = state_->store, key, bytes] {
-      store->set(key, bytes);
-      return true;
-    }));
+    static_cast<void>(
+        call_with_deadline(Deadline::after(kFarewellTime), [store = state_->store, place = place_, key, bytes] {
+          if (detail::is_file(place)) {
+            // A FileStore only appends, so the file has to go. Its last user removes it, too, but where two leave at
+            // the same time neither takes itself for the last.
+            unlink(detail::path_of(place).c_str());
+          } else {
+            store->set(key, bytes);
+          }
+          return true;
+        }));
   } catch (const std::exception&) {
     // The server has ended, and its notes with it.
   }

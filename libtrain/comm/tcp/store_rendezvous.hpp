@@ -34,10 +34,10 @@ struct StorePlace {
 /// FileStore in a file that all ranks see.
 ///
 /// Notes hold the job's secret. A file must belong to this user and be closed to all others: a new one is made so, one
-/// that is there already and is not is refused. It holds the secret until it is removed. A TCPStore answers whoever
-/// connects to it, so its port must not be reachable by others than the hosts of the job. Rank 0 serves it while the
-/// job starts; the agent of torchrun serves its own for the life of the job, on all interfaces, and there rank 0
-/// overwrites the secret once all ranks have connected.
+/// that is there already and is not is refused. Rank 0 removes it once all ranks have connected. A TCPStore answers
+/// whoever connects to it, so its port must not be reachable by others than the hosts of the job. Rank 0 serves it
+/// while the job starts; the agent of torchrun serves its own for the life of the job, on all interfaces, and there
+/// rank 0 overwrites the secret once all ranks have connected.
 ///
 /// Whatever is stopped or hangs, no wait is longer than its deadline and two seconds, and the destructor's than five.
 /// The look-up of a host's name alone takes as long as the system's resolver lets it. A call that c10d does not come
@@ -45,8 +45,8 @@ struct StorePlace {
 ///
 /// A FileStore reads whatever its file holds. What an earlier job has left is not taken for this one's: `set` refuses a
 /// key that is there, so every rank that had a predecessor stops at once with an error that names the file, and a rank
-/// without one finds another world size or waits until its deadline. A job that ends in good order leaves no file: the
-/// last rank to destroy its rendezvous removes it.
+/// without one finds another world size or waits until its deadline. A job whose ranks have all connected leaves no
+/// file.
 class StoreRendezvous : public Rendezvous {
  public:
   /// Throws EnvironmentError where the host is not found or stands for all addresses, the port is taken or the file
