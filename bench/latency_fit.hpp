@@ -19,8 +19,7 @@ struct LatencyFit {
   double worst_error = 0;  ///< the largest |predicted - measured| / measured
 };
 
-/// Least squares of the relative errors, so that small sizes count as much as large ones. Nothing for fewer than three
-/// sizes, or where times do not grow with size.
+/// The fit of libtrain's own tuning, see fit_link. Nothing for fewer than three sizes.
 std::optional<LatencyFit> fit_latency(const std::vector<SizeTime>& times);
 
 }  // namespace libtrain::bench

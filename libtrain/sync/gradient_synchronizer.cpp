@@ -84,9 +84,7 @@ void GradientSynchronizer::zero_grad() {
         State::Failure::refused);
   }
   if (const auto* stepped = state_->in_window ? state_->parameters.first_stepped() : nullptr) {
-    state_->fail_round(text("Parameter '", stepped->name,
-                            "' was stepped with gradients that were not averaged: call "
-                            "wait() between backward() and the optimizer's step()."));
+    state_->fail_stepped(*stepped);
   }
   for (auto& parameter : state_->parameters) {
     parameter.accumulated = parameter.excused = false;
@@ -159,16 +157,12 @@ void GradientSynchronizer::find_unused(const std::vector<at::Tensor>& outputs) {
   }
   if (state_->no_sync_guards > 0) return;
   if (!state_->in_window) state_->open_window();
-  for (auto& parameter : state_->parameters) parameter.excused = false;
-  state_->count_missing();
   const auto nodes = detail::graph_behind(outputs);
   for (std::size_t index = 0; index < state_->parameters.size(); ++index) {
     auto& parameter = state_->parameters[index];
-    if (!parameter.planned || parameter.excused || parameter.declared) continue;
-    if (state_->parameters.accumulates_in(index, nodes)) continue;
-    parameter.excused = true;
-    --state_->missing[parameter.bucket];
+    parameter.excused = parameter.planned && !state_->parameters.accumulates_in(index, nodes);
   }
+  state_->count_missing();
 }
 
 void GradientSynchronizer::declare_unused(const std::vector<std::string>& names) {

@@ -16,17 +16,19 @@ void GradientSynchronizer::State::before_gradient(std::size_t index) {
   const std::lock_guard lock(mutex);
   const auto& parameter = parameters[index];
   if (!in_window || !parameter.planned) return;
-  if (parameter.was_stepped()) {
-    fail_round(text("Parameter '", parameter.name,
-                    "' was stepped with gradients that were not averaged: call wait() "
-                    "between backward() and the optimizer's step()."));
-  }
+  if (parameter.was_stepped()) fail_stepped(parameter);
   if (no_sync_guards == 0 && parameter.arrived && options.overlap == Overlap::backward) {
     fail_round(text("Parameter '", parameter.name,
                     "' received a second gradient before wait(): call wait() after every "
                     "backward(), run all but the last under no_sync(), or choose Overlap::none, under which backward() "
                     "may reach a parameter many times."));
   }
+}
+
+void GradientSynchronizer::State::fail_stepped(const ModuleParameter& parameter) {
+  fail_round(text("Parameter '", parameter.name,
+                  "' was stepped with gradients that were not averaged: call wait() between backward() and the "
+                  "optimizer's step()."));
 }
 
 void GradientSynchronizer::State::on_gradient(std::size_t index) {

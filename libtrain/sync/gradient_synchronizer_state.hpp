@@ -68,7 +68,9 @@ struct GradientSynchronizer::State {
   void weigh_round(const detail::SampleWeight& the_weight);
   void require_unused_allowed(const char* caller) const;
   bool is_expected(const detail::ModuleParameter& parameter) const;
-  std::string advice_on_second_gradient(const detail::ModuleParameter& parameter) const;
+
+  /// For a step with gradients that are this rank's own.
+  [[noreturn]] void fail_stepped(const detail::ModuleParameter& parameter);
 
   /// Ends the round with this rank's `failure`: on all ranks where buckets are left to carry it, else here alone. What
   /// is `refused` then leaves the round as it is, what has spoiled it ends it.
