@@ -103,6 +103,16 @@ TEST(StoreRendezvous, MeetsOverAFileWhichIsGoneAfterwards) {
   run_job({.url = file.url(), .world_size = 2});
 }
 
+// Not left to c10d's last user: two that leave at the same time take each other for it.
+TEST(StoreRendezvous, RemovesTheFileWhenAllHaveReadIt) {
+  const TemporaryFile file;
+  StoreRendezvous rendezvous{{.url = file.url(), .rank = 0, .world_size = 2}, in(kAmple)};
+  rendezvous.set("rank 0", "secret", in(kAmple));
+  EXPECT_TRUE(std::filesystem::exists(file.path()));
+  rendezvous.replace("rank 0", "no secret");
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+}
+
 TEST(StoreRendezvous, RefusesAFileOfAnEarlierJob) {
   const TemporaryFile file;
   const auto copy = file.path() + ".kept";
