@@ -35,13 +35,21 @@ struct Result {
   std::optional<bench::FreshStarts> fresh = {};
 };
 
+lt::Overlap overlap_of(const std::string& name) {
+  if (name == "backward") return lt::Overlap::backward;
+  if (name == "none") return lt::Overlap::none;
+  throw lt::UsageError("--overlap is backward or none, not '" + name + "'.");
+}
+
 bench::TrainingPairOptions options_of(const lt::Context& context) {
   const auto name = context.option("workload");
   const auto batch = context.integer("batch");
   return {.workload = name,
           .batch = batch > 0 ? batch : bench::default_batch(name),
           .image_size = context.integer("image-size", 1),
-          .bucket_bytes = static_cast<std::size_t>(context.integer("bucket-bytes", 1))};
+          .bucket_bytes = static_cast<std::size_t>(context.integer("bucket-bytes", 1)),
+          .overlap = overlap_of(context.option("overlap")),
+          .trace = context.trace()};
 }
 
 Result measure(lt::Context& context) {
@@ -157,6 +165,7 @@ int main(int argc, char** argv) {
                               {"warmup", "Steps of each kind before", "5"},
                               {"fresh-starts", "How often to start anew and time the first ten steps", "0"},
                               {"bucket-bytes", "Largest bucket of gradients", std::to_string(25 << 20)},
+                              {"overlap", "backward: reduce while it runs; none: in wait()", "backward"},
                               {"json", "File to append the records to", ""}}},
                  run_bench);
 }

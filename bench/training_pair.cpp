@@ -24,7 +24,9 @@ TrainingPair::TrainingPair(const TrainingPairOptions& options, Communicator& com
       together_(workload_of(options)),
       sgd_alone_(alone_.module->parameters(), sgd_options()),
       sgd_together_(together_.module->parameters(), sgd_options()),
-      synchronizer_(*together_.module, communicator, {.buckets = {.bucket_bytes = options.bucket_bytes}}) {}
+      synchronizer_(
+          *together_.module, communicator,
+          {.buckets = {.bucket_bytes = options.bucket_bytes}, .overlap = options.overlap, .trace = options.trace}) {}
 
 void TrainingPair::step_alone() {
   sgd_alone_.zero_grad();

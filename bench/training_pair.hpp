@@ -17,6 +17,8 @@ struct TrainingPairOptions {
   std::int64_t batch = 1;       ///< samples of a rank
   std::int64_t image_size = 1;  ///< height and width
   std::size_t bucket_bytes = 25 << 20;
+  Overlap overlap = Overlap::backward;
+  TraceSink* trace = nullptr;
 };
 
 /// The same network twice: each rank trains one alone, and all ranks train the other together. Two, because the hooks

@@ -11,6 +11,10 @@ std::vector<Bucket> plan_buckets(const std::vector<GradientSpec>& gradients, con
   for (std::size_t index = 0; index < gradients.size(); ++index) {
     const auto& gradient = gradients[index];
     const auto bytes = gradient.elements * size_of(gradient.type);
+    if (bytes >= limits.alone_bytes) {
+      full.push_back({.type = gradient.type, .bytes = bytes, .members = {index}});
+      continue;
+    }
     auto& bucket = open[gradient.type];
     const auto limit = full.empty() ? limits.first_bucket_bytes : limits.bucket_bytes;
     if (!bucket.members.empty() && bucket.bytes + bytes > limit) {

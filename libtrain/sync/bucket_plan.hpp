@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include <libtrain/comm/data_type.hpp>
@@ -14,9 +15,14 @@ struct GradientSpec {
 };
 
 struct BucketLimits {
+  static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+
   std::size_t bucket_bytes = 25 << 20;
   /// The first bucket is small, so that reducing starts early in the backward pass.
   std::size_t first_bucket_bytes = 1 << 20;
+  /// A gradient of at least so many bytes is a bucket of its own. In host memory, and without a wire format, it is then
+  /// reduced where autograd leaves it, and not copied.
+  std::size_t alone_bytes = 1 << 20;
 };
 
 struct Bucket {
@@ -32,8 +38,8 @@ struct Bucket {
 ///
 /// `gradients` is in the order in which they are expected to become ready. Each joins the open bucket of its dtype
 /// unless that would exceed the limit in bytes; then that bucket is closed and a new one opened, so a gradient larger
-/// than the limit stands alone. Buckets are in the order in which they are expected to be full, that is by their last
-/// member. Gradients without elements still belong to a bucket.
+/// than the limit stands alone, as do all of `alone_bytes` or more. Buckets are in the order in which they are expected
+/// to be full, that is by their last member. Gradients without elements still belong to a bucket.
 std::vector<Bucket> plan_buckets(const std::vector<GradientSpec>& gradients, const BucketLimits& limits = {});
 
 }  // namespace libtrain

@@ -40,8 +40,18 @@ std::shared_ptr<WireFormat> format_or_plain(std::shared_ptr<WireFormat> format, 
 
 BucketReducer::BucketReducer(Communicator& communicator, std::shared_ptr<WireFormat> wire_format, TraceSink* trace)
     : communicator_(communicator),
+      is_plain_(wire_format == nullptr),
       wire_format_(format_or_plain(std::move(wire_format), communicator.world_size())),
       trace_(trace) {}
+
+BucketReducer::~BucketReducer() {
+  drop_blocks();
+}
+
+void BucketReducer::drop_blocks() {
+  if (blocks_) blocks_->retire();
+  blocks_.reset();
+}
 
 void BucketReducer::clear() {
   reductions_.clear();
@@ -49,10 +59,12 @@ void BucketReducer::clear() {
   flags_.clear();
   labels_.clear();
   statistics_.clear();
+  drop_blocks();
   started_ = 0;
 }
 
-void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members) {
+void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members,
+                         std::size_t alone_bytes) {
   clear();
   has_16_bits_ = false;
   std::vector<BucketView> views;
@@ -61,7 +73,10 @@ void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std:
     statistics_.push_back({.bytes = plan[index].bytes});
     has_16_bits_ = has_16_bits_ || size_of(plan[index].type) == 2;
     if (!has_memory()) continue;
-    buckets_.emplace_back(index, members[index], communicator_);
+    const bool is_alone =
+        is_plain_ && members[index].size() == 1 && plan[index].bytes > 0 && plan[index].bytes >= alone_bytes;
+    if (is_alone && !blocks_) blocks_ = std::make_shared<GradientBlocks>(communicator_);
+    buckets_.emplace_back(index, members[index], communicator_, is_alone ? blocks_ : nullptr);
     views.push_back(buckets_.back().view());
   }
   make_labels();
@@ -78,6 +93,10 @@ void BucketReducer::make_labels() {
   for (const auto& bucket : buckets_) {
     labels_.push_back(std::make_shared<const std::string>(label_of(bucket.view(), buckets_.size(), owner_)));
   }
+}
+
+void BucketReducer::expect_gradients() {
+  if (blocks_) blocks_->open();
 }
 
 void BucketReducer::weigh(const at::Tensor& gradients, double weight) {
@@ -134,6 +153,8 @@ void BucketReducer::note(std::size_t bucket) {
 void BucketReducer::reset() {
   reductions_.clear();
   for (auto& flags : flags_) flags.clear();
+  for (auto& bucket : buckets_) bucket.release();
+  if (blocks_) blocks_->close();
   started_ = 0;
 }
 

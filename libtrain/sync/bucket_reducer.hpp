@@ -29,17 +29,34 @@ class BucketReducer {
   /// one with another. The same on every rank; "" for the first.
   void set_owner(const std::string& owner);
 
+  ~BucketReducer();
+  BucketReducer(const BucketReducer&) = delete;  // reductions under way refer to its buckets
+  BucketReducer& operator=(const BucketReducer&) = delete;
+
   /// Forgets the buckets, and their memory where no gradient uses it.
   void clear();
 
-  /// Makes memory for new buckets; element k of `members` has those of `plan[k]`.
-  void plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members);
+  /// Makes memory for new buckets; element k of `members` has those of `plan[k]`. A bucket of one gradient of at least
+  /// `alone_bytes` is where autograd leaves that gradient, where the wire format is the plain one.
+  void plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members,
+            std::size_t alone_bytes);
 
   bool has_memory() const { return wire_format_ != nullptr; }
   std::size_t size() const { return flags_.size(); }
 
-  /// Where a gradient lives; only with memory.
-  const at::Tensor& place(std::size_t bucket, std::size_t member) const { return buckets_[bucket].place(member); }
+  /// Where a gradient lives in this round; only with memory.
+  const at::Tensor& place(std::size_t bucket, std::size_t member) { return buckets_[bucket].place(member); }
+
+  /// See GradientBucket.
+  bool holds(std::size_t bucket, std::size_t member, const at::Tensor& gradient) const {
+    return buckets_[bucket].holds(member, gradient);
+  }
+  bool adopt(std::size_t bucket, const at::Tensor& gradient, const at::Tensor& incoming) {
+    return buckets_[bucket].adopt(gradient, incoming);
+  }
+
+  /// The gradients that this thread's backward() makes may be adopted, until reset().
+  void expect_gradients();
 
   /// This rank's before start(), all ranks' after finish().
   BucketFlags& flags(std::size_t bucket) { return flags_[bucket]; }
@@ -66,8 +83,10 @@ class BucketReducer {
   void make_labels();
   void weigh(const at::Tensor& gradients, double weight);
   void note(std::size_t bucket);
+  void drop_blocks();
 
   Communicator& communicator_;
+  const bool is_plain_;
   std::shared_ptr<WireFormat> wire_format_;
   TraceSink* trace_;
   std::vector<GradientBucket> buckets_;
@@ -77,6 +96,7 @@ class BucketReducer {
   std::vector<std::unique_ptr<Reduction>> reductions_;
   std::vector<BucketStatistics> statistics_;
   double seconds_reducing_ = 0;  // of former plans, too
+  std::shared_ptr<GradientBlocks> blocks_;
   bool has_16_bits_ = false;
   std::size_t started_ = 0;
 };

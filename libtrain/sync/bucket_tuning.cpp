@@ -31,11 +31,11 @@ struct Candidate {
 };
 
 std::vector<Candidate> candidates(const std::vector<GradientSpec>& gradients, const std::vector<double>& ready_s,
-                                  const LinkCost& link) {
+                                  const LinkCost& link, std::size_t alone_bytes) {
   std::vector<Candidate> result;
   for (auto limit = kLeastLimit; limit <= kGreatestLimit; limit *= 2) {
     for (auto first = kLeastLimit; first <= limit; first *= 2) {
-      const BucketLimits limits{.bucket_bytes = limit, .first_bucket_bytes = first};
+      const BucketLimits limits{.bucket_bytes = limit, .first_bucket_bytes = first, .alone_bytes = alone_bytes};
       const auto buckets = plan_buckets(gradients, limits);
       result.push_back({limits, buckets.size(), predict_finish(buckets, ready_s, link)});
     }
@@ -107,12 +107,12 @@ double predict_finish(const std::vector<Bucket>& buckets, const std::vector<doub
 }
 
 BucketLimits choose_limits(const std::vector<GradientSpec>& gradients, const std::vector<double>& ready_s,
-                           const LinkCost& link) {
+                           const LinkCost& link, std::size_t alone_bytes) {
   if (ready_s.size() != gradients.size()) {
     throw UsageError(text("choose_limits() was given ", gradients.size(), " gradients and ", ready_s.size(),
                           " ready times: give one for each."));
   }
-  const auto all = candidates(gradients, ready_s, link);
+  const auto all = candidates(gradients, ready_s, link, alone_bytes);
   double earliest = std::numeric_limits<double>::infinity();
   for (const auto& candidate : all) earliest = std::min(earliest, candidate.finish);
   const Candidate* best = nullptr;

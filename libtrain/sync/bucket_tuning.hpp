@@ -32,10 +32,10 @@ double predict_finish(const std::vector<Bucket>& buckets, const std::vector<doub
 /// The limits with the earliest predicted finish of plan_buckets(gradients, limits), among powers of two from 64 KiB to
 /// 256 MiB for both, the first bucket's not above the others'; of those within a thousandth of it, which measured times
 /// cannot tell apart, the ones with the fewest buckets, then the smallest. A pure function: equal input gives equal
-/// limits, on every rank. `ready_s` is in the order of `gradients`. Throws UsageError where the two differ in length,
-/// and what predict_finish() throws.
+/// limits, on every rank. `alone_bytes` is taken as given. `ready_s` is in the order of `gradients`. Throws UsageError
+/// where the two differ in length, and what predict_finish() throws.
 BucketLimits choose_limits(const std::vector<GradientSpec>& gradients, const std::vector<double>& ready_s,
-                           const LinkCost& link);
+                           const LinkCost& link, std::size_t alone_bytes = BucketLimits::kNever);
 
 /// Least squares of the relative errors, so that small sizes count as much as large ones, over latencies and bandwidths
 /// that a link can have: at least 100 ns, and at most 10 TB/s where times do not grow with size. Throws UsageError for

@@ -1,10 +1,15 @@
 #include <libtrain/sync/gradient_bucket.hpp>
 
+#include <utility>
+
 #include <c10/core/ScalarType.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
 
 #include <libtrain/sync/bucket_flags.hpp>
+#include <libtrain/sync/gradient_aliases.hpp>
 
 namespace libtrain::detail {
 
@@ -19,7 +24,7 @@ std::int64_t padded(std::int64_t elements, std::int64_t element_bytes) {
 }
 
 at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, const at::Tensor& parameter) {
-  auto part = at::empty({0}, parameter.options().requires_grad(false));
+  auto part = at::empty({0}, flat.options());
   if (parameter.is_non_overlapping_and_dense()) {
     part.set_(flat.storage(), offset, parameter.sizes(), parameter.strides());
   } else {
@@ -28,27 +33,79 @@ at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, const at::Tensor
   return part;
 }
 
+at::Tensor shape_of(const at::Tensor& parameter) {
+  const auto options = parameter.options().requires_grad(false).device(at::kMeta);
+  return parameter.is_non_overlapping_and_dense() ? at::empty_strided(parameter.sizes(), parameter.strides(), options)
+                                                  : at::empty(parameter.sizes(), options);
+}
+
+at::Tensor as_type(const at::Tensor& bytes, at::ScalarType type) {
+  const auto elements = bytes.numel() / static_cast<std::int64_t>(c10::elementSize(type));
+  return at::from_blob(bytes.mutable_data_ptr(), {elements}, [storage = bytes.storage()](void*) {}, type);
+}
+
 }  // namespace
 
-GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember>& members,
-                               Communicator& communicator) {
+GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember>& members, Communicator& communicator,
+                               std::shared_ptr<GradientBlocks> blocks)
+    : blocks_(std::move(blocks)) {
   const auto type = members.front().parameter.scalar_type();
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(type));
-  const auto flags = padded(BucketFlags{members.size()}.size(), element_bytes);
-  std::int64_t elements = 0;
-  for (const auto& member : members) elements += padded(member.parameter.numel(), element_bytes);
+  flag_elements_ = padded(BucketFlags{members.size()}.size(), element_bytes);
   view_.index = index;
-  view_.flat = communicator.allocate(elements + flags, type);
-  gradients_ = view_.flat.narrow(0, 0, elements);
-  view_.flags = view_.flat.narrow(0, elements, flags);
-
-  std::int64_t offset = 0;
   for (const auto& [name, parameter] : members) {
     view_.names.push_back(name);
+    gradient_elements_ += padded(parameter.numel(), element_bytes);
+  }
+  const auto elements = gradient_elements_ + flag_elements_;
+  if (blocks_) {
+    like_ = shape_of(members.front().parameter);
+    blocks_->add(like_.nbytes(), static_cast<std::size_t>(elements * element_bytes) - like_.nbytes());
+    return;
+  }
+  use(communicator.allocate(elements, type));
+  std::int64_t offset = 0;
+  for (const auto& [name, parameter] : members) {
     view_.gradients.push_back(part_of(view_.flat, offset, parameter));
     places_.push_back(part_of(view_.flat, offset, parameter));
     offset += padded(parameter.numel(), element_bytes);
   }
+}
+
+void GradientBucket::use(const at::Tensor& flat) {
+  view_.flat = flat;
+  gradients_ = flat.narrow(0, 0, gradient_elements_);
+  view_.flags = flat.narrow(0, gradient_elements_, flag_elements_);
+}
+
+const at::Tensor& GradientBucket::place(std::size_t member) {
+  if (places_.empty()) {
+    use(as_type(blocks_->take(like_.nbytes()), like_.scalar_type()));
+    places_.push_back(part_of(view_.flat, 0, like_));
+  }
+  return places_[member];
+}
+
+bool GradientBucket::holds(std::size_t member, const at::Tensor& gradient) const {
+  return member < places_.size() && places_[member].is_same(gradient);
+}
+
+bool GradientBucket::adopt(const at::Tensor& gradient, const at::Tensor& incoming) {
+  if (!blocks_ || gradient.layout() != at::kStrided || !gradient.is_cpu() || gradient.requires_grad()) return false;
+  if (gradient.is_neg() || gradient.is_conj() || gradient.scalar_type() != like_.scalar_type()) return false;
+  if (gradient.sizes() != like_.sizes() || gradient.strides() != like_.strides()) return false;
+  if (!is_alone_in_memory(gradient, incoming)) return false;
+  const auto block = blocks_->block_of(gradient);
+  if (!block.defined()) return false;
+  use(as_type(block, like_.scalar_type()));
+  places_.assign(1, gradient);
+  return true;
+}
+
+void GradientBucket::release() {
+  if (!blocks_) return;
+  places_.clear();
+  gradients_ = view_.flat = view_.flags = at::Tensor();
 }
 
 }  // namespace libtrain::detail

@@ -22,6 +22,7 @@ GradientSynchronizer::State::State(torch::nn::Module& the_module, Communicator& 
       reducer(the_communicator, options.wire_format, options.trace),
       buffers(the_module.buffers(), the_communicator),
       weights(the_communicator) {
+  if (options.wire_format) limits.alone_bytes = BucketLimits::kNever;  // formats have memory of their own for a bucket
   for (const auto& layer : module.modules(false)) {
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms.push_back(batch_norm);
   }
@@ -70,7 +71,12 @@ GradientSynchronizer::GradientSynchronizer(torch::nn::Module& module, Communicat
   broadcast_tensors(module.buffers(), communicator);
 }
 
-GradientSynchronizer::~GradientSynchronizer() = default;
+// A no_sync() guard may keep the state longer, and the module and the communicator may go after this.
+GradientSynchronizer::~GradientSynchronizer() {
+  const std::lock_guard lock(state_->mutex);
+  state_->parameters.unhook();
+  state_->reducer.clear();
+}
 
 bool GradientSynchronizer::wait() {
   return state_->wait();

@@ -69,7 +69,8 @@ struct SynchronizerOptions {
 ///
 /// One round is any number of backward() under no_sync(), one backward() without, and one wait(). Life of a bucket in a
 /// round:
-///   filling   gradients arrive, in any order, each copied to its place and made to live there;
+///   filling   gradients arrive, in any order; each is copied to its place and made to live there, or, if large (see
+///             BucketLimits::alone_bytes), lies in memory of its own that becomes its place;
 ///   full      all have arrived; it waits for the buckets before it, since all ranks reduce in plan order;
 ///   reducing  its collectives are queued on the communicator;
 ///   averaged  wait() has seen it end; the parameters' gradients are the average.
@@ -83,7 +84,8 @@ struct SynchronizerOptions {
 ///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
 /// Parameters that are made or replaced after construction are not seen. The module and the communicator must outlive
-/// this object. Two synchronizers whose backward passes run at the same time need communicators of their own (split).
+/// this object. Two synchronizers whose backward passes run at the same time need communicators of their own (split);
+/// their wait() is called in one order on all ranks.
 /// Hooks run on the threads that run backward(); everything else belongs to one thread.
 class GradientSynchronizer {
   struct State;

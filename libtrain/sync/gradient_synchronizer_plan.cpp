@@ -87,8 +87,8 @@ void GradientSynchronizer::State::require_same_plan() const {
     for (const auto index : bucket.members) names.push_back("'" + parameters[index].name + "'");
     lines.push_back(text("a bucket of ", libtrain::join(names, ", ")));
   }
-  lines.push_back(text("limits of ", limits.bucket_bytes, " and ", limits.first_bucket_bytes, " bytes, ",
-                       options.plan.empty() ? "a computed" : "a given", " plan, re-planning ",
+  lines.push_back(text("limits of ", limits.bucket_bytes, ", ", limits.first_bucket_bytes, " and ", limits.alone_bytes,
+                       " bytes, ", options.plan.empty() ? "a computed" : "a given", " plan, re-planning ",
                        options.replan ? "on" : "off", ", wire format ", reducer.format_signature(), ", policies ",
                        static_cast<int>(options.unused), " ", static_cast<int>(options.non_finite), " ",
                        static_cast<int>(options.buffers)));
@@ -112,16 +112,32 @@ std::vector<Bucket> GradientSynchronizer::State::given_plan() const {
     }
     if (!bucket.members.empty()) buckets.push_back(std::move(bucket));
   }
+  const auto unnamed = unnamed_in_given_plan();
+  for (auto& bucket : buckets_of(unnamed)) buckets.push_back(std::move(bucket));
   return buckets;
 }
 
-std::vector<Bucket> GradientSynchronizer::State::plan_of(const std::vector<std::size_t>& order) const {
-  if (!options.plan.empty()) return given_plan();
+// Frozen when the plan was given.
+std::vector<std::size_t> GradientSynchronizer::State::unnamed_in_given_plan() const {
+  std::vector<bool> named(parameters.size());
+  for (const auto& names : options.plan) {
+    for (const auto& name : names) named[parameters.index_of(name)] = true;
+  }
+  auto unnamed = parameters.trainable();
+  std::erase_if(unnamed, [&](std::size_t index) { return named[index]; });
+  return unnamed;
+}
+
+std::vector<Bucket> GradientSynchronizer::State::buckets_of(const std::vector<std::size_t>& order) const {
   auto buckets = plan_buckets(specs_of(order, parameters), limits);
   for (auto& bucket : buckets) {
     for (auto& member : bucket.members) member = order[member];
   }
   return buckets;
+}
+
+std::vector<Bucket> GradientSynchronizer::State::plan_of(const std::vector<std::size_t>& order) const {
+  return options.plan.empty() ? buckets_of(order) : given_plan();
 }
 
 void GradientSynchronizer::State::adopt(const std::vector<Bucket>& the_plan) {
@@ -136,7 +152,7 @@ void GradientSynchronizer::State::adopt(const std::vector<Bucket>& the_plan) {
     }
   }
   // Where gradients are defined they keep the old memory alive until they have moved.
-  reducer.plan(plan, members_of(plan, parameters));
+  reducer.plan(plan, members_of(plan, parameters), limits.alone_bytes);
   for (auto& parameter : parameters) {
     if (parameter.planned && parameter.tensor.grad().defined()) move_to_place(parameter);
   }
@@ -190,13 +206,14 @@ void GradientSynchronizer::State::average_unplanned() {
   for (const auto index : parameters.trainable()) {
     if (!parameters[index].planned) fresh.push_back(index);
   }
-  auto buckets = plan_buckets(specs_of(fresh, parameters), limits);
-  for (auto& bucket : buckets) {
-    for (auto& member : bucket.members) member = fresh[member];
-  }
+  const auto buckets = buckets_of(fresh);
   BucketReducer once{communicator, nullptr, options.trace};
-  if (fresh.empty() || !once.has_memory()) return;
-  once.plan(buckets, members_of(buckets, parameters));
+  if (fresh.empty()) return;
+  if (!once.has_memory()) {
+    for (const auto index : fresh) look_at_unplanned(parameters[index]);
+    return;
+  }
+  once.plan(buckets, members_of(buckets, parameters), BucketLimits::kNever);
   for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     for (std::size_t member = 0; member < buckets[bucket].members.size(); ++member) {
       take_unplanned(parameters[buckets[bucket].members[member]], once.place(bucket, member), once.flags(bucket),
@@ -212,6 +229,18 @@ void GradientSynchronizer::State::average_unplanned() {
       if (once.flags(bucket).used(member) <= 0) continue;
       parameters[buckets[bucket].members[member]].tensor.mutable_grad() = once.place(bucket, member);
     }
+  }
+}
+
+// In a group of one that sends nothing.
+void GradientSynchronizer::State::look_at_unplanned(detail::ModuleParameter& parameter) {
+  auto& gradient = parameter.tensor.mutable_grad();
+  if (!gradient.defined()) return;
+  if (weight.weight == 0) {
+    gradient.zero_();
+  } else if (options.non_finite != NonFinite::unchecked && !detail::is_finite(gradient)) {
+    unplanned_non_finite = true;
+    report.non_finite.push_back(parameter.name);
   }
 }
 
@@ -243,8 +272,8 @@ void GradientSynchronizer::State::add_hooks() {
                          if (const auto alive = state.lock()) alive->before_gradient(index);
                        },
                    .after =
-                       [state](std::size_t index) {
-                         if (const auto alive = state.lock()) alive->on_gradient(index);
+                       [state](std::size_t index, const at::Tensor& incoming) {
+                         if (const auto alive = state.lock()) alive->on_gradient(index, incoming);
                        }});
 }
 
@@ -262,7 +291,7 @@ BucketLimits GradientSynchronizer::State::tune() {
   });
   std::vector<double> ready_s;
   for (const auto index : order) ready_s.push_back(parameters[index].ready_s);
-  const auto mine = choose_limits(specs_of(order, parameters), ready_s, link);
+  const auto mine = choose_limits(specs_of(order, parameters), ready_s, link, limits.alone_bytes);
   // Rank 0's are everyone's: times differ between ranks.
   std::istringstream chosen{communicator.broadcast_bytes(
       text(mine.bucket_bytes, " ", mine.first_bucket_bytes, " ", libtrain::join(order, " ")), 0)};

@@ -14,8 +14,11 @@ using detail::ModuleParameter;
 // Before autograd adds to a gradient that may be on its way already.
 void GradientSynchronizer::State::before_gradient(std::size_t index) {
   const std::lock_guard lock(mutex);
+  // Here and not after the first gradient: a new plan moves gradients, to some of which other threads may be adding.
+  if (!in_window) open_window();
+  reducer.expect_gradients();
   const auto& parameter = parameters[index];
-  if (!in_window || !parameter.planned) return;
+  if (!parameter.planned) return;
   if (parameter.was_stepped()) fail_stepped(parameter);
   if (no_sync_guards == 0 && parameter.arrived && options.overlap == Overlap::backward) {
     fail_round(text("Parameter '", parameter.name,
@@ -31,11 +34,11 @@ void GradientSynchronizer::State::fail_stepped(const ModuleParameter& parameter)
                   "optimizer's step()."));
 }
 
-void GradientSynchronizer::State::on_gradient(std::size_t index) {
+void GradientSynchronizer::State::on_gradient(std::size_t index, const at::Tensor& incoming) {
   const std::lock_guard lock(mutex);
   auto& parameter = parameters[index];
-  if (!in_window) open_window();
   if (!parameter.planned) return;
+  adopt_place(parameter, incoming);
   if (no_sync_guards > 0) {
     move_to_place(parameter);
     parameter.accumulated = true;
@@ -93,6 +96,14 @@ std::string GradientSynchronizer::State::problem_of(const ModuleParameter& param
   return {};
 }
 
+// Where autograd has left a large gradient may become its place.
+void GradientSynchronizer::State::adopt_place(const ModuleParameter& parameter, const at::Tensor& incoming) {
+  const auto& gradient = parameter.tensor.grad();
+  if (!gradient.defined() || !reducer.has_memory() || parameter.arrived) return;
+  if (reducer.holds(parameter.bucket, parameter.member, gradient)) return;
+  reducer.adopt(parameter.bucket, gradient, incoming);
+}
+
 // backward() adds to a gradient that is defined, in place; otherwise it leaves a tensor of its own making, which is
 // copied to its place here. A function may also have passed on nothing.
 void GradientSynchronizer::State::move_to_place(ModuleParameter& parameter) {
@@ -100,8 +111,8 @@ void GradientSynchronizer::State::move_to_place(ModuleParameter& parameter) {
   if (!gradient.defined()) return;
   static const at::Tensor kNone;
   const bool has_place = reducer.has_memory() && parameter.planned;
+  if (has_place && reducer.holds(parameter.bucket, parameter.member, gradient)) return;
   const auto& place = has_place ? reducer.place(parameter.bucket, parameter.member) : kNone;
-  if (has_place && gradient.is_same(place)) return;
   if (const auto problem = problem_of(parameter, place); !problem.empty()) fail_round(problem);
   if (!has_place) return;
   const TraceSpan span{options.trace, "compute", "copy gradient"};

@@ -33,11 +33,14 @@ struct GradientSynchronizer::State {
   void require_same_plan() const;
   std::vector<Bucket> plan_of(const std::vector<std::size_t>& order) const;
   std::vector<Bucket> given_plan() const;
+  std::vector<std::size_t> unnamed_in_given_plan() const;
+  std::vector<Bucket> buckets_of(const std::vector<std::size_t>& order) const;
   void adopt(const std::vector<Bucket>& plan);
   void adopt_next_plan();
   void replan_by_arrival();
   bool follow_retraining();
   void average_unplanned();
+  void look_at_unplanned(detail::ModuleParameter& parameter);
   void take_unplanned(const detail::ModuleParameter& parameter, const at::Tensor& place, detail::BucketFlags& flags,
                       std::size_t member);
   void add_hooks();
@@ -45,8 +48,9 @@ struct GradientSynchronizer::State {
 
   // Gradients as they come, on the threads that run backward().
   void before_gradient(std::size_t index);
-  void on_gradient(std::size_t index);
+  void on_gradient(std::size_t index, const at::Tensor& incoming);
   void open_window();
+  void adopt_place(const detail::ModuleParameter& parameter, const at::Tensor& incoming);
   void keep_in_place(detail::ModuleParameter& parameter);
   std::string problem_of(const detail::ModuleParameter& parameter, const at::Tensor& place) const;
   void move_to_place(detail::ModuleParameter& parameter);

@@ -34,16 +34,17 @@ class BeforeAccumulation : public torch::autograd::FunctionPreHook {
 // Of a type of its own, so that it is known by others.
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:
-  AfterAccumulation(const std::function<void(std::size_t)>& action, std::size_t index)
+  AfterAccumulation(const std::function<void(std::size_t, const at::Tensor&)>& action, std::size_t index)
       : action_(action), index_(index) {}
 
-  variable_list operator()(const variable_list& outputs, const variable_list& /*inputs*/) override {
-    action_(index_);
+  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
+    static const at::Tensor kNothing;
+    action_(index_, inputs.empty() ? kNothing : inputs.front());
     return outputs;
   }
 
  private:
-  const std::function<void(std::size_t)> action_;
+  const std::function<void(std::size_t, const at::Tensor&)> action_;
   const std::size_t index_;
 };
 
@@ -81,6 +82,10 @@ ModuleParameters::ModuleParameters(const torch::nn::Module& module) {
 }
 
 ModuleParameters::~ModuleParameters() {
+  unhook();
+}
+
+void ModuleParameters::unhook() {
   for (auto& hooked : hooked_) hooked.release();
 }
 

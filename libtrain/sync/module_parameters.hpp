@@ -54,15 +54,19 @@ class ModuleParameters {
   ModuleParameters(const ModuleParameters&) = delete;  // hooks are removed once
   ModuleParameters& operator=(const ModuleParameters&) = delete;
 
-  /// Called with a parameter's index around every accumulation of its gradient, on the thread that runs backward().
+  /// Called with a parameter's index around every accumulation of its gradient, on the thread that runs backward();
+  /// afterwards also with what autograd accumulated, which may be undefined.
   struct Hooks {
     std::function<void(std::size_t)> before = {};
-    std::function<void(std::size_t)> after = {};
+    std::function<void(std::size_t, const at::Tensor& incoming)> after = {};
   };
 
   /// Parameters that require a gradient now get hooks, others lose theirs. Throws UsageError for one that another
   /// GradientSynchronizer has.
   void hook(const Hooks& hooks);
+
+  /// Takes all hooks away.
+  void unhook();
 
   /// A parameter that has lost its hooks, because it was converted to another dtype or device; null without one.
   const ModuleParameter* first_converted() const;

@@ -64,8 +64,10 @@ Outcome train_alone(const Recipe& recipe, int world_size);
 enum class ZeroGrad { of_synchronizer, of_optimizer_to_none, of_optimizer_to_zero };
 
 struct TogetherOptions {
-  /// Several buckets even for tiny models. `unused` follows from the regime, `wire_format` from the function below.
-  SynchronizerOptions synchronizer = {.buckets = {.bucket_bytes = 2000, .first_bucket_bytes = 300}};
+  /// Several buckets even for tiny models, some of them of one gradient that is not copied. `unused` follows from the
+  /// regime, `wire_format` from the function below.
+  SynchronizerOptions synchronizer = {
+      .buckets = {.bucket_bytes = 2000, .first_bucket_bytes = 300, .alone_bytes = 1000}};
   /// Called on each rank, since one object serves one synchronizer. Null: gradients travel as they are.
   std::function<std::shared_ptr<WireFormat>()> make_wire_format = {};
   ZeroGrad zero_grad = ZeroGrad::of_synchronizer;

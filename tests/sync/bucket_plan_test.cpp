@@ -23,6 +23,13 @@ std::vector<GradientSpec> float32(std::initializer_list<std::size_t> elements) {
   return specs;
 }
 
+TEST(BucketPlan, LargeGradientsStandAlone) {
+  const auto buckets = plan_buckets(float32({10, 100, 20, 30, 250, 40}),
+                                    {.bucket_bytes = 4000, .first_bucket_bytes = 4000, .alone_bytes = 400});
+  // Full in the order of their last gradients, those that share a bucket with the last one at the end.
+  EXPECT_EQ(members(buckets), (Members{{1}, {4}, {0, 2, 3, 5}}));
+}
+
 TEST(BucketPlan, ClosesABucketBeforeItExceedsTheLimit) {
   EXPECT_EQ(plan(float32({100, 200, 100, 50}), 400), (Members{{0}, {1}, {2}, {3}}));
   EXPECT_EQ(plan(float32({50, 50, 50, 50, 50}), 400), (Members{{0, 1}, {2, 3}, {4}}));

@@ -116,7 +116,9 @@ TEST(ChooseLimits, NoPowersOfTwoAreBetter) {
     EXPECT_LE(chosen.first_bucket_bytes, chosen.bucket_bytes);
     for (auto limit = 64 * kKiB; limit <= 256 * kMiB; limit *= 2) {
       for (auto first = 64 * kKiB; first <= limit; first *= 2) {
-        EXPECT_LE(finish_with(chosen), 1.001 * finish_with({.bucket_bytes = limit, .first_bucket_bytes = first}))
+        EXPECT_LE(finish_with(chosen), 1.001 * finish_with({.bucket_bytes = limit,
+                                                            .first_bucket_bytes = first,
+                                                            .alone_bytes = BucketLimits::kNever}))
             << "trial " << trial << ", limits " << limit << " and " << first;
       }
     }

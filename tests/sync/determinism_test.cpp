@@ -53,10 +53,12 @@ TEST_P(Determinism, DoesNotDependOnBuckets) {
     std::string what;
     SynchronizerOptions options;
   };
-  const BucketLimits small{.bucket_bytes = 2000, .first_bucket_bytes = 300};
+  const BucketLimits small{.bucket_bytes = 2000, .first_bucket_bytes = 300, .alone_bytes = BucketLimits::kNever};
   const std::vector<Variant> variants = {
       {"one bucket", {.buckets = {}}},
-      {"a bucket a gradient", {.buckets = {.bucket_bytes = 1, .first_bucket_bytes = 1}}},
+      {"a bucket a gradient",
+       {.buckets = {.bucket_bytes = 1, .first_bucket_bytes = 1, .alone_bytes = BucketLimits::kNever}}},
+      {"where autograd leaves them", {.buckets = {.alone_bytes = 1}}},
       {"planned once", {.buckets = small, .replan = false}},
       {"reduced by wait()", {.buckets = small, .overlap = Overlap::none}},
   };

@@ -50,7 +50,8 @@ class Schedule {
 
   SynchronizerOptions options() const {
     return {.buckets = {.bucket_bytes = std::size_t{16} << draw(8, "bucket_bytes"),
-                        .first_bucket_bytes = std::size_t{16} << draw(6, "first_bucket_bytes")},
+                        .first_bucket_bytes = std::size_t{16} << draw(6, "first_bucket_bytes"),
+                        .alone_bytes = std::size_t{1} << draw(16, "alone_bytes")},
             .replan = draw(4, "replan") != 0,
             .unused = features_.unused ? UnusedParameters::allowed : UnusedParameters::refused,
             .non_finite = features_.non_finite ? NonFinite::skipped : NonFinite::unchecked,

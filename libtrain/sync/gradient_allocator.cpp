@@ -1,0 +1,98 @@
+#include <libtrain/sync/gradient_allocator.hpp>
+
+#include <limits>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include <c10/core/CPUAllocator.h>
+
+#include <libtrain/sync/gradient_blocks.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+// Where the blocks came from that tensors have. Never destroyed: tensors may outlive all else.
+struct Taken {
+  std::mutex mutex;
+  std::unordered_map<void*, std::shared_ptr<GradientBlocks>> owners;
+};
+
+Taken& taken() {
+  static auto* const blocks = new Taken;
+  return *blocks;
+}
+
+thread_local std::size_t smallest_of_this_thread = std::numeric_limits<std::size_t>::max();
+thread_local std::weak_ptr<GradientBlocks> blocks_of_this_thread;
+
+c10::DeleterFnPtr delete_ordinary = nullptr;
+
+void give_back(void* memory) {
+  std::shared_ptr<GradientBlocks> owner;
+  {
+    auto& all = taken();
+    const std::lock_guard lock(all.mutex);
+    if (auto found = all.owners.extract(memory)) owner = std::move(found.mapped());
+  }
+  if (owner) {
+    owner->give_back(memory);
+  } else {
+    delete_ordinary(memory);  // raw_deallocate() knows one deleter only
+  }
+}
+
+void* take(std::size_t bytes) {
+  auto blocks = blocks_of_this_thread.lock();
+  if (!blocks) return nullptr;
+  auto* const block = blocks->take_for_autograd(bytes);
+  if (block == nullptr) return nullptr;
+  auto& all = taken();
+  const std::lock_guard lock(all.mutex);
+  all.owners.emplace(block, std::move(blocks));
+  return block;
+}
+
+}  // namespace
+
+void GradientAllocator::install() {
+  static const bool installed = [] {
+    auto& next = *c10::GetCPUAllocator();
+    delete_ordinary = next.raw_deleter();
+    if (delete_ordinary == nullptr) return false;  // someone's allocator that cannot do without its own deleters
+    constexpr std::uint8_t kAboveTheDefault = 1;
+    c10::SetCPUAllocator(new GradientAllocator(next), kAboveTheDefault);
+    return true;
+  }();
+  static_cast<void>(installed);
+}
+
+void GradientAllocator::serve_this_thread_from(std::weak_ptr<GradientBlocks> blocks, std::size_t smallest_bytes) {
+  smallest_of_this_thread = smallest_bytes;
+  blocks_of_this_thread = std::move(blocks);
+}
+
+GradientAllocator::Pause::Pause()
+    : smallest_bytes_(std::exchange(smallest_of_this_thread, std::numeric_limits<std::size_t>::max())) {}
+
+GradientAllocator::Pause::~Pause() {
+  smallest_of_this_thread = smallest_bytes_;
+}
+
+c10::DataPtr GradientAllocator::allocate(std::size_t bytes) {
+  if (bytes >= smallest_of_this_thread) {
+    if (auto* const block = take(bytes)) return {block, block, &give_back, c10::Device(c10::DeviceType::CPU)};
+  }
+  return next_.allocate(bytes);
+}
+
+c10::DeleterFnPtr GradientAllocator::raw_deleter() const {
+  return &give_back;
+}
+
+void GradientAllocator::copy_data(void* target, const void* source, std::size_t bytes) const {
+  default_copy_data(target, source, bytes);
+}
+
+}  // namespace libtrain::detail
