@@ -105,7 +105,7 @@ class Communicator {
   /// it. Its messages call the ranks by their numbers in it.
   virtual std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options = {}) = 0;
 
-  /// Zero-filled one-dimensional memory in which this backend's collectives are fastest.
+  /// Zero-filled one-dimensional memory in which this backend's collectives are fastest. Any thread.
   virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
 
   /// What the following calls are for, such as "bucket 3": errors and records then say so. Null: nothing in particular.

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <libtrain/base/vector_clones.hpp>
 #include <libtrain/comm/data_type.hpp>
-#include <libtrain/comm/vector_clones.hpp>
 
 namespace libtrain::detail {
 

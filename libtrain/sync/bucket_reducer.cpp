@@ -79,6 +79,7 @@ void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std:
     buckets_.emplace_back(index, members[index], communicator_, is_alone ? blocks_ : nullptr);
     views.push_back(buckets_.back().view());
   }
+  if (blocks_) blocks_->make_all();
   make_labels();
   if (has_memory()) wire_format_->plan(views, communicator_);
 }
@@ -97,6 +98,10 @@ void BucketReducer::make_labels() {
 
 void BucketReducer::expect_gradients() {
   if (blocks_) blocks_->open();
+}
+
+void BucketReducer::expect_no_gradients() {
+  if (blocks_) blocks_->close();
 }
 
 void BucketReducer::weigh(const at::Tensor& gradients, double weight) {
@@ -124,6 +129,7 @@ void BucketReducer::start_next(double weight) {
 }
 
 void BucketReducer::finish() {
+  expect_no_gradients();
   std::vector<bool> done(reductions_.size(), false);
   for (std::size_t left = reductions_.size(); left > 0;) {
     for (std::size_t index = 0; index < reductions_.size(); ++index) {
@@ -154,7 +160,7 @@ void BucketReducer::reset() {
   reductions_.clear();
   for (auto& flags : flags_) flags.clear();
   for (auto& bucket : buckets_) bucket.release();
-  if (blocks_) blocks_->close();
+  expect_no_gradients();
   started_ = 0;
 }
 

@@ -52,11 +52,13 @@ class BucketReducer {
     return buckets_[bucket].holds(member, gradient);
   }
   bool adopt(std::size_t bucket, const at::Tensor& gradient, const at::Tensor& incoming) {
-    return buckets_[bucket].adopt(gradient, incoming);
+    return bucket >= started_ && buckets_[bucket].adopt(gradient, incoming);
   }
 
-  /// The gradients that this thread's backward() makes may be adopted, until reset().
+  /// The gradients that this thread's backward() makes may be adopted, until expect_no_gradients(), finish() or
+  /// reset().
   void expect_gradients();
+  void expect_no_gradients();
 
   /// This rank's before start(), all ranks' after finish().
   BucketFlags& flags(std::size_t bucket) { return flags_[bucket]; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <libtrain/comm/vector_clones.hpp>
+#include <libtrain/base/vector_clones.hpp>
 
 namespace libtrain::detail {
 

@@ -1,9 +1,12 @@
 #include <libtrain/sync/gradient_allocator.hpp>
 
+#include <atomic>
 #include <limits>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+
+#include <pthread.h>
 
 #include <c10/core/CPUAllocator.h>
 
@@ -24,10 +27,19 @@ Taken& taken() {
   return *blocks;
 }
 
+// Apart from what follows, so that it may be read while a thread ends.
 thread_local std::size_t smallest_of_this_thread = std::numeric_limits<std::size_t>::max();
-thread_local std::weak_ptr<GradientBlocks> blocks_of_this_thread;
+
+struct Served {
+  std::weak_ptr<GradientBlocks> blocks = {};
+  ~Served() { smallest_of_this_thread = std::numeric_limits<std::size_t>::max(); }
+};
+thread_local Served served_thread;
 
 c10::DeleterFnPtr delete_ordinary = nullptr;
+
+// Blocks are shared with the parent, which knows nothing of what a child does with them.
+std::atomic<bool> is_forked_child = false;
 
 void give_back(void* memory) {
   std::shared_ptr<GradientBlocks> owner;
@@ -36,7 +48,9 @@ void give_back(void* memory) {
     const std::lock_guard lock(all.mutex);
     if (auto found = all.owners.extract(memory)) owner = std::move(found.mapped());
   }
-  if (owner) {
+  if (owner && is_forked_child) {
+    new std::shared_ptr<GradientBlocks>(std::move(owner));  // never destroyed: the block is the parent's
+  } else if (owner) {
     owner->give_back(memory);
   } else {
     delete_ordinary(memory);  // raw_deallocate() knows one deleter only
@@ -44,7 +58,8 @@ void give_back(void* memory) {
 }
 
 void* take(std::size_t bytes) {
-  auto blocks = blocks_of_this_thread.lock();
+  if (is_forked_child) return nullptr;
+  auto blocks = served_thread.blocks.lock();
   if (!blocks) return nullptr;
   auto* const block = blocks->take_for_autograd(bytes);
   if (block == nullptr) return nullptr;
@@ -61,8 +76,13 @@ void GradientAllocator::install() {
     auto& next = *c10::GetCPUAllocator();
     delete_ordinary = next.raw_deleter();
     if (delete_ordinary == nullptr) return false;  // someone's allocator that cannot do without its own deleters
-    constexpr std::uint8_t kAboveTheDefault = 1;
-    c10::SetCPUAllocator(new GradientAllocator(next), kAboveTheDefault);
+    pthread_atfork([] { taken().mutex.lock(); }, [] { taken().mutex.unlock(); },
+                   [] {
+                     taken().mutex.unlock();
+                     is_forked_child = true;
+                   });
+    // Of the same priority as LibTorch's own: whoever sets another later means it.
+    c10::SetCPUAllocator(new GradientAllocator(next));
     return true;
   }();
   static_cast<void>(installed);
@@ -70,7 +90,7 @@ void GradientAllocator::install() {
 
 void GradientAllocator::serve_this_thread_from(std::weak_ptr<GradientBlocks> blocks, std::size_t smallest_bytes) {
   smallest_of_this_thread = smallest_bytes;
-  blocks_of_this_thread = std::move(blocks);
+  served_thread.blocks = std::move(blocks);
 }
 
 GradientAllocator::Pause::Pause()
@@ -92,7 +112,7 @@ c10::DeleterFnPtr GradientAllocator::raw_deleter() const {
 }
 
 void GradientAllocator::copy_data(void* target, const void* source, std::size_t bytes) const {
-  default_copy_data(target, source, bytes);
+  next_.copy_data(target, source, bytes);
 }
 
 }  // namespace libtrain::detail

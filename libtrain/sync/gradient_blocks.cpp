@@ -1,32 +1,52 @@
 #include <libtrain/sync/gradient_blocks.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_allocator.hpp>
 
 namespace libtrain::detail {
 
 namespace {
 
-// Operators take scratch memory of a gradient's size too, such as one that reorders weights, but few at a time.
-constexpr std::size_t kScratchBlocks = 2;
+// Operators take scratch memory of a gradient's size too, such as oneDNN that reorders weights, one at a time.
+constexpr std::size_t kScratchBlocks = 1;
 
 }  // namespace
 
 void GradientBlocks::add(std::size_t gradient_bytes, std::size_t extra_bytes) {
   GradientAllocator::install();
+  const std::lock_guard lock(mutex_);
+  auto& kind = kinds_[gradient_bytes];
+  kind.bytes = gradient_bytes + extra_bytes;
+  ++kind.wanted;
+}
+
+void GradientBlocks::make_all() {
+  std::vector<std::size_t> slab;
+  std::size_t slab_bytes = 0;
+  const auto flush = [&] {
+    for (auto* const block : make(slab)) give_back(block);
+    slab.clear();
+    slab_bytes = 0;
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> blocks;  // a gradient's bytes, its block's
   {
     const std::lock_guard lock(mutex_);
-    auto& kind = kinds_[gradient_bytes];
-    kind.bytes = gradient_bytes + extra_bytes;
-    ++kind.wanted;
+    for (const auto& [gradient_bytes, kind] : kinds_) {
+      blocks.insert(blocks.end(), kind.wanted - std::min(kind.wanted, kind.made), {gradient_bytes, kind.bytes});
+    }
   }
-  give_back(make(gradient_bytes));
+  for (const auto& [gradient_bytes, bytes] : blocks) {
+    if (!slab.empty() && slab_bytes + bytes > kSlabBytes) flush();
+    slab.push_back(gradient_bytes);
+    slab_bytes += bytes;
+  }
+  if (!slab.empty()) flush();
 }
 
 void GradientBlocks::open() {
@@ -40,39 +60,92 @@ void GradientBlocks::open() {
 }
 
 void GradientBlocks::close() {
+  std::vector<Slab> gone;  // freed behind the lock
   const std::lock_guard lock(mutex_);
+  if (!is_open_) return;
   is_open_ = false;
+  for (auto& [gradient_bytes, kind] : kinds_) {
+    while (kind.made > kind.wanted && kind.least_free > 0) {
+      gone.push_back(drop(pop(gradient_bytes)));
+      --kind.least_free;
+    }
+    kind.least_free = kind.free.size();
+  }
 }
 
 void GradientBlocks::retire() {
-  const std::lock_guard lock(mutex_);
+  std::vector<Slab> gone;  // freed behind the lock
+  std::unique_lock lock(mutex_);
   is_open_ = false;
   communicator_ = nullptr;
+  made_.wait(lock, [this] { return making_ == 0; });
+  for (auto& [gradient_bytes, kind] : kinds_) {
+    while (auto* const block = pop(gradient_bytes)) gone.push_back(drop(block));
+  }
+  lock.unlock();
+}
+
+// Under the mutex. The slab, which the caller lets go of without the mutex.
+GradientBlocks::Slab GradientBlocks::drop(void* block) {
+  auto node = blocks_.extract(block);
+  --kinds_.at(node.mapped().gradient_bytes).made;
+  return std::move(node.mapped().slab);
 }
 
 // Not under the mutex: the communicator may itself ask LibTorch's allocator for memory.
-void* GradientBlocks::make(std::size_t gradient_bytes) {
+at::Tensor GradientBlocks::allocate(std::size_t bytes) {
   Communicator* communicator = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr) throw UsageError("The synchronizer whose gradients need memory has gone.");
+    communicator = communicator_;
+    ++making_;
+  }
+  const auto finished = [this] {
+    const std::lock_guard lock(mutex_);
+    if (--making_ == 0) made_.notify_all();
+  };
+  try {
+    const GradientAllocator::Pause pause;
+    auto memory = communicator->allocate(static_cast<std::int64_t>(bytes), at::kByte);
+    finished();
+    return memory;
+  } catch (...) {
+    finished();
+    throw;
+  }
+}
+
+std::vector<void*> GradientBlocks::make(const std::vector<std::size_t>& gradients) {
   std::size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    communicator = communicator_;
-    bytes = kinds_.at(gradient_bytes).bytes;
+    for (const auto gradient_bytes : gradients) bytes += kinds_.at(gradient_bytes).bytes;
   }
-  if (communicator == nullptr) throw UsageError("The synchronizer whose gradients need memory has gone.");
-  const GradientAllocator::Pause pause;
-  auto block = communicator->allocate(static_cast<std::int64_t>(bytes), at::kByte);
-  auto* const address = block.mutable_data_ptr();
+  const auto slab = std::make_shared<const at::Tensor>(allocate(bytes));
+  auto* address = static_cast<std::byte*>(slab->mutable_data_ptr());
+  std::vector<void*> made;
   const std::lock_guard lock(mutex_);
-  gradient_bytes_of_.emplace(address, gradient_bytes);
-  kinds_.at(gradient_bytes).blocks.push_back(std::move(block));
-  return address;
+  for (const auto gradient_bytes : gradients) {
+    auto& kind = kinds_.at(gradient_bytes);
+    blocks_.emplace(address, Block{.gradient_bytes = gradient_bytes, .slab = slab});
+    ++kind.made;
+    made.push_back(address);
+    address += kind.bytes;
+  }
+  return made;
 }
 
-void* GradientBlocks::pop(Kind& kind) {
+void* GradientBlocks::make_one(std::size_t gradient_bytes) {
+  return make({gradient_bytes}).front();
+}
+
+void* GradientBlocks::pop(std::size_t gradient_bytes) {
+  auto& kind = kinds_.at(gradient_bytes);
   if (kind.free.empty()) return nullptr;
   auto* const block = kind.free.back();
   kind.free.pop_back();
+  kind.least_free = std::min(kind.least_free, kind.free.size());
   return block;
 }
 
@@ -82,11 +155,10 @@ void* GradientBlocks::take_for_autograd(std::size_t gradient_bytes) noexcept {
       const std::lock_guard lock(mutex_);
       const auto found = kinds_.find(gradient_bytes);
       if (!is_open_ || found == kinds_.end()) return nullptr;
-      auto& kind = found->second;
-      if (auto* const block = pop(kind)) return block;
-      if (kind.blocks.size() >= kind.wanted + kScratchBlocks) return nullptr;
+      if (auto* const block = pop(gradient_bytes)) return block;
+      if (found->second.made >= found->second.wanted + kScratchBlocks) return nullptr;
     }
-    return make(gradient_bytes);
+    return make_one(gradient_bytes);
   } catch (const std::exception&) {
     return nullptr;  // ordinary memory will do; what is wrong with the communicator its next call says
   }
@@ -97,19 +169,25 @@ at::Tensor GradientBlocks::take(std::size_t gradient_bytes) {
   std::size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    auto& kind = kinds_.at(gradient_bytes);
-    bytes = kind.bytes;
-    address = pop(kind);
+    bytes = kinds_.at(gradient_bytes).bytes;
+    address = pop(gradient_bytes);
   }
-  if (address == nullptr) address = make(gradient_bytes);
+  if (address == nullptr) address = make_one(gradient_bytes);
   return at::from_blob(
       address, {static_cast<std::int64_t>(bytes)}, [self = shared_from_this()](void* block) { self->give_back(block); },
       at::kByte);
 }
 
 void GradientBlocks::give_back(void* block) noexcept {
+  Slab gone;  // freed behind the lock
   const std::lock_guard lock(mutex_);
-  kinds_.at(gradient_bytes_of_.at(block)).free.push_back(block);
+  auto& kind = kinds_.at(blocks_.at(block).gradient_bytes);
+  const bool is_one_too_many = kind.made > kind.wanted + kScratchBlocks;  // users have kept gradients of several rounds
+  if (communicator_ == nullptr || is_one_too_many) {
+    gone = drop(block);
+  } else {
+    kind.free.push_back(block);
+  }
 }
 
 at::Tensor GradientBlocks::block_of(const at::Tensor& tensor) const {
@@ -117,9 +195,9 @@ at::Tensor GradientBlocks::block_of(const at::Tensor& tensor) const {
   std::size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = gradient_bytes_of_.find(address);
-    if (found == gradient_bytes_of_.end() || found->second != tensor.nbytes()) return {};
-    bytes = kinds_.at(found->second).bytes;
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end() || found->second.gradient_bytes != tensor.nbytes()) return {};
+    bytes = kinds_.at(found->second.gradient_bytes).bytes;
   }
   return at::from_blob(address, {static_cast<std::int64_t>(bytes)}, [storage = tensor.storage()](void*) {}, at::kByte);
 }

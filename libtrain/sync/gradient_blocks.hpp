@@ -1,9 +1,11 @@
 #pragma once
 
+#include <condition_variable>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -17,22 +19,32 @@ namespace libtrain::detail {
 ///
 /// After open(), LibTorch's allocator of host memory serves the calling thread's requests for exactly a gradient's
 /// bytes from here, until close(); it serves all others as ever. A block is taken by one tensor at a time and comes
-/// back when that tensor's storage has gone; blocks that are still taken outlive this object and its communicator.
-/// Any thread may call it.
+/// back when that tensor's storage has gone. Blocks lie side by side in slabs; after retire() a slab goes as soon as no
+/// tensor has a block of it, which may be later than this object's owner and the communicator do. Any thread may call
+/// it.
 class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
  public:
+  /// Slabs hold no more than this, so that a gradient that a user keeps does not keep all others' memory; one block may
+  /// be larger.
+  static constexpr std::size_t kSlabBytes = 32 << 20;
+
   explicit GradientBlocks(Communicator& communicator) : communicator_(&communicator) {}
   GradientBlocks(const GradientBlocks&) = delete;  // tensors lie in its memory
   GradientBlocks& operator=(const GradientBlocks&) = delete;
 
-  /// Makes one more block for a gradient of so many bytes; behind them it has `extra_bytes` that are zero at first.
+  /// One more gradient of so many bytes; behind it, its block has `extra_bytes` that are zero at first.
   void add(std::size_t gradient_bytes, std::size_t extra_bytes);
+
+  /// Makes the blocks of all gradients added so far.
+  void make_all();
 
   /// Not before the first add().
   void open();
+
+  /// Also lets go of blocks that were made for scratch memory and not wanted since the last close().
   void close();
 
-  /// No more blocks are made: the communicator may go.
+  /// No more blocks are made, and free ones go: the communicator may go.
   void retire();
 
   /// A block that nobody has, made where there is none; a tensor of bytes that gives it back.
@@ -47,20 +59,31 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   void give_back(void* block) noexcept;
 
  private:
+  using Slab = std::shared_ptr<const at::Tensor>;
   struct Kind {
     std::size_t bytes = 0;  // of a block
     std::size_t wanted = 0;
-    std::vector<at::Tensor> blocks = {};
+    std::size_t made = 0;
+    std::size_t least_free = 0;  // since the last close()
     std::vector<void*> free = {};
   };
+  struct Block {
+    std::size_t gradient_bytes = 0;
+    Slab slab = {};
+  };
 
-  void* pop(Kind& kind);
-  void* make(std::size_t gradient_bytes);
+  void* pop(std::size_t gradient_bytes);
+  Slab drop(void* block);
+  void* make_one(std::size_t gradient_bytes);
+  std::vector<void*> make(const std::vector<std::size_t>& gradients);
+  at::Tensor allocate(std::size_t bytes);
 
   mutable std::mutex mutex_;
+  std::condition_variable made_;
   Communicator* communicator_;
-  std::map<std::size_t, Kind> kinds_;                     // by a gradient's bytes
-  std::map<const void*, std::size_t> gradient_bytes_of_;  // by block
+  int making_ = 0;                     // threads inside the communicator
+  std::map<std::size_t, Kind> kinds_;  // by a gradient's bytes
+  std::unordered_map<const void*, Block> blocks_;
   bool is_open_ = false;
 };
 

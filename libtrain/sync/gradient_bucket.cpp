@@ -39,6 +39,15 @@ at::Tensor shape_of(const at::Tensor& parameter) {
                                                   : at::empty(parameter.sizes(), options);
 }
 
+// The strides of dimensions of one element say nothing.
+bool has_layout_of(const at::Tensor& like, const at::Tensor& gradient) {
+  if (gradient.sizes() != like.sizes()) return false;
+  for (std::int64_t dimension = 0; dimension < like.dim(); ++dimension) {
+    if (like.size(dimension) > 1 && like.stride(dimension) != gradient.stride(dimension)) return false;
+  }
+  return true;
+}
+
 at::Tensor as_type(const at::Tensor& bytes, at::ScalarType type) {
   const auto elements = bytes.numel() / static_cast<std::int64_t>(c10::elementSize(type));
   return at::from_blob(bytes.mutable_data_ptr(), {elements}, [storage = bytes.storage()](void*) {}, type);
@@ -93,7 +102,7 @@ bool GradientBucket::holds(std::size_t member, const at::Tensor& gradient) const
 bool GradientBucket::adopt(const at::Tensor& gradient, const at::Tensor& incoming) {
   if (!blocks_ || gradient.layout() != at::kStrided || !gradient.is_cpu() || gradient.requires_grad()) return false;
   if (gradient.is_neg() || gradient.is_conj() || gradient.scalar_type() != like_.scalar_type()) return false;
-  if (gradient.sizes() != like_.sizes() || gradient.strides() != like_.strides()) return false;
+  if (!has_layout_of(like_, gradient)) return false;
   if (!is_alone_in_memory(gradient, incoming)) return false;
   const auto block = blocks_->block_of(gradient);
   if (!block.defined()) return false;

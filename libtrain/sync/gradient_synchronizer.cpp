@@ -55,7 +55,8 @@ std::string agree_on_start(const std::string& problem, Communicator& communicato
 
 GradientSynchronizer::GradientSynchronizer(torch::nn::Module& module, Communicator& communicator,
                                            SynchronizerOptions options) {
-  require_same_model(module, communicator);
+  // Gradients are laid out like their parameters, and averaged place by place.
+  require_same_model(module, communicator, Layouts::compared);
   std::string problem;
   try {
     state_ = std::make_shared<State>(module, communicator, std::move(options));
@@ -74,6 +75,7 @@ GradientSynchronizer::GradientSynchronizer(torch::nn::Module& module, Communicat
 // A no_sync() guard may keep the state longer, and the module and the communicator may go after this.
 GradientSynchronizer::~GradientSynchronizer() {
   const std::lock_guard lock(state_->mutex);
+  state_->has_ended = true;
   state_->parameters.unhook();
   state_->reducer.clear();
 }
@@ -97,6 +99,7 @@ void GradientSynchronizer::zero_grad() {
     parameter.tensor.mutable_grad().reset();
   }
   state_->in_window = false;
+  state_->reducer.reset();
   state_->adopt_next_plan();
   state_->count_missing();
 }
@@ -117,6 +120,7 @@ GradientSynchronizer::NoSync::~NoSync() {
   if (!state_) return;
   const std::lock_guard lock(state_->mutex);
   --state_->no_sync_guards;
+  state_->reducer.expect_no_gradients();  // what comes next is a forward
 }
 
 std::int64_t GradientSynchronizer::set_samples(std::int64_t samples) {

@@ -187,7 +187,7 @@ bool GradientSynchronizer::State::follow_retraining() {
   for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) any = any || reducer.flags(bucket).retrained() > 0;
   if (!any) return false;
   try {
-    require_same_model(module, communicator);
+    require_same_model(module, communicator, Layouts::compared);
     check_trainable();
   } catch (...) {
     reset_round();

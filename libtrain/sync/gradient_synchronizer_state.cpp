@@ -14,6 +14,7 @@ using detail::ModuleParameter;
 // Before autograd adds to a gradient that may be on its way already.
 void GradientSynchronizer::State::before_gradient(std::size_t index) {
   const std::lock_guard lock(mutex);
+  if (has_ended) return;
   // Here and not after the first gradient: a new plan moves gradients, to some of which other threads may be adding.
   if (!in_window) open_window();
   reducer.expect_gradients();
@@ -36,6 +37,7 @@ void GradientSynchronizer::State::fail_stepped(const ModuleParameter& parameter)
 
 void GradientSynchronizer::State::on_gradient(std::size_t index, const at::Tensor& incoming) {
   const std::lock_guard lock(mutex);
+  if (has_ended) return;
   auto& parameter = parameters[index];
   if (!parameter.planned) return;
   adopt_place(parameter, incoming);

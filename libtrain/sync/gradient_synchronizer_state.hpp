@@ -101,6 +101,7 @@ struct GradientSynchronizer::State {
   detail::RoundReport report;
   Stopwatch since_first_gradient;
   int no_sync_guards = 0;
+  bool has_ended = false;  // hooks that other threads are in may come after
   bool in_window = false;
   bool in_round = false;
   bool joining = false;  // this rank takes part in the round with nothing

@@ -7,8 +7,10 @@ namespace libtrain {
 
 namespace {
 
-std::string describe(const std::string& kind, const std::string& name, const at::Tensor& tensor) {
-  return text(kind, " '", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(),
+std::string describe(const std::string& kind, const std::string& name, const at::Tensor& tensor, Layouts layouts) {
+  const auto strides =
+      layouts == Layouts::ignored || tensor.is_contiguous() ? "" : text(", strides ", tensor.strides());
+  return text(kind, " '", name, "' of shape ", tensor.sizes(), strides, " and dtype ", tensor.scalar_type(),
               tensor.requires_grad() || kind == "buffer" ? "" : ", frozen");
 }
 
@@ -16,19 +18,21 @@ std::string describe(const std::string& kind, const std::string& name, const at:
 
 namespace detail {
 
-std::vector<std::string> model_signature(const torch::nn::Module& module) {
+std::vector<std::string> model_signature(const torch::nn::Module& module, Layouts layouts) {
   std::vector<std::string> lines;
-  for (const auto& item : module.named_parameters()) lines.push_back(describe("parameter", item.key(), item.value()));
-  for (const auto& item : module.named_buffers()) lines.push_back(describe("buffer", item.key(), item.value()));
+  for (const auto& item : module.named_parameters())
+    lines.push_back(describe("parameter", item.key(), item.value(), layouts));
+  for (const auto& item : module.named_buffers())
+    lines.push_back(describe("buffer", item.key(), item.value(), layouts));
   return lines;
 }
 
 }  // namespace detail
 
-void require_same_model(const torch::nn::Module& module, Communicator& communicator) {
+void require_same_model(const torch::nn::Module& module, Communicator& communicator, Layouts layouts) {
   detail::require_agreement(
       {.subject = "The model", .unit = "tensors", .advice = "Build the same model on every rank."},
-      detail::model_signature(module), communicator);
+      detail::model_signature(module, layouts), communicator);
 }
 
 }  // namespace libtrain

@@ -34,18 +34,22 @@ class BeforeAccumulation : public torch::autograd::FunctionPreHook {
 // Of a type of its own, so that it is known by others.
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:
-  AfterAccumulation(const std::function<void(std::size_t, const at::Tensor&)>& action, std::size_t index)
-      : action_(action), index_(index) {}
+  AfterAccumulation(const std::function<void(std::size_t, const at::Tensor&)>& action, std::size_t index,
+                    const Node& accumulator)
+      : action_(action), index_(index), accumulator_(accumulator) {}
 
   variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
     static const at::Tensor kNothing;
-    action_(index_, inputs.empty() ? kNothing : inputs.front());
+    // Hooks behind this one get the same tensor, and may read or keep it.
+    const bool is_last = accumulator_.post_hooks().back().get() == this;
+    action_(index_, is_last && !inputs.empty() ? inputs.front() : kNothing);
     return outputs;
   }
 
  private:
   const std::function<void(std::size_t, const at::Tensor&)> action_;
   const std::size_t index_;
+  const Node& accumulator_;  // which owns this
 };
 
 // The bits of the first element.
@@ -115,7 +119,7 @@ void ModuleParameters::hook(const Hooks& hooks) {
     hooked.accumulator = node;
     hooked.before = before.get();
     node->add_pre_hook(std::move(before));
-    hooked.after = node->add_post_hook(std::make_unique<AfterAccumulation>(hooks.after, index));
+    hooked.after = node->add_post_hook(std::make_unique<AfterAccumulation>(hooks.after, index, *node));
   }
 }
 

@@ -55,7 +55,7 @@ class ModuleParameters {
   ModuleParameters& operator=(const ModuleParameters&) = delete;
 
   /// Called with a parameter's index around every accumulation of its gradient, on the thread that runs backward();
-  /// afterwards also with what autograd accumulated, which may be undefined.
+  /// afterwards also with what autograd accumulated, undefined where others may still read that.
   struct Hooks {
     std::function<void(std::size_t)> before = {};
     std::function<void(std::size_t, const at::Tensor& incoming)> after = {};

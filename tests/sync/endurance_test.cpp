@@ -218,6 +218,10 @@ TEST(SynchronizerEndurance, KeepsNothingOfTenThousandSteps) {
   expect_steady_steps([] { return SynchronizerOptions{}; }, kManySteps);
 }
 
+TEST(SynchronizerEndurance, KeepsNothingOfGradientsThatAreNotCopied) {
+  expect_steady_steps([] { return SynchronizerOptions{.buckets = {.alone_bytes = 1}}; }, kSteps);
+}
+
 TEST(SynchronizerEndurance, KeepsNothingOfAFloat16Wire) {
   const HalfPrecisionOptions float16{.type = at::kHalf, .smallest = 1};
   expect_steady_steps(

@@ -35,7 +35,7 @@ namespace {
 // 64 MiB in layers of a little less than 1 MiB each: small, because backward() has one gradient more than there are in
 // the end; less than 1 MiB, so that 25 fit into a bucket of 25 MiB, of whose pages of 2 MiB half of one is empty.
 constexpr int kLayers = 64;
-constexpr std::int64_t kWidth = 511;
+constexpr std::int64_t kWidth = 1024;
 constexpr std::int64_t kBatch = 2;
 constexpr int kSteps = 5;
 

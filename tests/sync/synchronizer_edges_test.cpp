@@ -291,6 +291,17 @@ TEST(SynchronizerEdges, BucketsOfTwoSynchronizersDoNotMix) {
   });
 }
 
+// Their gradients would be averaged place by place.
+TEST(SynchronizerEdges, RefusesWeightsThatRanksLayOutDifferently) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    torch::nn::Conv2d model{torch::nn::Conv2dOptions(3, 4, 2)};
+    if (communicator.rank() == 1) model->weight.set_data(model->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_THAT(message_of<UsageError>([&] { GradientSynchronizer{*model, communicator}; }),
+                HasSubstr("strides [12, 1, 6, 3]"));
+  });
+}
+
 TEST(SynchronizerEdges, RecordsSayWhichBucketTheyWereFor) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;

@@ -1,6 +1,6 @@
 #include <libtrain/sync/wire/low_rank_product.hpp>
 
-#include <libtrain/comm/vector_clones.hpp>
+#include <libtrain/base/vector_clones.hpp>
 
 namespace libtrain::detail {
 
