@@ -113,6 +113,21 @@ TEST(StoreRendezvous, RemovesTheFileWhenAllHaveReadIt) {
   EXPECT_FALSE(std::filesystem::exists(file.path()));
 }
 
+// A slow rank's FileStore would make it anew.
+TEST(StoreRendezvous, ARankThatLeavesLateDoesNotMakeTheFileAnew) {
+  const TemporaryFile file;
+  StoreRendezvous first{{.url = file.url(), .rank = 0, .world_size = 2}, in(kAmple)};
+  {
+    StoreRendezvous late{{.url = file.url(), .rank = 1, .world_size = 2}, in(kAmple)};
+    first.set("rank 0", "secret", in(kAmple));
+    late.set("rank 1", "nothing", in(kAmple));
+    first.replace("rank 0", "no secret");
+    first.leave();
+    late.leave();
+  }
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+}
+
 TEST(StoreRendezvous, RefusesAFileOfAnEarlierJob) {
   const TemporaryFile file;
   const auto copy = file.path() + ".kept";

@@ -111,6 +111,8 @@ def run_rank(rank, folder, cases):
         if rank == 0:
             save(trajectory, folder / f"{name}.ddp")
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may still run when the interpreter goes, which aborts the process
 
 
 def main():

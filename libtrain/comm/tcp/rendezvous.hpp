@@ -24,6 +24,9 @@ class Rendezvous {
   /// Puts `bytes` in the place of what was left under `key`: everybody has read it, and it shall not outlive the
   /// meeting. Best effort, within a few seconds; nothing to do where notes cannot be changed or end with the meeting.
   virtual void replace(const std::string& /*key*/, const std::string& /*bytes*/) noexcept {}
+
+  /// This rank has connected to all others and will not ask again; the place may be gone from now on.
+  virtual void leave() noexcept {}
 };
 
 }  // namespace libtrain

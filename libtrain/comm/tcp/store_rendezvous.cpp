@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -123,6 +125,19 @@ std::string StoreRendezvous::get(const std::string& key, const Deadline& deadlin
   if (*answer) return **answer;
   throw CommunicationError(text(key, " was not registered at ", place_.url, " within ", detail::seconds(patience),
                                 " s: that process did not start, has ended or cannot reach the place."));
+}
+
+// A FileStore's destructor would make the file anew that rank 0 has removed, open to all users.
+void StoreRendezvous::leave() noexcept {
+  if (!detail::is_file(place_)) return;
+  static std::mutex mutex;
+  static auto* const never_destroyed = new std::vector<c10::intrusive_ptr<c10d::Store>>;
+  try {
+    const std::lock_guard lock(mutex);
+    never_destroyed->push_back(state_->store);
+  } catch (const std::exception&) {
+    // Without memory for it the file may stay.
+  }
 }
 
 void StoreRendezvous::replace(const std::string& key, const std::string& bytes) noexcept {

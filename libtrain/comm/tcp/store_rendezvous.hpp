@@ -60,6 +60,7 @@ class StoreRendezvous : public Rendezvous {
   void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override;
   std::string get(const std::string& key, const Deadline& deadline) override;
   void replace(const std::string& key, const std::string& bytes) noexcept override;
+  void leave() noexcept override;
 
  private:
   struct State;

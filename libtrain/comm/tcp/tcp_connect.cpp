@@ -141,6 +141,7 @@ std::unique_ptr<HostTransport> TcpTransport::connect(Rendezvous& rendezvous, int
   auto group = assemble(gather_over(rendezvous, rank, world_size, patience), rank, world_size, options, patience);
   // Whoever has connected to rank 0 has read all notes. A note stays, so that a latecomer finds its rank taken.
   if (rank == 0) rendezvous.replace(text(kIntroduction, rank), bytes_of(introduce(world_size)));
+  rendezvous.leave();
   return group;
 }
 
