@@ -13,7 +13,8 @@ endif()
 # The wheel alone first, so that its libraries never meet a system's headers.
 find_path(Arrow_INCLUDE_DIR arrow/api.h PATHS "${_arrow_root}/include" NO_DEFAULT_PATH)
 find_path(Arrow_INCLUDE_DIR arrow/api.h)
-foreach(name arrow parquet)
+# S3 is a library of its own since Arrow 26.
+foreach(name arrow arrow_s3 parquet)
   file(GLOB candidates "${_arrow_root}/lib${name}.so.*")
   list(FILTER candidates EXCLUDE REGEX "\\.so\\.[0-9]+\\.")
   string(TOUPPER ${name} upper)
@@ -23,7 +24,7 @@ foreach(name arrow parquet)
     find_library(Arrow_${upper}_LIBRARY ${name})
   endif()
 endforeach()
-mark_as_advanced(Arrow_INCLUDE_DIR Arrow_ARROW_LIBRARY Arrow_PARQUET_LIBRARY)
+mark_as_advanced(Arrow_INCLUDE_DIR Arrow_ARROW_LIBRARY Arrow_ARROW_S3_LIBRARY Arrow_PARQUET_LIBRARY)
 
 if(Arrow_INCLUDE_DIR)
   file(STRINGS "${Arrow_INCLUDE_DIR}/arrow/util/config.h" line REGEX "#define ARROW_VERSION_STRING ")
@@ -37,5 +38,8 @@ find_package_handle_standard_args(Arrow
 if(Arrow_FOUND AND NOT TARGET Arrow::Arrow)
   add_library(Arrow::Arrow INTERFACE IMPORTED)
   target_include_directories(Arrow::Arrow SYSTEM INTERFACE "${Arrow_INCLUDE_DIR}")
-  target_link_libraries(Arrow::Arrow INTERFACE "${Arrow_ARROW_LIBRARY}" "${Arrow_PARQUET_LIBRARY}")
+  target_link_libraries(Arrow::Arrow INTERFACE
+    "${Arrow_ARROW_LIBRARY}" "$<$<BOOL:${Arrow_ARROW_S3_LIBRARY}>:${Arrow_ARROW_S3_LIBRARY}>" "${Arrow_PARQUET_LIBRARY}")
+  # A program that reads nothing remote does not load them.
+  target_link_options(Arrow::Arrow INTERFACE LINKER:--as-needed)
 endif()

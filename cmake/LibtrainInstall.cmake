@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/libtrain")
-install(TARGETS libtrain_core libtrain libtrain_models EXPORT libtrainTargets)
+install(TARGETS libtrain_core libtrain_data libtrain libtrain_models EXPORT libtrainTargets)
 install(EXPORT libtrainTargets NAMESPACE libtrain:: DESTINATION "${package_dir}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/libtrain" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
 
@@ -15,7 +15,9 @@ install(FILES
   "${PROJECT_BINARY_DIR}/libtrainConfig.cmake"
   "${PROJECT_BINARY_DIR}/libtrainConfigVersion.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindArrow.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindSpng.cmake"
   DESTINATION "${package_dir}")
 if(TARGET libtrain-info)
   install(TARGETS libtrain-info)

@@ -43,7 +43,9 @@ FREE_OF_TORCH = [
     "data/sampler.*",
     "data/shard.*",
     "data/sample_random.*",
-    "data/formats/idx.*",
+    "data/formats/*.*",
+    "data/image/*.*",
+    "data/storage/*.*",
 ]
 HEAVY = re.compile(r"(torch|ATen|c10|caffe2)/|(mpi|nccl|cuda\w*)\.h$")
 

@@ -32,6 +32,11 @@ debian_packages=(
   "libgmock-dev|the tests|has_header gmock/gmock.h"
   "libssl-dev|how ranks that meet over TCP prove who they are|has_header openssl/evp.h"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
+  "libjpeg62-turbo-dev|JPEG pictures (libjpeg-turbo)|has_header jpeglib.h"
+  "libspng-dev|PNG pictures|has_header spng.h"
+  "zlib1g-dev|compressed data files|has_header zlib.h"
+  "libsimdjson-dev|COCO annotations|has_header simdjson.h"
+  "libxxhash-dev|checksums of cached files|has_header xxhash.h"
   "libeigen3-dev|small dense algebra|has_header eigen3/Eigen/Core"
   "nlohmann-json3-dev|JSON files|has_header nlohmann/json.hpp"
 )

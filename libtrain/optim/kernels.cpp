@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/vector_clones.hpp>
+#include <libtrain/base/vector_clones.hpp>
 #include <libtrain/optim/square_lanes.hpp>
 
 namespace libtrain::optim {

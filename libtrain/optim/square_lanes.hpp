@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <libtrain/comm/vector_clones.hpp>
+#include <libtrain/base/vector_clones.hpp>
 
 namespace libtrain::detail {
 

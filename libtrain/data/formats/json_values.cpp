@@ -1,0 +1,132 @@
+#include <libtrain/data/formats/json_values.hpp>
+
+#include <cstddef>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/utf8_check.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+static_assert(PaddedBuffer::kPadding >= simdjson::SIMDJSON_PADDING);
+
+JsonFault wrong_value(ondemand::value& value, const std::string& expected, std::string_view name) {
+  return {.kind = JsonFault::Kind::data, .at = json_begin(value), .expected = text(expected, " for '", name, "'")};
+}
+
+// The first byte of a string that is not closed, or the first control character within a string.
+const char* find_in_strings(std::string_view json, simdjson::error_code error) {
+  const char* opening = nullptr;
+  for (std::size_t position = 0; position < json.size(); ++position) {
+    const char character = json[position];
+    if (character == '"') {
+      opening = opening == nullptr ? json.data() + position : nullptr;
+    } else if (opening != nullptr && character == '\\') {
+      ++position;
+    } else if (opening != nullptr && static_cast<unsigned char>(character) < ' ' &&
+               error == simdjson::UNESCAPED_CHARS) {
+      return json.data() + position;
+    }
+  }
+  return opening;
+}
+
+}  // namespace
+
+std::int64_t json_integer(ondemand::value& value, std::string_view name) {
+  std::int64_t number = 0;
+  if (value.get_int64().get(number) != simdjson::SUCCESS) throw wrong_value(value, "an integer", name);
+  return number;
+}
+
+std::int64_t json_integer(ondemand::value& value, std::string_view name, std::int64_t minimum, std::int64_t maximum) {
+  const char* const begin = json_begin(value);
+  const std::int64_t number = json_integer(value, name);
+  if (number < minimum || number > maximum) {
+    throw JsonFault{.kind = JsonFault::Kind::data,
+                    .at = begin,
+                    .expected = text("an integer from ", minimum, " to ", maximum, " for '", name, "'")};
+  }
+  return number;
+}
+
+double json_number(ondemand::value& value, std::string_view name) {
+  double number = 0;
+  if (value.get_double().get(number) != simdjson::SUCCESS) throw wrong_value(value, "a number", name);
+  return number;
+}
+
+bool json_flag(ondemand::value& value, std::string_view name) {
+  bool flag = false;
+  if (value.get_bool().get(flag) == simdjson::SUCCESS) return flag;
+  std::int64_t number = 0;
+  if (value.get_int64().get(number) != simdjson::SUCCESS || number < 0 || number > 1) {
+    throw wrong_value(value, "0 or 1", name);
+  }
+  return number == 1;
+}
+
+std::string_view json_string(ondemand::value& value, std::string_view name) {
+  std::string_view string;
+  if (value.get_string().get(string) != simdjson::SUCCESS) throw wrong_value(value, "a string", name);
+  return string;
+}
+
+std::string_view json_array_text(ondemand::value& value, std::string_view name) {
+  ondemand::array array;
+  if (value.get_array().get(array) != simdjson::SUCCESS) throw wrong_value(value, "an array", name);
+  std::string_view json;
+  if (array.raw_json().get(json) != simdjson::SUCCESS) {
+    throw JsonFault{.expected = text("the end of the array '", name, "'")};
+  }
+  return json;
+}
+
+ondemand::object json_object(ondemand::value& value, std::string_view name) {
+  ondemand::object object;
+  if (value.get_object().get(object) != simdjson::SUCCESS) throw wrong_value(value, "an object", name);
+  return object;
+}
+
+std::string_view json_key(ondemand::field& field) {
+  const char* const raw = field.key().raw();
+  std::size_t length = 0;
+  while (raw[length] != '"' && raw[length] != '\\') ++length;
+  if (raw[length] == '"') return {raw, length};
+  std::string_view key;
+  if (field.unescaped_key().get(key) != simdjson::SUCCESS) {
+    throw JsonFault{.kind = JsonFault::Kind::data, .at = raw, .expected = "a key whose escapes are valid"};
+  }
+  return key;
+}
+
+JsonFault structural_fault(simdjson::error_code error, std::string_view json) {
+  switch (error) {
+    case simdjson::UTF8_ERROR: {
+      const auto position = Utf8Check{}.add(json);
+      return {.at = json.data() + position.value_or(json.size()), .expected = "UTF-8"};
+    }
+    case simdjson::UNESCAPED_CHARS:
+      return {.at = find_in_strings(json, error), .expected = "no control character within a string"};
+    case simdjson::UNCLOSED_STRING:
+      return {.at = find_in_strings(json, error), .expected = "a string that is closed"};
+    case simdjson::EMPTY:
+      return {.at = json.data(), .expected = "a JSON value"};
+    default:
+      throw EnvironmentError(
+          text("JSON text of ", json.size(), " bytes cannot be parsed: ", simdjson::error_message(error), "."));
+  }
+}
+
+const char* json_location(ondemand::document& document) {
+  const char* location = nullptr;
+  if (document.current_location().get(location) != simdjson::SUCCESS) return nullptr;
+  return location;
+}
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace libtrain::data {
+
+/// How the value of a field is encoded. Groups (3 and 4), long deprecated, are not read.
+enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+struct WireField {
+  std::uint32_t number = 0;
+  WireType type = WireType::varint;
+  std::uint64_t value = 0;      ///< of a varint, fixed64 or fixed32 field
+  std::string_view bytes = {};  ///< of a field of bytes: a string, a message or packed numbers; lies in the message
+};
+
+/// Reads a message of protocol buffers field by field (protobuf.dev, "Encoding"), without knowing its type: unknown
+/// fields are skipped by ignoring them. It copies nothing, and uses no memory. Used by one thread at a time.
+///
+/// All functions throw EnvironmentError, which names `source`, the byte offset in the outermost message, what was
+/// expected and what was found.
+class WireReader {
+ public:
+  /// `message` and `source`, which is the first part of every error message, must outlive the reader.
+  WireReader(std::string_view message, std::string_view source) : WireReader(message, source, 0, 0) {}
+
+  /// The next field, or nothing at the end.
+  std::optional<WireField> next();
+
+  /// A reader of the message, or of the packed numbers, in a field that came from next(). At most 16 may be nested.
+  WireReader nested(const WireField& field) const;
+
+  bool at_end() const { return position_ == message_.size(); }
+
+  /// The next number of a run of packed ones. A varint of more than 64 bits is an error.
+  std::uint64_t varint();
+  std::uint32_t fixed32();
+  std::uint64_t fixed64();
+
+  /// Throws the error of this reader for what begins where it stands.
+  [[noreturn]] void fail(const std::string& expected_and_found) const;
+
+ private:
+  WireReader(std::string_view message, std::string_view source, std::size_t offset, int depth)
+      : message_(message), source_(source), offset_(offset), depth_(depth) {}
+
+  std::string_view take(std::uint64_t count);
+
+  std::string_view message_;
+  std::string_view source_;
+  std::size_t offset_;  // of the message in the outermost one
+  std::size_t position_ = 0;
+  int depth_;
+};
+
+/// Writes a message of protocol buffers; fields appear in the order of the calls. Numbers are 1 to 2^29 - 1.
+class WireWriter {
+ public:
+  void varint(std::uint32_t number, std::uint64_t value);
+  void fixed32(std::uint32_t number, std::uint32_t value);
+  void fixed64(std::uint32_t number, std::uint64_t value);
+
+  /// A string, a message or packed numbers.
+  void bytes(std::uint32_t number, std::string_view value);
+
+  const std::string& message() const { return message_; }
+  std::string take() { return std::move(message_); }
+
+ private:
+  void tag(std::uint32_t number, WireType type);
+
+  std::string message_;
+};
+
+/// For packed numbers: `value` in groups of 7 bits, the least significant one first.
+void append_varint(std::string& to, std::uint64_t value);
+
+}  // namespace libtrain::data

@@ -1,0 +1,172 @@
+#include <libtrain/data/formats/shard_index.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+#include <system_error>
+
+#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/little_endian.hpp>
+#include <libtrain/data/formats/output_file.hpp>
+#include <libtrain/data/formats/protobuf_wire.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// The file: these bytes, the CRC-32C of the rest as a little-endian number, and a message in the wire format.
+constexpr std::string_view kMagic = "ltshard1";
+constexpr std::size_t kHeaderBytes = kMagic.size() + 4;
+
+enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
+enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
+
+// An entry takes up to 28 bytes here and at least 16 in its shard; names of up to 4,096 bytes belong to 512 or more.
+std::uint64_t longest_file(const ShardIdentity& identity) {
+  const std::uint64_t strings = identity.format.size() + identity.name.size() + identity.version.size();
+  return 16 * identity.size + strings + (std::uint64_t{64} << 10);
+}
+
+std::string encode(const ShardIdentity& identity, const ShardIndex& index) {
+  WireWriter message;
+  message.bytes(kFormat, identity.format);
+  message.bytes(kName, identity.name);
+  message.varint(kSize, identity.size);
+  message.bytes(kVersion, identity.version);
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    WireWriter entry;
+    entry.varint(kEntryOffset, index.offset(i));
+    entry.varint(kEntryBytes, index.bytes(i));
+    if (!index.name(i).empty()) entry.bytes(kEntryName, index.name(i));
+    message.bytes(kEntry, entry.message());
+  }
+  std::string file{kMagic};
+  detail::append_little_endian(file, crc32c(message.message()));
+  return file + message.message();
+}
+
+void decode_entry(WireReader entry, const ShardIdentity& identity, ShardIndex& index) {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::string_view name;
+  while (const auto field = entry.next()) {
+    if (field->number == kEntryOffset) offset = field->value;
+    if (field->number == kEntryBytes) bytes = field->value;
+    if (field->number == kEntryName) name = field->bytes;
+  }
+  const std::size_t last = index.size();
+  const std::uint64_t earliest = last == 0 ? 0 : index.offset(last - 1) + index.bytes(last - 1);
+  if (offset < earliest || offset > identity.size || bytes > identity.size - offset) {
+    entry.fail(text("expected an entry between bytes ", earliest, " and ", identity.size, " of the shard, found ",
+                    bytes, " bytes at ", offset));
+  }
+  index.add(offset, bytes, name);
+}
+
+// The identity stands before the entries. Throws EnvironmentError for a damaged file.
+std::optional<ShardIndex> decode(std::string_view file, const std::string& path, const ShardIdentity& expected) {
+  if (file.size() < kHeaderBytes || !file.starts_with(kMagic)) {
+    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", kMagic, "', found something else."));
+  }
+  const std::string_view content = file.substr(kHeaderBytes);
+  if (crc32c(content) != detail::load_little_endian<std::uint32_t>(file.data() + kMagic.size())) {
+    throw EnvironmentError(text("File '", path, "', byte offset ", kMagic.size(),
+                                ": expected the checksum of what follows, found another."));
+  }
+  const std::string source = text("File '", path, "' after its header of ", kHeaderBytes, " bytes");
+  WireReader message{content, source};
+  ShardIdentity identity;
+  ShardIndex index;
+  while (const auto field = message.next()) {
+    if (field->number == kFormat) identity.format = field->bytes;
+    if (field->number == kName) identity.name = field->bytes;
+    if (field->number == kSize) identity.size = field->value;
+    if (field->number == kVersion) identity.version = field->bytes;
+    if (field->number != kEntry || field->type != WireType::bytes) continue;
+    if (identity != expected) return std::nullopt;
+    decode_entry(message.nested(*field), expected, index);
+  }
+  if (identity != expected) return std::nullopt;
+  return index;
+}
+
+std::string read_whole(const std::string& path, std::uint64_t limit_bytes) {
+  std::error_code error;
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (error) throw EnvironmentError(text("File '", path, "' cannot be read: ", error.message(), "."));
+  if (size > limit_bytes) {
+    throw EnvironmentError(text("File '", path, "': expected at most ", limit_bytes, " bytes, found ", size, "."));
+  }
+  std::string content(static_cast<std::size_t>(size), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(content.data(), static_cast<std::streamsize>(size));
+  if (!file) throw EnvironmentError(text("File '", path, "': expected ", size, " bytes, found ", file.gcount(), "."));
+  return content;
+}
+
+// FNV-1a (Fowler, Noll and Vo). Two shards that collide only displace each other's index, which holds the whole name.
+std::uint64_t hash_of(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char character : name) hash = (hash ^ static_cast<std::uint8_t>(character)) * 0x100000001b3ULL;
+  return hash;
+}
+
+// The end of the shard's name, for people who look into the folder.
+std::string readable_part(const std::string& name) {
+  constexpr std::size_t kMost = 64;
+  std::string part = name.substr(name.rfind('/') + 1);
+  if (part.size() > kMost) part.erase(0, part.size() - kMost);
+  const auto is_harmless = [](char c) {
+    const bool is_alphanumeric = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    return is_alphanumeric || c == '-' || c == '_' || c == '.';
+  };
+  std::replace_if(part.begin(), part.end(), [&](char c) { return !is_harmless(c); }, '_');
+  return part;
+}
+
+}  // namespace
+
+void ShardIndex::add(std::uint64_t offset, std::uint64_t bytes, std::string_view name) {
+  names_ += name;
+  entries_.push_back({.offset = offset, .bytes = bytes, .name_end = names_.size()});
+}
+
+std::string_view ShardIndex::name(std::size_t entry) const {
+  const std::uint64_t begin = entry == 0 ? 0 : entries_[entry - 1].name_end;
+  return std::string_view{names_}.substr(begin, entries_[entry].name_end - begin);
+}
+
+std::string shard_index_path(const std::string& folder, const ShardIdentity& identity) {
+  std::ostringstream name;
+  name << readable_part(identity.name) << '-' << std::hex << std::setw(16) << std::setfill('0')
+       << hash_of(identity.name) << '.' << identity.format << "-index";
+  return (std::filesystem::path(folder) / name.str()).string();
+}
+
+std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
+  try {
+    return decode(read_whole(path, longest_file(identity)), path, identity);
+  } catch (const EnvironmentError& damage) {
+    log_warning(text("The index of '", identity.name, "' is not used and will be built again. ", damage.what()));
+    return std::nullopt;
+  }
+}
+
+void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) throw EnvironmentError(text("Cannot create the folder '", folder.string(), "': ", error.message(), "."));
+  detail::OutputFile file(path);
+  file.write(encode(identity, index));
+  file.commit();
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,102 @@
+#include <libtrain/data/formats/tar_header.hpp>
+
+#include <algorithm>
+#include <optional>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+struct Place {
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+};
+
+constexpr Place kName{.begin = 0, .bytes = 100};
+constexpr Place kBytes{.begin = 124, .bytes = 12};
+constexpr Place kChecksum{.begin = 148, .bytes = 8};
+constexpr std::size_t kType = 156;
+constexpr Place kMagic{.begin = 257, .bytes = 6};
+constexpr Place kPrefix{.begin = 345, .bytes = 155};
+
+// GNU tar writes "ustar " here, and keeps other things where POSIX has the prefix.
+constexpr std::string_view kPosixMagic{"ustar\0", 6};
+
+std::string_view field(std::string_view block, Place place) {
+  return block.substr(place.begin, place.bytes);
+}
+
+std::string_view until_zero(std::string_view field) {
+  return field.substr(0, field.find('\0'));
+}
+
+// Octal digits between spaces, up to a space, a zero or the end; none of them stand for 0.
+std::optional<std::uint64_t> parse_octal(std::string_view field) {
+  field.remove_prefix(std::min(field.find_first_not_of(' '), field.size()));
+  std::uint64_t number = 0;
+  for (const char digit : field) {
+    if (digit == ' ' || digit == '\0') break;
+    if (digit < '0' || digit > '7') return std::nullopt;
+    number = number << 3 | static_cast<std::uint64_t>(digit - '0');
+  }
+  return number;
+}
+
+// Big-endian behind a byte of 0x80; 0xff begins a negative number.
+std::optional<std::uint64_t> parse_base_256(std::string_view field) {
+  if (static_cast<std::uint8_t>(field.front()) != 0x80) return std::nullopt;
+  std::uint64_t number = 0;
+  for (const char byte : field.substr(1)) {
+    if (number >> 56 != 0) return std::nullopt;
+    number = number << 8 | static_cast<std::uint8_t>(byte);
+  }
+  return number;
+}
+
+std::optional<std::uint64_t> parse_number(std::string_view field) {
+  const bool is_octal = static_cast<std::uint8_t>(field.front()) < 0x80;
+  return is_octal ? parse_octal(field) : parse_base_256(field);
+}
+
+void check_sum(std::string_view block, const std::string& file, std::uint64_t offset) {
+  std::int64_t unsigned_sum = 0;
+  std::int64_t signed_sum = 0;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    const bool counts_as_space = i >= kChecksum.begin && i < kChecksum.begin + kChecksum.bytes;
+    const char byte = counts_as_space ? ' ' : block[i];
+    unsigned_sum += static_cast<std::uint8_t>(byte);
+    signed_sum += static_cast<std::int8_t>(byte);
+  }
+  const auto stored = parse_octal(field(block, kChecksum));
+  if (!stored) fail_tar(file, offset + kChecksum.begin, "expected the checksum of a header, found no octal number");
+  const auto found = static_cast<std::int64_t>(*stored);
+  if (found != unsigned_sum && found != signed_sum) {
+    fail_tar(file, offset + kChecksum.begin,
+             text("expected the checksum ", unsigned_sum, " of the header, found ", found));
+  }
+}
+
+}  // namespace
+
+void fail_tar(const std::string& file, std::uint64_t offset, const std::string& expected_and_found) {
+  throw EnvironmentError(text("Tar file '", file, "', byte offset ", offset, ": ", expected_and_found, "."));
+}
+
+TarHeader parse_tar_header(std::string_view block, const std::string& file, std::uint64_t offset) {
+  check_sum(block, file, offset);
+  const auto bytes = parse_number(field(block, kBytes));
+  if (!bytes) {
+    fail_tar(file, offset + kBytes.begin, "expected a size in octal or positive base-256 digits, found something else");
+  }
+  TarHeader header{.name = std::string{until_zero(field(block, kName))},
+                   .bytes = *bytes,
+                   .type = static_cast<TarType>(block[kType])};
+  const std::string_view prefix = until_zero(field(block, kPrefix));
+  if (field(block, kMagic) == kPosixMagic && !prefix.empty()) header.name = text(prefix, "/", header.name);
+  return header;
+}
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <libtrain/data/image/decode_jpeg.hpp>
+#include <libtrain/data/image/decode_options.hpp>
+#include <libtrain/data/image/image.hpp>
+#include <libtrain/data/image/image_header.hpp>
+#include <libtrain/data/image/restart_index.hpp>
+
+namespace libtrain::data {
+
+/// Decodes an image file, which its first bytes say to be a JPEG or a PNG: see JpegDecoder and decode_png(). Of a JPEG
+/// with restart markers every few MCUs, only the segments that a rectangle needs are decoded.
+///
+/// Keeps its working memory between pictures; used by one thread at a time. Throws as those do, and EnvironmentError
+/// for a file of any other format.
+class ImageDecoder {
+ public:
+  Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+  /// Into memory of the caller, row by row; throws UsageError where it is too small. After an error it has any content.
+  void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
+
+ private:
+  bool cut_part(std::span<const std::byte> file, const DecodeOptions& options);
+
+  JpegDecoder jpeg_;
+  RestartIndex index_;
+  std::vector<std::byte> part_;  // a JPEG of the segments needed
+  DecodeOptions part_options_;
+};
+
+/// ImageDecoder::decode() with a decoder of its own.
+Image decode_image(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+}  // namespace libtrain::data

@@ -1,0 +1,167 @@
+#include <libtrain/data/image/decode_jpeg.hpp>
+
+#include <algorithm>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/image/libjpeg.hpp>
+#include <libtrain/data/image/pixel_conversion.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// Narrower parts are not worth the special cases that libjpeg has for them.
+constexpr int kNarrowestPart = 16;
+
+J_COLOR_SPACE output_color(const jpeg_decompress_struct& info, const DecodeOptions& options) {
+  switch (info.num_components) {
+    case 1:
+      return options.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    case 3:
+      return JCS_RGB;
+    case 4:
+      return JCS_CMYK;
+    default:
+      throw EnvironmentError(text("JPEG '", options.name, "' has ", info.num_components,
+                                  " components, expected 1 (grey), 3 (colour) or 4 (CMYK)."));
+  }
+}
+
+detail::ConvertPixels conversion(J_COLOR_SPACE from, int channels) {
+  if (from == JCS_GRAYSCALE) return detail::copy_grey;
+  if (from == JCS_RGB) return channels == 3 ? detail::copy_rgb : detail::rgb_to_grey;
+  return channels == 3 ? detail::inverted_cmyk_to_rgb : detail::inverted_cmyk_to_grey;
+}
+
+// Reads the header, says how to decode, and returns the rectangle wanted.
+Crop prepare(detail::JpegReader& reader, const DecodeOptions& options) {
+  jpeg_decompress_struct& info = reader.info();
+  reader.run([&info] { jpeg_read_header(&info, TRUE); });
+  detail::check_pixels("JPEG", options, info.image_width, info.image_height);
+  reader.check_length();
+  info.out_color_space = output_color(info, options);
+  info.dct_method = JDCT_ISLOW;
+  info.do_fancy_upsampling = TRUE;
+  info.scale_num = 1;
+  info.scale_denom = static_cast<unsigned int>(options.scale_denominator);
+  reader.run([&info] { jpeg_calc_output_dimensions(&info); });
+  return detail::crop_of(options, static_cast<int>(info.output_width), static_cast<int>(info.output_height));
+}
+
+// Whether jpeg_crop_scanline() and jpeg_skip_scanlines() give the pixels that decoding all gives. To be asked after
+// jpeg_start_decompress().
+//
+// Their known defects that matter here: a progressive file that ends before its coefficients are complete is smoothed
+// across blocks, which the left edge of a part cuts off (jdcoefct.c); and before libjpeg-turbo 3.0.0 (its change log,
+// item 4) the width of components with sampling factors above 2 came out wrong where pictures are scaled. The others,
+// up to 2.1.4, are in merged upsampling and colour quantisation, which are not used.
+bool parts_are_exact(const jpeg_decompress_struct& info, int scale_denominator) {
+  constexpr int kSmoothedCoefficients = 10;
+  for (int c = 0; c < info.num_components; ++c) {
+    const jpeg_component_info& component = info.comp_info[c];
+    if (scale_denominator > 1 && (component.h_samp_factor > 2 || component.v_samp_factor > 2)) return false;
+    if (!info.progressive_mode || info.coef_bits == nullptr) continue;
+    for (int i = 1; i < kSmoothedCoefficients; ++i) {
+      if (info.coef_bits[c][i] != 0) return false;
+    }
+  }
+  return true;
+}
+
+struct Columns {
+  int begin = 0;
+  int end = 0;
+};
+
+// The columns to ask for, a superset of the crop's. Upsampling takes the edges of a part for those of the picture,
+// which changes the outermost column where that is none; libjpeg begins at whole MCUs. Rows need no such care: it
+// decodes the rows above and below that upsampling looks at, and discards those that lack them.
+Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
+  const int width = static_cast<int>(info.output_width);
+  const int context = info.max_h_samp_factor > 1 ? 1 : 0;
+  const int begin = std::max(0, std::min(crop.x - context, width - kNarrowestPart));
+  return {.begin = begin, .end = std::min(width, std::max(crop.x + crop.width + context, begin + kNarrowestPart))};
+}
+
+// What read_rows() works on: it runs inside a guarded step, where nothing may own memory.
+struct RowJob {
+  jpeg_decompress_struct* info = nullptr;
+  bool in_parts = false;  // skips rows and leaves out columns
+  Crop crop = {};
+  Columns columns = {};
+  std::uint8_t* row = nullptr;  // with room for the whole width
+  detail::ConvertPixels convert = nullptr;
+  PixelRows to = {};
+};
+
+void read_row(jpeg_decompress_struct& info, std::uint8_t* row) {
+  jpeg_read_scanlines(&info, &row, 1);
+}
+
+void read_rows(const RowJob& job) {
+  jpeg_decompress_struct& info = *job.info;
+  JDIMENSION begin = 0;
+  if (job.in_parts) {
+    begin = static_cast<JDIMENSION>(job.columns.begin);
+    auto width = static_cast<JDIMENSION>(job.columns.end - job.columns.begin);
+    jpeg_crop_scanline(&info, &begin, &width);
+  }
+  const auto rows_above = static_cast<JDIMENSION>(job.crop.y);
+  if (job.in_parts && rows_above > 0) jpeg_skip_scanlines(&info, rows_above);
+  while (info.output_scanline < rows_above) read_row(info, job.row);
+
+  const auto components = static_cast<std::size_t>(info.output_components);
+  const auto pixels = static_cast<std::size_t>(job.crop.width);
+  const std::size_t left = (static_cast<std::size_t>(job.crop.x) - begin) * components;
+  const bool direct = (job.convert == detail::copy_rgb || job.convert == detail::copy_grey) &&
+                      info.output_width == static_cast<JDIMENSION>(job.crop.width);
+  for (int y = 0; y < job.crop.height; ++y) {
+    if (direct) {
+      read_row(info, job.to.row(y));
+    } else {
+      read_row(info, job.row);
+      job.convert(job.row + left, job.to.row(y), pixels);
+    }
+  }
+}
+
+void read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const PixelRows& to,
+                 std::vector<std::uint8_t>& row) {
+  jpeg_decompress_struct& info = reader.info();
+  reader.run([&info] { jpeg_start_decompress(&info); });
+  row.resize(static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
+  const RowJob job{.info = &info,
+                   .in_parts = options.crop.has_value() && parts_are_exact(info, options.scale_denominator),
+                   .crop = crop,
+                   .columns = columns_of(crop, info),
+                   .row = row.data(),
+                   .convert = conversion(info.out_color_space, options.channels),
+                   .to = to};
+  reader.run([&job] { read_rows(job); });
+}
+
+}  // namespace
+
+Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
+  detail::check_options(options);
+  detail::JpegReader reader(file, options.name, options.maximum_warnings);
+  const Crop crop = prepare(reader, options);
+  Image image = detail::blank_image(crop, options);
+  read_pixels(reader, crop, options, detail::rows_of(image), row_);
+  return image;
+}
+
+void JpegDecoder::decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to) {
+  detail::check_options(options);
+  detail::JpegReader reader(file, options.name, options.maximum_warnings);
+  const Crop crop = prepare(reader, options);
+  detail::check_rows(to, crop, options);
+  read_pixels(reader, crop, options, to, row_);
+}
+
+Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
+  return JpegDecoder().decode(file, options);
+}
+
+}  // namespace libtrain::data

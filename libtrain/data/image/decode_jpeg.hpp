@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <libtrain/data/image/decode_options.hpp>
+#include <libtrain/data/image/image.hpp>
+
+namespace libtrain::data {
+
+/// Decodes JPEGs to the very pixels that Pillow's convert("RGB") or convert("L") gives: accurate integer transform,
+/// smooth ("fancy") chroma upsampling, grey repeated in three channels, CMYK and YCCK taken for inverted (see
+/// pixel_conversion.hpp), an orientation in EXIF data ignored. Baseline, extended and progressive files of 8 bits with
+/// 1, 3 or 4 components, Huffman or arithmetic coding.
+///
+/// A rectangle is decoded without the inverse transforms left and right of it and above it, and without the entropy
+/// decoding below it, and has exactly the pixels that it has in the whole picture.
+///
+/// Keeps its working memory between pictures; used by one thread at a time. Memory: that of the pixels wanted and a few
+/// rows, for files with several scans 2 bytes a coefficient as well.
+///
+/// Both functions throw UsageError for options that do not fit each other or the picture, and EnvironmentError (name,
+/// byte offset, what was expected and what was found) for a file that is truncated, damaged in more places than
+/// DecodeOptions::maximum_warnings, has more pixels than allowed, or is not such a JPEG. A file whose data lacks only
+/// the last marker is truncated, too, as for Pillow.
+class JpegDecoder {
+ public:
+  Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+  /// Into memory of the caller, row by row; throws UsageError where it is too small. After an error it has any content.
+  void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
+
+ private:
+  std::vector<std::uint8_t> row_;  // as libjpeg gives it, where that differs from what is wanted
+};
+
+/// JpegDecoder::decode() with a decoder of its own.
+Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+}  // namespace libtrain::data

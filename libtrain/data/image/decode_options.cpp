@@ -1,0 +1,61 @@
+#include <libtrain/data/image/decode_options.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::data::detail {
+
+void check_options(const DecodeOptions& options) {
+  if (options.channels != 1 && options.channels != 3) {
+    throw UsageError(text("DecodeOptions::channels is ", options.channels, ", expected 1 (grey) or 3 (RGB)."));
+  }
+  const int scale = options.scale_denominator;
+  if (scale != 1 && scale != 2 && scale != 4 && scale != 8) {
+    throw UsageError(text("DecodeOptions::scale_denominator is ", scale, ", expected 1, 2, 4 or 8."));
+  }
+  if (options.maximum_warnings < 0) {
+    throw UsageError(
+        text("DecodeOptions::maximum_warnings is ", options.maximum_warnings, ", expected a number of at least 0."));
+  }
+}
+
+void check_pixels(const char* format, const DecodeOptions& options, std::uint64_t width, std::uint64_t height) {
+  // Both are below 2^31, so that the product fits.
+  if (width * height <= options.maximum_pixels) return;
+  throw EnvironmentError(text(format, " '", options.name, "' has ", width, " x ", height, " pixels, expected at most ",
+                              options.maximum_pixels,
+                              ": raise DecodeOptions::maximum_pixels if the file is to be trusted."));
+}
+
+Crop crop_of(const DecodeOptions& options, int width, int height) {
+  if (!options.crop) return {.x = 0, .y = 0, .width = width, .height = height};
+  const Crop& crop = *options.crop;
+  const bool inside = crop.x >= 0 && crop.y >= 0 && crop.width > 0 && crop.height > 0 && crop.width <= width &&
+                      crop.height <= height && crop.x <= width - crop.width && crop.y <= height - crop.height;
+  if (inside) return crop;
+  throw UsageError(text("DecodeOptions::crop is ", crop.width, " x ", crop.height, " pixels at (", crop.x, ", ", crop.y,
+                        "), expected a rectangle inside the ", width, " x ", height, " pixels of '", options.name,
+                        "'."));
+}
+
+void check_rows(const PixelRows& rows, const Crop& crop, const DecodeOptions& options) {
+  const std::size_t row_bytes = static_cast<std::size_t>(crop.width) * static_cast<std::size_t>(options.channels);
+  const auto further_rows = static_cast<std::size_t>(crop.height) - 1;
+  const bool fits = rows.stride >= row_bytes && rows.bytes.size() >= row_bytes &&
+                    (further_rows == 0 || (rows.bytes.size() - row_bytes) / further_rows >= rows.stride);
+  if (fits) return;
+  throw UsageError(text("The memory for '", options.name, "' has ", rows.bytes.size(), " bytes in rows ", rows.stride,
+                        " bytes apart, expected room for ", crop.height, " rows of ", row_bytes, " bytes."));
+}
+
+Image blank_image(const Crop& crop, const DecodeOptions& options) {
+  Image image{.width = crop.width, .height = crop.height, .channels = options.channels};
+  image.pixels.resize(image.row_bytes() * static_cast<std::size_t>(image.height));
+  return image;
+}
+
+PixelRows rows_of(Image& image) {
+  return {.bytes = image.pixels, .stride = image.row_bytes()};
+}
+
+}  // namespace libtrain::data::detail

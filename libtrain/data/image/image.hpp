@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace libtrain::data {
+
+/// An 8-bit picture in memory: rows from the top, pixels from the left, channels interleaved (HWC).
+struct Image {
+  int width = 0;
+  int height = 0;
+  int channels = 3;  ///< 1: grey, 3: red, green, blue
+  std::vector<std::uint8_t> pixels = {};
+
+  std::size_t row_bytes() const { return static_cast<std::size_t>(width) * static_cast<std::size_t>(channels); }
+  const std::uint8_t* row(int y) const { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
+  std::uint8_t* row(int y) { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
+};
+
+/// A rectangle of a picture in pixels, from its top left corner.
+struct Crop {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+
+  bool operator==(const Crop&) const = default;
+};
+
+}  // namespace libtrain::data

@@ -1,0 +1,252 @@
+#include <libtrain/data/image/image_header.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/image/image_error.hpp>
+#include <libtrain/data/image/jpeg_markers.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+constexpr std::string_view kJpegStart("\xFF\xD8\xFF", 3);
+constexpr std::string_view kPngStart("\x89PNG\r\n\x1A\n", 8);
+
+constexpr std::size_t kMarkerBytes = 4;  // 0xFF, the code, the length
+constexpr std::size_t kFrameBytes = 6;   // of a frame header without its components
+constexpr std::size_t kComponentBytes = 3;
+
+constexpr std::size_t kPngHeaderBytes = 33;  // signature, length, type, 13 bytes, checksum
+constexpr std::uint32_t kPngChunkBytes = 13;
+
+bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
+  return bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin(), [](char a, std::byte b) {
+           return static_cast<std::byte>(static_cast<unsigned char>(a)) == b;
+         });
+}
+
+int byte_at(std::span<const std::byte> bytes, std::size_t offset) {
+  return std::to_integer<int>(bytes[offset]);
+}
+
+std::uint32_t big_endian32(std::span<const std::byte> bytes, std::size_t offset) {
+  const auto high = static_cast<std::uint32_t>(detail::big_endian16(bytes, offset));
+  return high << 16 | static_cast<std::uint32_t>(detail::big_endian16(bytes, offset + 2));
+}
+
+class JpegHeaderParser {
+ public:
+  JpegHeaderParser(std::span<const std::byte> file, const std::string& name) : markers_(file, name) {}
+
+  JpegHeader parse() {
+    for (;;) {
+      const detail::JpegMarker marker = markers_.next();
+      if (detail::is_frame(marker.code)) {
+        read_frame(marker);
+      } else if (marker.code == detail::kStartOfScan) {
+        read_scan(marker);
+        return header_;
+      } else {
+        read_other(marker);
+      }
+    }
+  }
+
+ private:
+  void read_frame(const detail::JpegMarker& marker) {
+    if (header_.component_count != 0) markers_.fail(marker.offset, "expected one frame header, found a second one");
+    read_process(marker);
+    const auto payload = marker.payload;
+    const std::size_t begin = marker.offset + kMarkerBytes;
+    if (payload.size() < kFrameBytes) {
+      markers_.fail(begin, text("expected a frame header of at least 6 bytes, found ", payload.size()));
+    }
+    header_.precision = byte_at(payload, 0);
+    header_.height = detail::big_endian16(payload, 1);
+    header_.width = detail::big_endian16(payload, 3);
+    const int count = byte_at(payload, 5);
+    if (header_.height == 0 || header_.width == 0) {
+      markers_.fail(begin + 1,
+                    text("expected a height and a width above 0, found ", header_.height, " x ", header_.width));
+    }
+    if (count < 1 || count > 4) markers_.fail(begin + 5, text("expected 1 to 4 components, found ", count));
+    const std::size_t expected = kFrameBytes + kComponentBytes * static_cast<std::size_t>(count);
+    if (payload.size() != expected) {
+      markers_.fail(begin, text("expected a frame header of ", expected, " bytes for ", count, " components, found ",
+                                payload.size()));
+    }
+    for (int i = 0; i < count; ++i) read_component(payload, begin, static_cast<std::size_t>(i));
+    header_.component_count = count;
+    header_.frame_offset = marker.offset;
+  }
+
+  void read_process(const detail::JpegMarker& marker) {
+    header_.progressive =
+        marker.code == detail::kProgressiveFrame || marker.code == detail::kArithmeticProgressiveFrame;
+    header_.arithmetic = marker.code == detail::kArithmeticFrame || marker.code == detail::kArithmeticProgressiveFrame;
+    if (header_.progressive || header_.arithmetic) return;
+    if (marker.code == detail::kBaselineFrame || marker.code == detail::kExtendedFrame) return;
+    markers_.fail(marker.offset, text("expected a sequential or progressive frame, found the frame type ",
+                                      detail::hexadecimal(marker.code), " (lossless or hierarchical)"));
+  }
+
+  void read_component(std::span<const std::byte> payload, std::size_t begin, std::size_t index) {
+    const std::size_t place = kFrameBytes + kComponentBytes * index;
+    const int sampling = byte_at(payload, place + 1);
+    JpegComponent& component = header_.components.at(index);
+    component = {.identifier = byte_at(payload, place),
+                 .horizontal_sampling = sampling >> 4,
+                 .vertical_sampling = sampling & 15};
+    const auto valid = [](int factor) { return factor >= 1 && factor <= 4; };
+    if (valid(component.horizontal_sampling) && valid(component.vertical_sampling)) return;
+    markers_.fail(begin + place + 1, text("expected sampling factors from 1 to 4, found ",
+                                          component.horizontal_sampling, " x ", component.vertical_sampling));
+  }
+
+  void read_scan(const detail::JpegMarker& marker) {
+    if (header_.component_count == 0) markers_.fail(marker.offset, "expected a frame header before the first scan");
+    const std::size_t begin = marker.offset + kMarkerBytes;
+    const int count = marker.payload.empty() ? 0 : byte_at(marker.payload, 0);
+    if (count < 1 || count > header_.component_count) {
+      markers_.fail(begin, text("expected a scan of 1 to ", header_.component_count, " components, found ", count));
+    }
+    const std::size_t expected = 4 + 2 * static_cast<std::size_t>(count);
+    if (marker.payload.size() != expected) {
+      markers_.fail(begin, text("expected a scan header of ", expected, " bytes for ", count, " components, found ",
+                                marker.payload.size()));
+    }
+    header_.first_scan_components = count;
+    header_.scan_offset = marker.end();
+  }
+
+  void read_other(const detail::JpegMarker& marker) {
+    const auto payload = marker.payload;
+    if (marker.code == detail::kEndOfImage) markers_.fail(marker.offset, "expected a scan, found the end of the image");
+    if (marker.code == detail::kDefineRestartInterval) {
+      if (payload.size() != 2) {
+        markers_.fail(marker.offset + kMarkerBytes,
+                      text("expected a restart interval of 2 bytes, found ", payload.size()));
+      }
+      header_.restart_interval = detail::big_endian16(payload, 0);
+    }
+    if (marker.code == detail::kApplication0 && starts_with(payload, {"JFIF\0", 5})) header_.jfif = true;
+    if (marker.code == detail::kApplication14 && payload.size() >= 12 && starts_with(payload, "Adobe")) {
+      header_.adobe_transform = byte_at(payload, 11);
+    }
+  }
+
+  detail::JpegMarkers markers_;
+  JpegHeader header_ = {};
+};
+
+bool valid_depth(PngColor color, int depth) {
+  if (color == PngColor::grey) return depth == 1 || depth == 2 || depth == 4 || depth == 8 || depth == 16;
+  if (color == PngColor::palette) return depth == 1 || depth == 2 || depth == 4 || depth == 8;
+  return depth == 8 || depth == 16;
+}
+
+}  // namespace
+
+ImageFormat sniff_image_format(std::span<const std::byte> file) {
+  if (starts_with(file, kJpegStart)) return ImageFormat::jpeg;
+  if (starts_with(file, kPngStart)) return ImageFormat::png;
+  return ImageFormat::unknown;
+}
+
+int JpegHeader::maximum_horizontal_sampling() const {
+  int most = 1;
+  for (const auto& component : components) most = std::max(most, component.horizontal_sampling);
+  return most;
+}
+
+int JpegHeader::maximum_vertical_sampling() const {
+  int most = 1;
+  for (const auto& component : components) most = std::max(most, component.vertical_sampling);
+  return most;
+}
+
+int PngHeader::channels() const {
+  switch (color) {
+    case PngColor::grey:
+    case PngColor::palette:
+      return 1;
+    case PngColor::grey_alpha:
+      return 2;
+    case PngColor::rgb:
+      return 3;
+    case PngColor::rgb_alpha:
+      return 4;
+  }
+  return 0;
+}
+
+JpegHeader parse_jpeg_header(std::span<const std::byte> file, const std::string& name) {
+  return JpegHeaderParser(file, name).parse();
+}
+
+PngHeader parse_png_header(std::span<const std::byte> file, const std::string& name) {
+  const auto fail = [&name](std::size_t offset, const std::string& expected_and_found) {
+    detail::fail_image("PNG", name, offset, expected_and_found);
+  };
+  if (!starts_with(file, kPngStart)) fail(0, "expected the signature of a PNG, found something else");
+  if (file.size() < kPngHeaderBytes) {
+    fail(file.size(), "expected a header of 33 bytes, found the end of the file (the file is truncated)");
+  }
+  if (big_endian32(file, 8) != kPngChunkBytes || !starts_with(file.subspan(12), "IHDR")) {
+    fail(8, "expected a chunk IHDR of 13 bytes, found something else");
+  }
+  const std::uint32_t width = big_endian32(file, 16);
+  const std::uint32_t height = big_endian32(file, 20);
+  constexpr std::uint32_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (width < 1 || width > kMost || height < 1 || height > kMost) {
+    fail(16, text("expected a width and a height from 1 to 2147483647, found ", width, " x ", height));
+  }
+  const int depth = byte_at(file, 24);
+  const int color = byte_at(file, 25);
+  const bool known = color == 0 || color == 2 || color == 3 || color == 4 || color == 6;
+  if (!known || !valid_depth(static_cast<PngColor>(color), depth)) {
+    fail(24, text("expected a bit depth and a color type that go together, found ", depth, " and ", color));
+  }
+  const int interlace = byte_at(file, 28);
+  if (byte_at(file, 26) != 0 || byte_at(file, 27) != 0 || interlace > 1) {
+    fail(26, text("expected compression 0, filter 0 and interlace 0 or 1, found ", byte_at(file, 26), ", ",
+                  byte_at(file, 27), " and ", interlace));
+  }
+  return {.width = static_cast<int>(width),
+          .height = static_cast<int>(height),
+          .bit_depth = depth,
+          .color = static_cast<PngColor>(color),
+          .interlaced = interlace == 1};
+}
+
+ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name, std::uint64_t maximum_pixels) {
+  ImageHeader header{.format = sniff_image_format(file)};
+  const char* format = "image";
+  if (header.format == ImageFormat::jpeg) {
+    format = "JPEG";
+    const JpegHeader jpeg = parse_jpeg_header(file, name);
+    header.width = jpeg.width;
+    header.height = jpeg.height;
+    header.channels = jpeg.component_count;
+    header.bit_depth = jpeg.precision;
+    header.progressive = jpeg.progressive;
+  } else if (header.format == ImageFormat::png) {
+    format = "PNG";
+    const PngHeader png = parse_png_header(file, name);
+    header.width = png.width;
+    header.height = png.height;
+    header.channels = png.color == PngColor::palette ? 3 : png.channels();
+    header.bit_depth = png.bit_depth;
+    header.progressive = png.interlaced;
+  } else {
+    detail::fail_unknown_image(file, name);
+  }
+  detail::check_pixels(format, {.name = name, .maximum_pixels = maximum_pixels},
+                       static_cast<std::uint64_t>(header.width), static_cast<std::uint64_t>(header.height));
+  return header;
+}
+
+}  // namespace libtrain::data

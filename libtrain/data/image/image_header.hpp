@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <libtrain/data/image/decode_options.hpp>
+
+namespace libtrain::data {
+
+enum class ImageFormat { unknown, jpeg, png };
+
+/// By the first bytes. Names play no role: one of ImageNet's ".JPEG" files is a PNG.
+ImageFormat sniff_image_format(std::span<const std::byte> file);
+
+/// What is known of an image file without decoding it.
+struct ImageHeader {
+  ImageFormat format = ImageFormat::unknown;
+  int width = 0;  ///< pixels; an orientation in EXIF data is ignored, as Pillow does
+  int height = 0;
+  int channels = 0;   ///< in the file: 1 grey; 2 grey, alpha; 3 colour or palette; 4 colour, alpha (PNG), CMYK (JPEG)
+  int bit_depth = 0;  ///< of a sample, or of a palette's index
+  bool progressive = false;  ///< a progressive JPEG or an interlaced PNG
+};
+
+/// Reads the header only; the beginning of a file is enough, as far as a JPEG's first scan or the first 33 bytes of a
+/// PNG. `name` is how messages name the file. Throws EnvironmentError for a damaged header (the file's name, the byte
+/// offset, what was expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread
+/// may call it, and the functions below, which fail in the same way.
+ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name,
+                              std::uint64_t maximum_pixels = kMaximumPixels);
+
+struct JpegComponent {
+  int identifier = 0;
+  int horizontal_sampling = 1;  ///< 1 to 4
+  int vertical_sampling = 1;
+};
+
+/// The header of a JPEG (ITU-T T.81, annex B) up to its first scan.
+struct JpegHeader {
+  int width = 0;
+  int height = 0;
+  int precision = 8;  ///< bits of a sample
+  int component_count = 0;
+  std::array<JpegComponent, 4> components = {};
+  bool progressive = false;
+  bool arithmetic = false;                  ///< arithmetic coding rather than Huffman's
+  int first_scan_components = 0;            ///< fewer than component_count: there is more than one scan
+  int restart_interval = 0;                 ///< MCUs between restart markers, 0 for none
+  bool jfif = false;                        ///< has a JFIF marker
+  std::optional<int> adobe_transform = {};  ///< of Adobe's marker; 0: RGB or CMYK, 1: YCbCr, 2: YCCK
+  std::size_t frame_offset = 0;             ///< in the file, of the frame header's marker
+  std::size_t scan_offset = 0;              ///< in the file, of the first entropy-coded byte
+
+  int maximum_horizontal_sampling() const;
+  int maximum_vertical_sampling() const;
+
+  /// The size of an MCU, the unit of the only scan, in pixels: one block of 8 x 8 where there is one component.
+  int mcu_width() const { return 8 * (component_count == 1 ? 1 : maximum_horizontal_sampling()); }
+  int mcu_height() const { return 8 * (component_count == 1 ? 1 : maximum_vertical_sampling()); }
+  int mcus_per_row() const { return detail::scaled(width, mcu_width()); }
+  int mcu_rows() const { return detail::scaled(height, mcu_height()); }
+};
+
+/// Refuses what libjpeg-turbo 2 cannot decode: lossless and hierarchical frames, more than 4 components, a height that
+/// is given later. Sample precisions are not judged.
+JpegHeader parse_jpeg_header(std::span<const std::byte> file, const std::string& name);
+
+/// The colour type of a PNG as the file has it.
+enum class PngColor { grey = 0, rgb = 2, palette = 3, grey_alpha = 4, rgb_alpha = 6 };
+
+/// The first chunk of a PNG (W3C, Portable Network Graphics, 11.2.1); its checksum is not verified here.
+struct PngHeader {
+  int width = 0;
+  int height = 0;
+  int bit_depth = 0;
+  PngColor color = PngColor::grey;
+  bool interlaced = false;
+
+  int channels() const;  ///< samples of a pixel in the file: 1 for a palette
+};
+
+PngHeader parse_png_header(std::span<const std::byte> file, const std::string& name);
+
+}  // namespace libtrain::data

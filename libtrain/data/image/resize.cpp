@@ -1,0 +1,192 @@
+#include <libtrain/data/image/resize.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/image/resize_kernels.hpp>
+#include <libtrain/data/image/transpose.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+using detail::kLanes;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+template <typename T>
+void grow(std::vector<T>& values, std::size_t count) {
+  if (values.size() < count) values.resize(count);
+}
+
+void check_pictures(const ImageView& source, const PixelTarget& target) {
+  if (source.pixels == nullptr || source.width < 1 || source.height < 1) {
+    throw UsageError(text("A picture of ", source.width, " x ", source.height,
+                          " pixels cannot be resized; it must have at least one, in memory."));
+  }
+  if (source.channels != 1 && source.channels != 3) {
+    throw UsageError(text("A picture to resize has ", source.channels, " channels; it must have 1 or 3."));
+  }
+  if (target.channels != source.channels) {
+    throw UsageError(text("A picture of ", source.channels, " channels cannot be resized to one of ", target.channels,
+                          "; they must have equally many."));
+  }
+  if (target.pixels == nullptr || target.width < 1 || target.height < 1) {
+    throw UsageError(text("A picture cannot be resized to ", target.width, " x ", target.height,
+                          " pixels; there must be at least one, and memory for it."));
+  }
+}
+
+void check_window(int begin, int count, int size, const char* what) {
+  if (size < 1 || begin < 0 || begin > size - count) {
+    throw UsageError(text("The target takes ", what, " ", begin, " to ", begin, " + ", count,
+                          " of a resized picture of ", size, "; they must be among them."));
+  }
+}
+
+// Negated, so that NaN is refused.
+void check_interval(float begin, float end, int size, const char* what) {
+  if (!(begin >= 0 && begin < end && end <= static_cast<float>(size))) {
+    throw UsageError(text("The box of a resize goes from ", what, " ", begin, " to ", end,
+                          "; it must lie inside the picture of ", size, " and not be empty."));
+  }
+}
+
+void check_normalization(const Normalization& normalization, std::size_t channels) {
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const float mean = normalization.mean[channel];
+    const float deviation = normalization.standard_deviation[channel];
+    if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
+      throw UsageError(text("Channel ", channel, " is normalised with mean ", mean, " and standard deviation ",
+                            deviation, "; both must be finite and the second positive."));
+    }
+  }
+}
+
+}  // namespace
+
+void Resizer::resize(const ImageView& source, const ResizeOptions& options, const PixelTarget& target) {
+  check_pictures(source, target);
+  const int width = options.width != 0 ? options.width : target.width;
+  const int height = options.height != 0 ? options.height : target.height;
+  check_window(options.x, target.width, width, "columns");
+  check_window(options.y, target.height, height, "rows");
+  const ResizeBox whole{.right = static_cast<float>(source.width), .bottom = static_cast<float>(source.height)};
+  const ResizeBox box = options.box.value_or(whole);
+  check_interval(box.left, box.right, source.width, "column");
+  check_interval(box.top, box.bottom, source.height, "row");
+
+  horizontal_.compute({.source_size = source.width,
+                       .begin = box.left,
+                       .end = box.right,
+                       .output_size = width,
+                       .first_output = options.x,
+                       .outputs = target.width});
+  vertical_.compute({.source_size = source.height,
+                     .begin = box.top,
+                     .end = box.bottom,
+                     .output_size = height,
+                     .first_output = options.y,
+                     .outputs = target.height});
+  reserve(target);
+  if (target.type != PixelType::uint8) prepare_normalization(options.normalization, target);
+
+  // A row is written as soon as its last source row has passed the horizontal filter, while that is in the cache.
+  const std::size_t rows = vertical_.source_count();
+  std::size_t written = 0;
+  for (std::size_t done = 0; done < rows;) {
+    resample_rows(source, options.flip, target, done);
+    done = std::min(done + kLanes, rows);
+    while (written < vertical_.outputs() && std::min(vertical_.begins()[written] + vertical_.taps(), rows) <= done) {
+      write_row(written++, target);
+    }
+  }
+}
+
+void Resizer::reserve(const PixelTarget& target) {
+  const auto channels = static_cast<std::size_t>(target.channels);
+  row_elements_ = static_cast<std::size_t>(target.width) * channels;
+  grow(columns_, round_up(horizontal_.extent() * channels, detail::kTransposeTile) * kLanes);
+  grow(resampled_, row_elements_ * kLanes);
+  grow(rows_, std::max(round_up(vertical_.source_count(), kLanes), vertical_.extent()) * row_elements_);
+  grow(line_, row_elements_);
+  grow(mean_, row_elements_);
+  grow(factor_, row_elements_);
+}
+
+void Resizer::prepare_normalization(const Normalization& normalization, const PixelTarget& target) {
+  const auto channels = static_cast<std::size_t>(target.channels);
+  const auto width = static_cast<std::size_t>(target.width);
+  check_normalization(normalization, channels);
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const auto mean = static_cast<float>(255.0 * normalization.mean[channel]);
+    const auto factor = static_cast<float>(1.0 / (255.0 * normalization.standard_deviation[channel]));
+    for (std::size_t x = 0; x < width; ++x) {
+      const std::size_t element = target.layout == Layout::nhwc ? x * channels + channel : channel * width + x;
+      mean_[element] = mean;
+      factor_[element] = factor;
+    }
+  }
+}
+
+void Resizer::resample_rows(const ImageView& source, Flip flip, const PixelTarget& target, std::size_t first) {
+  const auto channels = static_cast<std::size_t>(source.channels);
+  std::array<const std::uint8_t*, kLanes> rows{};
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    // Lanes beyond the last row repeat it; nothing reads what becomes of them.
+    const std::size_t row = std::min(first + lane, vertical_.source_count() - 1);
+    rows[lane] = source.row(vertical_.first() + static_cast<int>(row)) +
+                 static_cast<std::ptrdiff_t>(horizontal_.first()) * source.channels;
+  }
+  detail::rows_to_columns(rows, horizontal_.source_count() * channels, columns_.data());
+
+  const std::size_t pixel_bytes = channels * kLanes;
+  const auto step = static_cast<std::ptrdiff_t>(pixel_bytes);
+  const std::ptrdiff_t last = (static_cast<std::ptrdiff_t>(target.width) - 1) * step;
+  const bool mirrored = flip == Flip::horizontal;
+  detail::resample({.from = columns_.data(),
+                    .from_stride = pixel_bytes,
+                    .begins = horizontal_.begins(),
+                    .weights = horizontal_.weights(),
+                    .taps = horizontal_.taps(),
+                    .outputs = horizontal_.outputs(),
+                    .to = resampled_.data() + (mirrored ? last : 0),
+                    .to_stride = mirrored ? -step : step,
+                    .count = pixel_bytes});
+
+  std::uint8_t* to = rows_.data() + first * row_elements_;
+  if (target.layout == Layout::nhwc) {
+    return detail::columns_to_rows(resampled_.data(), kLanes, row_elements_, to, row_elements_);
+  }
+  const auto width = static_cast<std::size_t>(target.width);
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    detail::columns_to_rows(resampled_.data() + channel * kLanes, pixel_bytes, width, to + channel * width,
+                            row_elements_);
+  }
+}
+
+void Resizer::write_row(std::size_t y, const PixelTarget& target) {
+  detail::resample({.from = rows_.data(),
+                    .from_stride = row_elements_,
+                    .begins = vertical_.begins() + y,
+                    .weights = vertical_.weights() + y * vertical_.taps(),
+                    .taps = vertical_.taps(),
+                    .outputs = 1,
+                    .to = line_.data(),
+                    .to_stride = 0,
+                    .count = row_elements_});
+  const int parts = target.layout == Layout::nhwc ? 1 : target.channels;
+  const std::size_t count = row_elements_ / static_cast<std::size_t>(parts);
+  for (int part = 0; part < parts; ++part) {
+    const std::size_t begin = static_cast<std::size_t>(part) * count;
+    detail::normalize(line_.data() + begin, mean_.data() + begin, factor_.data() + begin, count, target.type,
+                      target.at(part, static_cast<int>(y), 0));
+  }
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,139 @@
+#include <libtrain/data/image/restart_segments.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <libtrain/data/image/jpeg_markers.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// Pixels of the part, at full size, and the segments that hold them.
+struct Part {
+  int first_column = 0;  // of segments
+  int last_column = 0;
+  int first_row = 0;  // of MCUs
+  int last_row = 0;
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+};
+
+// libjpeg upsamples smoothly only pictures with more than two samples of chroma in a row, so that a part of a wider
+// picture must not be narrower than that.
+constexpr int kMostCoarseWidth = 4;
+
+void set_width(Part& part, const JpegHeader& header, int segment_width) {
+  part.x = part.first_column * segment_width;
+  part.width = std::min(header.width, (part.last_column + 1) * segment_width) - part.x;
+}
+
+// Upsampling takes the edges of the part for those of the picture, which changes the outermost pixels: one more on each
+// side, unless the edge is the picture's.
+Part part_of(const JpegHeader& header, const RestartIndex& index, const Crop& crop, int scale_denominator) {
+  const bool subsampled = header.component_count > 1 &&
+                          (header.maximum_horizontal_sampling() > 1 || header.maximum_vertical_sampling() > 1);
+  const int context = subsampled ? 1 : 0;
+  const int segment_width = index.interval * header.mcu_width();
+  const int segment_height = header.mcu_height();
+  const auto first = [&](int begin, int size) { return std::max(0, begin - context) * scale_denominator / size; };
+  const auto last = [&](int end, int size, int limit) {
+    return (std::min(limit, (end + context) * scale_denominator) - 1) / size;
+  };
+  Part part{.first_column = first(crop.x, segment_width),
+            .last_column = last(crop.x + crop.width, segment_width, header.width),
+            .first_row = first(crop.y, segment_height),
+            .last_row = last(crop.y + crop.height, segment_height, header.height)};
+  set_width(part, header, segment_width);
+  while (part.width <= kMostCoarseWidth * scale_denominator && part.width < header.width) {
+    if (part.first_column > 0) {
+      --part.first_column;
+    } else {
+      ++part.last_column;
+    }
+    set_width(part, header, segment_width);
+  }
+  part.y = part.first_row * segment_height;
+  part.height = std::min(header.height, (part.last_row + 1) * segment_height) - part.y;
+  return part;
+}
+
+void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+void store16(std::vector<std::byte>& bytes, std::size_t offset, int value) {
+  bytes[offset] = static_cast<std::byte>(value >> 8);
+  bytes[offset + 1] = static_cast<std::byte>(value & 0xFF);
+}
+
+// Of the markers with data, those that say how to decode: comments, Exif and profiles may be long.
+bool is_needed(std::uint8_t code) {
+  switch (code) {
+    case detail::kDefineQuantizationTables:
+    case detail::kDefineHuffmanTables:
+    case detail::kDefineRestartInterval:
+    case detail::kStartOfScan:
+    case detail::kApplication0:
+    case detail::kApplication14:
+      return true;
+    default:
+      return detail::is_frame(code);
+  }
+}
+
+void append_headers(std::vector<std::byte>& to, std::span<const std::byte> file, const JpegHeader& header,
+                    const Part& part) {
+  static const std::string kName = "in memory";  // the headers were read before
+  append(to, file.first(2));
+  detail::JpegMarkers markers(file, kName);
+  for (;;) {
+    const detail::JpegMarker marker = markers.next();
+    if (!is_needed(marker.code)) continue;
+    const std::size_t begin = to.size();
+    append(to, file.subspan(marker.offset, marker.end() - marker.offset));
+    if (marker.offset == header.frame_offset) {
+      store16(to, begin + 5, part.height);
+      store16(to, begin + 7, part.width);
+    }
+    if (marker.code == detail::kStartOfScan) return;
+  }
+}
+
+void append_segments(std::vector<std::byte>& to, std::span<const std::byte> file, const RestartIndex& index,
+                     const Part& part) {
+  unsigned int number = 0;
+  for (int row = part.first_row; row <= part.last_row; ++row) {
+    const auto first = static_cast<std::size_t>(row) * static_cast<std::size_t>(index.segments_per_row) +
+                       static_cast<std::size_t>(part.first_column);
+    const auto end = first + static_cast<std::size_t>(part.last_column - part.first_column) + 1;
+    const std::size_t offset = index.starts[first];
+    const std::size_t begin = to.size();
+    append(to, file.subspan(offset, index.starts[end] - offset));
+    for (std::size_t segment = first + 1; segment <= end; ++segment) {
+      to[begin + (index.starts[segment] - offset) - 1] = static_cast<std::byte>(detail::kFirstRestart + number++ % 8);
+    }
+  }
+  to.back() = static_cast<std::byte>(detail::kEndOfImage);
+}
+
+}  // namespace
+
+std::optional<Crop> cut_restart_segments(std::span<const std::byte> file, const JpegHeader& header,
+                                         const RestartIndex& index, const Crop& crop, int scale_denominator,
+                                         std::vector<std::byte>& part) {
+  const Part place = part_of(header, index, crop, scale_denominator);
+  if (place.width == header.width && place.height == header.height) return std::nullopt;
+  part.clear();
+  append_headers(part, file, header, place);
+  append_segments(part, file, index, place);
+  return Crop{.x = crop.x - place.x / scale_denominator,
+              .y = crop.y - place.y / scale_denominator,
+              .width = crop.width,
+              .height = crop.height};
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/remote_file_system.hpp>
+#include <libtrain/data/storage/storage_failure.hpp>
+#include <libtrain/data/storage/storage_options.hpp>
+
+namespace arrow {
+class Status;
+}
+
+namespace libtrain::data::detail {
+
+/// A request to an object store failed.
+class RequestError : public EnvironmentError {
+ public:
+  RequestError(FailureKind kind, const std::string& message) : EnvironmentError(message), kind_(kind) {}
+
+  FailureKind kind() const noexcept { return kind_; }
+
+ private:
+  FailureKind kind_;
+};
+
+/// What a request is for, since messages differ: a file that cannot be found was never there, or was deleted.
+enum class RequestPhase { opening, reading };
+
+/// A client of an object store and the way in which all its requests are made: tried again while that makes sense,
+/// with one warning for a whole outage, and with errors that name what was asked for and nothing secret. Shared by a
+/// storage and its open files. Any thread may use it.
+class ArrowConnection {
+ public:
+  /// One request. Arrow's status says how it ended; RequestError may be thrown instead.
+  using Request = std::function<arrow::Status()>;
+
+  ArrowConnection(RemoteFileSystem remote, StorageOptions options);
+
+  arrow::fs::FileSystem& file_system() const { return *remote_.file_system; }
+  const StorageOptions& options() const { return options_; }
+
+  /// Makes a request until it succeeds. `subject` begins messages: "File 'az://c/x', byte offset 3".
+  /// Throws EnvironmentError where it fails for good or for longer than StorageOptions::retry allows.
+  void call(const std::string& subject, RequestPhase phase, const Request& request) const;
+
+ private:
+  std::optional<StorageFailure> failure_of(const Request& request) const;
+  std::string explanation(const StorageFailure& failure, RequestPhase phase) const;
+  bool may_pass(FailureKind kind) const;
+  void warn(const std::string& failure) const;
+
+  RemoteFileSystem remote_;
+  StorageOptions options_;
+  mutable std::atomic<bool> has_answered_{false};
+  mutable std::atomic<std::int64_t> next_warning_{0};  // nanoseconds on the steady clock
+};
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,128 @@
+#include <libtrain/data/storage/arrow_storage.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
+#include <arrow/util/io_util.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/arrow_connection.hpp>
+#include <libtrain/data/storage/arrow_file.hpp>
+#include <libtrain/data/storage/relative_path.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+using detail::ArrowConnection;
+using detail::RequestPhase;
+
+// The same from a listing and from a single look, so that the two can be compared.
+std::string version_of(const arrow::fs::FileInfo& info) {
+  return text(info.mtime().time_since_epoch().count(), '-', info.size());
+}
+
+FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) {
+  return {.path = std::move(path),
+          .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
+          .version = version_of(info)};
+}
+
+class ArrowStorage final : public Storage {
+ public:
+  ArrowStorage(std::shared_ptr<const ArrowConnection> connection, std::string root, std::string name)
+      : connection_(std::move(connection)), root_(std::move(root)), name_(std::move(name)) {}
+
+  const std::string& name() const override { return name_; }
+
+  std::unique_ptr<const File> open(const std::string& path) const override {
+    return detail::open_arrow_file(connection_, path_of(path), text(name_, '/', path));
+  }
+
+  FileInfo info(const std::string& path) const override {
+    const auto full = path_of(path);
+    const auto subject = text("File '", name_, '/', path, "'");
+    arrow::fs::FileInfo found;
+    look(subject, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(full));
+      if (found.type() != arrow::fs::FileType::NotFound) return arrow::Status::OK();
+      return arrow::internal::IOErrorFromErrno(ENOENT, "Path does not exist");
+    });
+    if (!found.IsFile()) throw EnvironmentError(text(subject, ": expected a file, found a folder."));
+    return info_of(path, found);
+  }
+
+  std::vector<FileInfo> list(const std::string& folder) const override {
+    arrow::fs::FileSelector selector;
+    selector.base_dir = folder.empty() ? root_ : path_of(folder);
+    selector.recursive = true;
+    const auto subject = text("Folder '", name_, folder.empty() ? "" : "/", folder, "'");
+    arrow::fs::FileInfoVector found;
+    look(subject, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(selector));
+      return arrow::Status::OK();
+    });
+    std::vector<FileInfo> files;
+    for (const auto& info : found) {
+      if (info.IsFile()) files.push_back(info_of(below_root(info.path()), info));
+    }
+    std::sort(files.begin(), files.end(), [](const auto& left, const auto& right) { return left.path < right.path; });
+    return files;
+  }
+
+ private:
+  std::string path_of(const std::string& path) const {
+    detail::require_path_below(name_, path);
+    return text(root_, '/', path);
+  }
+
+  std::string below_root(const std::string& full) const {
+    const auto prefix = root_ + '/';
+    if (!full.starts_with(prefix)) {
+      throw EnvironmentError(text("The listing of '", name_, "' holds '", full, "', which does not lie in it."));
+    }
+    return full.substr(prefix.size());
+  }
+
+  // Arrow's client for Azure finds out with its first look whether the account has a hierarchical namespace, and keeps
+  // that without a lock: looks go one by one until one has succeeded.
+  void look(const std::string& subject, const ArrowConnection::Request& request) const {
+    if (has_looked_.load(std::memory_order_acquire)) {
+      connection_->call(subject, RequestPhase::opening, request);
+      return;
+    }
+    const std::lock_guard lock{first_look_};
+    connection_->call(subject, RequestPhase::opening, request);
+    has_looked_.store(true, std::memory_order_release);
+  }
+
+  std::shared_ptr<const ArrowConnection> connection_;
+  std::string root_;
+  std::string name_;
+  mutable std::mutex first_look_;
+  mutable std::atomic<bool> has_looked_{false};
+};
+
+}  // namespace
+
+bool has_arrow_storage() {
+  return true;
+}
+
+std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options) {
+  auto connection = std::make_shared<const ArrowConnection>(detail::connect_file_system(location, options), options);
+  auto root = location.path.empty() ? location.container : text(location.container, '/', location.path);
+  return std::make_shared<const ArrowStorage>(std::move(connection), std::move(root), location.name);
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
+
+namespace libtrain::data::detail {
+
+/// The local disk refuses: full, read-only, damaged. Who has the data elsewhere can do without the disk.
+class DiskError : public EnvironmentError {
+ public:
+  DiskError(const std::string& message, int code) : EnvironmentError(message), code_(code) {}
+
+  /// The system's error code.
+  int code() const noexcept { return code_; }
+
+  bool is_full() const noexcept;
+
+ private:
+  int code_;
+};
+
+/// Throws DiskError: "Cannot `action` '`path`': what the error code means."
+[[noreturn]] void throw_disk_error(const std::string& action, const std::filesystem::path& path, int code);
+
+/// An open file on a local disk, closed at the end. Offsets and lengths are bytes.
+class DiskFile {
+ public:
+  DiskFile() = default;
+  DiskFile(DiskFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  DiskFile& operator=(DiskFile&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~DiskFile();
+
+  /// As open(2) with these flags, closed on exec. Where that fails, the result is not open and errno says why.
+  static DiskFile open(const std::filesystem::path& path, int flags);
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+
+  /// Throws DiskError.
+  std::uint64_t size() const;
+
+  /// Whether the file still has a name.
+  bool is_linked() const;
+
+  /// Whether `path` names this very file.
+  bool is_at(const std::filesystem::path& path) const;
+
+  /// How many bytes of `to` were filled: fewer where the file ends. Nothing where reading fails; errno says why.
+  std::optional<std::size_t> read(std::uint64_t offset, std::span<std::byte> to) const;
+
+  /// 0, or the error code with which writing failed.
+  int write(std::uint64_t offset, std::span<const std::byte> bytes) const;
+
+  /// Throws DiskError.
+  void resize(std::uint64_t bytes) const;
+
+  /// Takes the blocks of the first `bytes` bytes from the disk. 0 as well where the file system cannot do that ahead of
+  /// writing; otherwise the error code.
+  int allocate(std::uint64_t bytes) const;
+
+ private:
+  explicit DiskFile(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_ = -1;
+};
+
+/// Opens for reading and writing, and makes the file where there is none; `flags` are added to those of open(2).
+/// Throws DiskError.
+DiskFile open_to_write(const std::filesystem::path& path, int flags = 0);
+
+/// The hash of the first `bytes` bytes of a file; nothing where it ends before or cannot be read.
+std::optional<ContentHash> hash_of_beginning(const DiskFile& file, std::uint64_t bytes);
+
+/// Makes the folder and those above it. Throws DiskError.
+void make_folder(const std::filesystem::path& path);
+
+/// All of a file of at most `limit_bytes`; nothing where it is missing, longer or cannot be read.
+std::optional<std::string> read_small_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
+
+/// Now, in nanoseconds since 1970.
+std::int64_t wall_clock_nanoseconds();
+
+/// Sets the time of modification of an open file, to the nanosecond, where the system's own is as coarse as its ticks.
+void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept;
+
+/// The time of modification in nanoseconds since 1970; nothing where there is no such file.
+std::optional<std::int64_t> modification_time(const std::filesystem::path& path);
+
+/// Bytes that a user without privileges may still write to the disk of `path`. Throws DiskError.
+std::uint64_t available_bytes(const std::filesystem::path& path);
+
+/// What a file of `bytes` bytes takes of a disk: whole blocks of 4 KiB.
+std::uint64_t disk_bytes(std::uint64_t bytes);
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,146 @@
+#include <libtrain/data/storage/local_storage.hpp>
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/storage/relative_path.hpp>
+#include <libtrain/data/storage/uri.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+constexpr std::size_t kDeepestFolder = 200;
+
+[[noreturn]] void fail(std::string_view what, const std::string& path, const std::string& found) {
+  throw EnvironmentError(text("Expected a readable ", what, " at '", path, "', found: ", found, "."));
+}
+
+std::string meaning(int code) {
+  return std::generic_category().message(code);
+}
+
+FileInfo info_of(std::string path, const struct stat& status) {
+  return {.path = std::move(path),
+          .size = static_cast<std::uint64_t>(status.st_size),
+          .version = detail::local_version(status)};
+}
+
+/// What makes a folder the same folder, whatever links lead to it.
+using FolderIdentity = std::pair<dev_t, ino_t>;
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+class Listing {
+ public:
+  explicit Listing(std::string root) : root_(std::move(root)) {}
+
+  /// Adds what lies below `folder`, a path below the root or "".
+  void add(const std::string& folder) {
+    const auto path = path_of(folder);
+    struct stat status{};
+    if (::stat(path.c_str(), &status) != 0) fail("folder", path, meaning(errno));
+    add(folder, {status.st_dev, status.st_ino});
+  }
+
+  std::vector<FileInfo> take_sorted() {
+    std::sort(files_.begin(), files_.end(), [](const auto& left, const auto& right) { return left.path < right.path; });
+    return std::move(files_);
+  }
+
+ private:
+  std::string path_of(const std::string& folder) const { return folder.empty() ? root_ : text(root_, '/', folder); }
+
+  void add(const std::string& folder, const FolderIdentity& identity) {
+    if (std::find(above_.begin(), above_.end(), identity) != above_.end()) return;
+    if (above_.size() == kDeepestFolder) {
+      fail("folder", path_of(folder), text("more than ", kDeepestFolder, " folders one in the other"));
+    }
+    above_.push_back(identity);
+    for (const auto& [inner, inner_identity] : add_files(folder)) add(inner, inner_identity);
+    above_.pop_back();
+  }
+
+  /// Adds the files that lie in `folder` itself, and returns its folders: it is closed before they are opened.
+  std::vector<std::pair<std::string, FolderIdentity>> add_files(const std::string& folder) {
+    const auto path = path_of(folder);
+    const std::unique_ptr<DIR, CloseFolder> entries{::opendir(path.c_str())};
+    if (!entries) fail("folder", path, meaning(errno));
+    std::vector<std::pair<std::string, FolderIdentity>> folders;
+    while (const auto* entry = next_entry(entries.get(), path)) {
+      const std::string_view name{entry->d_name};
+      if (name == "." || name == "..") continue;
+      struct stat status{};
+      auto inner = folder.empty() ? std::string{name} : text(folder, '/', name);
+      if (::fstatat(::dirfd(entries.get()), entry->d_name, &status, 0) != 0) {
+        const int code = errno;
+        // A link that leads nowhere or to itself, or a file that was deleted since.
+        if (code == ENOENT || code == ELOOP) continue;
+        fail("file", path_of(inner), meaning(code));
+      }
+      if (S_ISREG(status.st_mode))
+        files_.push_back(info_of(std::move(inner), status));
+      else if (S_ISDIR(status.st_mode))
+        folders.emplace_back(std::move(inner), FolderIdentity{status.st_dev, status.st_ino});
+    }
+    return folders;
+  }
+
+  static const dirent* next_entry(DIR* entries, const std::string& path) {
+    errno = 0;
+    const auto* entry = ::readdir(entries);
+    if (entry == nullptr && errno != 0) fail("folder", path, meaning(errno));
+    return entry;
+  }
+
+  std::string root_;
+  std::vector<FileInfo> files_;
+  std::vector<FolderIdentity> above_;
+};
+
+}  // namespace
+
+LocalStorage::LocalStorage(const std::string& root) : root_(detail::without_trailing_slashes(root)) {
+  struct stat status{};
+  if (::stat(root_.c_str(), &status) != 0) fail("folder", root_, meaning(errno));
+  if (!S_ISDIR(status.st_mode)) fail("folder", root_, S_ISREG(status.st_mode) ? "a file" : "something else");
+}
+
+std::string LocalStorage::path_of(const std::string& path) const {
+  detail::require_path_below(root_, path);
+  return text(root_ == "/" ? "" : root_, '/', path);
+}
+
+std::unique_ptr<const File> LocalStorage::open(const std::string& path) const {
+  return detail::open_local_file(path_of(path));
+}
+
+FileInfo LocalStorage::info(const std::string& path) const {
+  const auto full = path_of(path);
+  struct stat status{};
+  if (::stat(full.c_str(), &status) != 0) fail("file", full, meaning(errno));
+  if (!S_ISREG(status.st_mode)) fail("file", full, S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  return info_of(path, status);
+}
+
+std::vector<FileInfo> LocalStorage::list(const std::string& folder) const {
+  if (!folder.empty()) detail::require_path_below(root_, folder);
+  Listing listing{root_};
+  listing.add(folder);
+  return listing.take_sorted();
+}
+
+}  // namespace libtrain::data

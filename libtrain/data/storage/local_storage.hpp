@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::data {
+
+/// A folder of this machine, or of what it has mounted. FileInfo::version is made of the time of modification in
+/// nanoseconds, the size and the inode. Paths with a part "..", "." or nothing are refused.
+class LocalStorage final : public Storage {
+ public:
+  /// Throws EnvironmentError where `root` is not a folder.
+  explicit LocalStorage(const std::string& root);
+
+  const std::string& name() const override { return root_; }
+  std::unique_ptr<const File> open(const std::string& path) const override;
+  FileInfo info(const std::string& path) const override;
+
+  /// Follows links to files and to folders. A link to one of the folders that it lies in is left out, so that the list
+  /// ends; so are links that lead nowhere, and what is neither a file nor a folder. Files that two links lead to are
+  /// listed twice. Costs one stat(2) a file. Throws EnvironmentError as well for folders nested more than 200 deep.
+  std::vector<FileInfo> list(const std::string& folder) const override;
+
+ private:
+  std::string path_of(const std::string& path) const;
+
+  std::string root_;
+};
+
+}  // namespace libtrain::data

@@ -1,0 +1,171 @@
+#include <libtrain/data/storage/remote_file_system.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include <arrow/filesystem/azurefs.h>
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/filesystem/gcsfs.h>
+#include <arrow/filesystem/s3fs.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
+
+#include <libtrain/base/environment.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/azure_connection.hpp>
+#include <libtrain/data/storage/sas_token.hpp>
+#include <libtrain/data/storage/storage_failure.hpp>
+#include <libtrain/data/storage/uri.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+// Google's client tries again on its own; beyond this it is libtrain's turn, which can be stopped.
+constexpr double kGcsRetrySeconds = 10.0;
+
+[[noreturn]] void fail(const std::string& name, std::string_view reason, const std::vector<std::string>& secrets) {
+  throw EnvironmentError(text("'", name, "' cannot be opened: ", printable_reason(reason, secrets), "."));
+}
+
+// The value of `result`; EnvironmentError where there is none.
+template <typename Value>
+Value value_of(arrow::Result<Value> result, const std::string& name, const std::vector<std::string>& secrets) {
+  if (!result.ok()) fail(name, result.status().message(), secrets);
+  return std::move(result).ValueUnsafe();
+}
+
+arrow::Status set_credential(arrow::fs::AzureOptions& options, const AzureConnection& connection) {
+  switch (connection.credential) {
+    case AzureCredential::anonymous:
+      return options.ConfigureAnonymousCredential();
+    case AzureCredential::account_key:
+      return options.ConfigureAccountKeyCredential(connection.secret);
+    case AzureCredential::sas_token:
+      return options.ConfigureSASCredential(text('?', connection.secret));
+    case AzureCredential::managed_identity:
+      return options.ConfigureManagedIdentityCredential(connection.secret);
+    case AzureCredential::default_chain:
+      break;
+  }
+  return options.ConfigureDefaultCredential();
+}
+
+void connect_azure(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
+  const auto connection = azure_connection(location, options.access, options.environment);
+  remote.signed_with = connection.signed_with;
+  if (connection.credential == AzureCredential::account_key) remote.secrets = {connection.secret};
+  if (connection.credential == AzureCredential::sas_token) {
+    remote.secrets = {connection.secret, std::string{sas_parameter(connection.secret, "sig")}};
+  }
+  arrow::fs::AzureOptions azure;
+  azure.account_name = connection.account;
+  azure.blob_storage_authority = connection.blob_authority;
+  azure.dfs_storage_authority = connection.dfs_authority;
+  azure.blob_storage_scheme = connection.scheme;
+  azure.dfs_storage_scheme = connection.scheme;
+  if (const auto status = set_credential(azure, connection); !status.ok()) {
+    fail(location.name, status.message(), remote.secrets);
+  }
+  remote.file_system = value_of(arrow::fs::AzureFileSystem::Make(azure), location.name, remote.secrets);
+}
+
+void start_s3(const std::string& name) {
+  if (const auto status = arrow::fs::EnsureS3Initialized(); !status.ok()) fail(name, status.message(), {});
+}
+
+// What atexit() is told of first runs last, and the destructors of static objects count among it: told only once a
+// client has been made, this runs before those of Arrow's own objects, which shutting down needs.
+void stop_s3_at_exit() {
+  static std::once_flag once;
+  std::call_once(once, [] { std::atexit([] { static_cast<void>(arrow::fs::EnsureS3Finalized()); }); });
+}
+
+std::string first_of(const Environment& environment, std::string_view name, std::string_view otherwise) {
+  if (auto value = environment.get(name)) return *std::move(value);
+  return environment.get(otherwise).value_or("");
+}
+
+void set_s3_endpoint(arrow::fs::S3Options& s3, const std::string& url) {
+  const auto uri = split_uri(url);
+  if (!uri || !uri->authority || uri->authority->empty() || (uri->scheme != "http" && uri->scheme != "https") ||
+      (!uri->path.empty() && uri->path != "/") || uri->query || uri->authority->find('@') != std::string::npos) {
+    throw EnvironmentError(
+        text("The endpoint of S3 is '", uri ? uri->name : "",
+             "' (AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL); expected http://HOST:PORT or https://HOST."));
+  }
+  s3.scheme = uri->scheme;
+  s3.endpoint_override = *uri->authority;
+}
+
+void connect_s3(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
+  start_s3(location.name);
+  const auto& environment = options.environment;
+  auto s3 =
+      options.access == StorageAccess::anonymous ? arrow::fs::S3Options::Anonymous() : arrow::fs::S3Options::Defaults();
+  const auto key = environment.get("AWS_ACCESS_KEY_ID");
+  const auto secret = environment.get("AWS_SECRET_ACCESS_KEY");
+  if (options.access == StorageAccess::anonymous) {
+    remote.signed_with = "nothing, as anonymous access was asked for";
+  } else if (options.access == StorageAccess::automatic && key && secret) {
+    const auto session = environment.get("AWS_SESSION_TOKEN").value_or("");
+    s3.ConfigureAccessKey(*key, *secret, session);
+    remote.secrets = {*secret, session};
+    remote.signed_with = "the key that AWS_ACCESS_KEY_ID names";
+  } else {
+    remote.signed_with = "whatever identity AWS's client found";
+  }
+  s3.region = first_of(environment, "AWS_REGION", "AWS_DEFAULT_REGION");
+  if (const auto endpoint = first_of(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"); !endpoint.empty()) {
+    set_s3_endpoint(s3, endpoint);
+  } else if (s3.region.empty()) {
+    s3.region = value_of(arrow::fs::ResolveS3BucketRegion(location.container), location.name, remote.secrets);
+  }
+  remote.file_system = value_of(arrow::fs::S3FileSystem::Make(s3), location.name, remote.secrets);
+  stop_s3_at_exit();
+}
+
+void connect_gcs(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
+  const bool is_anonymous = options.access == StorageAccess::anonymous;
+  auto gcs = is_anonymous ? arrow::fs::GcsOptions::Anonymous() : arrow::fs::GcsOptions::Defaults();
+  gcs.scheme = "https";
+  gcs.retry_limit_seconds = kGcsRetrySeconds;
+  remote.signed_with =
+      is_anonymous ? "nothing, as anonymous access was asked for" : "Google's application default credentials";
+  remote.file_system = value_of(arrow::fs::GcsFileSystem::Make(gcs), location.name, remote.secrets);
+}
+
+void connect(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
+  switch (location.kind) {
+    case StorageKind::azure:
+      return connect_azure(remote, location, options);
+    case StorageKind::s3:
+      return connect_s3(remote, location, options);
+    case StorageKind::gcs:
+      return connect_gcs(remote, location, options);
+    case StorageKind::local:
+      break;
+  }
+  throw UsageError(text("'", location.name, "' is a local path, which no object store serves."));
+}
+
+}  // namespace
+
+RemoteFileSystem connect_file_system(const Location& location, const StorageOptions& options) {
+  RemoteFileSystem remote;
+  try {
+    connect(remote, location, options);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    // Arrow lets through what the stores' own libraries throw, such as for a certificate that cannot be read.
+    fail(location.name, error.what(), remote.secrets);
+  }
+  return remote;
+}
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,101 @@
+#include <libtrain/data/storage/retry.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <iomanip>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// Doubles throughout: they do not overflow, whatever a user's options are.
+using Seconds = std::chrono::duration<double>;
+
+constexpr Seconds kLongestSingleWait{3600.0};
+
+void check(const RetryOptions& options) {
+  const auto zero = std::chrono::milliseconds::zero();
+  if (options.first_wait >= zero && options.longest_wait >= zero && options.deadline >= zero) return;
+  throw UsageError(text("RetryOptions has first_wait ", options.first_wait.count(), " ms, longest_wait ",
+                        options.longest_wait.count(), " ms and deadline ", options.deadline.count(),
+                        " ms; none of them may be negative."));
+}
+
+std::string tries(int attempts, Seconds elapsed) {
+  std::ostringstream stream;
+  stream << "Tried " << (attempts == 1 ? "once" : text(attempts, " times")) << " in " << std::fixed
+         << std::setprecision(1) << elapsed.count() << " s";
+  return stream.str();
+}
+
+// The text of the failure where it may pass; what may not is thrown on.
+std::optional<std::string> failure_of(const std::function<void()>& attempt,
+                                      const std::function<bool(const std::exception&)>& is_transient) {
+  try {
+    attempt();
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    if (!is_transient(error)) throw;
+    return error.what();
+  }
+}
+
+// SplitMix64 (Steele, Lea and Flood 2014), which makes a good generator of a counter.
+std::uint64_t mixed(std::uint64_t state) {
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9U;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111ebU;
+  return state ^ (state >> 31);
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+bool SteadyRetryTimer::wait(std::chrono::nanoseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any nobody_notifies;
+  std::unique_lock lock{mutex};
+  nobody_notifies.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+double SteadyRetryTimer::random() {
+  static std::atomic<std::uint64_t> counter{random_seed()};
+  const auto bits = mixed(counter.fetch_add(0x9e3779b97f4a7c15U, std::memory_order_relaxed));
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+void retry(const RetryOptions& options, RetryTimer& timer, const std::stop_token& stop,
+           const std::function<void()>& attempt, const std::function<bool(const std::exception&)>& is_transient) {
+  check(options);
+  const Seconds deadline{options.deadline};
+  const Seconds longest = std::min(Seconds{options.longest_wait}, kLongestSingleWait);
+  const auto start = timer.now();
+  Seconds next{options.first_wait};
+  for (int attempts = 1;; ++attempts) {
+    const auto failure = failure_of(attempt, is_transient);
+    if (!failure) return;
+    const Seconds elapsed = timer.now() - start;
+    if (elapsed >= deadline) throw EnvironmentError(text(*failure, " ", tries(attempts, elapsed), "."));
+    const Seconds wait = std::min(std::min(next, longest) * (0.5 + 0.5 * timer.random()), deadline - elapsed);
+    if (!timer.wait(std::chrono::ceil<std::chrono::nanoseconds>(wait), stop)) {
+      throw EnvironmentError(text(*failure, " ", tries(attempts, elapsed), ", then a stop was requested."));
+    }
+    next = std::min(next * 2, longest);
+  }
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,202 @@
+#include <libtrain/data/storage/staging.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/cache_entry.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/staging_area.hpp>
+#include <libtrain/data/storage/staging_copy.hpp>
+#include <libtrain/data/storage/staging_manifest.hpp>
+
+namespace libtrain::data {
+
+namespace detail {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLongestManifest = std::uint64_t{4} << 30;
+
+void require_usable(const StagingOptions& options) {
+  if (options.threads < 1) throw UsageError(text("Staging has ", options.threads, " threads; it needs 1 or more."));
+  if (options.block_bytes == 0) throw UsageError("block_bytes of staging is 0; it must be at least 1.");
+  if (options.stall_timeout.count() <= 0) {
+    throw UsageError(text("stall_timeout of staging is ", options.stall_timeout.count(), " ms; it must be positive."));
+  }
+}
+
+// Without the file, or with one too long to be ours, everything is copied.
+std::string read_or_empty(const fs::path& path) {
+  return read_small_file(path, kLongestManifest).value_or(std::string());
+}
+
+/// What one call of stage() does once it is its turn.
+class Staging {
+ public:
+  Staging(const Storage& from, const std::string& folder, const StagingArea& area, const StagingOptions& options)
+      : from_(from), folder_(folder), area_(area), options_(options), source_(describe(from, folder)) {}
+
+  /// Nothing to do where another process has completed the manifest since this one began.
+  bool was_done_since(std::int64_t began, StagingResult& result) const {
+    const auto written = modification_time(area_.manifest());
+    if (!written || *written < began) return false;
+    const auto totals = read_totals(read_or_empty(area_.manifest()), source_);
+    if (!totals) return false;
+    result.files = totals->files;
+    result.bytes = totals->bytes;
+    return true;
+  }
+
+  void run(StagingResult& result) const {
+    const auto tasks = list_tasks(from_, folder_);
+    auto record = read_or_empty(area_.manifest());
+    const bool is_complete = read_totals(record, source_).has_value();
+    if (!is_complete) record = read_or_empty(area_.journal());
+    const auto known = read_files(record, source_);
+
+    std::vector<StagingTask> missing;
+    std::string journal = manifest_head(source_);
+    StagingProgress done;
+    for (const auto& task : tasks) {
+      ++done.files_total;
+      done.bytes_total += task.remote.size;
+      const auto found = known.find(task.path);
+      if (found == known.end() || !is_there(task, found->second)) {
+        missing.push_back(task);
+        continue;
+      }
+      ++done.files_done;
+      done.bytes_done += task.remote.size;
+      journal += manifest_line(found->first, found->second);
+    }
+    result.files = done.files_total;
+    result.bytes = done.bytes_total;
+    result.copied_files = missing.size();
+    result.copied_bytes = done.bytes_total - done.bytes_done;
+    if (is_complete && missing.empty() && known.size() == tasks.size()) return confirm(area_.manifest());
+    copy(tasks, missing, journal, done);
+    finish({.files = result.files, .bytes = result.bytes});
+  }
+
+ private:
+  bool is_there(const StagingTask& task, const StagedFile& staged) const {
+    if (staged.size != task.remote.size || staged.version != task.remote.version) return false;
+    const auto path = area_.files() / task.path;
+    std::error_code error;
+    if (fs::file_size(path, error) != staged.size || error) return false;
+    if (options_.check == StagedCheck::sizes) return true;
+    const auto file = DiskFile::open(path, O_RDONLY);
+    return file.is_open() && hash_of_beginning(file, staged.size) == staged.hash;
+  }
+
+  void copy(const std::vector<StagingTask>& tasks, const std::vector<StagingTask>& missing, const std::string& journal,
+            const StagingProgress& done) const {
+    // The new journal is in its place before the manifest goes, so that a kill in between forgets no file.
+    write_file(area_.journal(), journal);
+    unlink(area_.manifest().c_str());
+    std::error_code ignored;
+    fs::remove_all(area_.partial(), ignored);
+    make_folder(area_.files());
+    remove_strangers(tasks);
+    require_space(missing);
+    const auto open_journal = open_to_write(area_.journal());
+    StagingCopy(from_, area_, open_journal, options_, done).run(missing);
+  }
+
+  void write_file(const fs::path& path, std::string_view content) const {
+    const auto partial = area_.root() / "journal.partial";
+    const auto file = open_to_write(partial, O_TRUNC);
+    const int error = file.write(0, std::as_bytes(std::span{content.data(), content.size()}));
+    if (error != 0) throw_disk_error("write", partial, error);
+    if (std::rename(partial.c_str(), path.c_str()) != 0) throw_disk_error("rename", partial, errno);
+  }
+
+  // What an earlier version of the set had would otherwise be taken for a part of it.
+  void remove_strangers(const std::vector<StagingTask>& tasks) const {
+    std::unordered_set<std::string> expected;
+    for (const auto& task : tasks) expected.insert((area_.files() / task.path).string());
+    std::vector<fs::path> folders;
+    std::vector<fs::path> strangers;
+    std::error_code error;
+    for (auto file = fs::recursive_directory_iterator(area_.files(), error);
+         !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
+      const bool is_folder = file->symlink_status(error).type() == fs::file_type::directory;
+      if (is_folder) folders.push_back(file->path());
+      if (!is_folder && !expected.contains(file->path().string())) strangers.push_back(file->path());
+    }
+    if (error) throw_disk_error("list the folder", area_.files(), error.value());
+    for (const auto& stranger : strangers) unlink(stranger.c_str());
+    // Innermost first; those that still hold something stay.
+    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) rmdir(folder->c_str());
+  }
+
+  void require_space(const std::vector<StagingTask>& missing) const {
+    std::uint64_t needed = 0;
+    for (const auto& task : missing) needed += disk_bytes(task.remote.size);
+    const std::uint64_t available = available_bytes(area_.root());
+    const std::uint64_t reserve = options_.free_space_reserve_bytes;
+    if (needed == 0 || (needed <= available && available - needed >= reserve)) return;
+    throw EnvironmentError(text("Staging '", source_, "' to '", area_.root().string(), "' needs ", needed,
+                                " bytes more and is to leave ", reserve, " free, but the disk has ", available,
+                                ". Free some, stage to another disk, or read through a cache instead."));
+  }
+
+  void finish(const StagedTotals& totals) const {
+    const auto path = area_.journal();
+    const auto journal = open_to_write(path);
+    const auto lines = read_or_empty(path);
+    if (lines.empty()) throw_disk_error("read", path, EIO);
+    const auto end = manifest_end(lines, totals);
+    const int error = journal.write(lines.size(), std::as_bytes(std::span{end.data(), end.size()}));
+    if (error != 0) throw_disk_error("write", path, error);
+    if (options_.sync_to_disk && fdatasync(journal.descriptor()) != 0) throw_disk_error("write", path, errno);
+    if (std::rename(path.c_str(), area_.manifest().c_str()) != 0) throw_disk_error("rename", path, errno);
+    set_modification_time(journal, wall_clock_nanoseconds());
+  }
+
+  // The time tells those who wait that the manifest is as good as new.
+  static void confirm(const fs::path& manifest) {
+    set_modification_time(open_to_write(manifest), wall_clock_nanoseconds());
+  }
+
+  const Storage& from_;
+  const std::string& folder_;
+  const StagingArea& area_;
+  const StagingOptions& options_;
+  const std::string source_;
+};
+
+}  // namespace
+
+}  // namespace detail
+
+StagingResult stage(const Storage& from, const std::string& folder, const std::filesystem::path& to,
+                    const StagingOptions& options) {
+  detail::require_usable(options);
+  const Stopwatch stopwatch;
+  const std::int64_t began = detail::wall_clock_nanoseconds();
+  const detail::StagingArea area(to);
+  const auto turn = area.wait_for_turn(options.stall_timeout, options.progress);
+  const detail::Staging staging(from, folder, area, options);
+  StagingResult result{.folder = area.files()};
+  if (!staging.was_done_since(began, result)) staging.run(result);
+  result.seconds = stopwatch.seconds();
+  return result;
+}
+
+}  // namespace libtrain::data

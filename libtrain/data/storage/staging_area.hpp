@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/staging.hpp>
+
+namespace libtrain::data::detail {
+
+/// The folder that stage() fills, and who fills it.
+class StagingArea {
+ public:
+  /// Makes the folder. Throws UsageError where it holds what stage() did not put there, DiskError.
+  explicit StagingArea(const std::filesystem::path& root);
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path files() const { return root_ / "files"; }
+  std::filesystem::path partial() const { return root_ / "partial"; }
+  std::filesystem::path manifest() const { return root_ / "manifest"; }
+  std::filesystem::path journal() const { return root_ / "journal"; }
+
+  /// Waits until no other process copies; the caller is the copier then, as long as the result is open. `on_progress`,
+  /// if any, is told what the copier does. Throws EnvironmentError where that has done nothing for `stall_timeout`.
+  DiskFile wait_for_turn(std::chrono::milliseconds stall_timeout,
+                         const std::function<void(const StagingProgress&)>& on_progress) const;
+
+  /// Shows those who wait how far the copier, which is this process, has come.
+  void publish(const StagingProgress& progress) const noexcept;
+
+ private:
+  StagingProgress published() const;
+
+  const std::filesystem::path root_;
+  DiskFile progress_;
+};
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,124 @@
+#include <libtrain/data/formats/json_lines.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/text_rows.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+JsonLines open(const std::string& text) {
+  return JsonLines{file_in_memory("rows.jsonl", text)};
+}
+
+TEST(JsonLines, ReadsStringsAndNumbersByName) {
+  const auto file = open("{\"text\": \"caf\\u00e9 \\\"x\\\"\", \"label\": 3}\n{\"label\": -1.5e2, \"text\": \"\"}\n");
+  ASSERT_EQ(file.size(), 2u);
+  EXPECT_EQ(file.field(0, "text"), "caf\xc3\xa9 \"x\"");
+  EXPECT_EQ(file.field(1, "text"), "");
+  EXPECT_EQ(file.integer(0, "label"), 3);
+  EXPECT_EQ(file.number(0, "label"), 3);
+  EXPECT_EQ(file.number(1, "label"), -150);
+}
+
+TEST(JsonLines, NumbersAndTruthsAreTextToo) {
+  const auto file = open(R"({"a": 0.10 , "b": true, "c": false, "d": 12})");
+  EXPECT_EQ(file.field(0, "a"), "0.10");
+  EXPECT_EQ(file.field(0, "b"), "true");
+  EXPECT_EQ(file.field(0, "c"), "false");
+  EXPECT_EQ(file.field(0, "d"), "12");
+}
+
+TEST(JsonLines, BlankLinesAreNoRows) {
+  const auto file = open("\n \t\r\n{\"a\": 1}\r\n\n  {\"a\": 2}");
+  ASSERT_EQ(file.size(), 2u);
+  EXPECT_EQ(file.integer(1, "a"), 2);
+  EXPECT_EQ(file.line(0), "{\"a\": 1}");
+  EXPECT_EQ(open("").size(), 0u);
+  EXPECT_EQ(open(" \n\n").size(), 0u);
+}
+
+TEST(JsonLines, LongLinesAreWhole) {
+  const std::string text(3 << 20, 'y');
+  const auto file = open("{\"t\": \"" + text + "\"}\n{\"t\": \"z\"}\n");
+  ASSERT_EQ(file.size(), 2u);
+  EXPECT_EQ(file.field(0, "t"), text);
+  EXPECT_EQ(file.field(1, "t"), "z");
+}
+
+TEST(JsonLines, NestedValuesAreSkipped) {
+  const auto file = open(R"({"x": {"a": [1, {"a": 2}]}, "\u0061": 7})");
+  EXPECT_EQ(file.integer(0, "a"), 7);
+}
+
+TEST(JsonLines, ErrorsNameLineAndOffset) {
+  const auto message = [](const std::string& row) {
+    return message_of<EnvironmentError>([&] { open("{}\n\n" + row + "\n").field(1, "a"); });
+  };
+  EXPECT_THAT(message(R"({"b": 1})"),
+              AllOf(HasSubstr("'rows.jsonl'"), HasSubstr("line 3"), HasSubstr("byte offset 4"), HasSubstr("'a'")));
+  EXPECT_THAT(message(R"({"a": [1]})"), AllOf(HasSubstr("byte offset 10"), HasSubstr("a string, a number")));
+  EXPECT_THAT(message(R"({"a": null})"), HasSubstr("a string, a number"));
+  EXPECT_THAT(message(R"({"a": 01})"), HasSubstr("'a'"));
+  EXPECT_THAT(message(R"({"a": 1)"), HasSubstr("ends on the line"));
+  EXPECT_THAT(message(R"({"a": 1 "b": 2})"), HasSubstr("with commas between"));
+  EXPECT_THAT(message(R"({"a": 1} {"a": 2})"), AllOf(HasSubstr("byte offset 13"), HasSubstr("nothing behind")));
+  EXPECT_THAT(message(R"(["a"])"), HasSubstr("an object"));
+  EXPECT_THAT(message("5"), HasSubstr("an object"));
+  EXPECT_THAT(message("{\"a\": \"\xff\"}"), HasSubstr("UTF-8"));
+  EXPECT_THAT(message("{\"a\": \"x}"), HasSubstr("closed"));
+  EXPECT_THAT(message(R"({"a": "\q"})"), HasSubstr("a string"));
+}
+
+TEST(JsonLines, WrongTypesAndRowsAreRefused) {
+  const auto file = open(R"({"a": "1", "b": 1.5})");
+  EXPECT_THROW(file.integer(0, "a"), EnvironmentError);
+  EXPECT_THROW(file.number(0, "a"), EnvironmentError);
+  EXPECT_THROW(file.integer(0, "b"), EnvironmentError);
+  EXPECT_THROW(file.field(1, "a"), UsageError);
+}
+
+TEST(JsonLines, IsATextTable) {
+  const std::unique_ptr<const TextTable> table = std::make_unique<JsonLines>(file_in_memory("t", R"({"a": "b"})"));
+  EXPECT_EQ(table->size(), 1u);
+  EXPECT_EQ(table->field(0, "a"), "b");
+}
+
+TEST(FileBuffer, ReadsAFileWithZerosBehindIt) {
+  const auto file = file_in_memory("short", "abc");
+  const auto buffer = read_padded(*file, 3);
+  EXPECT_EQ(buffer.text(), "abc");
+  for (std::size_t i = 0; i < PaddedBuffer::kPadding; ++i) EXPECT_EQ(buffer.data()[3 + i], '\0');
+  EXPECT_TRUE(read_padded(*file_in_memory("empty", ""), 0).text().empty());
+}
+
+TEST(FileBuffer, RefusesALongerFile) {
+  EXPECT_THAT(message_of<EnvironmentError>([] { read_padded(*file_in_memory("long", "abcd"), 3); }),
+              AllOf(HasSubstr("'long'"), HasSubstr("4 bytes"), HasSubstr("at most 3")));
+}
+
+TEST(FileBuffer, AFileInMemoryEndsWhereItEnds) {
+  const auto file = file_in_memory("short", "abc");
+  std::byte bytes[2] = {};
+  file->read_at(1, bytes);
+  EXPECT_EQ(bytes[1], std::byte{'c'});
+  EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(2, bytes); }),
+              AllOf(HasSubstr("'short'"), HasSubstr("byte offset 2"), HasSubstr("found 1")));
+  EXPECT_THROW(file->read_at(UINT64_MAX, bytes), EnvironmentError);
+}
+
+}  // namespace
+}  // namespace libtrain::data

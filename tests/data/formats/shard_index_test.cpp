@@ -1,0 +1,194 @@
+#include <libtrain/data/formats/shard_index.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/log.hpp>
+#include <libtrain/data/formats/tar.hpp>
+#include <libtrain/data/formats/tf_record.hpp>
+
+#include <tests/data/formats/deflated.hpp>
+#include <tests/data/formats/mutation.hpp>
+#include <tests/data/formats/record_bytes.hpp>
+#include <tests/data/formats/tar_bytes.hpp>
+#include <tests/data/formats/temporary_folder.hpp>
+#include <tests/data/memory_file.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class ShardIndexFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    former_ = set_log_sink([this](LogLevel, const std::string& lines) { logged_.push_back(lines); });
+  }
+  void TearDown() override { set_log_sink(former_); }
+
+  static ShardIdentity identity() {
+    return {.format = "tar", .name = "data/train-00001.tar", .size = 10'000, .version = "etag-1"};
+  }
+
+  static ShardIndex index() {
+    ShardIndex result;
+    result.add(512, 100, "0001.jpg");
+    result.add(1536, 0, "0001.cls");
+    result.add(2048, 7952);
+    return result;
+  }
+
+  std::string path() const { return shard_index_path(folder_.path(), identity()); }
+
+  TemporaryFolder folder_;
+  std::vector<std::string> logged_;
+  LogSink former_;
+};
+
+TEST_F(ShardIndexFiles, KnowsOffsetsSizesAndNames) {
+  EXPECT_EQ(index().size(), 3U);
+  EXPECT_EQ(index().offset(1), 1536U);
+  EXPECT_EQ(index().bytes(0), 100U);
+  const ShardIndex named = index();
+  EXPECT_EQ(named.name(0), "0001.jpg");
+  EXPECT_EQ(named.name(1), "0001.cls");
+  EXPECT_EQ(named.name(2), "");
+}
+
+TEST_F(ShardIndexFiles, LoadsWhatItSaved) {
+  save_shard_index(path(), identity(), index());
+  EXPECT_EQ(load_shard_index(path(), identity()), index());
+  EXPECT_EQ(folder_.count(), 1);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ShardIndexFiles, IsAbsentWithoutAWarningBeforeItIsSaved) {
+  EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ShardIndexFiles, BelongsToOneStateOfOneShard) {
+  save_shard_index(path(), identity(), index());
+  auto other = identity();
+  other.version = "etag-2";
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  EXPECT_EQ(shard_index_path(folder_.path(), other), path());
+  other = identity();
+  other.size = 10'001;
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  other = identity();
+  other.name = "data/train-00002.tar";
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  EXPECT_NE(shard_index_path(folder_.path(), other), path());
+  other = identity();
+  other.format = "tfrecord";
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ShardIndexFiles, SeparatesShardsOfOneNameInTwoFolders) {
+  auto other = identity();
+  other.name = "validation/train-00001.tar";
+  EXPECT_NE(shard_index_path("cache", other), shard_index_path("cache", identity()));
+  EXPECT_THAT(shard_index_path("cache", other), StartsWith("cache/train-00001.tar-"));
+  other.name = "../../etc/.. x\n";
+  EXPECT_THAT(shard_index_path("cache", other), StartsWith("cache/.._x_-"));
+}
+
+TEST_F(ShardIndexFiles, EveryTruncationIsBuiltAgainWithAWarning) {
+  save_shard_index(path(), identity(), index());
+  const std::string whole = read_file(path());
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    write_file(path(), whole.substr(0, length));
+    logged_.clear();
+    EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt) << length;
+    const auto warning = AllOf(HasSubstr("warning"), HasSubstr("train-00001.tar"), HasSubstr("built again"));
+    EXPECT_THAT(logged_, ElementsAre(warning));
+  }
+}
+
+TEST_F(ShardIndexFiles, MutatedOnesAreNeverTrusted) {
+  save_shard_index(path(), identity(), index());
+  const std::string whole = read_file(path());
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const std::string mutated = Mutator(seed).mutate(whole);
+    write_file(path(), mutated);
+    const auto loaded = load_shard_index(path(), identity());
+    EXPECT_TRUE(!loaded || mutated == whole) << seed;
+  }
+}
+
+// With a right checksum, but entries that a shard of this size cannot have.
+TEST_F(ShardIndexFiles, RefusesEntriesOutsideTheShard) {
+  ShardIndex wrong;
+  wrong.add(512, 9'489);
+  save_shard_index(path(), identity(), wrong);
+  EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
+  ShardIndex overlapping;
+  overlapping.add(512, 100);
+  overlapping.add(600, 100);
+  save_shard_index(path(), identity(), overlapping);
+  EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
+  EXPECT_EQ(logged_.size(), 2U);
+}
+
+TEST_F(ShardIndexFiles, MakeOpeningATfRecordFileAgainFree) {
+  const std::string bytes = framed("first") + framed("second");
+  const ShardOptions options{.index_folder = folder_ / "indices", .version = "1"};
+  EXPECT_EQ(TfRecordFile(memory_file(bytes), options).size(), 2U);
+
+  auto file = std::make_unique<MemoryFile>(bytes);
+  const MemoryFile& seen = *file;
+  const TfRecordFile again(std::move(file), options);
+  EXPECT_EQ(seen.reads(), 0);
+  std::string data;
+  again.read(1, data);
+  EXPECT_EQ(data, "second");
+}
+
+TEST_F(ShardIndexFiles, MakeOpeningATarFileAgainFree) {
+  const std::string bytes = tar_member({.name = "a.txt", .data = "hello"}) + tar_end();
+  const ShardOptions options{.index_folder = folder_.path(), .version = "1"};
+  EXPECT_EQ(TarFile(memory_file(bytes), options).size(), 1U);
+
+  auto file = std::make_unique<MemoryFile>(bytes);
+  const MemoryFile& seen = *file;
+  const TarFile again(std::move(file), options);
+  EXPECT_EQ(seen.reads(), 0);
+  EXPECT_EQ(again.member_name(0), "a.txt");
+}
+
+TEST_F(ShardIndexFiles, AreReplacedWhenTheShardChanges) {
+  ShardOptions options{.index_folder = folder_.path(), .version = "1"};
+  EXPECT_EQ(TfRecordFile(memory_file(framed("first")), options).size(), 1U);
+  options.version = "2";
+  EXPECT_EQ(TfRecordFile(memory_file(framed("") + framed("1")), options).size(), 2U);
+  EXPECT_EQ(folder_.count(), 1);
+}
+
+TEST_F(ShardIndexFiles, AreNotKeptWithoutAVersionNorForCompressedShards) {
+  EXPECT_EQ(TfRecordFile(memory_file(framed("first")), {.index_folder = folder_.path()}).size(), 1U);
+  const ShardOptions options{.index_folder = folder_.path(), .version = "1"};
+  EXPECT_EQ(TfRecordFile(memory_file(deflated(framed("first"), Wrapping::gzip)), options).size(), 1U);
+  EXPECT_EQ(folder_.count(), 0);
+}
+
+TEST_F(ShardIndexFiles, ThatCannotBeKeptAreAWarning) {
+  write_file(folder_ / "file", "in the way");
+  const ShardOptions options{.index_folder = folder_ / "file", .version = "1"};
+  EXPECT_EQ(TfRecordFile(memory_file(framed("first")), options).size(), 1U);
+  EXPECT_THAT(logged_, ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("not kept"), HasSubstr("file"))));
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,245 @@
+#include <libtrain/data/formats/tar.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/formats/deflated.hpp>
+#include <tests/data/formats/tar_bytes.hpp>
+#include <tests/data/memory_file.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TarFile archive(std::string bytes, const ShardOptions& options = {}) {
+  return TarFile(memory_file(std::move(bytes), "train.tar"), options);
+}
+
+std::vector<std::string> names_in(const std::string& bytes) {
+  const TarFile file = archive(bytes);
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; i < file.size(); ++i) names.emplace_back(file.member_name(i));
+  return names;
+}
+
+std::string content(const TarFile& file, std::uint64_t member) {
+  std::string data;
+  file.read(member, data);
+  return data;
+}
+
+std::string refusal(const std::string& bytes) {
+  return message_of<EnvironmentError>([&] { archive(bytes); });
+}
+
+std::string pax(const std::string& lines, char type = 'x') {
+  return tar_member({.name = "././@PaxHeader", .data = lines, .type = type});
+}
+
+std::string gnu(char type, const std::string& name) {
+  return tar_member({.name = "././@LongLink", .data = name + '\0', .type = type, .magic = "ustar  "});
+}
+
+TEST(Tar, ReadsMembersInAnyOrder) {
+  const TarFile file = archive(tar_member({.name = "a.jpg", .data = "picture"}) + tar_member({.name = "a.cls"}) +
+                               tar_member({.name = "b.jpg", .data = std::string(600, 'b')}) + tar_end());
+  ASSERT_EQ(file.size(), 3U);
+  EXPECT_EQ(content(file, 2), std::string(600, 'b'));
+  EXPECT_EQ(content(file, 0), "picture");
+  EXPECT_EQ(content(file, 1), "");
+  EXPECT_EQ(file.offset(0), 512U);
+  EXPECT_EQ(file.offset(2), 2048U);
+  EXPECT_EQ(file.bytes(2), 600U);
+  EXPECT_EQ(file.describe(2), "Tar file 'train.tar', member 'b.jpg' at byte offset 2048");
+}
+
+TEST(Tar, HasNoMembersWhereThereAreOnlyZeros) {
+  EXPECT_EQ(archive(tar_end()).size(), 0U);
+  EXPECT_EQ(archive(std::string(10'240, '\0')).size(), 0U);
+}
+
+TEST(Tar, JoinsThePrefixOfPosixButNotOfGnu) {
+  EXPECT_THAT(names_in(tar_member({.name = "a.jpg", .prefix = "some/folder"}) + tar_end()),
+              ElementsAre("some/folder/a.jpg"));
+  EXPECT_THAT(names_in(tar_member({.name = "a.jpg", .prefix = "14371234567", .magic = "ustar  "}) + tar_end()),
+              ElementsAre("a.jpg"));
+}
+
+TEST(Tar, ReadsNamesThatFillTheirFields) {
+  const std::string name(100, 'n');
+  const std::string prefix(155, 'p');
+  EXPECT_THAT(names_in(tar_member({.name = name, .prefix = prefix}) + tar_end()), ElementsAre(prefix + "/" + name));
+}
+
+TEST(Tar, ReadsHeadersOlderThanPosix) {
+  const std::string bytes = tar_member({.name = "a.jpg", .data = "x", .type = '\0', .magic = ""}) +
+                            tar_member({.name = "folder/", .type = '\0', .magic = ""}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre("a.jpg"));
+}
+
+TEST(Tar, AcceptsChecksumsOfSignedBytes) {
+  const std::string bytes = tar_member({.name = "caf\xc3\xa9.jpg"}, TarSum::of_signed_bytes) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre("caf\xc3\xa9.jpg"));
+}
+
+TEST(Tar, ReadsSizesInOctalWithSpacesAndInBase256) {
+  const std::string base_256 = std::string("\x80", 1) + std::string(9, '\0') + std::string("\x02\x58", 2);
+  for (const std::string& field : {std::string("       1130 "), std::string("000000001130"), base_256}) {
+    const TarFile file = archive(tar_member({.name = "a", .data = std::string(600, 'b'), .size_field = field}) +
+                                 tar_member({.name = "b"}) + tar_end());
+    ASSERT_EQ(file.size(), 2U);
+    EXPECT_EQ(file.bytes(0), 600U);
+  }
+}
+
+TEST(Tar, ReadsLongNamesOfGnu) {
+  const std::string name = std::string(300, 'd') + "/a.jpg";
+  const std::string bytes = gnu('L', name) + tar_member({.name = std::string(100, 'd'), .data = "x"}) +
+                            tar_member({.name = "b.jpg"}) + gnu('K', name) + gnu('L', name + "2") +
+                            tar_member({.name = "link", .type = '2'}) + tar_member({.name = "c.jpg"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre(name, "b.jpg", "c.jpg"));
+}
+
+TEST(Tar, ReadsPathAndSizeOfPax) {
+  const std::string name = "\xc3\xa9/" + std::string(300, 'd') + ".jpg";
+  const std::string lines =
+      pax_line("mtime", "1.5") + pax_line("path", name) + pax_line("size", "600") + pax_line("linkpath", "elsewhere");
+  const std::string bytes = pax(lines) +
+                            tar_member({.name = "short", .data = std::string(600, 'b'), .size_field = "00000000000"}) +
+                            tar_member({.name = "b.jpg", .data = "x"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre(name, "b.jpg"));
+  EXPECT_EQ(archive(bytes).bytes(0), 600U);
+}
+
+TEST(Tar, PrefersTheNameOfPaxToThatOfGnuAndTheLocalToTheGlobal) {
+  const std::string bytes = pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) +
+                            pax(pax_line("path", "local")) + gnu('L', "gnu") + tar_member({.name = "2"}) +
+                            pax(pax_line("path", "")) + tar_member({.name = "3"}) + pax(pax_line("path", ""), 'g') +
+                            tar_member({.name = "4"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre("global", "local", "3", "4"));
+}
+
+TEST(Tar, LeavesOutWhatIsNoRegularFile) {
+  std::string bytes;
+  for (const char type : {'1', '2', '3', '4', '5', '6'}) {
+    // Their sizes mean something else than data.
+    bytes += tar_member({.name = "no", .type = type, .size_field = "00000001000"});
+  }
+  for (const char type : {'V', 'D', 'Z'}) bytes += tar_member({.name = "no", .data = "unknown", .type = type});
+  bytes += tar_member({.name = "yes", .data = "x", .type = '7'}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre("yes"));
+}
+
+TEST(Tar, RefusesSparseFiles) {
+  EXPECT_THAT(refusal(tar_member({.name = "a"}) + tar_member({.name = "b", .type = 'S'}) + tar_end()),
+              AllOf(HasSubstr("'train.tar', byte offset 512"), HasSubstr("sparse")));
+  EXPECT_THAT(refusal(pax(pax_line("GNU.sparse.major", "1")) + tar_member({.name = "b"}) + tar_end()),
+              AllOf(HasSubstr("byte offset 512"), HasSubstr("sparse")));
+}
+
+TEST(Tar, RefusesAWrongChecksum) {
+  std::string bytes = tar_member({.name = "a"}) + tar_member({.name = "b"}) + tar_end();
+  bytes[512] = 'c';
+  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("byte offset 660"), HasSubstr("checksum")));
+  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("found no octal number"));
+}
+
+TEST(Tar, RefusesSizesThatAreNoNumbers) {
+  for (const std::string& field :
+       {std::string("00000000008"), std::string(12, '\xff'), "\x80" + std::string(11, '\xff'), std::string("-1")}) {
+    EXPECT_THAT(refusal(tar_member({.name = "a", .size_field = field}) + tar_end()),
+                AllOf(HasSubstr("byte offset 124"), HasSubstr("expected a size")));
+  }
+}
+
+TEST(Tar, RefusesSizesBeyondTheFileBeforeAllocating) {
+  const std::string huge = "\x80" + std::string(3, '\0') + std::string(8, '\xff');
+  EXPECT_THAT(refusal(tar_member({.name = "a", .size_field = huge}) + tar_end()),
+              AllOf(HasSubstr("byte offset 512"), HasSubstr("18446744073709551615 bytes"), HasSubstr("after 1024")));
+  EXPECT_THAT(refusal(tar_member({.name = "a", .type = 'L', .size_field = huge}) + tar_end()),
+              HasSubstr("at most 4097 bytes"));
+  EXPECT_THAT(refusal(tar_member({.name = "a", .type = 'x', .size_field = huge}) + tar_end()),
+              HasSubstr("at most 1048576 bytes"));
+  EXPECT_THAT(refusal(pax(pax_line("size", "18446744073709551615")) + tar_member({.name = "a"}) + tar_end()),
+              HasSubstr("18446744073709551615 bytes"));
+}
+
+TEST(Tar, EveryTruncationIsAnError) {
+  const std::string whole = pax(pax_line("path", "long")) + tar_member({.name = "a", .data = "x"}) +
+                            tar_member({.name = "b", .data = std::string(513, 'b')}) + tar_end();
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    const bool is_near_a_border = length % 512 < 2 || length % 512 > 509;
+    if (!is_near_a_border && length % 100 != 0) continue;
+    EXPECT_THAT(refusal(whole.substr(0, length)), AllOf(HasSubstr("byte offset"), HasSubstr("truncated"))) << length;
+  }
+}
+
+TEST(Tar, RefusesOneZeroBlockBeforeMoreMembers) {
+  EXPECT_THAT(refusal(tar_member({.name = "a"}) + std::string(512, '\0') + tar_member({.name = "b"}) + tar_end()),
+              AllOf(HasSubstr("byte offset 512"), HasSubstr("two zero blocks")));
+}
+
+TEST(Tar, IgnoresWhatStandsBehindTheEnd) {
+  EXPECT_THAT(names_in(tar_member({.name = "a"}) + tar_end() + tar_member({.name = "b"})), ElementsAre("a"));
+}
+
+TEST(Tar, RefusesExtendedHeadersWithoutAMember) {
+  EXPECT_THAT(refusal(gnu('L', "name") + tar_end()), HasSubstr("expected the member"));
+  EXPECT_THAT(refusal(pax(pax_line("path", "x")) + tar_end()), HasSubstr("expected the member"));
+}
+
+TEST(Tar, RefusesDamagedRecordsOfPax) {
+  for (const char* const line : {"x path=a\n", "11 path=ab", "8 path=a\n", "99 path=a\n", "8 =abcd\n", "7 path\n",
+                                 "3 \n", "18446744073709551616 path=a\n", "path=a\n", "0 path=a\n"}) {
+    EXPECT_THAT(refusal(pax(pax_line("mtime", "1") + line) + tar_member({.name = "a"}) + tar_end()),
+                AllOf(HasSubstr("byte offset 523"), HasSubstr("length keyword=value")))
+        << line;
+  }
+  EXPECT_THAT(refusal(pax(pax_line("size", "12x")) + tar_member({.name = "a"}) + tar_end()),
+              HasSubstr("expected a decimal size"));
+}
+
+TEST(Tar, RefusesNamesThatAreNone) {
+  EXPECT_THAT(refusal(tar_member({}) + tar_end()), HasSubstr("expected the name of a member"));
+  EXPECT_THAT(refusal(pax(pax_line("path", std::string(4097, 'n'))) + tar_member({.name = "a"}) + tar_end()),
+              AllOf(HasSubstr("at most 4096 bytes"), HasSubstr("found 4097")));
+  EXPECT_THAT(refusal(pax(pax_line("path", std::string("a\0b", 3))) + tar_member({.name = "a"}) + tar_end()),
+              HasSubstr("without zero bytes"));
+}
+
+TEST(Tar, KeepsNamesThatPointElsewhereAsNames) {
+  EXPECT_THAT(names_in(tar_member({.name = "../../etc/passwd"}) + tar_member({.name = "/etc/passwd"}) + tar_end()),
+              ElementsAre("../../etc/passwd", "/etc/passwd"));
+}
+
+TEST(Tar, ReadsArchivesInGzip) {
+  const std::string bytes = tar_member({.name = "a.jpg", .data = "picture"}) + tar_end();
+  const TarFile file = archive(deflated(bytes, Wrapping::gzip));
+  EXPECT_EQ(file.member_name(0), "a.jpg");
+  EXPECT_EQ(content(file, 0), "picture");
+  EXPECT_THAT(
+      message_of<EnvironmentError>([&] { archive(deflated(bytes, Wrapping::gzip), {.inflated_limit_bytes = 1000}); }),
+      HasSubstr("at most 1000 bytes"));
+}
+
+TEST(Tar, RefusesMembersThatItDoesNotHave) {
+  const TarFile file = archive(tar_end());
+  std::string data;
+  EXPECT_THROW(file.read(0, data), UsageError);
+  EXPECT_THROW(file.member_name(0), UsageError);
+  EXPECT_THROW(TarFile(nullptr), UsageError);
+}
+
+}  // namespace
+}  // namespace libtrain::data

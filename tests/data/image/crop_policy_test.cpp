@@ -1,0 +1,83 @@
+#include <libtrain/data/image/crop_policy.hpp>
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::HasSubstr;
+
+// Golden values: tests/data/image/make_torchvision_golden.py, with torchvision 0.26.0.
+TEST(CropPolicy, ResizesAndCropsTheCentreAsTorchvision) {
+  const auto expect = [](const ResizedCrop& actual, int width, int height, int x, int y) {
+    EXPECT_EQ(actual.width, width);
+    EXPECT_EQ(actual.height, height);
+    EXPECT_EQ(actual.crop.x, x);
+    EXPECT_EQ(actual.crop.y, y);
+  };
+  expect(resized_center_crop(500, 375, 256, 224, 224), 341, 256, 58, 16);
+  expect(resized_center_crop(375, 500, 256, 224, 224), 256, 341, 16, 58);
+  expect(resized_center_crop(333, 500, 232, 224, 224), 232, 348, 4, 62);
+  expect(resized_center_crop(1024, 681, 257, 224, 200), 386, 257, 81, 28);
+  expect(resized_center_crop(640, 480, 480, 640, 33), 640, 480, 0, 224);
+  expect(resized_center_crop(7, 3, 100, 99, 98), 233, 100, 67, 1);
+}
+
+// Golden values as above.
+TEST(CropPolicy, TakesTheLargestCropInTheMiddleWhereNoDrawFits) {
+  SampleRandom random(1, 2, 3);
+  const RandomResizedCropOptions options{.scale = {1, 1}};
+  EXPECT_EQ(random_resized_crop(1000, 10, options, random), (Crop{493, 0, 13, 10}));
+  EXPECT_EQ(random_resized_crop(10, 1000, options, random), (Crop{0, 493, 10, 13}));
+  EXPECT_EQ(random_resized_crop(101, 9, options, random), (Crop{44, 0, 12, 9}));
+  EXPECT_EQ(random_resized_crop(9, 100, options, random), (Crop{0, 44, 9, 12}));
+}
+
+// So small a scale that every draw fits: pillow_resize_test.py compares the defaults with torchvision's.
+TEST(CropPolicy, DrawsAreasRatiosAndPlacesUniformly) {
+  constexpr int kDraws = 20000;
+  constexpr int kSide = 3000;
+  SampleRandom random(4, 5, 6);
+  double share = 0, log_ratio = 0, x = 0, y = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const Crop crop = random_resized_crop(kSide, kSide, {.scale = {0.1, 0.3}, .ratio = {0.5, 3}}, random);
+    ASSERT_TRUE(crop.x >= 0 && crop.y >= 0 && crop.x + crop.width <= kSide && crop.y + crop.height <= kSide);
+    share += static_cast<double>(crop.width) * crop.height / kSide / kSide;
+    log_ratio += std::log(static_cast<double>(crop.width) / crop.height);
+    x += static_cast<double>(crop.x) / (kSide - crop.width);
+    y += static_cast<double>(crop.y) / (kSide - crop.height);
+  }
+  const double error = 5 / std::sqrt(12.0 * kDraws);  // 5 standard errors of a uniform distribution of width 1
+  EXPECT_NEAR(share / kDraws, 0.2, 0.2 * error);
+  EXPECT_NEAR(log_ratio / kDraws, std::log(1.5) / 2, std::log(6.0) * error);
+  EXPECT_NEAR(x / kDraws, 0.5, error);
+  EXPECT_NEAR(y / kDraws, 0.5, error);
+}
+
+TEST(CropPolicy, CropsTheSmallestPicture) {
+  SampleRandom random(0, 0, 0);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(random_resized_crop(1, 1, {}, random), (Crop{0, 0, 1, 1}));
+}
+
+TEST(CropPolicy, RefusesWhatHasNoCrop) {
+  SampleRandom random(0, 0, 0);
+  const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
+  EXPECT_THAT(refuses([&] { random_resized_crop(0, 5, {}, random); }), HasSubstr("0 x 5"));
+  EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.scale = {0, 1}}, random); }), HasSubstr("area of a crop"));
+  EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.scale = {0.5, 1.1}}, random); }), HasSubstr("1.1"));
+  EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.ratio = {-1, 1}}, random); }), HasSubstr("ratio of a crop"));
+  EXPECT_THAT(refuses([] { resized_center_crop(10, 10, 0, 1, 1); }), HasSubstr("shorter side of 0"));
+  EXPECT_THAT(refuses([] { resized_center_crop(10, 20, 200, 224, 224); }), HasSubstr("resized to 200 x 400"));
+  EXPECT_THAT(refuses([] { resized_center_crop(1, 2147483647, 2, 1, 1); }), HasSubstr("4294967294"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

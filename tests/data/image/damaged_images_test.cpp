@@ -1,0 +1,117 @@
+// Bit flips, truncation and huge lengths: an error or a picture of the size that the header says, never anything else.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/image_header.hpp>
+#include <libtrain/data/image/restart_index.hpp>
+
+#include <tests/data/image/jpeg_writer.hpp>
+#include <tests/data/image/png_writer.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::JpegColor;
+using libtrain::testing::JpegScans;
+using libtrain::testing::write_jpeg;
+using libtrain::testing::write_png;
+
+constexpr int kMutationsOfEach = 150;
+constexpr std::uint64_t kMaximum = 1 << 20;
+
+using File = std::vector<std::byte>;
+
+File mutated(const File& file, std::mt19937& random) {
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random()) % limit; };
+  File result = file;
+  switch (below(4)) {
+    case 0:  // a few bits
+      for (std::size_t i = 0; i <= below(8); ++i) {
+        result[below(result.size())] ^= static_cast<std::byte>(1 << below(8));
+      }
+      break;
+    case 1:  // a few bits in the headers
+      for (std::size_t i = 0; i <= below(4); ++i) {
+        result[below(std::min<std::size_t>(result.size(), 600))] ^= static_cast<std::byte>(1 << below(8));
+      }
+      break;
+    case 2:  // the end
+      result.resize(below(result.size()));
+      break;
+    default:  // huge numbers
+      for (std::size_t i = below(result.size()), end = std::min(result.size(), i + 4); i < end; ++i) {
+        result[i] = std::byte{0xFF};
+      }
+      break;
+  }
+  return result;
+}
+
+// The decoder is used again for every file: one must leave nothing behind that harms the next.
+void expect_error_or_picture(ImageDecoder& decoder, const File& file, const std::optional<Crop>& crop) {
+  try {
+    const Image image = decoder.decode(file, {.crop = crop, .maximum_pixels = kMaximum});
+    const ImageHeader header = read_image_header(file, "file", kMaximum);
+    EXPECT_EQ(image.width, crop ? crop->width : header.width);
+    EXPECT_EQ(image.height, crop ? crop->height : header.height);
+    EXPECT_EQ(image.pixels.size(), image.row_bytes() * static_cast<std::size_t>(image.height));
+  } catch (const EnvironmentError&) {
+  } catch (const UsageError&) {
+    EXPECT_TRUE(crop.has_value());  // outside of the picture, as which it now passes
+  }
+}
+
+void expect_survival(const File& file) {
+  std::mt19937 random(11);
+  ImageDecoder decoder;
+  for (int i = 0; i < kMutationsOfEach; ++i) {
+    const File damaged = mutated(file, random);
+    expect_error_or_picture(decoder, damaged, std::nullopt);
+    expect_error_or_picture(decoder, damaged, Crop{.x = 9, .y = 20, .width = 11, .height = 13});
+    try {
+      add_restart_markers(damaged, {.maximum_pixels = kMaximum});
+    } catch (const EnvironmentError&) {
+    }
+  }
+}
+
+TEST(DamagedImages, BaselineJpegs) {
+  expect_survival(write_jpeg({.luma = {2, 2}}));
+  expect_survival(write_jpeg({.color = JpegColor::ycck, .luma = {2, 2}}));
+}
+
+TEST(DamagedImages, ProgressiveJpegs) {
+  expect_survival(write_jpeg({.luma = {2, 2}, .scans = JpegScans::progressive}));
+  expect_survival(write_jpeg({.color = JpegColor::grey, .scans = JpegScans::progressive}));
+}
+
+TEST(DamagedImages, JpegsOfManyScans) {
+  expect_survival(write_jpeg({.luma = {2, 1}, .scans = JpegScans::separate}));
+}
+
+TEST(DamagedImages, ArithmeticJpegs) {
+  expect_survival(write_jpeg({.luma = {2, 2}, .arithmetic = true}));
+}
+
+TEST(DamagedImages, JpegsWithRestartMarkers) {
+  expect_survival(write_jpeg({.luma = {2, 2}, .restart_interval = 1}));
+  expect_survival(write_jpeg({.width = 80, .restart_interval = 5}));
+}
+
+TEST(DamagedImages, Pngs) {
+  expect_survival(write_png({.width = 40, .height = 40}).file);
+  expect_survival(write_png({.width = 40, .height = 40, .bit_depth = 4, .color = PngColor::palette}).file);
+  expect_survival(write_png({.width = 40, .height = 40, .bit_depth = 16, .interlaced = true}).file);
+}
+
+}  // namespace
+}  // namespace libtrain::data

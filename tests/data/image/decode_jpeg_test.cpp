@@ -1,0 +1,229 @@
+#include <libtrain/data/image/decode_jpeg.hpp>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/image/image_header.hpp>
+#include <libtrain/data/image/restart_index.hpp>
+
+#include <tests/data/image/jpeg_writer.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::all_recipes;
+using libtrain::testing::cropped;
+using libtrain::testing::JpegColor;
+using libtrain::testing::message_of;
+using libtrain::testing::reference_decode;
+using libtrain::testing::write_jpeg;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void expect_same(const Image& actual, const Image& wanted, const std::string& what) {
+  ASSERT_EQ(actual.width, wanted.width) << what;
+  ASSERT_EQ(actual.height, wanted.height) << what;
+  ASSERT_EQ(actual.channels, wanted.channels) << what;
+  ASSERT_TRUE(actual.pixels == wanted.pixels) << what;
+}
+
+Crop random_crop(std::mt19937& random, int width, int height) {
+  const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned int>(limit)); };
+  Crop crop{.x = below(width), .y = below(height)};
+  crop.width = 1 + below(width - crop.x);
+  crop.height = 1 + below(height - crop.y);
+  return crop;
+}
+
+TEST(JpegDecoder, DecodesAsPlainLibjpegDoes) {
+  JpegDecoder decoder;
+  for (const auto& recipe : all_recipes()) {
+    const auto file = write_jpeg(recipe);
+    expect_same(decoder.decode(file), reference_decode(file), recipe.name);
+  }
+}
+
+TEST(JpegDecoder, ScalesAsPlainLibjpegDoes) {
+  JpegDecoder decoder;
+  for (const auto& recipe : all_recipes()) {
+    const auto file = write_jpeg(recipe);
+    for (const int scale : {2, 4, 8}) {
+      const Image image = decoder.decode(file, {.scale_denominator = scale});
+      EXPECT_EQ(image.width, (recipe.width + scale - 1) / scale);
+      expect_same(image, reference_decode(file, scale), recipe.name);
+    }
+  }
+}
+
+TEST(JpegDecoder, ARectangleHasThePixelsThatItHasInTheWholePicture) {
+  constexpr int kCropsOfEach = 25;
+  JpegDecoder decoder;
+  std::mt19937 random(3);
+  for (const auto& recipe : all_recipes()) {
+    const auto file = write_jpeg(recipe);
+    for (const int scale : {1, 1, 2, 4, 8}) {
+      const Image whole = reference_decode(file, scale);
+      for (int i = 0; i < kCropsOfEach; ++i) {
+        const Crop crop = random_crop(random, whole.width, whole.height);
+        const Image part = decoder.decode(file, {.scale_denominator = scale, .crop = crop});
+        ASSERT_NO_FATAL_FAILURE(expect_same(part, cropped(whole, crop),
+                                            recipe.name + " at 1/" + std::to_string(scale) + ", " +
+                                                std::to_string(crop.width) + " x " + std::to_string(crop.height) +
+                                                " at " + std::to_string(crop.x) + ", " + std::to_string(crop.y)));
+      }
+    }
+  }
+}
+
+// Every begin and end of a rectangle's columns and rows around the borders of MCUs, where chroma is upsampled.
+TEST(JpegDecoder, EveryPlaceOfANarrowRectangleIsExact) {
+  const auto file = write_jpeg({.width = 83, .height = 53, .luma = {2, 2}});
+  const Image whole = reference_decode(file);
+  JpegDecoder decoder;
+  for (int x = 0; x < whole.width; ++x) {
+    for (int y = 0; y < whole.height; y += 3) {
+      const Crop crop{.x = x, .y = y, .width = std::min(3, whole.width - x), .height = std::min(2, whole.height - y)};
+      ASSERT_NO_FATAL_FAILURE(expect_same(decoder.decode(file, {.crop = crop}), cropped(whole, crop),
+                                          std::to_string(x) + ", " + std::to_string(y)));
+    }
+  }
+}
+
+TEST(JpegDecoder, GreyIsRoundedLuma) {
+  for (const auto color : {JpegColor::ycc, JpegColor::cmyk, JpegColor::grey}) {
+    const auto file = write_jpeg({.color = color});
+    const Image rgb = reference_decode(file);
+    const Image grey = decode_jpeg(file, {.channels = 1});
+    ASSERT_EQ(grey.channels, 1);
+    ASSERT_EQ(grey.pixels.size() * 3, rgb.pixels.size());
+    for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
+      const double luma = 0.299 * rgb.pixels[3 * i] + 0.587 * rgb.pixels[3 * i + 1] + 0.114 * rgb.pixels[3 * i + 2];
+      ASSERT_NEAR(grey.pixels[i], luma, 0.51);
+    }
+    if (color == JpegColor::grey) {
+      for (std::size_t i = 0; i < grey.pixels.size(); ++i) ASSERT_EQ(grey.pixels[i], rgb.pixels[3 * i]);
+    }
+  }
+}
+
+TEST(JpegDecoder, WritesIntoTheCallersRowsAndNothingElse) {
+  const auto file = write_jpeg({.luma = {2, 2}});
+  const Crop crop{.x = 5, .y = 6, .width = 20, .height = 10};
+  const Image wanted = cropped(reference_decode(file), crop);
+  constexpr std::size_t kStride = 77;
+  std::vector<std::uint8_t> memory(kStride * 10, 0xA5);
+  JpegDecoder().decode_into(file, {.crop = crop}, {.bytes = memory, .stride = kStride});
+  for (int y = 0; y < crop.height; ++y) {
+    const std::uint8_t* row = memory.data() + static_cast<std::size_t>(y) * kStride;
+    EXPECT_TRUE(std::equal(row, row + 60, wanted.row(y))) << y;
+    EXPECT_TRUE(std::all_of(row + 60, row + kStride, [](std::uint8_t byte) { return byte == 0xA5; })) << y;
+  }
+}
+
+TEST(JpegDecoder, DoesNotDependOnWhatWasDecodedBefore) {
+  const auto first = write_jpeg({.quality = 95});
+  const auto second = write_jpeg({.width = 30, .color = JpegColor::grey, .quality = 20});
+  // The same without its tables, which libjpeg would take from the file before if it could.
+  std::vector<std::byte> bare(second.begin(), second.begin() + 2);
+  for (std::size_t place = 2; place + 4 < second.size();) {
+    const auto code = std::to_integer<int>(second[place + 1]);
+    const auto length = static_cast<std::size_t>(std::to_integer<int>(second[place + 2]) << 8 |
+                                                 std::to_integer<int>(second[place + 3]));
+    const std::size_t end = code == 0xDA ? second.size() : place + 2 + length;
+    if (code != 0xDB) {
+      bare.insert(bare.end(), second.begin() + static_cast<std::ptrdiff_t>(place),
+                  second.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    place = end;
+  }
+  ASSERT_LT(bare.size(), second.size());
+  JpegDecoder decoder;
+  decoder.decode(first);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { decoder.decode(bare); }), HasSubstr("Quantization table"));
+  expect_same(decoder.decode(second), reference_decode(second), "after an error");
+}
+
+TEST(JpegDecoder, ATruncatedFileIsAnErrorThatSaysWhere) {
+  const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
+  const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
+  const auto message = message_of<EnvironmentError>([&] { decode_jpeg(half, {.name = "cat.jpg"}); });
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("JPEG 'cat.jpg', byte offset " + std::to_string(half.size())), HasSubstr("truncated")));
+}
+
+TEST(JpegDecoder, ARectangleAboveTheDamageIsNotConcerned) {
+  const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
+  const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
+  const Crop crop{.x = 20, .y = 2, .width = 100, .height = 20};
+  expect_same(decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
+}
+
+// A file of one MCU a restart segment, of which all but the first ten lack most of their data.
+std::vector<std::byte> file_with_holes() {
+  const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}, .restart_interval = 1});
+  RestartIndex index;
+  EXPECT_TRUE(find_restart_segments(whole, parse_jpeg_header(whole, "whole"), index));
+  std::vector<std::byte> file(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(index.starts.front()));
+  for (std::size_t i = 0; i + 1 < index.starts.size(); ++i) {
+    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(index.starts[i]);
+    const auto end = whole.begin() + static_cast<std::ptrdiff_t>(index.starts[i + 1]);
+    // Two bytes are too few for six blocks; a 0xFF would need the zero behind it.
+    const bool keep_all = i < 10 || begin[0] == std::byte{0xFF} || begin[1] == std::byte{0xFF};
+    file.insert(file.end(), begin, keep_all ? end : begin + 2);
+    if (!keep_all) file.insert(file.end(), end - 2, end);
+  }
+  return file;
+}
+
+TEST(JpegDecoder, RefusesMoreDamageThanAllowed) {
+  const auto file = file_with_holes();
+  const auto message =
+      message_of<EnvironmentError>([&] { decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
+  EXPECT_THAT(message, AllOf(HasSubstr("JPEG 'cat.jpg', byte offset "), HasSubstr("(4 damaged places)")));
+  EXPECT_EQ(decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
+}
+
+TEST(JpegDecoder, RefusesPicturesThatAreTooLarge) {
+  const auto file = write_jpeg({.width = 64, .height = 48});
+  EXPECT_EQ(decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file, {.maximum_pixels = 64 * 48 - 1}); }),
+              HasSubstr("64 x 48 pixels, expected at most 3071"));
+}
+
+TEST(JpegDecoder, RefusesAFileTooShortForItsSizeBeforeAllocating) {
+  auto file = write_jpeg({.width = 64, .height = 48});
+  for (std::size_t i = 0; i + 9 < file.size(); ++i) {
+    if (file[i] != std::byte{0xFF} || file[i + 1] != std::byte{0xC0}) continue;
+    for (std::size_t byte = 5; byte < 9; ++byte) file[i + byte] = std::byte{0x34};
+    break;
+  }
+  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file); }),
+              AllOf(HasSubstr("13364 x 13364 pixels"), HasSubstr("truncated")));
+}
+
+TEST(JpegDecoder, RefusesOptionsThatDoNotFit) {
+  const auto file = write_jpeg({.width = 64, .height = 48});
+  const auto error = [&](const DecodeOptions& options) {
+    return message_of<UsageError>([&] { decode_jpeg(file, options); });
+  };
+  EXPECT_THAT(error({.channels = 4}), HasSubstr("channels is 4"));
+  EXPECT_THAT(error({.scale_denominator = 3}), HasSubstr("scale_denominator is 3"));
+  EXPECT_THAT(error({.crop = Crop{.x = 60, .y = 0, .width = 5, .height = 1}}), HasSubstr("64 x 48 pixels"));
+  EXPECT_THAT(error({.crop = Crop{.x = -1, .y = 0, .width = 5, .height = 1}}), HasSubstr("(-1, 0)"));
+  EXPECT_THAT(error({.crop = Crop{.x = 0, .y = 0, .width = 0, .height = 1}}), HasSubstr("0 x 1 pixels"));
+  EXPECT_THAT(error({.scale_denominator = 2, .crop = Crop{.x = 0, .y = 0, .width = 33, .height = 1}}),
+              HasSubstr("32 x 24 pixels"));
+  std::vector<std::uint8_t> memory(std::size_t{64} * 48 * 3 - 1);
+  EXPECT_THAT(message_of<UsageError>([&] { JpegDecoder().decode_into(file, {}, {.bytes = memory, .stride = 192}); }),
+              HasSubstr("48 rows of 192 bytes"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,70 @@
+#include <libtrain/data/image/mixup.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Mixup, MixesEachSampleWithTheOneBefore) {
+  std::vector<float> samples{0, 4, 100, 200, 40, 80};
+  mixup(samples, 3, 0.75);
+  EXPECT_THAT(samples, ElementsAre(10, 23, 75, 151, 55, 110));
+}
+
+TEST(Mixup, LeavesASingleSampleAsItIs) {
+  std::vector<float> samples{1, 2, 3};
+  mixup(samples, 1, 0.25);
+  EXPECT_THAT(samples, ElementsAre(1, 2, 3));
+}
+
+TEST(Mixup, AtTheEndsKeepsOrTakesAll) {
+  std::vector<float> samples{1, 2, 3};
+  mixup(samples, 3, 1);
+  EXPECT_THAT(samples, ElementsAre(1, 2, 3));
+  mixup(samples, 3, 0);
+  EXPECT_THAT(samples, ElementsAre(3, 1, 2));
+}
+
+TEST(Mixup, MixesLabelsLikeTheirSamples) {
+  const std::vector<std::int64_t> labels{2, 0, 0};
+  std::vector<float> targets(9, 5);
+  mix_labels(labels, 3, 0.75, targets);
+  EXPECT_THAT(targets, ElementsAre(0.25, 0, 0.75,  //
+                                   0.75, 0, 0.25,  //
+                                   1, 0, 0));
+}
+
+TEST(Mixup, DrawsSharesSymmetricAroundOneHalf) {
+  SampleRandom random(1, 2, 3);
+  double sum = 0;
+  for (int i = 0; i < 20000; ++i) sum += draw_mixup(0.2, random);
+  // The variance of Beta(0.2, 0.2) is 1 / 5.6; 5 standard errors.
+  EXPECT_NEAR(sum / 20000, 0.5, 5 * std::sqrt(1 / 5.6 / 20000));
+}
+
+TEST(Mixup, RefusesWhatDoesNotFit) {
+  std::vector<float> samples(6);
+  const std::vector<std::int64_t> labels{0, 3};
+  const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
+  EXPECT_THAT(refuses([&] { mixup(samples, 4, 0.5); }), HasSubstr("batch of 4"));
+  EXPECT_THAT(refuses([&] { mixup(samples, 0, 0.5); }), HasSubstr("batch of 0"));
+  EXPECT_THAT(refuses([&] { mixup(samples, 3, 1.5); }), HasSubstr("1.5"));
+  EXPECT_THAT(refuses([&] { mixup(samples, 3, std::nan("")); }), HasSubstr("nan"));
+  EXPECT_THAT(refuses([&] { mix_labels(labels, 3, 0.5, samples); }), HasSubstr("label to mix is 3"));
+  EXPECT_THAT(refuses([&] { mix_labels(labels, 4, 0.5, samples); }), HasSubstr("6 elements"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <random>
+
+#include <libtrain/data/image/image.hpp>
+
+namespace libtrain::data::testing {
+
+/// Bytes without structure.
+inline Image random_picture(int width, int height, int channels, unsigned seed = 1) {
+  Image image{.width = width, .height = height, .channels = channels};
+  image.pixels.resize(image.row_bytes() * static_cast<std::size_t>(height));
+  std::mt19937 engine(seed);
+  for (auto& byte : image.pixels) byte = static_cast<std::uint8_t>(engine() >> 24);
+  return image;
+}
+
+inline Image constant_picture(int width, int height, int channels, std::uint8_t value) {
+  Image image{.width = width, .height = height, .channels = channels};
+  image.pixels.assign(image.row_bytes() * static_cast<std::size_t>(height), value);
+  return image;
+}
+
+/// A picture of one row.
+inline Image row_of(int channels, std::initializer_list<std::uint8_t> bytes) {
+  return {.width = static_cast<int>(bytes.size()) / channels, .height = 1, .channels = channels, .pixels = bytes};
+}
+
+inline std::uint8_t pixel(const Image& image, int x, int y, int channel = 0) {
+  return image.row(y)[x * image.channels + channel];
+}
+
+}  // namespace libtrain::data::testing

@@ -1,0 +1,119 @@
+#include <libtrain/data/image/random_erasing.hpp>
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::HasSubstr;
+
+constexpr int kDraws = 20000;
+
+// Of a large picture, so that rounding hardly matters.
+TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
+  constexpr int kSide = 4000;
+  SampleRandom random(8, 9, 10);
+  int drawn = 0;
+  double share = 0, log_ratio = 0, place = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const auto area = draw_random_erasing(kSide, kSide, {.probability = 0.25}, random);
+    if (!area) continue;
+    ++drawn;
+    share += static_cast<double>(area->width) * area->height / kSide / kSide;
+    log_ratio += std::log(static_cast<double>(area->height) / area->width);
+    ASSERT_TRUE(area->x >= 0 && area->y >= 0 && area->x + area->width <= kSide && area->y + area->height <= kSide);
+    place += static_cast<double>(area->x) / (kSide - area->width);
+  }
+  EXPECT_NEAR(drawn, kDraws / 4.0, 5 * std::sqrt(kDraws * 0.25 * 0.75));
+  // Uniform distributions: 5 standard errors of width / sqrt(12 number), and what the draws may change that are wider
+  // or higher than the picture and repeated, less than 1 percent of them.
+  const double error = 5 / std::sqrt(12.0 * drawn);
+  EXPECT_NEAR(share / drawn, (0.02 + 0.33) / 2, 0.31 * error + 0.003);
+  EXPECT_NEAR(log_ratio / drawn, std::log(0.3 * 3.3) / 2, std::log(11.0) * error + 0.01);
+  EXPECT_NEAR(place / drawn, 0.5, error);
+}
+
+TEST(RandomErasing, LeavesPicturesAloneThatNothingFits) {
+  SampleRandom random(0, 0, 0);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(draw_random_erasing(1, 1, {.probability = 1, .scale = {1, 1}}, random).has_value());
+    EXPECT_FALSE(draw_random_erasing(100, 100, {.probability = 0}, random).has_value());
+    EXPECT_TRUE(
+        draw_random_erasing(100, 100, {.probability = 1, .scale = {0.1, 0.2}, .ratio = {1, 1}}, random).has_value());
+  }
+}
+
+TEST(RandomErasing, WritesConstantsIntoTheRectangleAlone) {
+  const RandomErasingOptions options{.constant = {1, 2, -0.5f}};
+  const Crop area{2, 1, 3, 2};
+  SampleRandom random(0, 0, 0);
+  for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+    std::vector<float> pixels(3 * 5 * 7, 9);
+    const PixelTarget picture{.pixels = pixels.data(), .width = 7, .height = 5, .channels = 3, .layout = layout};
+    erase(picture, area, options, random);
+    for (int channel = 0; channel < 3; ++channel) {
+      for (int y = 0; y < 5; ++y) {
+        for (int x = 0; x < 7; ++x) {
+          const bool inside = x >= 2 && x < 5 && y >= 1 && y < 3;
+          const int index = layout == Layout::nhwc ? (y * 7 + x) * 3 + channel : (channel * 5 + y) * 7 + x;
+          EXPECT_EQ(pixels[static_cast<std::size_t>(index)],
+                    inside ? options.constant[static_cast<std::size_t>(channel)] : 9);
+        }
+      }
+    }
+  }
+}
+
+TEST(RandomErasing, WritesInThePicturesType) {
+  const RandomErasingOptions options{.constant = {-1.5f, 0, 0}};
+  SampleRandom random(0, 0, 0);
+  std::vector<std::uint16_t> pixels(4);
+  PixelTarget picture{.pixels = pixels.data(), .width = 2, .height = 2, .channels = 1, .type = PixelType::float16};
+  erase(picture, {0, 0, 1, 2}, options, random);
+  EXPECT_THAT(pixels, ::testing::ElementsAre(0xBE00, 0, 0xBE00, 0));  // -1.5 = -(1 + 512 / 1024)
+  picture.type = PixelType::bfloat16;
+  erase(picture, {1, 0, 1, 1}, options, random);
+  EXPECT_EQ(pixels[1], std::bit_cast<std::uint32_t>(-1.5f) >> 16);
+}
+
+TEST(RandomErasing, WritesNormalNoiseOnRequest) {
+  std::vector<float> pixels(100 * 100);
+  const PixelTarget picture{.pixels = pixels.data(), .width = 100, .height = 100, .channels = 1};
+  SampleRandom random(0, 0, 0);
+  erase(picture, {0, 0, 100, 100}, {.value = ErasingValue::normal}, random);
+  double sum = 0, squares = 0;
+  for (const float value : pixels) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+  }
+  EXPECT_NEAR(sum / 1e4, 0, 5 / 100.0);
+  EXPECT_NEAR(squares / 1e4, 1, 5 * std::sqrt(2.0) / 100);
+}
+
+TEST(RandomErasing, RefusesBytesAndPlacesOutside) {
+  SampleRandom random(0, 0, 0);
+  std::vector<float> pixels(16);
+  PixelTarget picture{.pixels = pixels.data(), .width = 4, .height = 4, .channels = 1};
+  const auto refuses = [&](const Crop& area) {
+    return message_of<UsageError>([&] { erase(picture, area, {}, random); });
+  };
+  EXPECT_THAT(refuses({2, 0, 3, 1}), HasSubstr("(2, 0)"));
+  EXPECT_THAT(refuses({0, -1, 3, 1}), HasSubstr("(0, -1)"));
+  picture.type = PixelType::uint8;
+  EXPECT_THAT(refuses({0, 0, 1, 1}), HasSubstr("uint8"));
+  EXPECT_THAT(message_of<UsageError>([&] { draw_random_erasing(4, 4, {.probability = 2}, random); }),
+              HasSubstr("probability"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,111 @@
+#include <libtrain/data/image/trivial_augment.hpp>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <libtrain/data/image/color.hpp>
+
+#include <tests/data/image/pictures.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using testing::random_picture;
+
+constexpr int kDraws = 28000;
+
+std::map<AugmentOperation, std::vector<double>> magnitudes_by_operation() {
+  SampleRandom random(5, 6, 7);
+  std::map<AugmentOperation, std::vector<double>> result;
+  for (int i = 0; i < kDraws; ++i) {
+    const TrivialAugment augment = draw_trivial_augment(random);
+    result[augment.operation].push_back(augment.magnitude);
+  }
+  return result;
+}
+
+TEST(TrivialAugment, DrawsAllOperationsEquallyOften) {
+  const auto magnitudes = magnitudes_by_operation();
+  ASSERT_EQ(magnitudes.size(), static_cast<std::size_t>(kAugmentOperations));
+  double chi_square = 0;
+  for (const auto& [operation, values] : magnitudes) {
+    const double difference = static_cast<double>(values.size()) - 2000.0;
+    chi_square += difference * difference / 2000.0;
+  }
+  EXPECT_LT(chi_square, 40.9);  // the 99.99th percentile with 13 degrees of freedom
+}
+
+TEST(TrivialAugment, DrawsThirtyOneMagnitudesOfEitherSign) {
+  const auto magnitudes = magnitudes_by_operation();
+  const auto expect = [&](AugmentOperation operation, double largest) {
+    const auto& values = magnitudes.at(operation);
+    const std::set<double> different(values.begin(), values.end());
+    EXPECT_EQ(different.size(), 61u) << static_cast<int>(operation);  // 0 and -0 are the same
+    EXPECT_DOUBLE_EQ(*different.begin(), -largest);
+    EXPECT_DOUBLE_EQ(*different.rbegin(), largest);
+    double sum = 0;
+    for (const double value : values) sum += value;
+    // The variance is a third of the largest, squared, and a 30th more; 5 standard errors.
+    EXPECT_NEAR(sum / static_cast<double>(values.size()), 0, 5 * 0.6 * largest / std::sqrt(values.size()));
+  };
+  for (const auto operation : {AugmentOperation::shear_x, AugmentOperation::shear_y, AugmentOperation::brightness,
+                               AugmentOperation::color, AugmentOperation::contrast, AugmentOperation::sharpness}) {
+    expect(operation, 0.99);
+  }
+  expect(AugmentOperation::translate_x, 32);
+  expect(AugmentOperation::translate_y, 32);
+  expect(AugmentOperation::rotate, 135);
+}
+
+TEST(TrivialAugment, DrawsMagnitudesWithoutASign) {
+  const auto magnitudes = magnitudes_by_operation();
+  std::map<double, int> bits;
+  for (const double value : magnitudes.at(AugmentOperation::posterize)) ++bits[value];
+  ASSERT_EQ(bits.size(), 7u);  // 8 to 2
+  EXPECT_EQ(bits.begin()->first, 2);
+  EXPECT_EQ(bits.rbegin()->first, 8);
+  EXPECT_LT(bits[2], bits[3]);  // the ends have 3 of the 31 magnitudes, the others 5
+  std::set<double> thresholds;
+  for (const double value : magnitudes.at(AugmentOperation::solarize)) thresholds.insert(value);
+  ASSERT_EQ(thresholds.size(), 31u);
+  for (int step = 0; step <= 30; ++step) EXPECT_EQ(thresholds.count(8.5 * step), 1u) << step;
+  for (const auto operation :
+       {AugmentOperation::identity, AugmentOperation::autocontrast, AugmentOperation::equalize}) {
+    for (const double value : magnitudes.at(operation)) EXPECT_EQ(value, 0);
+  }
+}
+
+TEST(TrivialAugment, AppliesTheOperation) {
+  const Image original = random_picture(40, 30, 3);
+  const FillColor fill{1, 2, 3};
+  const auto expect = [&](AugmentOperation operation, double magnitude, const std::function<void(Image&)>& change) {
+    Image image = original;
+    apply_trivial_augment({.operation = operation, .magnitude = magnitude}, image, fill);
+    Image expected = original;
+    change(expected);
+    EXPECT_EQ(image.pixels, expected.pixels) << static_cast<int>(operation);
+  };
+  using enum AugmentOperation;
+  expect(identity, 0, [](Image&) {});
+  expect(shear_x, 0.4, [&](Image& image) { affine(image, shear_x_matrix(0.4), fill); });
+  expect(shear_y, -0.4, [&](Image& image) { affine(image, shear_y_matrix(-0.4), fill); });
+  expect(translate_x, -7.9, [&](Image& image) { affine(image, translation_matrix(-7, 0), fill); });
+  expect(translate_y, 7.9, [&](Image& image) { affine(image, translation_matrix(0, 7), fill); });
+  expect(rotate, 30, [&](Image& image) { affine(image, rotation_matrix(30, 40, 30), fill); });
+  expect(brightness, -0.5, [](Image& image) { adjust_brightness(image, 0.5); });
+  expect(color, 0.5, [](Image& image) { adjust_saturation(image, 1.5); });
+  expect(contrast, 0.5, [](Image& image) { adjust_contrast(image, 1.5); });
+  expect(sharpness, 0.5, [](Image& image) { adjust_sharpness(image, 1.5); });
+  expect(posterize, 3, [](Image& image) { libtrain::data::posterize(image, 3); });
+  expect(solarize, 8.5, [](Image& image) { libtrain::data::solarize(image, 8.5); });
+  expect(autocontrast, 0, [](Image& image) { libtrain::data::autocontrast(image); });
+  expect(equalize, 0, [](Image& image) { libtrain::data::equalize(image); });
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,211 @@
+// How a FileCache keeps within its limit and gets along with a disk that is full.
+
+#include <libtrain/data/storage/file_cache.hpp>
+
+#include <fcntl.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/data/storage/file_lock.hpp>
+
+#include <tests/data/storage/file_cache_fixture.hpp>
+
+namespace libtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using testing::CapturedWarnings;
+using testing::content_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kSmallEntry;
+
+class FileCacheSpace : public testing::FileCacheFixture {};
+
+TEST_F(FileCacheSpace, BeyondItsLimitEvictsTheLeastRecentlyUsed) {
+  put_small_files("abcde");
+  FileCache cache(options(3 * kSmallEntry));
+  for (const char* name : {"a", "b", "c", "a", "d"}) read(cache, name);
+  EXPECT_EQ(kept(cache), "acd");
+  read(cache, "e");
+  EXPECT_EQ(kept(cache), "ade");
+  EXPECT_EQ(cache.statistics().evictions, 2u);
+  EXPECT_EQ(cache.statistics().evicted_bytes, 2 * kSmallEntry);
+
+  FileCache smaller(options(kSmallEntry));
+  put_small_files("f");
+  read(smaller, "f");
+  EXPECT_EQ(kept(smaller), "f");
+}
+
+TEST_F(FileCacheSpace, EvictsWhatIsNeededLast) {
+  put_small_files("abcdef");
+  FileCache cache(options(3 * kSmallEntry));
+  for (const char* name : {"a", "b", "c"}) read(cache, name);
+  cache.expect(key_of("a"), 10);
+  cache.expect(key_of("b"), 30);
+  cache.expect(key_of("c"), 20);
+  cache.expect(key_of("d"), 15);
+  read(cache, "d");
+  EXPECT_EQ(kept(cache), "acd");
+  read(cache, "e");  // nothing is known of it, so that it goes before what is expected
+  EXPECT_EQ(kept(cache), "ade");
+  read(cache, "f");
+  EXPECT_EQ(kept(cache), "adf");
+  cache.expect(key_of("a"), kNeverUsed);
+  read(cache, "f");
+  read(cache, "e");
+  EXPECT_EQ(kept(cache), "def");
+}
+
+TEST_F(FileCacheSpace, FetchingAheadEvictsNothingThatIsNeededBefore) {
+  put_small_files("abcd");
+  FileCache cache(options(2 * kSmallEntry));
+  cache.expect(key_of("a"), 5);
+  cache.expect(key_of("b"), 7);
+  cache.expect(key_of("c"), 6);
+  EXPECT_EQ(fetch(cache, "a", 5), FetchOutcome::fetched);
+  EXPECT_EQ(fetch(cache, "a", 5), FetchOutcome::local);
+  EXPECT_EQ(fetch(cache, "b", 7), FetchOutcome::fetched);
+  EXPECT_EQ(fetch(cache, "d", 9), FetchOutcome::no_room);
+  EXPECT_EQ(kept(cache), "ab");
+  EXPECT_EQ(fetch(cache, "c", 6), FetchOutcome::fetched);
+  EXPECT_EQ(kept(cache), "ac");
+  EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
+  EXPECT_EQ(cache.statistics().hits, 1u);
+}
+
+TEST_F(FileCacheSpace, WhatIsInUseStays) {
+  put_small_files("abc");
+  FileCache cache(options(2 * kSmallEntry));
+  auto first = open(cache, "a");
+  const auto second = open(cache, "b");
+  const CapturedWarnings warnings;
+  EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
+  EXPECT_EQ(kept(cache), "ab");
+  EXPECT_EQ(cache.statistics().bypasses, 1u);
+  EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("no room for 'c'"), HasSubstr("read remotely"))));
+  EXPECT_EQ(read_all(*first, 1000), content_of(1000, 'a'));
+
+  first.reset();
+  EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
+  EXPECT_EQ(kept(cache), "bc");
+}
+
+TEST_F(FileCacheSpace, AFileLargerThanTheLimitIsReadRemotely) {
+  const auto content = content_of(5000, 1);
+  storage_.put("large", content);
+  put_small_files("a");
+  const CapturedWarnings warnings;
+  FileCache cache(options(kSmallEntry));
+  read(cache, "a");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "large"), content);
+  EXPECT_EQ(cache.statistics().bypasses, 3u);
+  EXPECT_EQ(kept(cache), "a");
+  EXPECT_EQ(warnings.lines().size(), 1u);
+}
+
+TEST_F(FileCacheSpace, LeavesTheDiskItsReserve) {
+  put_small_files("ab");
+  auto greedy = options();
+  greedy.free_space_reserve_bytes = std::uint64_t{1} << 60;
+  const CapturedWarnings warnings;
+  FileCache cache(greedy);
+  EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
+  EXPECT_EQ(read(cache, "b"), content_of(1000, 'b'));
+  EXPECT_EQ(cache.statistics().bypasses, 2u);
+  EXPECT_EQ(cache.capacity_bytes(), 0u);
+  EXPECT_EQ(warnings.lines().size(), 1u);
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheSpace, OnADiskThatIsFullReadsRemotelyAndWarnsOnce) {
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  for (int blocks = 0; blocks < 5; ++blocks) {
+    std::atomic<int> left = blocks;
+    auto full = options(2 * kSmallEntry);
+    full.write = [&left](const detail::DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
+      return left-- > 0 ? to.write(offset, bytes) : ENOSPC;
+    };
+    const CapturedWarnings warnings;
+    FileCache cache(full);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "a"), content);
+    EXPECT_EQ(cache.statistics().bypasses, 3u);
+    EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("read remotely"))));
+    EXPECT_THAT(unfinished(), IsEmpty());
+    EXPECT_THAT(entries(), IsEmpty());
+    left = 100;
+    // Whatever was booked was given back: the limit leaves room for just this one.
+    EXPECT_EQ(read(cache, "a"), content);
+    EXPECT_EQ(cache.statistics().misses, 1u);
+    fs::remove_all(folder_);
+  }
+}
+
+TEST_F(FileCacheSpace, RemovesAtStartWhatNobodyFetchesAnyMore) {
+  put_small_files("a");
+  FileCache{options()};
+  const auto abandoned = folder_ / "fetching" / std::string(32, 'a');
+  const auto in_work = folder_ / "fetching" / std::string(32, 'b');
+  std::ofstream(abandoned) << "half";
+  const auto owner = detail::DiskFile::open(in_work, O_RDWR | O_CREAT);
+  ASSERT_TRUE(detail::try_lock(owner, detail::LockMode::exclusive));
+  FileCache cache(options());
+  EXPECT_THAT(unfinished(), ElementsAre(in_work.string()));
+}
+
+TEST_F(FileCacheSpace, KeepsItsLimitAlsoWhereTheAccountIsLost) {
+  put_small_files("abcd");
+  for (const char* lost : {"", "nonsense"}) {
+    {
+      FileCache cache(options(2 * kSmallEntry));
+      for (const char* name : {"a", "b"}) read(cache, name);
+    }
+    std::ofstream(folder_ / "account", std::ios::trunc) << lost;
+    FileCache cache(options(2 * kSmallEntry));
+    for (const char* name : {"c", "d"}) read(cache, name);
+    EXPECT_EQ(kept(cache), "cd");
+    fs::remove_all(folder_);
+  }
+}
+
+TEST_F(FileCacheSpace, ManyThreadsInLittleSpaceReadWhatIsThere) {
+  constexpr unsigned threads = 4;
+  constexpr unsigned rounds = 100;
+  put_small_files("abcdefghijkl");
+  const CapturedWarnings silence;  // four threads may hold all of the space
+  FileCache cache(options(5 * kSmallEntry));
+  {
+    std::vector<std::jthread> readers;
+    for (unsigned i = 0; i < threads; ++i) {
+      readers.emplace_back([&, i] {
+        for (unsigned round = 0; round < rounds; ++round) {
+          const char name = static_cast<char>('a' + (round * (2 * i + 1) + round / 12) % 12);
+          EXPECT_EQ(read(cache, {name}), content_of(1000, static_cast<unsigned char>(name)));
+        }
+      });
+    }
+  }
+  EXPECT_LE(entries().size(), 5u);
+  EXPECT_THAT(unfinished(), IsEmpty());
+  const auto statistics = cache.statistics();
+  EXPECT_EQ(statistics.hits + statistics.misses + statistics.bypasses, threads * rounds);
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,255 @@
+#include <libtrain/data/storage/file_cache.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/storage/file_cache_fixture.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using testing::CapturedWarnings;
+using testing::content_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MemoryStorage;
+using testing::message_of;
+
+class FileCacheTest : public testing::FileCacheFixture {};
+
+TEST_F(FileCacheTest, KeepsWhatItFetched) {
+  const auto content = content_of(5000, 1);
+  storage_.put("folder/a", content);
+  FileCache cache(options());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "folder/a"), content);
+
+  EXPECT_EQ(storage_.counts().opens, 1u);
+  EXPECT_EQ(storage_.counts().bytes_read, 5000u);
+  const auto statistics = cache.statistics();
+  EXPECT_EQ(statistics.misses, 1u);
+  EXPECT_EQ(statistics.hits, 2u);
+  EXPECT_EQ(statistics.bypasses, 0u);
+  EXPECT_EQ(statistics.fetched_files, 1u);
+  EXPECT_EQ(statistics.fetched_bytes, 5000u);
+  EXPECT_GT(statistics.seconds_waiting, 0.0);
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheTest, GivesFilesThatReadAsTheRemoteOnes) {
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  storage_.put("empty", "");
+  FileCache cache(options());
+  EXPECT_EQ(read(cache, "empty"), "");
+
+  const auto file = open(cache, "a");
+  EXPECT_EQ(file->name(), "memory://set/a");
+  EXPECT_EQ(file->size(), 5000u);
+  std::string part(10, '\0');
+  file->read_at(4990, std::as_writable_bytes(std::span{part}));
+  EXPECT_EQ(part, content.substr(4990));
+  // Neither the trailer of the entry nor anything else lies behind the end.
+  EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(4991, std::as_writable_bytes(std::span{part})); }),
+              AllOf(HasSubstr("memory://set/a"), HasSubstr("offset 4991"), HasSubstr("ends after 5000")));
+  EXPECT_THROW(file->read_at(~std::uint64_t{0}, std::as_writable_bytes(std::span{part})), EnvironmentError);
+}
+
+TEST_F(FileCacheTest, ASecondRunFindsWhatTheFirstOneFetched) {
+  put_small_files("ab");
+  {
+    FileCache first(options());
+    read(first, "a");
+  }
+  FileCache second(options());
+  EXPECT_EQ(read(second, "a"), content_of(1000, 'a'));
+  EXPECT_EQ(second.statistics().hits, 1u);
+  EXPECT_EQ(storage_.counts().opens, 1u);
+}
+
+TEST_F(FileCacheTest, TellsVersionsAndStoragesApart) {
+  storage_.put("a", "first", "1");
+  FileCache cache(options());
+  EXPECT_EQ(read(cache, "a"), "first");
+  storage_.put("a", "other", "2");
+  EXPECT_EQ(read(cache, "a"), "other");
+
+  MemoryStorage elsewhere("memory://elsewhere");
+  elsewhere.put("a", "third", "2");
+  const auto key = cache_key(elsewhere.name(), elsewhere.info("a"));
+  EXPECT_EQ(read_all(*cache.open(elsewhere, "a", key), 100), "third");
+  EXPECT_EQ(cache.statistics().misses, 3u);
+}
+
+TEST_F(FileCacheTest, KeysKeepTheirPartsApart) {
+  const auto key = cache_key("ab", {.path = "c", .size = 1, .version = "d"});
+  EXPECT_NE(key, cache_key("a", {.path = "bc", .size = 1, .version = "d"}));
+  EXPECT_NE(key, cache_key("ab", {.path = "cd", .size = 1, .version = ""}));
+  EXPECT_NE(key, cache_key("ab", {.path = "c", .size = 2, .version = "d"}));
+  EXPECT_EQ(key, cache_key("ab", {.path = "c", .size = 1, .version = "d"}));
+}
+
+TEST_F(FileCacheTest, ThreadsFetchAFileOnce) {
+  constexpr int threads = 8;
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  std::latch start{threads};
+  FileCache cache(options());
+  {
+    std::vector<std::jthread> readers;
+    for (int i = 0; i < threads; ++i) {
+      readers.emplace_back([&] {
+        start.arrive_and_wait();
+        EXPECT_EQ(read(cache, "a"), content);
+      });
+    }
+  }
+  EXPECT_EQ(storage_.counts().bytes_read, 5000u);
+  const auto statistics = cache.statistics();
+  EXPECT_EQ(statistics.fetched_files, 1u);
+  EXPECT_EQ(statistics.hits + statistics.misses, 8u);
+}
+
+TEST_F(FileCacheTest, ADamagedCopyIsThrownAwayAndFetchedAgain) {
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  const auto flip = [](std::fstream& file, std::streamoff offset) {
+    file.seekg(offset);
+    const char byte = static_cast<char>(file.get() ^ 0x10);
+    file.seekp(offset);
+    file.put(byte);
+  };
+  for (const std::streamoff offset : {0, 2500, 4999, 5000, 5020, 5063}) {
+    {
+      FileCache cache(options());
+      read(cache, "a");
+    }
+    ASSERT_EQ(entries().size(), 1u);
+    {
+      std::fstream file(entries().front(), std::ios::in | std::ios::out | std::ios::binary);
+      flip(file, offset);
+    }
+    const CapturedWarnings warnings;
+    FileCache cache(options());
+    EXPECT_EQ(read(cache, "a"), content) << offset;
+    EXPECT_EQ(cache.statistics().damaged, 1u) << offset;
+    EXPECT_EQ(cache.statistics().fetched_files, 1u) << offset;
+    EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("memory://set/a"), HasSubstr("damaged")))) << offset;
+    EXPECT_EQ(entries().size(), 1u);
+  }
+}
+
+TEST_F(FileCacheTest, ACopyOfAnotherLengthIsThrownAwayEvenWhereItWasReadBefore) {
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  FileCache cache(options());
+  for (const std::uintmax_t length : {0u, 100u, 5000u, 5063u, 5065u}) {
+    read(cache, "a");
+    fs::resize_file(entries().front(), length);
+    const CapturedWarnings warnings;
+    EXPECT_EQ(read(cache, "a"), content) << length;
+    EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("bytes instead of 5064"))) << length;
+  }
+  EXPECT_EQ(cache.statistics().damaged, 5u);
+}
+
+TEST_F(FileCacheTest, AFailedDownloadLeavesNothing) {
+  const auto content = content_of(5000, 1);
+  storage_.put("a", content);
+  storage_.fail_after("a", 2500);
+  FileCache cache(options());
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(cache, "a"); }),
+              AllOf(HasSubstr("memory://set/a"), HasSubstr("offset 2000"), HasSubstr("connection was lost")));
+  EXPECT_THROW(fetch(cache, "a"), EnvironmentError);
+  EXPECT_THAT(unfinished(), IsEmpty());
+  EXPECT_THAT(entries(), IsEmpty());
+  storage_.heal("a");
+  EXPECT_EQ(read(cache, "a"), content);
+}
+
+TEST_F(FileCacheTest, AFileThatIsNotTheOneOfTheKeyIsAnError) {
+  storage_.put("a", content_of(5000, 1));
+  storage_.put("b", content_of(5000, 2));
+  const auto key = key_of("a");
+  const auto deleted = key_of("b");
+  FileCache cache(options());
+  storage_.put("a", content_of(5000, 3), "2");
+  storage_.remove("b");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { cache.open(storage_, "a", key); }),
+              AllOf(HasSubstr("memory://set/a"), HasSubstr("changed")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { cache.open(storage_, "b", deleted); }), HasSubstr("does not exist"));
+  EXPECT_THAT(entries(), IsEmpty());
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheTest, AFileThatChangesDuringTheDownloadIsAnError) {
+  storage_.put("a", content_of(5000, 1));
+  storage_.before_read = [&](const std::string&, std::uint64_t offset) {
+    if (offset == 2000) storage_.put("a", content_of(5000, 2), "2");
+  };
+  FileCache cache(options());
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(cache, "a"); }), HasSubstr("changed since it was opened"));
+  EXPECT_THAT(entries(), IsEmpty());
+  storage_.before_read = {};
+  EXPECT_EQ(read(cache, "a"), content_of(5000, 2));
+}
+
+TEST_F(FileCacheTest, AStopEndsAFetchBetweenTwoBlocks) {
+  storage_.put("a", content_of(5000, 1));
+  std::stop_source stop;
+  storage_.before_read = [&](const std::string&, std::uint64_t offset) {
+    if (offset == 2000) stop.request_stop();
+  };
+  FileCache cache(options());
+  EXPECT_EQ(cache.fetch(storage_, "a", key_of("a"), 0, stop.get_token()), FetchOutcome::stopped);
+  EXPECT_EQ(storage_.counts().bytes_read, 3000u);
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheTest, FetchingAheadDoesNotWaitForOthers) {
+  storage_.put("a", content_of(5000, 1));
+  std::latch reading{1};
+  std::latch go{1};
+  storage_.before_read = [&](const std::string&, std::uint64_t offset) {
+    if (offset != 2000) return;
+    reading.count_down();
+    go.wait();
+  };
+  FileCache cache(options());
+  FileCache of_another_process(options());
+  std::jthread reader([&] { read(cache, "a"); });
+  reading.wait();
+  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::busy);
+  EXPECT_EQ(fetch(of_another_process, "a"), FetchOutcome::busy);
+  go.count_down();
+  reader.join();
+  EXPECT_EQ(fetch(of_another_process, "a"), FetchOutcome::local);
+}
+
+TEST_F(FileCacheTest, RefusesWhatItCannotWorkWith) {
+  EXPECT_THAT(message_of<UsageError>([] { FileCache cache(FileCacheOptions{}); }), HasSubstr("no directory"));
+  auto without_blocks = options();
+  without_blocks.block_bytes = 0;
+  EXPECT_THAT(message_of<UsageError>([&] { FileCache cache(without_blocks); }), HasSubstr("block_bytes"));
+  std::ofstream(scratch_.path() / "file") << "not a folder";
+  auto in_a_file = options();
+  in_a_file.directory = scratch_.path() / "file" / "cache";
+  EXPECT_THAT(message_of<EnvironmentError>([&] { FileCache cache(in_a_file); }), HasSubstr("file/cache"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

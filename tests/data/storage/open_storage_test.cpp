@@ -1,0 +1,92 @@
+#include <libtrain/data/storage/open_storage.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/arrow_storage.hpp>
+
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+StorageOptions with(const std::map<std::string, std::string, std::less<>>& variables) {
+  return {.environment = Environment{variables}};
+}
+
+class OpenStorage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "libtrain open%20_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+    std::ofstream(root_ / "x", std::ios::binary) << "0123";
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(OpenStorage, OpensLocalFoldersByPathAndByUri) {
+  EXPECT_EQ(read_all(*open_storage(root_.string())->open("x"), 4), "0123");
+  EXPECT_EQ(read_all(*open_storage(root_.string() + "/")->open("x"), 4), "0123");
+  std::string uri = "file://" + root_.string();
+  uri.replace(uri.find("%20"), 3, "%2520");
+  EXPECT_EQ(read_all(*open_storage(uri)->open("x"), 4), "0123");
+  EXPECT_EQ(open_storage(uri)->name(), root_.string());
+}
+
+TEST_F(OpenStorage, OpensSingleFiles) {
+  const auto file = open_file((root_ / "x").string());
+  EXPECT_EQ(file->name(), (root_ / "x").string());
+  EXPECT_EQ(read_all(*file, 4), "0123");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { open_file(root_.string()); }), HasSubstr("a folder"));
+}
+
+TEST_F(OpenStorage, NamesALocalFolderThatIsMissing) {
+  EXPECT_THAT(message_of<EnvironmentError>([&] { open_storage((root_ / "none").string()); }),
+              AllOf(HasSubstr((root_ / "none").string()), HasSubstr("No such file")));
+}
+
+TEST_F(OpenStorage, RefusesWhatIsNoLocation) {
+  EXPECT_THAT(message_of<UsageError>([] { open_storage("hdfs://host/x"); }), HasSubstr("'hdfs' is not known"));
+  EXPECT_THAT(message_of<UsageError>([] { open_file("az://images"); }), HasSubstr("expected the location of a file"));
+}
+
+TEST_F(OpenStorage, SaysHowToReadObjectStoresWhereItCannot) {
+  if (has_arrow_storage()) GTEST_SKIP() << "this build reads object stores";
+  EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/x?sig=C4n4rY", with({})); }),
+              AllOf(HasSubstr("'az://images/x'"), HasSubstr("-DLIBTRAIN_ARROW=ON"), Not(HasSubstr("C4n4rY"))));
+}
+
+TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
+  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  const auto azure = open_storage("az://images/train?sig=C4n4rY", with({{"AZURE_STORAGE_ACCOUNT", "data1"}}));
+  EXPECT_EQ(azure->name(), "az://images/train");
+  const auto google = open_storage("gs://bucket/train/", {.access = StorageAccess::anonymous});
+  EXPECT_EQ(google->name(), "gs://bucket/train");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { azure->open("../x"); }), HasSubstr("none of them empty"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { azure->list("a//b"); }), HasSubstr("none of them empty"));
+}
+
+TEST_F(OpenStorage, NamesTheAccountThatIsMissing) {
+  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/train", with({})); }),
+              HasSubstr("AZURE_STORAGE_ACCOUNT"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

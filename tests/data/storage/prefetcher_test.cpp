@@ -1,0 +1,215 @@
+#include <libtrain/data/storage/prefetcher.hpp>
+
+#include <chrono>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/storage/cache_test_support.hpp>
+#include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using testing::CapturedWarnings;
+using testing::content_of;
+using testing::files_in;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MemoryStorage;
+using testing::message_of;
+using testing::ScratchFolder;
+
+constexpr std::uint64_t kEntry = 4096;  // what a file of 1000 bytes takes of the cache
+
+class PrefetcherTest : public ::testing::Test {
+ protected:
+  // Makes the files named by the letters of `order`, of 1000 bytes, and a cache with room for so many.
+  void prepare(const std::string& order, std::uint64_t files_in_cache) {
+    order_ = order;
+    for (const char name : order) remote_->put({name}, content_of(1000, static_cast<unsigned char>(name)));
+    storage_ = make_storage(files_in_cache);
+    storage_->list("");
+  }
+
+  std::unique_ptr<CachedStorage> make_storage(std::uint64_t files_in_cache) const {
+    const FileCacheOptions options{.directory = scratch_.path() / "cache",
+                                   .limit_bytes = files_in_cache * kEntry,
+                                   .free_space_reserve_bytes = 0,
+                                   .block_bytes = 100};
+    return std::make_unique<CachedStorage>(remote_, std::make_shared<FileCache>(options));
+  }
+
+  ReadingOrder order(std::uint64_t first = 0) const {
+    return {.first = first, .last = first + order_.size(), .path_of = [this, first](std::uint64_t position) {
+              return std::string{order_[position - first]};
+            }};
+  }
+
+  // The files that have a copy, in the order of the alphabet.
+  std::string kept() const {
+    std::string names;
+    for (const auto& file : remote_->list("")) {
+      if (storage_->cache().contains(cache_key(remote_->name(), file))) names += file.path;
+    }
+    return names;
+  }
+
+  static void wait_for(Prefetcher& prefetcher) {
+    EXPECT_TRUE(prefetcher.wait_until_idle(Deadline::after(std::chrono::seconds{20})));
+  }
+
+  void read(char name) const {
+    const auto file = storage_->open({name});
+    EXPECT_EQ(read_all(*file, 1000), content_of(1000, static_cast<unsigned char>(name)));
+  }
+
+  const ScratchFolder scratch_;
+  const std::shared_ptr<MemoryStorage> remote_ = std::make_shared<MemoryStorage>();
+  std::string order_;
+  std::unique_ptr<CachedStorage> storage_;
+};
+
+TEST_F(PrefetcherTest, StaysSoManyFilesAhead) {
+  prepare("abcdefgh", 100);
+  Prefetcher prefetcher(*storage_, order(), {.threads = 2, .files_ahead = 3});
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abc");
+  prefetcher.advance(2);
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abcde");
+  prefetcher.advance(1);  // going back is ignored
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abcde");
+  prefetcher.advance(1000);
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abcde") << "what was passed is not fetched any more";
+  EXPECT_EQ(prefetcher.statistics().fetched, 5u);
+}
+
+TEST_F(PrefetcherTest, StaysSoManyBytesAhead) {
+  prepare("abcdefgh", 100);
+  Prefetcher prefetcher(*storage_, order(), {.threads = 1, .bytes_ahead = 2 * kEntry});
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "ab");
+  prefetcher.advance(1);
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abc");
+}
+
+TEST_F(PrefetcherTest, InACacheTooSmallForAllEveryReadFindsItsFile) {
+  prepare("abcaabdabceecbadebca", 3);
+  Prefetcher prefetcher(*storage_, order(1000), {.threads = 1, .files_ahead = 8});
+  for (std::uint64_t position = 0; position < order_.size(); ++position) {
+    wait_for(prefetcher);
+    read(order_[position]);
+    prefetcher.advance(1000 + position + 1);
+  }
+  const auto statistics = storage_->cache().statistics();
+  EXPECT_EQ(statistics.hits, order_.size());
+  EXPECT_EQ(statistics.misses + statistics.bypasses, 0u);
+  // What the plan, which is tested against brute force, needs at least.
+  EXPECT_EQ(statistics.fetched_files, prefetcher.plan().fetches().size());
+  EXPECT_EQ(remote_->counts().opens, prefetcher.plan().fetches().size());
+}
+
+TEST_F(PrefetcherTest, SeveralThreadsAndAReaderInHasteGetAlongInASmallCache) {
+  prepare("abcdefghijklabcdefghijklabcdefghijkl", 4);
+  const CapturedWarnings silence;
+  Prefetcher prefetcher(*storage_, order(), {.threads = 3, .files_ahead = 4});
+  for (std::uint64_t position = 0; position < order_.size(); ++position) {
+    read(order_[position]);
+    prefetcher.advance(position + 1);
+  }
+  EXPECT_LE(files_in(scratch_.path() / "cache" / "entries").size(), 4u);
+}
+
+TEST_F(PrefetcherTest, DoesNotFetchWhatIsThere) {
+  prepare("abc", 100);
+  read('b');
+  Prefetcher prefetcher(*storage_, order());
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "abc");
+  EXPECT_EQ(prefetcher.statistics().fetched, 2u);
+  EXPECT_EQ(remote_->counts().opens, 3u);
+}
+
+TEST_F(PrefetcherTest, TwoOfThemShareTheWork) {
+  prepare("abcdefghijklmnop", 100);
+  const auto of_another_process = make_storage(100);
+  of_another_process->list("");
+  Prefetcher first(*storage_, order());
+  Prefetcher second(*of_another_process, order());
+  wait_for(first);
+  wait_for(second);
+  EXPECT_EQ(kept(), order_);
+  EXPECT_EQ(remote_->counts().bytes_read, 16'000u);
+  EXPECT_EQ(first.statistics().fetched + second.statistics().fetched, 16u);
+}
+
+TEST_F(PrefetcherTest, LeavesErrorsToTheReader) {
+  prepare("abcd", 100);
+  remote_->fail_after("b", 500);
+  remote_->remove("c");
+  Prefetcher prefetcher(*storage_, order());
+  wait_for(prefetcher);
+  EXPECT_EQ(prefetcher.statistics().failed, 2u);
+  EXPECT_EQ(prefetcher.statistics().fetched, 2u);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read('b'); }), HasSubstr("connection was lost"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read('c'); }), HasSubstr("memory://set/c"));
+}
+
+TEST_F(PrefetcherTest, StopsInTheMiddleOfADownload) {
+  prepare("ab", 100);
+  std::latch reading{1};
+  std::latch go{1};
+  remote_->before_read = [&](const std::string& path, std::uint64_t offset) {
+    if (path != "a" || offset != 200) return;
+    reading.count_down();
+    go.wait();
+  };
+  auto prefetcher = std::make_unique<Prefetcher>(*storage_, order(), PrefetcherOptions{.threads = 1});
+  reading.wait();
+  EXPECT_FALSE(prefetcher->wait_until_idle(Deadline::after(std::chrono::milliseconds{1})));
+  std::jthread stopper([&] { prefetcher.reset(); });
+  go.count_down();
+  stopper.join();
+  EXPECT_THAT(files_in(scratch_.path() / "cache" / "fetching"), IsEmpty());
+}
+
+TEST_F(PrefetcherTest, StartsAndStopsWithoutWork) {
+  prepare("a", 100);
+  for (int i = 0; i < 20; ++i) Prefetcher{*storage_, order()};
+  order_.clear();
+  Prefetcher idle(*storage_, order());
+  wait_for(idle);
+  idle.advance(1);
+  EXPECT_THAT(idle.plan().fetches(), IsEmpty());
+}
+
+TEST_F(PrefetcherTest, RefusesWhatItCannotWorkWith) {
+  prepare("a", 100);
+  const auto refusal = [&](const ReadingOrder& reading, const PrefetcherOptions& options) {
+    return message_of<UsageError>([&] { Prefetcher{*storage_, reading, options}; });
+  };
+  EXPECT_THAT(refusal(order(), {.threads = 0}), HasSubstr("threads"));
+  EXPECT_THAT(refusal(order(), {.files_ahead = 0}), HasSubstr("files_ahead"));
+  EXPECT_THAT(refusal(order(), {.bytes_ahead = 0}), HasSubstr("bytes_ahead"));
+  EXPECT_THAT(refusal({.first = 0, .last = 1, .path_of = {}}, {}), HasSubstr("no function"));
+  auto backwards = order();
+  backwards.first = 5;
+  EXPECT_THAT(refusal(backwards, {}), HasSubstr("from position 5 to 1"));
+  order_ = "z";
+  EXPECT_THROW(Prefetcher(*storage_, order()), EnvironmentError);
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,120 @@
+// Processes of a node that stage together, some of which are killed or stand still.
+
+#include <libtrain/data/storage/staging.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/storage/cache_test_support.hpp>
+#include <tests/data/storage/staging_fixture.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using testing::Child;
+using testing::contents_of;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::Signal;
+
+// One process copies the six files of the set, one by one, and is held up in the fourth; another one waits for it.
+class StagingProcesses : public testing::StagingFixture {
+ protected:
+  StagingProcesses() { put_files(6); }
+
+  std::unique_ptr<Child> start_held_up_copier() {
+    return std::make_unique<Child>([this] {
+      storage_.before_read = [this](const std::string& path, std::uint64_t offset) {
+        if (path != "train/3" || offset != 1000) return;
+        copying_.give();
+        go_.wait();
+      };
+      auto one_by_one = options();
+      one_by_one.threads = 1;
+      EXPECT_EQ(stage(storage_, "train", target_, one_by_one).copied_files, 6u);
+    });
+  }
+
+  std::unique_ptr<Child> start_waiter(std::uint64_t expected_copies) {
+    return std::make_unique<Child>([this, expected_copies] {
+      bool has_waited = false;
+      auto waiting = options();
+      waiting.progress = [&](const StagingProgress& progress) {
+        if (!has_waited) waiting_.give();
+        has_waited = true;
+        EXPECT_EQ(progress.files_total, 6u);
+        EXPECT_GE(progress.files_done, 3u);
+      };
+      const auto result = stage(storage_, "train", target_, waiting);
+      EXPECT_TRUE(has_waited);
+      EXPECT_EQ(result.files, 6u);
+      EXPECT_EQ(result.bytes, 6 * 2500u);
+      EXPECT_EQ(result.copied_files, expected_copies);
+      EXPECT_EQ(contents_of(result.folder), expected_);
+    });
+  }
+
+  const Signal copying_;
+  const Signal waiting_;
+  const Signal go_;
+};
+
+TEST_F(StagingProcesses, OneCopiesAndTheOthersWait) {
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  const auto first = start_waiter(0);
+  const auto second = start_waiter(0);
+  waiting_.wait();
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+  EXPECT_EQ(first->wait(), 0);
+  EXPECT_EQ(second->wait(), 0);
+  EXPECT_EQ(storage_.counts().bytes_read, 6 * 2500u);
+  EXPECT_EQ(storage_.counts().lists, 1u) << "those who waited need not list the files";
+}
+
+TEST_F(StagingProcesses, AWaitingOneTakesOverFromACopierThatIsKilled) {
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  const auto waiter = start_waiter(3);
+  waiting_.wait();
+  copier->kill();
+  EXPECT_EQ(waiter->wait(), 0);
+  EXPECT_EQ(storage_.counts().bytes_read, 3 * 2500u + 1000u + 3 * 2500u) << "complete files are not copied again";
+}
+
+TEST_F(StagingProcesses, TheNextRunGoesOnWhereACopierWasKilled) {
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  copier->kill();
+  EXPECT_FALSE(fs::exists(target_ / "manifest"));
+  const auto result = stage_all();
+  EXPECT_EQ(result.copied_files, 3u);
+  EXPECT_EQ(contents_of(result.folder), expected_);
+}
+
+TEST_F(StagingProcesses, ACopierThatStandsStillIsReported) {
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  auto impatient = options();
+  impatient.stall_timeout = std::chrono::milliseconds{20};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, impatient); }),
+              AllOf(HasSubstr("copied nothing for 20 ms"), HasSubstr("3 of 6 files")));
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+}
+
+}  // namespace
+}  // namespace libtrain::data

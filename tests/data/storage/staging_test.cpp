@@ -1,0 +1,226 @@
+#include <libtrain/data/storage/staging.hpp>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/storage/staging_fixture.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using testing::content_of;
+using testing::contents_of;
+using ::testing::HasSubstr;
+using testing::MemoryStorage;
+using testing::message_of;
+
+class Staging : public testing::StagingFixture {};
+
+TEST_F(Staging, CopiesTheFilesBelowAFolder) {
+  put_files(3);
+  put("train/class a/1.jpg", content_of(5000, 7));
+  put("train/class b/1.jpg", "");
+  storage_.put("train.txt", "beside");
+  storage_.put("test/0", "another folder");
+  const auto result = stage_all();
+  EXPECT_EQ(contents_of(result.folder), expected_);
+  EXPECT_EQ(result.folder.string(), (target_ / "files").string());
+  EXPECT_EQ(result.files, 5u);
+  EXPECT_EQ(result.bytes, 3 * 2500u + 5000u);
+  EXPECT_EQ(result.copied_files, 5u);
+  EXPECT_EQ(result.copied_bytes, result.bytes);
+  EXPECT_GT(result.seconds, 0.0);
+  EXPECT_TRUE(fs::exists(target_ / "manifest"));
+  EXPECT_FALSE(fs::exists(target_ / "journal"));
+  EXPECT_FALSE(fs::exists(target_ / "partial"));
+
+  const auto whole = stage(storage_, "", scratch_.path() / "whole", options());
+  EXPECT_EQ(whole.files, 7u);
+  EXPECT_EQ(contents_of(whole.folder).at("train/class a/1.jpg"), content_of(5000, 7));
+}
+
+TEST_F(Staging, ASecondTimeCopiesNothing) {
+  put_files(3);
+  put("train/50% of\nthe \xc3\xa4pples ", "a name to be escaped", "\"0x8D \xff%\"");
+  stage_all();
+  const auto read_before = storage_.counts().bytes_read.load();
+  const auto result = stage_all();
+  EXPECT_EQ(storage_.counts().bytes_read, read_before);
+  EXPECT_EQ(result.files, 4u);
+  EXPECT_EQ(result.copied_files, 0u);
+  EXPECT_EQ(contents_of(result.folder), expected_);
+}
+
+TEST_F(Staging, FollowsWhatChangedInTheStorage) {
+  put_files(4);
+  stage_all();
+  put("train/1", content_of(2500, 100), "2");
+  put("train/2/inside", "now there is a folder");
+  storage_.remove("train/2");
+  expected_.erase("2");
+  storage_.remove("train/3");
+  expected_.erase("3");
+  const auto result = stage_all();
+  EXPECT_EQ(contents_of(result.folder), expected_);
+  EXPECT_EQ(result.files, 3u);
+  EXPECT_EQ(result.copied_files, 2u);
+
+  storage_.remove("train/2/inside");
+  expected_.erase("2/inside");
+  put("train/2", "now it is a file");
+  EXPECT_EQ(contents_of(stage_all().folder), expected_);
+}
+
+TEST_F(Staging, WhatAnotherSourceLeftIsCopiedAnew) {
+  put_files(2);
+  stage_all();
+  MemoryStorage other("memory://other");
+  other.put("train/0", content_of(2500, 50));
+  other.put("train/1", content_of(2500, 51));
+  const auto result = stage(other, "train", target_, options());
+  EXPECT_EQ(result.copied_files, 2u);
+  EXPECT_EQ(contents_of(result.folder).at("1"), content_of(2500, 51));
+}
+
+TEST_F(Staging, FindsFilesThatWereDamagedSince) {
+  put_files(3);
+  const auto folder = stage_all().folder;
+  fs::resize_file(folder / "0", 2499);
+  fs::remove(folder / "1");
+  EXPECT_EQ(stage_all().copied_files, 2u);
+  EXPECT_EQ(contents_of(folder), expected_);
+
+  std::fstream(folder / "2", std::ios::in | std::ios::out | std::ios::binary) << "damage";
+  EXPECT_EQ(stage_all().copied_files, 0u) << "lengths alone do not tell";
+  auto thorough = options();
+  thorough.check = StagedCheck::hashes;
+  EXPECT_EQ(stage(storage_, "train", target_, thorough).copied_files, 1u);
+  EXPECT_EQ(contents_of(folder), expected_);
+}
+
+TEST_F(Staging, GoesOnWhereAnErrorEndedIt) {
+  put_files(5);
+  storage_.fail_after("train/3", 1500);
+  auto one_by_one = options();
+  one_by_one.threads = 1;
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, one_by_one); }),
+              AllOf(HasSubstr("memory://set/train/3"), HasSubstr("connection was lost")));
+  EXPECT_FALSE(fs::exists(target_ / "manifest"));
+  storage_.heal("train/3");
+  const auto result = stage_all();
+  EXPECT_EQ(result.copied_files, 2u);
+  EXPECT_EQ(contents_of(result.folder), expected_);
+}
+
+TEST_F(Staging, GoesOnFromAJournalThatIsCutShortAnywhere) {
+  put_files(3);
+  stage_all();
+  std::ostringstream manifest;
+  manifest << std::ifstream(target_ / "manifest", std::ios::binary).rdbuf();
+  const std::string whole = manifest.str();
+  for (std::size_t length = 0; length < whole.size(); length += 7) {
+    fs::remove(target_ / "manifest");
+    std::ofstream(target_ / "journal", std::ios::binary) << whole.substr(0, length);
+    const auto result = stage_all();
+    ASSERT_EQ(contents_of(result.folder), expected_) << length;
+    ASSERT_TRUE(fs::exists(target_ / "manifest")) << length;
+    ASSERT_TRUE(length > 0 || result.copied_files == 3u) << result.copied_files;
+  }
+}
+
+TEST_F(Staging, ADamagedManifestIsNotTrusted) {
+  put_files(2);
+  stage_all();
+  std::fstream(target_ / "manifest", std::ios::in | std::ios::out | std::ios::binary | std::ios::ate) << "more";
+  EXPECT_EQ(stage_all().copied_files, 2u);
+}
+
+TEST_F(Staging, TellsHowFarItIs) {
+  put_files(3);
+  auto told = options();
+  StagingProgress last;
+  told.progress = [&](const StagingProgress& progress) {
+    EXPECT_GE(progress.bytes_done, last.bytes_done);
+    EXPECT_GE(progress.files_done, last.files_done);
+    last = progress;
+  };
+  stage(storage_, "train", target_, told);
+  EXPECT_EQ(last, (StagingProgress{
+                      .files_done = 3, .files_total = 3, .bytes_done = 7500, .bytes_total = 7500, .copier = getpid()}));
+}
+
+TEST_F(Staging, AFileThatIsDeletedOrChangedMeanwhileIsAnError) {
+  put_files(3);
+  storage_.before_read = [&](const std::string& path, std::uint64_t) {
+    if (path == "train/0") storage_.put("train/2", content_of(2500, 60), "2");
+  };
+  auto one_by_one = options();
+  one_by_one.threads = 1;
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, one_by_one); }),
+              AllOf(HasSubstr("memory://set/train/2"), HasSubstr("changed")));
+  EXPECT_FALSE(fs::exists(target_ / "manifest"));
+}
+
+TEST_F(Staging, RefusesADiskThatIsTooSmallBeforeCopying) {
+  put_files(3);
+  auto greedy = options();
+  greedy.free_space_reserve_bytes = std::uint64_t{1} << 60;
+  EXPECT_THAT(
+      message_of<EnvironmentError>([&] { stage(storage_, "train", target_, greedy); }),
+      AllOf(HasSubstr("memory://set/train"), HasSubstr("needs 12288 bytes"), HasSubstr("leave 1152921504606846976")));
+  EXPECT_EQ(storage_.counts().bytes_read, 0u);
+}
+
+TEST_F(Staging, RefusesPathsThatLeadOutOfTheFolder) {
+  for (const char* path : {"train/../outside", "train//double", "train/./dot", "train/a/..", "train/"}) {
+    MemoryStorage storage;
+    storage.put(path, "bytes");
+    EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage, "train", target_, options()); }), HasSubstr(path));
+  }
+  EXPECT_FALSE(fs::exists(scratch_.path() / "outside"));
+}
+
+TEST_F(Staging, NamesAPathThatIsAFileAndAFolder) {
+  storage_.put("train/a", "file");
+  storage_.put("train/a/b", "in a folder");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage_all(); }), HasSubstr("files/a"));
+}
+
+TEST_F(Staging, RefusesAFolderThatHoldsSomethingElse) {
+  put_files(1);
+  fs::create_directories(target_ / "files");
+  std::ofstream(target_ / "files" / "precious") << "of the user";
+  EXPECT_THAT(message_of<UsageError>([&] { stage_all(); }), HasSubstr("set' holds files"));
+  EXPECT_TRUE(fs::exists(target_ / "files" / "precious"));
+}
+
+TEST_F(Staging, RefusesWhatItCannotWorkWith) {
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage_all(); }), HasSubstr("no file to stage"));
+  auto wrong = options();
+  wrong.threads = 0;
+  EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("threads"));
+  wrong = options();
+  wrong.block_bytes = 0;
+  EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("block_bytes"));
+  wrong = options();
+  wrong.stall_timeout = std::chrono::milliseconds{0};
+  EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("stall_timeout"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,23 @@
+// A tf.train.Example: every byte sequence is parsed or refused by an EnvironmentError, and what was parsed survives
+// being written and parsed again.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/formats/tf_example.hpp>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace libtrain::data;
+  try {
+    const std::string_view record(reinterpret_cast<const char*>(data), size);
+    const std::string once = serialize_tf_example(parse_tf_example(record, "record"));
+    // As bytes: numbers may be NaN, which does not equal itself.
+    if (serialize_tf_example(parse_tf_example(once, "record")) != once) std::abort();
+  } catch (const libtrain::EnvironmentError&) {
+  }
+  return 0;
+}
