@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <libtrain/data/formats/image_list.hpp>
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::data {
+
+struct ImageFolderOptions {
+  bool skip_unsupported = false;     ///< leave out and count the images that cannot be decoded, rather than to fail
+  bool allow_empty_classes = false;  ///< a class whose files are no images keeps its number, rather than to fail
+};
+
+/// The images of an ImageFolder in the order of torchvision 0.26 (torchvision.datasets.ImageFolder): the folders right
+/// below `folder` are the classes, numbered in the order of their names; images lie below them at any depth, in the
+/// order of their folders' paths and then of their names. All orders are those of the strings' bytes, which for UTF-8
+/// is that of code points. Files that lie in `folder` itself, and files whose names do not end like an image's, are
+/// ignored. Endings in any case: .jpg, .jpeg and .png; and .ppm, .bmp, .pgm, .tif, .tiff and .webp, which torchvision
+/// reads and libtrain does not: they are an error unless options.skip_unsupported.
+///
+/// Two things differ from torchvision: storages tell of files alone, so a class folder without any file is no class
+/// rather than an error; and links that lead nowhere are not listed.
+///
+/// `folder` lies below the storage's root, "" for the root itself. Lists the storage once and opens nothing. Throws as
+/// Storage::list; EnvironmentError as well for a folder without classes, a class without images, or the first image
+/// that cannot be decoded. Any thread may call it.
+ImageList list_image_folder(const Storage& storage, const std::string& folder, const ImageFolderOptions& options = {});
+
+namespace detail {
+
+/// "Image folder '<name>'", for messages.
+std::string image_folder_name(const Storage& storage, const std::string& folder);
+
+/// The path of `folder` with a slash behind it, "" for the root: what the paths of all files in it begin with.
+std::string image_folder_prefix(const std::string& folder);
+
+/// list_image_folder() of `files`, whose paths begin with `prefix`; no classes at all are no error.
+ImageList order_images(const std::vector<FileInfo>& files, std::string_view prefix, const std::string& subject,
+                       const ImageFolderOptions& options);
+
+}  // namespace detail
+
+}  // namespace libtrain::data

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <libtrain/data/formats/parquet_rows.hpp>
+#include <libtrain/data/storage/file.hpp>
+
+namespace libtrain::data {
+
+struct ParquetOptions {
+  /// How large the chosen columns of a row group may be, uncompressed as the file has them and at 16 bytes a value.
+  /// Arrow's buffers then take at most four times as much and 16 MiB, or reading fails.
+  std::uint64_t maximum_row_group_bytes = std::uint64_t{1} << 30;
+};
+
+/// A column: a leaf of the file's schema, or a list of such. What lies in a struct is named with the struct, such as
+/// "image.bytes" in the data sets of Hugging Face.
+struct ParquetColumn {
+  std::string name = {};
+  ParquetType type = ParquetType::other;
+  bool list = false;
+  std::string file_type = {};  ///< as Arrow names it, such as "uint8" or "list<element: string>"
+};
+
+namespace detail {
+
+struct ParquetContent;
+
+}  // namespace detail
+
+/// A Parquet file, read by Apache Arrow one row group at a time, the unit of access: each chosen column is one read,
+/// on the thread that asks. Copies share the open file. Any thread may call it, several at once.
+///
+/// Errors are EnvironmentError that name the file, and the row group and column where one is at fault. Checksums of
+/// pages are verified where the file has them.
+class ParquetFile {
+ public:
+  /// Reads the file's end, which describes it. Throws EnvironmentError as well where this libtrain was built without
+  /// Apache Arrow.
+  explicit ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options = {});
+
+  const std::string& name() const { return name_; }
+  const std::vector<ParquetColumn>& columns() const { return columns_; }
+
+  std::size_t row_groups() const { return group_rows_.size(); }
+
+  /// Rows of all row groups, and of one of them.
+  std::uint64_t rows() const { return rows_; }
+  std::uint64_t rows(std::size_t row_group) const { return group_rows_.at(row_group); }
+
+  /// The named columns of row group number `row_group`, below row_groups(). Throws UsageError for a row group beyond;
+  /// EnvironmentError as well for a column that the file does not have or whose type is `other`, for one that is larger
+  /// than the options allow, for an integer above 2^63 - 1, and for a null in a list.
+  ParquetRows read_row_group(std::size_t row_group, const std::vector<std::string>& columns) const;
+
+ private:
+  std::string name_;
+  std::uint64_t maximum_row_group_bytes_;
+  std::vector<ParquetColumn> columns_;
+  std::vector<std::uint64_t> group_rows_;
+  std::uint64_t rows_ = 0;
+  std::shared_ptr<const detail::ParquetContent> content_;
+};
+
+/// Whether this libtrain was built with Apache Arrow, without which no Parquet is read.
+bool has_parquet();
+
+}  // namespace libtrain::data

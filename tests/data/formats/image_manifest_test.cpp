@@ -1,0 +1,153 @@
+#include <libtrain/data/formats/image_manifest.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+
+#include <tests/data/formats/mutation.hpp>
+#include <tests/data/formats/temporary_folder.hpp>
+#include <tests/data/storage/memory_storage.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::MemoryStorage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ImageManifest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    former_ = set_log_sink([this](LogLevel, const std::string& lines) { logged_.push_back(lines); });
+    for (const int number : {0, 1, 2}) {
+      for (const std::string name : {"cat", "dog", "emu"}) {
+        storage_.put(text("train/", name, "/", number, ".jpg"), std::string(10 + name.size(), 'x'));
+      }
+    }
+  }
+  void TearDown() override { set_log_sink(former_); }
+
+  ImageList list(Recheck recheck = Recheck::none) const {
+    return list_image_folder_once(storage_, "train", folder_.path(), {.recheck = recheck});
+  }
+
+  std::string path() const { return image_manifest_path(storage_, "train", folder_.path()); }
+  std::uint64_t lists() const { return storage_.counts().lists; }
+
+  MemoryStorage storage_;
+  TemporaryFolder folder_;
+  std::vector<std::string> logged_;
+  LogSink former_;
+};
+
+TEST_F(ImageManifest, ListsOnce) {
+  const auto expected = list_image_folder(storage_, "train");
+  EXPECT_EQ(list(), expected);
+  EXPECT_EQ(lists(), 2U);
+  EXPECT_EQ(list(), expected);
+  EXPECT_EQ(lists(), 2U);
+  EXPECT_EQ(folder_.count(), 1);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ImageManifest, RemembersEmptyClassesAndWhatWasSkipped) {
+  storage_.put("train/fox/1.webp", "x");
+  const ImageManifestOptions options{.folder = {.skip_unsupported = true, .allow_empty_classes = true}};
+  list_image_folder_once(storage_, "train", folder_.path(), options);
+  const auto remembered = list_image_folder_once(storage_, "train", folder_.path(), options);
+  EXPECT_EQ(lists(), 1U);
+  EXPECT_THAT(remembered.classes(), ElementsAre("cat", "dog", "emu", "fox"));
+  EXPECT_EQ(remembered.size(), 9U);
+  EXPECT_EQ(remembered.skipped(), 1U);
+}
+
+TEST_F(ImageManifest, BelongsToOneStorageOneFolderAndTheOptions) {
+  const MemoryStorage other{"memory://other"};
+  const ImageFolderOptions skipping{.skip_unsupported = true};
+  EXPECT_NE(path(), image_manifest_path(other, "train", folder_.path()));
+  EXPECT_NE(path(), image_manifest_path(storage_, "", folder_.path()));
+  EXPECT_NE(path(), image_manifest_path(storage_, "train", folder_.path(), skipping));
+  // One that took the place of another is noticed by what is written in it.
+  const auto expected = list();
+  storage_.put("other/hen/1.jpg", "x");
+  list_image_folder_once(storage_, "other", folder_.path());
+  write_file(path(), read_file(image_manifest_path(storage_, "other", folder_.path())));
+  EXPECT_EQ(list(), expected);
+}
+
+TEST_F(ImageManifest, IsMadeAgainWithAWarningWhereItIsDamaged) {
+  const auto expected = list();
+  const std::string whole = read_file(path());
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const std::string damaged = Mutator{seed}.mutate(whole);
+    if (damaged == whole) continue;
+    write_file(path(), damaged);
+    logged_.clear();
+    const auto before = lists();
+    EXPECT_EQ(list(), expected) << seed;
+    EXPECT_EQ(lists(), before + 1) << seed;
+    EXPECT_THAT(logged_, ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("memory://set/train")))) << seed;
+    EXPECT_EQ(read_file(path()), whole) << seed;
+  }
+}
+
+TEST_F(ImageManifest, IsTrustedWithoutARecheck) {
+  const auto expected = list();
+  storage_.put("train/cat/9.jpg", "new");
+  EXPECT_EQ(list(), expected);
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ImageManifest, FullRecheckNoticesEveryChange) {
+  list();
+  storage_.put("train/dog/1.jpg", "of another size");
+  EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
+  storage_.put("train/gnu/1.jpg", "x");
+  EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
+  EXPECT_THAT(logged_, ElementsAre(HasSubstr("it had 9 images and has 9"), HasSubstr("it had 9 images and has 10")));
+  logged_.clear();
+  EXPECT_EQ(list(Recheck::full), list());
+  EXPECT_THAT(logged_, IsEmpty());
+}
+
+TEST_F(ImageManifest, SampledRecheckNoticesWhatChangedInItsClasses) {
+  list();
+  EXPECT_EQ(list(Recheck::sample).size(), 9U);
+  EXPECT_THAT(logged_, IsEmpty());
+  storage_.remove("train/emu/2.jpg");
+  EXPECT_EQ(list(Recheck::sample).size(), 8U);
+  EXPECT_THAT(logged_, ElementsAre(HasSubstr("'emu'")));
+}
+
+TEST_F(ImageManifest, SampledRecheckListsAtMostEightClasses) {
+  for (int number = 100; number < 150; ++number) storage_.put(text("train/", number, "/1.jpg"), "x");
+  list();
+  const auto before = lists();
+  list(Recheck::sample);
+  EXPECT_EQ(lists(), before + 8);
+}
+
+TEST_F(ImageManifest, IsDoneWithoutWhereItCannotBeWritten) {
+  write_file(folder_ / "file", "");
+  const auto found = list_image_folder_once(storage_, "train", folder_ / "file");
+  EXPECT_EQ(found, list_image_folder(storage_, "train"));
+  EXPECT_THAT(logged_, ElementsAre(HasSubstr("warning")));
+}
+
+TEST_F(ImageManifest, IsNotMadeOfAFolderThatIsRefused) {
+  storage_.put("train/cat/9.webp", "x");
+  EXPECT_THROW(list(), EnvironmentError);
+  EXPECT_EQ(folder_.count(), 0);
+}
+
+}  // namespace
+}  // namespace libtrain::data
