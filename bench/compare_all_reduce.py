@@ -36,7 +36,7 @@ def parse_arguments():
         "--extra-args",
         default="",
         metavar="ARGS",
-        help="more arguments for bench_all_reduce, to choose another transport: --extra-args='--intra-host none'",
+        help="more arguments for bench_all_reduce, to choose another transport: --extra-args='--memory ordinary'",
     )
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for bench_all_reduce"

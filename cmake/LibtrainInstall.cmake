@@ -19,7 +19,9 @@ install(FILES
   "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindSpng.cmake"
   DESTINATION "${package_dir}")
-if(TARGET libtrain-info)
-  install(TARGETS libtrain-info)
-endif()
+foreach(tool libtrain-info libtrain-inspect libtrain-pack)
+  if(TARGET ${tool})
+    install(TARGETS ${tool})
+  endif()
+endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libtrain")

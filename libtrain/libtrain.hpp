@@ -14,6 +14,10 @@
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/idx_images.hpp>
+#include <libtrain/data/image_dataset.hpp>
+#include <libtrain/data/image_folder.hpp>
+#include <libtrain/data/sources/open_image_source.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
@@ -34,4 +38,5 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/train/run.hpp>
+#include <libtrain/train/same_data.hpp>
 #include <libtrain/train/synchronization_summary.hpp>

@@ -48,7 +48,7 @@ auto traced(lt::Context& context, const char* lane, const char* name, const Work
 double accuracy(lt::Context& context, lt::models::ResNet& model, lt::data::DataLoader& held_out) {
   const torch::NoGradGuard no_grad;
   model->eval();
-  const auto counts = torch::zeros({2}, torch::kLong);
+  const auto counts = torch::zeros({2}, torch::TensorOptions(torch::kLong).device(context.device()));
   for (auto& batch : held_out.epoch(0)) {
     if (batch.size() == 0) continue;
     counts[0] += model->forward(batch.images).argmax(1).eq(batch.labels).sum();

@@ -173,9 +173,11 @@ bool has_crc32c_instructions() noexcept {
 }  // namespace detail
 
 std::uint32_t extend_crc32c(std::uint32_t crc, std::string_view bytes) noexcept {
-  static const bool by_instructions = detail::has_crc32c_instructions();
-  return by_instructions ? detail::extend_crc32c_by_instructions(crc, bytes)
-                         : detail::extend_crc32c_by_tables(crc, bytes);
+  using Extend = std::uint32_t (*)(std::uint32_t, std::string_view) noexcept;
+  static const Extend extend = detail::has_crc32c_folding()        ? &detail::extend_crc32c_by_folding
+                               : detail::has_crc32c_instructions() ? &detail::extend_crc32c_by_instructions
+                                                                   : &detail::extend_crc32c_by_tables;
+  return extend(crc, bytes);
 }
 
 std::uint32_t crc32c(std::string_view bytes) noexcept {

@@ -1,34 +1,84 @@
 #include <libtrain/data/data_loader.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/intra_op_threads.hpp>
 
 namespace libtrain::data {
 
-DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, Shard shard)
-    : workers_(options.workers),
-      prefetch_(options.prefetch),
-      sampler_({.dataset_size = dataset.size(),
-                .batch_size = options.batch_size,
-                .seed = options.seed.value_or(shard.seed),
-                .order = options.order,
-                .remainder = options.remainder},
-               shard),
-      reader_(dataset, options.seed.value_or(shard.seed), std::move(options.transform)) {
-  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));
-  if (prefetch_ < 1) throw UsageError(text("prefetch is ", prefetch_, ": it must be at least 1"));
+namespace {
+
+SamplerOptions sampler_options(const Dataset& dataset, const DataLoaderOptions& options, const Shard& shard) {
+  return {.dataset_size = dataset.size(),
+          .batch_size = options.batch_size,
+          .seed = options.seed.value_or(shard.seed),
+          .order = options.order,
+          .remainder = options.remainder,
+          .blocks = options.order == Order::blocks ? dataset.blocks() : std::vector<std::uint64_t>{},
+          .blocks_at_once = options.blocks_at_once};
 }
 
+}  // namespace
+
+DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard)
+    : dataset_(dataset),
+      workers_(options.workers),
+      slots_(static_cast<std::size_t>(std::max(options.prefetch, 1))),
+      seed_(options.seed.value_or(shard.seed)),
+      mixing_(options.mixing),
+      sampler_(sampler_options(dataset, options, shard), shard),
+      bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory),
+      reader_(dataset, seed_, std::move(options.transform), bad_samples_),
+      device_(shard.device.is_cpu() ? nullptr : std::make_unique<const detail::DeviceCopy>(shard.device)),
+      memory_(/*pinned=*/device_ != nullptr, slots_ + 2) {  // the loop's batch, and one on its way there
+  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));
+  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ": it must be at least 1"));
+  if (mixing_) detail::check_mixing(*mixing_);
+}
+
+DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, Shard shard)
+    : DataLoader(dataset, std::move(options), RankShard(shard, c10::kCPU, {})) {}
+
 LoaderEpoch DataLoader::epoch(std::uint64_t epoch, std::uint64_t first_step) & {
-  const auto window = static_cast<std::uint64_t>(workers_) * static_cast<std::uint64_t>(prefetch_);
-  const auto read = [this, epoch](std::uint64_t step, const std::stop_token& stop) {
-    if (workers_ > 0) detail::keep_torch_on_this_thread();
-    return reader_.read(epoch, sampler_.batch(epoch, step), stop);
-  };
-  return LoaderEpoch(first_step, sampler_.batches_per_epoch(), workers_, window, read, seconds_waiting_);
+  return epoch_from(epoch, sampler_.position_after(first_step));
+}
+
+LoaderEpoch DataLoader::resume(const LoaderState& state) & {
+  if (state.seed != seed_ || state.dataset_size != dataset_.size()) {
+    throw UsageError(text("the loader's state is of a data set of ", state.dataset_size,
+                          " samples in the order of seed ", state.seed, ", but this loader has ", dataset_.size(),
+                          " samples and seed ", seed_, ": resume with the same data and --seed"));
+  }
+  if (state.order != 0 && state.order != sampler_.fingerprint()) {
+    throw UsageError(
+        "the loader's state is of another order: resume with the same Order, blocks_at_once and division into shards");
+  }
+  return epoch_from(state.epoch, state.position);
+}
+
+LoaderEpoch DataLoader::epoch_from(std::uint64_t epoch, std::uint64_t position) {
+  return LoaderEpoch(*this,
+                     {.sampler = sampler_,
+                      .reader = reader_,
+                      .memory = memory_,
+                      .device = device_.get(),
+                      .mixing = mixing_,
+                      .seed = seed_},
+                     {.seed = seed_,
+                      .epoch = epoch,
+                      .position = position,
+                      .dataset_size = dataset_.size(),
+                      .order = sampler_.fingerprint()});
+}
+
+LoaderStatistics DataLoader::statistics() const {
+  const std::lock_guard lock(mutex_);
+  LoaderStatistics result = finished_epochs_;
+  if (running_ != nullptr) result += running_->statistics();
+  result.bad_samples = bad_samples_.size();
+  return result;
 }
 
 }  // namespace libtrain::data

@@ -10,8 +10,9 @@ void keep_torch_on_this_thread() {
   static thread_local bool done = false;
   if (done) return;
   done = true;
-  // Torch sets the number of a thread at its first operator: that must have happened before ours.
-  at::internal::lazy_init_num_threads();
+  // Torch sets the number of a thread at its first operator: that must have happened before ours. Asked of the library,
+  // since what a header's function remembers of this thread is another library's own.
+  at::get_num_threads();
   // OpenMP keeps the number per thread. The function is looked up in the OpenMP that torch loaded; linking one
   // ourselves could bring a second runtime into the process. A torch without OpenMP has nothing to set.
   using SetNumThreads = void (*)(int);

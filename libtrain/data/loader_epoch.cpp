@@ -1,36 +1,53 @@
 #include <libtrain/data/loader_epoch.hpp>
 
-#include <chrono>
-#include <utility>
+#include <libtrain/data/data_loader.hpp>
+#include <libtrain/data/intra_op_threads.hpp>
 
 namespace libtrain::data {
 
-namespace {
+LoaderEpoch::LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, const LoaderState& start)
+    : loader_(loader),
+      start_(start),
+      batches_(parts, start.epoch, start.position, loader.slots_),
+      read_ahead_(loader.dataset_.read_ahead([this] { return batches_.indices(); })),
+      engine_(batches_, {.batches = parts.sampler.batches(start.position),
+                         .workers = loader.workers_,
+                         .slots = loader.slots_,
+                         .prepare_thread = &detail::keep_torch_on_this_thread}) {
+  const std::lock_guard lock(loader_.mutex_);
+  loader_.running_ = &engine_;
+}
 
-class AddElapsedSeconds {
- public:
-  explicit AddElapsedSeconds(std::atomic<double>& total) : total_(total) {}
-  AddElapsedSeconds(const AddElapsedSeconds&) = delete;  // would count the time twice
-  AddElapsedSeconds& operator=(const AddElapsedSeconds&) = delete;
-  ~AddElapsedSeconds() {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-    total_.fetch_add(elapsed.count());
-  }
-
- private:
-  std::atomic<double>& total_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
-
-LoaderEpoch::LoaderEpoch(std::uint64_t first_step, std::uint64_t steps, int workers, std::uint64_t window,
-                         detail::OrderedPrefetcher<Batch>::Produce produce, std::atomic<double>& seconds_waiting)
-    : seconds_waiting_(seconds_waiting), batches_(first_step, steps, workers, window, std::move(produce)) {}
+LoaderEpoch::~LoaderEpoch() {
+  const std::lock_guard lock(loader_.mutex_);
+  loader_.finished_epochs_ += engine_.statistics();
+  if (loader_.running_ == &engine_) loader_.running_ = nullptr;
+}
 
 std::optional<Batch> LoaderEpoch::next() {
-  const AddElapsedSeconds timing(seconds_waiting_);
-  return batches_.next();
+  const auto slot = engine_.next();
+  if (!slot) return std::nullopt;
+  std::optional<Batch> batch = batches_.take(*slot);
+  engine_.give_back();
+  ++taken_;
+  samples_taken_ += static_cast<std::uint64_t>(batch->size());
+  if (read_ahead_) read_ahead_->advance(samples_taken_);
+  return batch;
+}
+
+// The batch before goes first: its memory can be had again.
+void LoaderEpoch::advance() {
+  current_.reset();
+  current_ = next();
+}
+
+LoaderState LoaderEpoch::state() const {
+  const Sampler& sampler = loader_.sampler();
+  // With Remainder::uneven a rank may be through before the others are.
+  const bool ended = taken_ == sampler.batches(start_.position);
+  LoaderState state = start_;
+  state.position = sampler.position_after(ended ? sampler.steps(start_.position) : taken_, start_.position);
+  return state;
 }
 
 }  // namespace libtrain::data

@@ -1,14 +1,19 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <optional>
 
 #include <libtrain/data/batch.hpp>
-#include <libtrain/data/ordered_prefetcher.hpp>
+#include <libtrain/data/loader/batch_engine.hpp>
+#include <libtrain/data/loader/image_batches.hpp>
+#include <libtrain/data/loader_state.hpp>
+#include <libtrain/data/read_ahead.hpp>
 
 namespace libtrain::data {
+
+class DataLoader;
 
 /// One pass over the batches of an epoch, for a range-for loop. It can be walked once, by one thread. Its worker
 /// threads start with it and stop when it is destroyed, after the sample that each of them is reading.
@@ -20,7 +25,7 @@ class LoaderEpoch {
     Batch& operator*() const { return *epoch_->current_; }
     Batch* operator->() const { return &*epoch_->current_; }
     Iterator& operator++() {
-      epoch_->current_ = epoch_->next();
+      epoch_->advance();
       return *this;
     }
     bool operator==(std::default_sentinel_t) const { return !epoch_->current_; }
@@ -29,9 +34,9 @@ class LoaderEpoch {
     LoaderEpoch* epoch_;
   };
 
-  /// Made by DataLoader::epoch. `seconds_waiting` must outlive this object.
-  LoaderEpoch(std::uint64_t first_step, std::uint64_t steps, int workers, std::uint64_t window,
-              detail::OrderedPrefetcher<Batch>::Produce produce, std::atomic<double>& seconds_waiting);
+  LoaderEpoch(const LoaderEpoch&) = delete;  // threads work for this very object
+  LoaderEpoch& operator=(const LoaderEpoch&) = delete;
+  ~LoaderEpoch();
 
   /// The next batch in the order of the steps, or nothing after the last one. Throws what reading it threw.
   std::optional<Batch> next();
@@ -40,10 +45,24 @@ class LoaderEpoch {
   Iterator begin() { return ++Iterator(*this); }
   std::default_sentinel_t end() const { return {}; }
 
+  /// Where the run stands once all ranks have used the batches that were taken so far: batches that were only read
+  /// ahead do not count. DataLoader::resume() goes on from there.
+  LoaderState state() const;
+
  private:
-  std::atomic<double>& seconds_waiting_;
+  friend class DataLoader;
+
+  LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, const LoaderState& start);
+  void advance();
+
+  DataLoader& loader_;
+  const LoaderState start_;
+  std::uint64_t taken_ = 0;
+  std::uint64_t samples_taken_ = 0;
   std::optional<Batch> current_;
-  detail::OrderedPrefetcher<Batch> batches_;
+  detail::ImageBatches batches_;
+  const std::unique_ptr<ReadAhead> read_ahead_;
+  detail::BatchEngine engine_;
 };
 
 }  // namespace libtrain::data

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/block_order.hpp>
+#include <libtrain/data/mixing.hpp>
 #include <libtrain/data/permutation.hpp>
 
 namespace libtrain::data {
@@ -15,6 +19,31 @@ constexpr auto kMaximum = std::numeric_limits<std::uint64_t>::max();
 
 std::uint64_t ceiling_of_ratio(std::uint64_t a, std::uint64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
+}
+
+void check_remainder(const SamplerOptions& options, std::uint64_t world) {
+  if (options.remainder == Remainder::drop && options.dataset_size < options.batch_size * world) {
+    throw UsageError(text("an epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
+                          " need ", options.batch_size * world, " samples for one full global batch, the data set has ",
+                          options.dataset_size, "; use a smaller batch_size, or pad instead of drop"));
+  }
+  if (options.remainder == Remainder::uneven && options.dataset_size < world) {
+    throw UsageError(text("a data set of ", options.dataset_size, " samples leaves some of ", world,
+                          " ranks without any in an epoch; use at most ", options.dataset_size,
+                          " ranks, or pad instead of uneven"));
+  }
+}
+
+void check_blocks(const SamplerOptions& options) {
+  if (options.order != Order::blocks) return;
+  if (options.blocks.empty()) {
+    throw UsageError("Order::blocks needs the sizes of the blocks: set blocks, or use Order::shuffled");
+  }
+  const std::uint64_t samples = BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
+  if (samples != options.dataset_size) {
+    throw UsageError(text("the ", options.blocks.size(), " blocks hold ", samples, " samples and the data set ",
+                          options.dataset_size, ": the blocks' sizes must add up to the data set's"));
+  }
 }
 
 void check(const SamplerOptions& options, Shard shard) {
@@ -28,46 +57,92 @@ void check(const SamplerOptions& options, Shard shard) {
     throw UsageError(text("a batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
                           " samples exceeds 64-bit arithmetic"));
   }
-  if (options.remainder == Remainder::drop && options.dataset_size < options.batch_size * world) {
-    throw UsageError(text("an epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
-                          " need ", options.batch_size * world, " samples for one full global batch, the data set has ",
-                          options.dataset_size, "; use a smaller batch_size, or pad instead of drop"));
-  }
+  check_remainder(options, world);
+  check_blocks(options);
 }
 
 }  // namespace
 
-Sampler::Sampler(const SamplerOptions& options, Shard shard) : options_(options), shard_(shard) {
-  check(options, shard);
-  const auto world = static_cast<std::uint64_t>(shard.world_size);
-  global_batch_ = options.batch_size * world;
-  positions_ = options.dataset_size;
-  if (options.remainder == Remainder::pad) positions_ = ceiling_of_ratio(positions_, world) * world;
-  if (options.remainder == Remainder::drop) positions_ = positions_ / global_batch_ * global_batch_;
-  steps_ = ceiling_of_ratio(positions_, global_batch_);
+Sampler::Sampler(SamplerOptions options, Shard shard) : options_(std::move(options)) {
+  check(options_, shard);
+  rank_ = static_cast<std::uint64_t>(shard.rank);
+  world_size_ = static_cast<std::uint64_t>(shard.world_size);
+  global_batch_ = options_.batch_size * world_size_;
 }
 
-std::vector<std::uint64_t> Sampler::batch(std::uint64_t epoch, std::uint64_t step) const {
-  if (step >= steps_) throw UsageError(text("step ", step, " is past the end of an epoch of ", steps_, " steps"));
-  const std::uint64_t start = step * global_batch_;
-  const std::uint64_t size = std::min(global_batch_, positions_ - start);
-  const auto world = static_cast<std::uint64_t>(shard_.world_size);
-  const auto rank = static_cast<std::uint64_t>(shard_.rank);
-  // The first `size % world` ranks get one sample more; written so that nothing overflows.
-  const std::uint64_t begin = start + size / world * rank + std::min(rank, size % world);
-  const std::uint64_t count = size / world + (rank < size % world ? 1 : 0);
-
-  const Permutation order(options_.dataset_size, options_.seed, epoch);
-  std::vector<std::uint64_t> samples(count);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t position = (begin + i) % options_.dataset_size;
-    samples[i] = options_.order == Order::shuffled ? order(position) : position;
+EpochOrder Sampler::order(std::uint64_t epoch) const {
+  if (options_.order == Order::shuffled) return Permutation(options_.dataset_size, options_.seed, epoch);
+  if (options_.order == Order::blocks) {
+    const auto blocks =
+        std::make_shared<const BlockOrder>(options_.blocks, options_.blocks_at_once, options_.seed, epoch);
+    return [blocks](std::uint64_t position) { return (*blocks)(position); };
   }
+  return [size = options_.dataset_size](std::uint64_t position) {
+    if (position >= size) throw UsageError(text("position ", position, " is outside a data set of ", size, " samples"));
+    return position;
+  };
+}
+
+std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from) const {
+  if (step >= batches(from)) {
+    throw UsageError(text("step ", step, " is past the end: the number of batches that rank ", rank_,
+                          " has from position ", from, " on is ", batches(from)));
+  }
+  const std::uint64_t start = from + step * global_batch_;
+  const std::uint64_t size = std::min(global_batch_, end(from) - start);
+  // The first `size % world_size_` ranks get one sample more; written so that nothing overflows.
+  const std::uint64_t begin = start + size / world_size_ * rank_ + std::min(rank_, size % world_size_);
+  const std::uint64_t count = size / world_size_ + (rank_ < size % world_size_ ? 1 : 0);
+
+  std::vector<std::uint64_t> samples(count);
+  for (std::uint64_t i = 0; i < count; ++i) samples[i] = epoch_order((begin + i) % options_.dataset_size);
   return samples;
 }
 
-std::uint64_t Sampler::padding() const {
-  return positions_ > options_.dataset_size ? positions_ - options_.dataset_size : 0;
+std::vector<std::uint64_t> Sampler::batch(std::uint64_t epoch, std::uint64_t step, std::uint64_t from) const {
+  return batch(order(epoch), step, from);
+}
+
+std::uint64_t Sampler::fingerprint() const {
+  using detail::combine;
+  std::uint64_t hash = combine(static_cast<std::uint64_t>(options_.order), options_.dataset_size);
+  if (options_.order == Order::blocks) {
+    hash = combine(hash, options_.blocks_at_once);
+    for (const std::uint64_t block : options_.blocks) hash = combine(hash, block);
+  }
+  return hash | 1;
+}
+
+std::uint64_t Sampler::batches(std::uint64_t from) const {
+  const std::uint64_t all = steps(from);
+  if (options_.remainder != Remainder::uneven || all == 0) return all;
+  const std::uint64_t last_size = end(from) - from - (all - 1) * global_batch_;
+  return rank_ < last_size ? all : all - 1;
+}
+
+std::uint64_t Sampler::steps(std::uint64_t from) const {
+  return ceiling_of_ratio(end(from) - from, global_batch_);
+}
+
+std::uint64_t Sampler::position_after(std::uint64_t steps_done, std::uint64_t from) const {
+  if (steps_done < steps(from)) return from + steps_done * global_batch_;
+  return std::min(end(from), options_.dataset_size);
+}
+
+std::uint64_t Sampler::padding(std::uint64_t from) const {
+  return end(from) - std::min(end(from), options_.dataset_size);
+}
+
+// Where the order ends for who starts at `from`: padding lies beyond the data set, and what is dropped after the end.
+std::uint64_t Sampler::end(std::uint64_t from) const {
+  if (from > options_.dataset_size) {
+    throw UsageError(text("position ", from, " is beyond the end of a data set of ", options_.dataset_size,
+                          " samples: was the run begun with another data set?"));
+  }
+  const std::uint64_t left = options_.dataset_size - from;
+  if (options_.remainder == Remainder::pad) return from + ceiling_of_ratio(left, world_size_) * world_size_;
+  if (options_.remainder == Remainder::drop) return from + left / global_batch_ * global_batch_;
+  return options_.dataset_size;
 }
 
 }  // namespace libtrain::data

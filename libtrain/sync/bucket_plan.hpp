@@ -20,8 +20,8 @@ struct BucketLimits {
   std::size_t bucket_bytes = 25 << 20;
   /// The first bucket is small, so that reducing starts early in the backward pass.
   std::size_t first_bucket_bytes = 1 << 20;
-  /// A gradient of at least so many bytes is a bucket of its own. In host memory, and without a wire format, it is then
-  /// reduced where autograd leaves it, and not copied.
+  /// A gradient of at least so many bytes is a bucket of its own. A GradientSynchronizer reduces it where autograd
+  /// leaves it, without a copy; with a wire format, which has memory of its own for a bucket, it takes kNever instead.
   std::size_t alone_bytes = 1 << 20;
 };
 

@@ -40,7 +40,6 @@ std::shared_ptr<WireFormat> format_or_plain(std::shared_ptr<WireFormat> format, 
 
 BucketReducer::BucketReducer(Communicator& communicator, std::shared_ptr<WireFormat> wire_format, TraceSink* trace)
     : communicator_(communicator),
-      is_plain_(wire_format == nullptr),
       wire_format_(format_or_plain(std::move(wire_format), communicator.world_size())),
       trace_(trace) {}
 
@@ -73,8 +72,7 @@ void BucketReducer::plan(const std::vector<Bucket>& plan, const std::vector<std:
     statistics_.push_back({.bytes = plan[index].bytes});
     has_16_bits_ = has_16_bits_ || size_of(plan[index].type) == 2;
     if (!has_memory()) continue;
-    const bool is_alone =
-        is_plain_ && members[index].size() == 1 && plan[index].bytes > 0 && plan[index].bytes >= alone_bytes;
+    const bool is_alone = members[index].size() == 1 && plan[index].bytes > 0 && plan[index].bytes >= alone_bytes;
     if (is_alone && !blocks_) blocks_ = std::make_shared<GradientBlocks>(communicator_);
     buckets_.emplace_back(index, members[index], communicator_, is_alone ? blocks_ : nullptr);
     views.push_back(buckets_.back().view());

@@ -37,7 +37,8 @@ class BucketReducer {
   void clear();
 
   /// Makes memory for new buckets; element k of `members` has those of `plan[k]`. A bucket of one gradient of at least
-  /// `alone_bytes` is where autograd leaves that gradient, where the wire format is the plain one.
+  /// `alone_bytes` is where autograd leaves that gradient: BucketLimits::kNever for wire formats, which have memory of
+  /// their own.
   void plan(const std::vector<Bucket>& plan, const std::vector<std::vector<BucketMember>>& members,
             std::size_t alone_bytes);
 
@@ -88,7 +89,6 @@ class BucketReducer {
   void drop_blocks();
 
   Communicator& communicator_;
-  const bool is_plain_;
   std::shared_ptr<WireFormat> wire_format_;
   TraceSink* trace_;
   std::vector<GradientBucket> buckets_;

@@ -13,10 +13,12 @@ class GradientBlocks;
 /// backward() makes gradients that GradientBlocks has memory for.
 class GradientAllocator final : public c10::Allocator {
  public:
-  /// Puts it in place, once in a process; there it stays.
+  /// Puts it in place, once in a process; there it stays. Where the allocator that it finds has no raw deleter, nothing
+  /// happens, and gradients are copied. Any thread.
   static void install();
 
-  /// The calling thread's requests for at least `smallest_bytes` may be served from `blocks`, while they live.
+  /// The calling thread's requests for at least `smallest_bytes` may be served from `blocks`, while they live, and from
+  /// no others until it is called again. In a forked child nothing is served.
   static void serve_this_thread_from(std::weak_ptr<GradientBlocks> blocks, std::size_t smallest_bytes);
 
   /// While it lives, the calling thread is not served: what blocks are made of must not lie in blocks.

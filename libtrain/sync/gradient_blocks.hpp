@@ -18,10 +18,10 @@ namespace libtrain::detail {
 /// they are reduced.
 ///
 /// After open(), LibTorch's allocator of host memory serves the calling thread's requests for exactly a gradient's
-/// bytes from here, until close(); it serves all others as ever. A block is taken by one tensor at a time and comes
-/// back when that tensor's storage has gone. Blocks lie side by side in slabs; after retire() a slab goes as soon as no
-/// tensor has a block of it, which may be later than this object's owner and the communicator do. Any thread may call
-/// it.
+/// bytes from here, until anybody calls close(); it serves all others as ever. A block is taken by one tensor at a time
+/// and comes back when that tensor's storage has gone. Blocks lie side by side in slabs; after retire() a slab goes as
+/// soon as no tensor has a block of it, which may be after this object's owner and the communicator have gone. Owned by
+/// std::shared_ptr; any thread may call it.
 class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
  public:
   /// Slabs hold no more than this, so that a gradient that a user keeps does not keep all others' memory; one block may
@@ -32,22 +32,25 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   GradientBlocks(const GradientBlocks&) = delete;  // tensors lie in its memory
   GradientBlocks& operator=(const GradientBlocks&) = delete;
 
-  /// One more gradient of so many bytes; behind it, its block has `extra_bytes` that are zero at first.
+  /// One more gradient of so many bytes; behind it, its block has `extra_bytes` that are zero at first, as many for all
+  /// gradients of one size. The first call in a process puts GradientAllocator in place.
   void add(std::size_t gradient_bytes, std::size_t extra_bytes);
 
-  /// Makes the blocks of all gradients added so far.
+  /// Makes the blocks of all gradients added so far. Throws as Communicator::allocate does, and UsageError after
+  /// retire().
   void make_all();
 
-  /// Not before the first add().
+  /// Serves the calling thread, and those that have called it before. Not before the first add().
   void open();
 
-  /// Also lets go of blocks that were made for scratch memory and not wanted since the last close().
+  /// Serves nobody. Also lets go of blocks that were made for scratch memory and not wanted since the last close().
   void close();
 
-  /// No more blocks are made, and free ones go: the communicator may go.
+  /// No more blocks are made, and free ones go: the communicator may go. Waits for threads that are making one.
   void retire();
 
-  /// A block that nobody has, made where there is none; a tensor of bytes that gives it back.
+  /// A block that nobody has, for a gradient of a size that was added, made where there is none; a tensor of bytes that
+  /// gives it back. Throws as make_all() does.
   at::Tensor take(std::size_t gradient_bytes);
 
   /// The whole block that starts where `tensor` does, as bytes that share its storage's life; undefined where it lies

@@ -26,15 +26,17 @@ struct BucketMember {
 /// which autograd left the gradient, or takes one where that did not happen.
 class GradientBucket {
  public:
-  /// All members are of one dtype. `blocks` only for one member.
+  /// All members are of one dtype. `blocks` only for one member: it is added to them, and they make its memory. Throws
+  /// as Communicator::allocate does.
   GradientBucket(std::size_t index, const std::vector<BucketMember>& members, Communicator& communicator,
                  std::shared_ptr<GradientBlocks> blocks = nullptr);
 
-  /// With blocks only its index and names, unless it has memory.
+  /// With blocks: index and names, and `flat` and `flags` while it has memory; never `gradients`.
   const BucketView& view() const { return view_; }
 
   /// The place of the member-th gradient: its parameter's shape, and its strides where those are dense. Not an autograd
-  /// view: `Optimizer::zero_grad(false)` detaches gradients in place, which views refuse.
+  /// view: `Optimizer::zero_grad(false)` detaches gradients in place, which views refuse. With blocks, one is taken
+  /// where there is no place yet; throws as GradientBlocks::take() does.
   const at::Tensor& place(std::size_t member);
 
   /// Whether `gradient` is in its place already.

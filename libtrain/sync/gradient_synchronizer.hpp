@@ -53,7 +53,8 @@ struct SynchronizerOptions {
   Overlap overlap = Overlap::backward;
   /// Null: gradients travel as they are.
   std::shared_ptr<WireFormat> wire_format = {};
-  /// Told of every bucket's copying, waiting and reducing; must outlive the synchronizer. Null: nobody.
+  /// Told of gradients that are copied, of waiting, and of every bucket's reduction; must outlive the synchronizer.
+  /// Null: nobody.
   TraceSink* trace = nullptr;
 };
 
@@ -80,7 +81,7 @@ struct SynchronizerOptions {
 /// Mistakes that only some ranks make before the last bucket has left are found by all: each bucket carries flags
 /// beside its gradients, so that wait() throws the same UsageError on every rank (ErrorScope::all_ranks), and the
 /// communicator can still be used. What a rank does wrong later (a second backward(), zero_grad() or step() before
-/// wait()) it hears alone.
+/// wait()) it hears alone. Methods throw UsageError where they do not belong, and say where they do.
 ///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
 /// Parameters that are made or replaced after construction are not seen. The module and the communicator must outlive
@@ -91,9 +92,10 @@ class GradientSynchronizer {
   struct State;
 
  public:
-  /// All ranks must call it. Compares the modules (see require_same_model), then copies rank 0's parameters and buffers
-  /// to all ranks. Throws UsageError for a module without trainable parameters, for gradients no bucket can hold, and
-  /// for a given plan that does not name each trainable parameter once.
+  /// All ranks must call it. Compares the modules (see require_same_model) and the options, then copies rank 0's
+  /// parameters and buffers to all ranks. Throws UsageError, on all ranks, where either differs, for a module without
+  /// trainable parameters, for gradients no bucket can hold, for parameters that another synchronizer has, and for a
+  /// given plan that does not name each trainable parameter once or mixes dtypes in a bucket.
   GradientSynchronizer(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options = {});
 
   /// Removes the hooks; gradients stay as they are.
@@ -129,22 +131,23 @@ class GradientSynchronizer {
   /// Says that this rank's gradient of the coming round is the mean over so many samples (0 or more): gradients are
   /// then averaged by sample, not by rank. Before the round's backward() without no_sync(), on all ranks or on none;
   /// returns the samples of all ranks. A rank with 0 counts for nothing, whatever its gradients are, NaN included.
+  /// Where the module has a SyncBatchNorm, before the first backward() under no_sync(), too.
   std::int64_t set_samples(std::int64_t samples);
 
   /// For ranks whose data has ended while others still train: takes part in one round with nothing (set_samples(0) on
   /// this rank, and the others must call set_samples too), and returns true with gradients to step with, or false when
-  /// every rank is here.
+  /// every rank is here. Throws what wait() throws, and UsageError for gradients accumulated under no_sync().
   ///
   ///     while (synchronizer.join()) optimizer.step();
   bool join();
 
   /// Before backward(): the parameters that `outputs` do not depend on get no gradient in it. Walks the graph, so that
   /// buckets need not wait for them until wait(). Not with checkpoints that run backward() inside backward(), whose
-  /// parameters are not in the graph. For UnusedParameters::allowed.
+  /// parameters are not in the graph. Under no_sync() it does nothing. For UnusedParameters::allowed.
   void find_unused(const std::vector<at::Tensor>& outputs);
 
   /// The same for parameters that are known by name, in this and all later rounds, on this rank; replaces what was
-  /// declared before. For UnusedParameters::allowed.
+  /// declared before. Between rounds. Throws UsageError for a name that there is not. For UnusedParameters::allowed.
   void declare_unused(const std::vector<std::string>& names);
 
   /// Makes all ranks' buffers (running statistics of batch norm) equal to rank 0's, such as before an evaluation. All
@@ -152,7 +155,8 @@ class GradientSynchronizer {
   void broadcast_buffers();
 
   /// Chooses bucket limits from the latency and bandwidth of this communicator, measured now, and the times at which
-  /// gradients became ready in the last round, and plans anew; returns them. All ranks must call it, after a round.
+  /// gradients became ready in the last round, and plans anew; returns them, with `alone_bytes` as it was. All ranks
+  /// must call it, between two rounds. Not with a plan given.
   BucketLimits tune();
 
   /// The buckets in the order in which they are reduced. Members count parameter_names().

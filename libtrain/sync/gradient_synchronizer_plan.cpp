@@ -206,9 +206,9 @@ void GradientSynchronizer::State::average_unplanned() {
   for (const auto index : parameters.trainable()) {
     if (!parameters[index].planned) fresh.push_back(index);
   }
+  if (fresh.empty()) return;
   const auto buckets = buckets_of(fresh);
   BucketReducer once{communicator, nullptr, options.trace};
-  if (fresh.empty()) return;
   if (!once.has_memory()) {
     for (const auto index : fresh) look_at_unplanned(parameters[index]);
     return;

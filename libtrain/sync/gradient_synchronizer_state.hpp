@@ -17,13 +17,14 @@
 
 namespace libtrain {
 
-/// The rounds of a synchronizer. A window is what comes between two wait(): it opens with the first gradient, may hold
-/// backward() passes under no_sync(), and has one that is reduced, the round itself.
+/// The rounds of a synchronizer. A window is what comes between two wait(): it opens before the first gradient, may
+/// hold backward() passes under no_sync(), and has one that is reduced, the round itself.
 ///
 /// Invariants, under `mutex`:
 /// - buckets are started in plan order, each once in a round; those before reducer.started() must not be written to;
 /// - a gradient that has arrived or accumulated lives in its place (where the reducer has memory);
-/// - places and plan change only while no gradient of a window has come, and by the same rules on every rank.
+/// - the plan changes only while no gradient of a window has come, and by the same rules on every rank; so do places,
+///   but for those in blocks (see GradientBucket), which are taken anew in each window.
 struct GradientSynchronizer::State {
   State(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options);
 

@@ -13,9 +13,8 @@ namespace libtrain {
 enum class Layouts { ignored, compared };
 
 /// Throws UsageError on every rank, all with the same text, unless all ranks' modules have the same parameters and
-/// buffers: names, order, shapes, dtypes and requires_grad, and strides as `layouts`
-/// says. The text names the first difference: the tensor, what it is
-/// on rank 0, what it is elsewhere, and on which ranks. All ranks must call it.
+/// buffers: names, order, shapes, dtypes and requires_grad, and strides as `layouts` says. The text names the first
+/// difference: the tensor, what it is on rank 0, what it is elsewhere, and on which ranks. All ranks must call it.
 void require_same_model(const torch::nn::Module& module, Communicator& communicator,
                         Layouts layouts = Layouts::ignored);
 

@@ -19,8 +19,8 @@ namespace libtrain::detail {
 /// asked, in whatever code they are stuck. Each file names the run, so that those of an earlier one are not mistaken
 /// for it, and is there whole or not at all.
 ///
-/// Knows the collectives of one communicator: those split from it keep records of their own. Nothing here takes longer
-/// than a second or what it is told, not even on a disk that does not answer. Belongs to one thread.
+/// Knows the collectives of one communicator: those split from it keep records of their own. Nothing here takes much
+/// longer than a second or what it is told, not even on a disk that does not answer. Belongs to one thread.
 class CollectiveDump {
  public:
   /// All ranks must call it.

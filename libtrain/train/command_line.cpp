@@ -29,6 +29,10 @@ void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_option("--seed", line.seed, "Seed of weights, data order and augmentation")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--stage", line.data.stage, "Folder on this node's disk to copy the data to before training");
+  app.add_option("--cache", line.data.cache, "Folder on this node's disk to keep in what the first epoch reads");
+  app.add_option("--cache-limit", line.data.cache_limit_bytes, "Size of that cache, such as 200G (default: the disk)")
+      ->transform(CLI::AsSizeValue(false));
   app.add_flag("--quiet", line.quiet, "No progress");
   app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say");
   app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say");

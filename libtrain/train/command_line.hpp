@@ -6,6 +6,7 @@
 #include <string>
 
 #include <libtrain/launch/launch.hpp>
+#include <libtrain/train/data_access.hpp>
 #include <libtrain/train/program.hpp>
 
 namespace libtrain::detail {
@@ -19,6 +20,7 @@ struct CommandLine {
   double timeout_s = 300;
   std::optional<int> threads;
   std::uint64_t seed = 0;
+  DataAccess data;
   bool quiet = false;
   std::map<std::string, std::string> options;
   bool declared = false;            ///< the program declared its options

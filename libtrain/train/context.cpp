@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/cuda.h>
 
 #include <libtrain/base/build_info.hpp>
@@ -34,10 +35,22 @@ Context::Context(const Launch& launch, const detail::CommandLine& line, std::sha
       summary_("summary"),
       progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
       trace_(trace) {
+  // Whatever asks for the current device later must not touch another rank's.
+  if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
   summary_.set("ranks", world_size());
 }
 
 Context::~Context() = default;
+
+data::RankShard Context::shard() const {
+  return {{.rank = rank(), .world_size = world_size(), .seed = seed()}, device_, output_directory_};
+}
+
+std::shared_ptr<const data::Storage> Context::storage(std::string_view name) {
+  has_opened_storage_ = true;
+  return detail::open_data(option(name), line_->data, *communicator_,
+                           [this](const std::string& progress) { progress_.print(progress); });
+}
 
 MetricsWriter& Context::metrics() {
   if (metrics_) return *metrics_;

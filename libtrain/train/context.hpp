@@ -12,7 +12,8 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
-#include <libtrain/data/shard.hpp>
+#include <libtrain/data/rank_shard.hpp>
+#include <libtrain/data/storage/storage.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
@@ -40,7 +41,13 @@ class Context {
   c10::Device device() const { return device_; }
 
   /// This rank's share of the data, for a DataLoader.
-  data::Shard shard() const { return {.rank = rank(), .world_size = world_size(), .seed = seed()}; }
+  data::RankShard shard() const;
+
+  /// The data at `--name`, a local folder or a URI: on this node's disk with `--stage DIR`, where they are copied
+  /// first, once per node; through a cache with `--cache DIR`; else as they are. All ranks must call it. Throws
+  /// UsageError as option() and for `--stage` together with `--cache`, EnvironmentError where the data cannot be opened
+  /// or copied, on all ranks where one of them cannot copy.
+  std::shared_ptr<const data::Storage> storage(std::string_view name);
 
   /// `--seed`, the same on every rank. torch's generator was seeded from it, differently on each rank, so that dropout
   /// does not repeat itself; a GradientSynchronizer makes rank 0's weights everyone's.
@@ -53,7 +60,7 @@ class Context {
   std::int64_t integer(std::string_view name, std::int64_t minimum = 0, std::int64_t maximum = INT64_MAX) const;
   double number(std::string_view name) const;
 
-  /// `--output`. Rank 0 writes there.
+  /// `--output`. Rank 0 writes there; bad_samples.jsonl is written by all.
   const std::filesystem::path& output_directory() const { return output_directory_; }
 
   /// DIR/metrics.jsonl on rank 0, nowhere on the others. The first call opens the file and writes the `run` event (so
@@ -70,6 +77,9 @@ class Context {
   /// What `--timeline FILE` shows of this rank; null without it. For SynchronizerOptions::trace and TraceSpan.
   TraceSink* trace() const { return trace_; }
 
+  /// Whether storage() was called: otherwise `--stage` and `--cache` had no effect.
+  bool has_opened_storage() const { return has_opened_storage_; }
+
   /// Seconds since the run started on this rank.
   double seconds() const { return stopwatch_.seconds(); }
 
@@ -83,6 +93,7 @@ class Context {
   Record summary_;
   Progress progress_;
   TraceSink* trace_;
+  bool has_opened_storage_ = false;
   Stopwatch stopwatch_;
 };
 

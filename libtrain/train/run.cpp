@@ -64,6 +64,14 @@ void write_own_timeline(const Timeline& timeline, const CommandLine& line, int r
   }
 }
 
+void warn_of_unused_options(const Context& context, const CommandLine& line) {
+  if (context.has_opened_storage() || context.rank() != 0) return;
+  for (const auto& [name, value] : {std::pair{"--stage", line.data.stage}, std::pair{"--cache", line.data.cache}}) {
+    if (!value.empty())
+      log_warning(text(name, " had no effect: this program opens its data without Context::storage()."));
+  }
+}
+
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
               const std::function<void(Context&)>& body) {
   share_cores(line, *communicator);
@@ -77,6 +85,7 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
   try {
     Context context{launch, line, communicator, timeline ? &timeline->sink() : nullptr};
     body(context);
+    warn_of_unused_options(context, line);
     write_summary_event(context);
     if (timeline) timeline->write(line.timeline);
   } catch (...) {

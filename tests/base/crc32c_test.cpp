@@ -70,6 +70,18 @@ TEST(Crc32c, InstructionsAgreeWithTablesAtRandomLengthsAndAlignments) {
   }
 }
 
+TEST(Crc32c, FoldingAgreesWithTheDefinitionAtEveryLengthAndAlignment) {
+  if (!detail::has_crc32c_folding()) GTEST_SKIP() << "this processor does not multiply 512 bits without carries";
+  const std::string bytes = random_bytes(1'200, 6);
+  for (std::size_t begin = 0; begin < 3; ++begin) {
+    for (std::size_t length = 0; length + begin <= bytes.size(); ++length) {
+      const auto part = std::string_view{bytes}.substr(begin, length);
+      ASSERT_EQ(detail::extend_crc32c_by_folding(0, part), bit_by_bit(part)) << begin << " " << length;
+      ASSERT_EQ(detail::extend_crc32c_by_folding(7, part), detail::extend_crc32c_by_tables(7, part));
+    }
+  }
+}
+
 // Around the stretches that the instructions work on side by side.
 TEST(Crc32c, LongBytesAgreeWithTheDefinition) {
   const std::string bytes = random_bytes(9'300, 4);

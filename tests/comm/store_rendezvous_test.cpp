@@ -167,7 +167,7 @@ TEST(StoreRendezvous, RefusesWhatIsNoFile) {
 
 TEST(StoreRendezvous, SaysThatAFileIsLocked) {
   const TemporaryFile file;
-  const detail::Descriptor lock{open(file.path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR)};
+  const detail::FileDescriptor lock{open(file.path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR)};
   ASSERT_EQ(flock(lock.get(), LOCK_EX), 0);
   const Stopwatch stopwatch;
   const auto message = message_of<CommunicationError>(

@@ -22,18 +22,18 @@ inline bool wait_for(int descriptor, short events) {
 }
 
 /// A connection to whoever listens at `address`.
-inline detail::Descriptor knock(const std::string& address) {
+inline detail::FileDescriptor knock(const std::string& address) {
   auto socket = detail::begin_connect(detail::SocketAddress::parse(address).value());
-  EXPECT_TRUE(socket.valid() && wait_for(socket.get(), POLLOUT));
+  EXPECT_TRUE(socket.is_open() && wait_for(socket.get(), POLLOUT));
   return socket;
 }
 
-inline void say(const detail::Descriptor& socket, const std::string& words) {
+inline void say(const detail::FileDescriptor& socket, const std::string& words) {
   EXPECT_EQ(send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
 }
 
 /// Whether the other side closes the connection without a word.
-inline bool is_dropped(const detail::Descriptor& socket) {
+inline bool is_dropped(const detail::FileDescriptor& socket) {
   char byte = 0;
   return wait_for(socket.get(), POLLIN) && recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
 }

@@ -35,7 +35,7 @@ class Relay {
   }
 
  private:
-  using Pair = std::array<detail::Descriptor, 2>;
+  using Pair = std::array<detail::FileDescriptor, 2>;
 
   void serve() {
     while (!stopped_) {
@@ -46,7 +46,7 @@ class Relay {
       }
       poll(polled.data(), polled.size(), 20);
       detail::SocketAddress remote;
-      if (auto client = detail::accept_from(listener_, remote); client.valid()) {
+      if (auto client = detail::accept_from(listener_, remote); client.is_open()) {
         pairs_.push_back({std::move(client), knock(server_)});
       }
       std::erase_if(pairs_, [](const Pair& pair) { return !pass(pair[0], pair[1]) || !pass(pair[1], pair[0]); });
@@ -54,7 +54,7 @@ class Relay {
   }
 
   // False once the source has ended.
-  static bool pass(const detail::Descriptor& source, const detail::Descriptor& target) {
+  static bool pass(const detail::FileDescriptor& source, const detail::FileDescriptor& target) {
     std::string bytes(4096, '\0');
     const auto got = recv(source.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return true;
@@ -64,7 +64,7 @@ class Relay {
   }
 
   std::string server_;
-  detail::Descriptor listener_ = detail::listen_at(any_port_of_loopback());
+  detail::FileDescriptor listener_ = detail::listen_at(any_port_of_loopback());
   std::vector<Pair> pairs_;
   std::atomic<bool> stopped_ = false;
   std::thread thread_;

@@ -17,7 +17,7 @@ namespace libtrain::testing {
 namespace {
 
 using detail::Channel;
-using detail::Descriptor;
+using detail::FileDescriptor;
 using detail::GroupKey;
 using detail::Handshake;
 using detail::SocketAddress;
@@ -127,7 +127,7 @@ TEST_F(TcpStrangers, AreReportedInOneWarning) {
 }
 
 TEST_F(TcpStrangers, WhoStaySilentDoNotStopTheJob) {
-  std::vector<Descriptor> strangers;
+  std::vector<FileDescriptor> strangers;
   for (int count = 0; count < 100; ++count) strangers.push_back(knock(address_));
   strangers.push_back(knock(address_));
   say(strangers.back(), "Tltrain1");
@@ -141,7 +141,7 @@ TEST_F(TcpStrangers, WhoTrickleDoNotStopTheJob) {
   const detail::Hello hello{.magic = detail::kHelloMagic, .group = key_.id, .from = 2, .to = 0};
   const std::string words{reinterpret_cast<const char*>(&hello), sizeof(hello)};
   // More than there is room for.
-  std::vector<Descriptor> strangers;
+  std::vector<FileDescriptor> strangers;
   for (int count = 0; count < 30; ++count) strangers.push_back(knock(address_));
   std::promise<void> job;
   std::thread trickler([&, ended = job.get_future()] {
@@ -183,7 +183,7 @@ TEST_F(TcpStrangers, FindNobodyListeningWhileTheJobRuns) {
   connected_.get_future().wait();
   const auto stranger = detail::begin_connect(SocketAddress::parse(address_).value());
   const int code = errno;
-  const bool is_under_way = stranger.valid() && wait_for(stranger.get(), POLLOUT);
+  const bool is_under_way = stranger.is_open() && wait_for(stranger.get(), POLLOUT);
   EXPECT_EQ(is_under_way ? detail::connection_error(stranger) : code, ECONNREFUSED);
   join_all(threads_);
   threads_.clear();
@@ -197,7 +197,7 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   auto data = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
   data.advance();
   EXPECT_TRUE(wait_for(data.descriptor(), POLLIN));
-  std::vector<Descriptor> strangers;
+  std::vector<FileDescriptor> strangers;
   for (int count = 0; count < 40; ++count) strangers.push_back(knock(address));
   EXPECT_TRUE(is_dropped(strangers.front()));
   EXPECT_EQ(trouble_of(data), "");

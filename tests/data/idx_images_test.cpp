@@ -1,8 +1,7 @@
 #include <libtrain/data/idx_images.hpp>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,45 +10,38 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+
 namespace libtrain::data {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using libtrain::testing::message_of;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Bytes = std::vector<unsigned char>;
 
-class IdxImagesFiles : public testing::Test {
+class IdxImagesFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "libtrain_idx_images_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   void write(const std::string& name, const Bytes& bytes) const {
-    std::ofstream(directory_ / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    write_file(folder_ / name, std::string(bytes.begin(), bytes.end()));
   }
 
   std::string error() const {
-    try {
-      IdxImages(directory_.string(), IdxSplit::train);
-    } catch (const EnvironmentError& error) {
-      return error.what();
-    }
-    return "no EnvironmentError";
+    return message_of<EnvironmentError>([&] { IdxImages(folder_.path(), IdxSplit::train); });
   }
 
   const Bytes images_{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 51, 255, 1, 2, 3};  // two of 1x3
   const Bytes labels_{0, 0, 8, 1, 0, 0, 0, 2, 4, 7};
-  std::filesystem::path directory_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
   write("train-images-idx3-ubyte", images_);
   write("train-labels-idx1-ubyte", labels_);
-  const IdxImages images(directory_.string(), IdxSplit::train, {.mean = 0.5f, .standard_deviation = 0.25f});
+  const IdxImages images(folder_.path(), IdxSplit::train, {.mean = 0.5f, .standard_deviation = 0.25f});
   EXPECT_EQ(images.size(), 2u);
   EXPECT_EQ(images.height(), 1);
   EXPECT_EQ(images.width(), 3);
@@ -69,7 +61,7 @@ TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
 TEST_F(IdxImagesFiles, AcceptsNamesWithADot) {
   write("t10k-images.idx3-ubyte", images_);
   write("t10k-labels.idx1-ubyte", labels_);
-  EXPECT_EQ(IdxImages(directory_.string(), IdxSplit::test).size(), 2u);
+  EXPECT_EQ(IdxImages(folder_.path(), IdxSplit::test).size(), 2u);
 }
 
 TEST_F(IdxImagesFiles, NamesBothFilesWhoseCountsDiffer) {
@@ -87,8 +79,8 @@ TEST_F(IdxImagesFiles, RefusesMissingEmptyOrWronglyShapedFiles) {
   write("train-images-idx3-ubyte", {0, 0, 8, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3});
   write("train-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 0});
   EXPECT_THAT(error(), HasSubstr("0 x 1 x 3"));
-  EXPECT_THROW(IdxImages((directory_ / "absent").string(), IdxSplit::train), EnvironmentError);
-  EXPECT_THROW(IdxImages(directory_.string(), IdxSplit::train, {.standard_deviation = 0.f}), UsageError);
+  EXPECT_THROW(IdxImages(folder_ / "absent", IdxSplit::train), EnvironmentError);
+  EXPECT_THROW(IdxImages(folder_.path(), IdxSplit::train, {.standard_deviation = 0.f}), UsageError);
 }
 
 // The counts are those of scikit-learn's digits: 178, 182, 177, 183, 181, 182, 181, 179, 174, 180.

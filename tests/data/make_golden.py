@@ -40,7 +40,8 @@ def permutation(size, seed, epoch, position):
 
 
 if __name__ == "__main__":
-    for size, seed, epoch in ((10, 0, 0), (10, 0, 1), (10, 1, 0), (16, 7, 3), (1_281_167, 42, 89), (2**63 + 5, 1, 2)):
+    for size, seed, epoch in ((3, 0, 1), (4, 0, 1), (10, 0, 0), (10, 0, 1), (10, 1, 0), (16, 7, 3),
+                              (1_281_167, 42, 89), (2**63 + 5, 1, 2)):
         values = [permutation(size, seed, epoch, position) for position in range(min(size, 10))]
         print(f"permutation size={size} seed={seed} epoch={epoch}: {values}")
     for seed, epoch, index in ((0, 0, 0), (42, 89, 1_281_166)):

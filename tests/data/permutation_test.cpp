@@ -20,6 +20,8 @@ std::vector<std::uint64_t> first(const Permutation& permutation, std::uint64_t c
 // Golden values: tests/data/make_golden.py, an independent implementation on Python's integers.
 TEST(Permutation, MatchesGoldenValues) {
   using Values = std::vector<std::uint64_t>;
+  EXPECT_EQ(first(Permutation(3, 0, 1), 3), (Values{0, 2, 1}));
+  EXPECT_EQ(first(Permutation(4, 0, 1), 4), (Values{0, 2, 3, 1}));
   EXPECT_EQ(first(Permutation(10, 0, 0), 10), (Values{5, 1, 2, 7, 0, 8, 6, 4, 9, 3}));
   EXPECT_EQ(first(Permutation(10, 0, 1), 10), (Values{1, 2, 0, 6, 4, 8, 7, 9, 5, 3}));
   EXPECT_EQ(first(Permutation(10, 1, 0), 10), (Values{7, 9, 5, 1, 0, 8, 3, 2, 6, 4}));

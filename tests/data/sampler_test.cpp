@@ -1,7 +1,8 @@
 #include <libtrain/data/sampler.hpp>
 
 #include <algorithm>
-#include <map>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,101 +11,265 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/block_order.hpp>
+#include <libtrain/data/loader_state.hpp>
+#include <libtrain/data/permutation.hpp>
+
+#include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+
 using Indices = std::vector<std::uint64_t>;
 
-Indices global_order(SamplerOptions options, int world_size, std::uint64_t epoch) {
-  Indices order;
+constexpr std::uint64_t kAllSteps = ~std::uint64_t{0};
+
+std::vector<Sampler> samplers(const SamplerOptions& options, int world_size) {
   std::vector<Sampler> ranks;
   for (int rank = 0; rank < world_size; ++rank) ranks.emplace_back(options, Shard{rank, world_size});
-  for (std::uint64_t step = 0; step < ranks[0].batches_per_epoch(); ++step) {
+  return ranks;
+}
+
+// What the ranks read, one after the other in every step. No rank may have more than batch_size samples in a step, nor
+// differ from another by more than one.
+Indices global_order(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from = 0,
+                     std::uint64_t most_steps = kAllSteps) {
+  const auto ranks = samplers(options, world_size);
+  const EpochOrder epoch_order = ranks[0].order(epoch);
+  Indices order;
+  for (std::uint64_t step = 0; step < std::min(most_steps, ranks[0].steps(from)); ++step) {
+    std::vector<std::size_t> sizes;
     for (const auto& sampler : ranks) {
-      const auto batch = sampler.batch(epoch, step);
+      const bool has_one = step < sampler.batches(from);
+      const Indices batch = has_one ? sampler.batch(epoch_order, step, from) : Indices{};
+      sizes.push_back(batch.size());
       order.insert(order.end(), batch.begin(), batch.end());
     }
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    EXPECT_LE(*most, options.batch_size);
+    EXPECT_LE(*most - *least, options.remainder == Remainder::pad ? 0u : 1u);
   }
   return order;
 }
 
-std::map<std::uint64_t, std::uint64_t> histogram(const Indices& indices) {
-  std::map<std::uint64_t, std::uint64_t> counts;
-  for (const auto index : indices) ++counts[index];
-  return counts;
-}
-
-// What an epoch must contain, worked out from the definition of each remainder alone.
-void check_cover(const SamplerOptions& options, int world_size) {
-  const auto order = global_order(options, world_size, 3);
-  const auto world = static_cast<std::uint64_t>(world_size);
-  const std::uint64_t size = options.dataset_size;
-  const std::uint64_t global_batch = options.batch_size * world;
-  std::uint64_t expected = size;
-  if (options.remainder == Remainder::pad && size % world != 0) expected += world - size % world;
-  if (options.remainder == Remainder::drop) expected -= size % global_batch;
-  ASSERT_EQ(order.size(), expected);
-  const auto counts = histogram(order);
-  ASSERT_LT(counts.rbegin()->first, size);
-  ASSERT_EQ(counts.size(), std::min(expected, size));
-  if (expected <= size) return;
-  EXPECT_EQ(Sampler(options, {0, world_size}).padding(), expected - size);
-  for (std::uint64_t i = size; i < expected; ++i) EXPECT_EQ(order[i], order[i % size]);
-}
-
-TEST(Sampler, CoversTheDataSetWithoutOverlap) {
-  std::mt19937 random(20);
-  const auto draw = [&](unsigned low, unsigned high) { return low + random() % (high - low + 1); };
-  for (int trial = 0; trial < 200; ++trial) {
-    const int world_size = static_cast<int>(draw(1, 9));
-    SamplerOptions options{.dataset_size = draw(1, 400), .batch_size = draw(1, 40), .seed = draw(0, 9)};
-    options.remainder = static_cast<Remainder>(draw(0, 2));
-    if (options.remainder == Remainder::drop) options.dataset_size += 9 * 40;
-    SCOPED_TRACE(testing::Message() << options.dataset_size << " samples, " << world_size << " ranks, batch "
-                                    << options.batch_size << ", remainder " << static_cast<int>(options.remainder));
-    check_cover(options, world_size);
+Indices epoch_order(const SamplerOptions& options, std::uint64_t epoch) {
+  const Permutation permutation(options.dataset_size, options.seed, epoch);
+  const BlockOrder blocks(options.blocks, options.blocks_at_once, options.seed, epoch);
+  Indices order;
+  for (std::uint64_t i = 0; i < options.dataset_size; ++i) {
+    if (options.order == Order::shuffled) order.push_back(permutation(i));
+    if (options.order == Order::sequential) order.push_back(i);
+    if (options.order == Order::blocks) order.push_back(blocks(i));
   }
+  return order;
+}
+
+// What is left of an epoch, worked out from the definition of each remainder alone.
+Indices rest_of_epoch(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from) {
+  const Indices order = epoch_order(options, epoch);
+  const auto world = static_cast<std::size_t>(world_size);
+  Indices rest(order.begin() + static_cast<std::ptrdiff_t>(from), order.end());
+  if (options.remainder == Remainder::drop) rest.resize(rest.size() - rest.size() % (options.batch_size * world));
+  for (std::size_t i = 0; options.remainder == Remainder::pad && rest.size() % world != 0; ++i) {
+    rest.push_back(order[i % order.size()]);
+  }
+  return rest;
+}
+
+TEST(Sampler, CoversWhatIsLeftOfTheEpochWithoutOverlap) {
+  std::mt19937 random(20);
+  const auto draw = [&](std::uint64_t low, std::uint64_t high) { return low + random() % (high - low + 1); };
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::uint64_t world = draw(1, 9);
+    SamplerOptions options{.dataset_size = draw(1, 400), .batch_size = draw(1, 40), .seed = draw(0, 9)};
+    options.remainder = static_cast<Remainder>(draw(0, 3));
+    options.order = static_cast<Order>(draw(0, 2));
+    if (options.remainder == Remainder::drop) options.dataset_size += 9 * 40;
+    if (options.remainder == Remainder::uneven) options.dataset_size += 9;
+    for (std::uint64_t left = options.dataset_size; left > 0; left -= options.blocks.back()) {
+      options.blocks.push_back(draw(0, std::min<std::uint64_t>(left, 60)));
+    }
+    options.blocks_at_once = draw(1, 8);
+    const std::uint64_t from = draw(0, 3) == 0 ? 0 : draw(0, options.dataset_size);
+    const int world_size = static_cast<int>(world);
+    SCOPED_TRACE(::testing::Message() << options.dataset_size << " samples from " << from << " on, " << world
+                                      << " ranks, batch " << options.batch_size << ", remainder "
+                                      << static_cast<int>(options.remainder) << ", order "
+                                      << static_cast<int>(options.order));
+    const Indices expected = rest_of_epoch(options, world_size, 3, from);
+    ASSERT_EQ(global_order(options, world_size, 3, from), expected);
+
+    const std::uint64_t left = options.dataset_size - from;
+    const std::uint64_t fresh = std::min<std::uint64_t>(left, expected.size());
+    const Sampler sampler(options, {.rank = 0, .world_size = world_size});
+    EXPECT_EQ(sampler.padding(from), expected.size() - fresh);
+    EXPECT_EQ(sampler.position_after(kAllSteps, from), from + fresh);
+
+    Indices cover = epoch_order(options, 3);
+    cover.resize(from);
+    cover.insert(cover.end(), expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(fresh));
+    std::sort(cover.begin(), cover.end());
+    EXPECT_EQ(std::adjacent_find(cover.begin(), cover.end()), cover.end());
+    EXPECT_TRUE(cover.empty() || cover.back() < options.dataset_size);
+    EXPECT_EQ(cover.size(), options.remainder == Remainder::drop ? from + fresh : options.dataset_size);
+  }
+}
+
+// 1000 samples in blocks of many sizes, some empty.
+SamplerOptions thousand(Order order, Remainder remainder) {
+  SamplerOptions options{.dataset_size = 1000, .seed = 5, .order = order, .remainder = remainder};
+  for (std::uint64_t block = 0; block < 40; ++block) options.blocks.push_back(block % 4 * 10 + block % 2 * 20);
+  options.blocks_at_once = 3;
+  return options;
 }
 
 TEST(Sampler, GlobalOrderDoesNotDependOnTheWorldSize) {
-  for (const Remainder remainder : {Remainder::drop, Remainder::exact}) {
-    SamplerOptions options{.dataset_size = 1000, .batch_size = 18, .seed = 5, .remainder = remainder};
-    const Indices one_rank = global_order(options, 1, 7);
-    for (const int world_size : {2, 3, 6}) {
-      options.batch_size = static_cast<std::uint64_t>(18 / world_size);
-      EXPECT_EQ(global_order(options, world_size, 7), one_rank);
+  for (const Order order : {Order::shuffled, Order::blocks}) {
+    for (const Remainder remainder : {Remainder::pad, Remainder::drop, Remainder::exact, Remainder::uneven}) {
+      for (const std::uint64_t from : {0u, 126u, 391u}) {
+        SCOPED_TRACE(::testing::Message() << "order " << static_cast<int>(order) << ", remainder "
+                                          << static_cast<int>(remainder) << ", from " << from);
+        SamplerOptions options = thousand(order, remainder);
+        options.batch_size = 18;
+        const Indices one_rank = global_order(options, 1, 7, from);
+        for (const int world_size : {2, 3, 6}) {
+          options.batch_size = static_cast<std::uint64_t>(18 / world_size);
+          Indices several_ranks = global_order(options, world_size, 7, from);
+          if (remainder == Remainder::pad) {
+            EXPECT_GE(several_ranks.size(), one_rank.size());
+            several_ranks.resize(one_rank.size());
+          }
+          EXPECT_EQ(several_ranks, one_rank) << world_size << " ranks";
+        }
+      }
     }
   }
-  SamplerOptions padded{.dataset_size = 1000, .batch_size = 18, .seed = 5};
-  const Indices one_rank = global_order(padded, 1, 7);
-  for (const int world_size : {2, 3, 6}) {
-    padded.batch_size = static_cast<std::uint64_t>(18 / world_size);
-    const Indices order = global_order(padded, world_size, 7);
-    EXPECT_TRUE(std::equal(one_rank.begin(), one_rank.end(), order.begin()));
+}
+
+struct Leg {
+  int world_size;
+  std::uint64_t batch_size;
+  std::uint64_t steps;
+  std::uint64_t position_after;
+};
+
+TEST(Sampler, GoesOnAtAnotherWorldSizeWhereItStood) {
+  const std::vector<Leg> legs{{4, 5, 7, 140}, {3, 8, 5, 260}, {1, 9, 11, 359}, {6, 3, kAllSteps, 1000}};
+  for (const Order order : {Order::shuffled, Order::sequential, Order::blocks}) {
+    for (const Remainder remainder : {Remainder::pad, Remainder::drop, Remainder::exact, Remainder::uneven}) {
+      SamplerOptions options = thousand(order, remainder);
+      LoaderState state{.seed = options.seed, .epoch = 2, .dataset_size = options.dataset_size};
+      Indices read;
+      for (const Leg& leg : legs) {
+        options.batch_size = leg.batch_size;
+        const Indices part = global_order(options, leg.world_size, state.epoch, state.position, leg.steps);
+        read.insert(read.end(), part.begin(), part.end());
+        const Sampler sampler(options, {.rank = 0, .world_size = leg.world_size});
+        state.position = sampler.position_after(leg.steps, state.position);
+        // 641 samples are left for the last leg: 35 global batches of 18, and 11 that `drop` leaves out.
+        const bool drops = remainder == Remainder::drop && leg.steps == kAllSteps;
+        EXPECT_EQ(state.position, drops ? 989u : leg.position_after);
+      }
+      Indices expected = epoch_order(options, 2);
+      if (remainder == Remainder::drop) expected.resize(989);
+      // 641 samples do not divide by 6 ranks: one is repeated.
+      if (remainder == Remainder::pad) expected.push_back(expected[0]);
+      EXPECT_EQ(read, expected) << "order " << static_cast<int>(order) << ", remainder " << static_cast<int>(remainder);
+    }
+  }
+}
+
+TEST(Sampler, PositionStopsAtTheEndOfTheEpoch) {
+  SamplerOptions options{.dataset_size = 10, .batch_size = 2};
+  const auto position_after = [&](std::uint64_t steps, std::uint64_t from) {
+    return Sampler(options, {.rank = 1, .world_size = 2}).position_after(steps, from);
+  };
+  for (const Remainder remainder : {Remainder::pad, Remainder::exact, Remainder::uneven}) {
+    options.remainder = remainder;
+    EXPECT_EQ(position_after(0, 0), 0u);
+    EXPECT_EQ(position_after(1, 0), 4u);
+    EXPECT_EQ(position_after(2, 0), 8u);
+    EXPECT_EQ(position_after(3, 0), 10u);
+    EXPECT_EQ(position_after(kAllSteps, 0), 10u);
+    EXPECT_EQ(position_after(1, 3), 7u);
+    EXPECT_EQ(position_after(2, 3), 10u);
+    EXPECT_EQ(position_after(2, 10), 10u);
+  }
+  options.remainder = Remainder::drop;
+  EXPECT_EQ(position_after(1, 0), 4u);
+  EXPECT_EQ(position_after(kAllSteps, 0), 8u);
+  EXPECT_EQ(position_after(2, 3), 7u);
+  EXPECT_EQ(position_after(1, 7), 7u);
+}
+
+TEST(Sampler, HasNoBatchAtTheEndOfTheEpoch) {
+  for (const Remainder remainder : {Remainder::pad, Remainder::drop, Remainder::exact, Remainder::uneven}) {
+    const Sampler sampler({.dataset_size = 10, .batch_size = 2, .remainder = remainder}, {.rank = 1, .world_size = 3});
+    EXPECT_EQ(sampler.steps(10), 0u);
+    EXPECT_EQ(sampler.batches(10), 0u);
+    EXPECT_EQ(sampler.padding(10), 0u);
+    EXPECT_THROW(sampler.batch(0, 0, 10), UsageError);
   }
 }
 
 TEST(Sampler, PadGivesEveryRankEquallyManyInEveryStep) {
   const SamplerOptions options{.dataset_size = 1437, .batch_size = 32};
   for (std::uint64_t step = 0; step < 12; ++step) {
-    for (int rank = 0; rank < 4; ++rank) {
-      const Sampler sampler(options, {rank, 4});
+    for (const Sampler& sampler : samplers(options, 4)) {
       ASSERT_EQ(sampler.batches_per_epoch(), 12u);
       EXPECT_EQ(sampler.batch(0, step).size(), step < 11 ? 32u : 8u);
     }
   }
-  EXPECT_EQ(Sampler(options, {0, 4}).padding(), 3u);
+  EXPECT_EQ(Sampler(options, {.rank = 0, .world_size = 4}).padding(), 3u);
+}
+
+TEST(Sampler, PadsWhatIsLeftOnly) {
+  const Sampler sampler({.dataset_size = 10, .batch_size = 2}, {.rank = 0, .world_size = 4});
+  EXPECT_EQ(sampler.padding(), 2u);
+  EXPECT_EQ(sampler.padding(6), 0u);
+  EXPECT_EQ(sampler.padding(7), 1u);
+  EXPECT_EQ(sampler.padding(9), 3u);
 }
 
 TEST(Sampler, ExactMayLeaveARankWithoutSamples) {
   const SamplerOptions options{.dataset_size = 10, .batch_size = 2, .remainder = Remainder::exact};
-  const std::vector<std::size_t> last_sizes{1, 1, 0, 0};
-  for (int rank = 0; rank < 4; ++rank) {
-    const Sampler sampler(options, {rank, 4});
-    EXPECT_EQ(sampler.batches_per_epoch(), 2u);
-    EXPECT_EQ(sampler.batch(0, 1).size(), last_sizes[static_cast<std::size_t>(rank)]);
+  std::vector<std::size_t> last_sizes;
+  for (const Sampler& sampler : samplers(options, 4)) {
+    EXPECT_EQ(sampler.batches(), 2u);
+    last_sizes.push_back(sampler.batch(0, 1).size());
   }
+  EXPECT_EQ(last_sizes, (std::vector<std::size_t>{1, 1, 0, 0}));
+  EXPECT_EQ(global_order({.dataset_size = 2, .order = Order::sequential, .remainder = Remainder::exact}, 5, 0),
+            (Indices{0, 1}));
+}
+
+Indices uneven_batches(std::uint64_t dataset_size, std::uint64_t from = 0) {
+  Indices counts;
+  for (const Sampler& sampler :
+       samplers({.dataset_size = dataset_size, .batch_size = 2, .remainder = Remainder::uneven}, 4)) {
+    counts.push_back(sampler.batches(from));
+  }
+  return counts;
+}
+
+TEST(Sampler, UnevenGivesARankWithoutSamplesInTheLastStepOneBatchLess) {
+  EXPECT_EQ(uneven_batches(8), (Indices{1, 1, 1, 1}));
+  EXPECT_EQ(uneven_batches(10), (Indices{2, 2, 1, 1}));
+  EXPECT_EQ(uneven_batches(13), (Indices{2, 2, 2, 2}));
+  EXPECT_EQ(uneven_batches(4), (Indices{1, 1, 1, 1}));
+  EXPECT_EQ(uneven_batches(10, 1), (Indices{2, 1, 1, 1}));
+  EXPECT_EQ(uneven_batches(10, 7), (Indices{1, 1, 1, 0}));
+  EXPECT_EQ(uneven_batches(10, 10), (Indices{0, 0, 0, 0}));
+
+  const SamplerOptions options{.dataset_size = 10, .batch_size = 2, .remainder = Remainder::uneven};
+  const auto ranks = samplers(options, 4);
+  for (const Sampler& sampler : ranks) EXPECT_EQ(sampler.steps(), 2u);
+  EXPECT_EQ(ranks[1].batch(0, 1).size(), 1u);
+  EXPECT_THAT(message_of<UsageError>([&] { ranks[2].batch(0, 1); }), HasSubstr("rank 2 has from position 0 on is 1"));
 }
 
 TEST(Sampler, MoreRanksThanSamplesRepeatsThemAll) {
@@ -113,40 +278,74 @@ TEST(Sampler, MoreRanksThanSamplesRepeatsThemAll) {
 }
 
 TEST(Sampler, SequentialKeepsTheOrderOfTheData) {
-  const Sampler sampler({.dataset_size = 10, .batch_size = 3, .order = Order::sequential}, {1, 2});
+  const Sampler sampler({.dataset_size = 10, .batch_size = 3, .order = Order::sequential},
+                        {.rank = 1, .world_size = 2});
   EXPECT_EQ(sampler.batch(4, 0), (Indices{3, 4, 5}));
   EXPECT_EQ(sampler.batch(4, 1), (Indices{8, 9}));
+  EXPECT_EQ(sampler.batch(4, 0, 2), (Indices{5, 6, 7}));
+}
+
+TEST(Sampler, MakesTheOrderForABatchAsForAnEpoch) {
+  for (const Order order : {Order::shuffled, Order::sequential, Order::blocks}) {
+    SamplerOptions options = thousand(order, Remainder::pad);
+    options.batch_size = 16;
+    const Sampler sampler(options, {.rank = 2, .world_size = 3});
+    EXPECT_EQ(sampler.batch(6, 4, 100), sampler.batch(sampler.order(6), 4, 100));
+    EXPECT_THROW(sampler.order(6)(1000), UsageError);
+  }
 }
 
 TEST(Sampler, EpochsAndSeedsGiveDifferentOrders) {
-  const auto order = [](std::uint64_t seed, std::uint64_t epoch) {
-    return global_order({.dataset_size = 50, .batch_size = 50, .seed = seed}, 1, epoch);
-  };
-  EXPECT_EQ(order(1, 1), order(1, 1));
-  EXPECT_NE(order(1, 1), order(1, 2));
-  EXPECT_NE(order(1, 1), order(2, 1));
+  for (const Order by : {Order::shuffled, Order::blocks}) {
+    const auto order = [by](std::uint64_t seed, std::uint64_t epoch) {
+      SamplerOptions options = thousand(by, Remainder::exact);
+      options.seed = seed;
+      return global_order(options, 1, epoch);
+    };
+    EXPECT_EQ(order(1, 1), order(1, 1));
+    EXPECT_NE(order(1, 1), order(1, 2));
+    EXPECT_NE(order(1, 1), order(2, 1));
+  }
 }
 
 std::string error_of(const SamplerOptions& options, Shard shard = {}) {
-  try {
-    Sampler{options, shard};
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no UsageError";
+  return message_of<UsageError>([&] { Sampler{options, shard}; });
 }
 
 TEST(Sampler, RefusesWhatMakesNoSense) {
-  using testing::HasSubstr;
   EXPECT_THAT(error_of({.dataset_size = 10, .batch_size = 0}), HasSubstr("batch_size is 0"));
   EXPECT_THAT(error_of({.dataset_size = 0, .batch_size = 1}), HasSubstr("empty"));
   EXPECT_THAT(error_of({.dataset_size = 10}, {4, 4}), HasSubstr("rank 4 is outside a world of 4"));
   EXPECT_THAT(error_of({.dataset_size = 10}, {-1, 4}), HasSubstr("rank -1"));
   EXPECT_THAT(error_of({.dataset_size = 10}, {0, 0}), HasSubstr("world of 0"));
   EXPECT_THAT(error_of({.dataset_size = 100, .batch_size = 32, .remainder = Remainder::drop}, {0, 4}),
-              testing::AllOf(HasSubstr("128"), HasSubstr("100")));
+              AllOf(HasSubstr("128"), HasSubstr("100")));
   EXPECT_THAT(error_of({.dataset_size = 10, .batch_size = ~std::uint64_t{0}}, {0, 2}), HasSubstr("64-bit"));
   EXPECT_THROW(Sampler({.dataset_size = 10}).batch(0, 10), UsageError);
+}
+
+TEST(Sampler, RefusesUnevenSharesOfFewerSamplesThanRanks) {
+  EXPECT_THAT(error_of({.dataset_size = 3, .remainder = Remainder::uneven}, {.rank = 0, .world_size = 4}),
+              AllOf(HasSubstr("3 samples"), HasSubstr("4 ranks"), HasSubstr("pad instead")));
+}
+
+TEST(Sampler, RefusesBlocksThatAreNotTheDataSet) {
+  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks}), HasSubstr("set blocks"));
+  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks, .blocks = {4, 5}}),
+              AllOf(HasSubstr("2 blocks"), HasSubstr("9 samples"), HasSubstr("10")));
+  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks, .blocks = {4, 7}}), HasSubstr("11 samples"));
+  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks, .blocks = {4, 6}, .blocks_at_once = 0}),
+              HasSubstr("blocks_at_once is 0"));
+}
+
+TEST(Sampler, RefusesAPositionBeyondTheDataSet) {
+  const Sampler sampler({.dataset_size = 10});
+  EXPECT_THAT(message_of<UsageError>([&] { sampler.steps(11); }),
+              AllOf(HasSubstr("position 11"), HasSubstr("10 samples")));
+  EXPECT_THROW(sampler.batches(11), UsageError);
+  EXPECT_THROW(sampler.batch(0, 0, 11), UsageError);
+  EXPECT_THROW(sampler.position_after(0, 11), UsageError);
+  EXPECT_THROW(sampler.padding(11), UsageError);
 }
 
 }  // namespace

@@ -112,20 +112,26 @@ TEST(GradientBlocks, GradientsThatTheGraphStillNeedsAreCopied) {
   });
 }
 
+// In every round a hook keeps this rank's gradient of `left` in `kept`, where averaging must not reach it.
+void expect_kept_is_own(Communicator& communicator, const Pair& model, GradientSynchronizer& synchronizer,
+                        const at::Tensor& kept) {
+  const double own = communicator.rank() + 1.0;
+  for (int round = 0; round < 3; ++round) {
+    (model.left * torch::full({4}, own)).sum().add(model.right.sum()).backward();
+    synchronizer.wait();
+    expect_all(kept, own, "kept by the hook");
+    expect_all(model.left.grad(), mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; }));
+    synchronizer.zero_grad();
+  }
+}
+
 TEST(GradientBlocks, WhatAHookKeepsStaysThisRanksOwn) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     at::Tensor kept;
     model.left.register_hook([&](const at::Tensor& gradient) { kept = gradient; });
     GradientSynchronizer synchronizer{model, communicator, {.buckets = kAlone}};
-    const double own = communicator.rank() + 1.0;
-    for (int round = 0; round < 3; ++round) {
-      (model.left * torch::full({4}, own)).sum().add(model.right.sum()).backward();
-      synchronizer.wait();
-      expect_all(kept, own, "kept by the hook");
-      expect_all(model.left.grad(), mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; }));
-      synchronizer.zero_grad();
-    }
+    expect_kept_is_own(communicator, model, synchronizer, kept);
   });
 }
 
@@ -267,14 +273,7 @@ TEST(GradientBlocks, WhatALaterHookOfAutogradKeepsStaysThisRanksOwn) {
     GradientSynchronizer synchronizer{model, communicator, {.buckets = kAlone}};
     at::Tensor kept;
     torch::autograd::impl::grad_accumulator(model.left)->add_post_hook(std::make_unique<KeepingHook>(kept));
-    const double own = communicator.rank() + 1.0;
-    for (int round = 0; round < 3; ++round) {
-      (model.left * torch::full({4}, own)).sum().add(model.right.sum()).backward();
-      synchronizer.wait();
-      expect_all(kept, own, "kept by the hook");
-      expect_all(model.left.grad(), mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; }));
-      synchronizer.zero_grad();
-    }
+    expect_kept_is_own(communicator, model, synchronizer, kept);
   });
 }
 

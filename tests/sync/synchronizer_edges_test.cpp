@@ -1,7 +1,11 @@
 // Options that meet each other, and what users do between backward() and wait(), on ranks as threads and under mpirun.
 
 #include <chrono>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,22 +77,30 @@ TEST(SynchronizerEdges, AStepUnderNoSyncIsNoticedByZeroGrad) {
   });
 }
 
-TEST(SynchronizerEdges, WaitUnderAGuardOnOneRankIsToldToAll) {
-  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+using Round = std::function<void(const Pair&, GradientSynchronizer&)>;
+
+void backward_and_wait(const Pair& model, GradientSynchronizer& synchronizer) {
+  model.loss(1, 1).backward();
+  synchronizer.wait();
+}
+
+// All ranks are told of the odd one's round, which does not go with that of the others.
+void expect_told_of_odd_round(int minimum_ranks, const Round& of_odd_one, const Round& of_others,
+                              const std::vector<std::string>& fragments) {
+  on_fresh_ranks(minimum_ranks, kTenSeconds, [&](Communicator& communicator) {
     Pair model;
     GradientSynchronizer synchronizer{model, communicator};
-    const auto round = [&] {
-      if (is_odd_one(communicator)) {
-        const auto guard = synchronizer.no_sync();
-        model.loss(1, 1).backward();
-        synchronizer.wait();
-      } else {
-        model.loss(1, 1).backward();
-        synchronizer.wait();
-      }
-    };
-    expect_told_of_one(communicator, round, {"no_sync()"});
+    const auto round = [&] { (is_odd_one(communicator) ? of_odd_one : of_others)(model, synchronizer); };
+    expect_told_of_one(communicator, round, fragments);
   });
+}
+
+TEST(SynchronizerEdges, WaitUnderAGuardOnOneRankIsToldToAll) {
+  const auto under_a_guard = [](const Pair& model, GradientSynchronizer& synchronizer) {
+    const auto guard = synchronizer.no_sync();
+    backward_and_wait(model, synchronizer);
+  };
+  expect_told_of_odd_round(1, under_a_guard, backward_and_wait, {"no_sync()"});
 }
 
 TEST(SynchronizerEdges, ASecondBackwardLeavesThePeersGradientsAlone) {
@@ -214,24 +226,18 @@ TEST(SynchronizerEdges, NanInAnUnfrozenLayerIsFoundInItsFirstRound) {
 }
 
 TEST(SynchronizerEdges, JoiningWithAccumulatedGradientsIsRefused) {
-  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
-    Pair model;
-    GradientSynchronizer synchronizer{model, communicator};
-    const auto round = [&] {
-      if (is_odd_one(communicator)) {
-        {
-          const auto guard = synchronizer.no_sync();
-          model.loss(1, 1).backward();
-        }
-        synchronizer.join();
-      } else {
-        synchronizer.set_samples(4);
-        model.loss(1, 1).backward();
-        synchronizer.wait();
-      }
-    };
-    expect_told_of_one(communicator, round, {"join()", "no_sync()"});
-  });
+  const auto accumulate_and_join = [](const Pair& model, GradientSynchronizer& synchronizer) {
+    {
+      const auto guard = synchronizer.no_sync();
+      model.loss(1, 1).backward();
+    }
+    synchronizer.join();
+  };
+  const auto weight_and_wait = [](const Pair& model, GradientSynchronizer& synchronizer) {
+    synchronizer.set_samples(4);
+    backward_and_wait(model, synchronizer);
+  };
+  expect_told_of_odd_round(2, accumulate_and_join, weight_and_wait, {"join()", "no_sync()"});
 }
 
 TEST(SynchronizerEdges, RanksWithoutSamplesGiveZeroEvenAlone) {

@@ -29,7 +29,7 @@ PeerProcesses::Watch PeerProcesses::watch(pid_t process) {
 
 bool has_ended(const FileDescriptor& status) {
   std::array<char, 512> line;
-  const auto length = pread(status.number(), line.data(), line.size(), 0);
+  const auto length = pread(status.get(), line.data(), line.size(), 0);
   if (length <= 0) return length == 0 || errno == ESRCH;
   // "1234 (name) S ...": names may hold anything, states are letters; Z and X are of processes that have ended.
   const std::string_view fields{line.data(), static_cast<std::size_t>(length)};
@@ -48,7 +48,7 @@ bool PeerProcesses::is_gone(int rank) const {
   const auto& watch = watches_[static_cast<std::size_t>(rank)];
   if (watch.status.is_open()) return has_ended(watch.status);
   if (!watch.handle.is_open()) return false;
-  pollfd request{.fd = watch.handle.number(), .events = POLLIN, .revents = 0};
+  pollfd request{.fd = watch.handle.get(), .events = POLLIN, .revents = 0};
   return poll(&request, 1, 0) == 1;
 }
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include <libtrain/comm/shared_memory/file_descriptor.hpp>
+#include <libtrain/base/file_descriptor.hpp>
 
 namespace libtrain::detail {
 

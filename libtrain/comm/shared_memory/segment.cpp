@@ -48,7 +48,7 @@ FileDescriptor create_file(std::size_t requested) {
   }
   FileDescriptor file{memfd_create("libtrain", MFD_CLOEXEC)};
   if (!file.is_open()) throw_error("Cannot create shared memory", errno);
-  if (ftruncate(file.number(), static_cast<off_t>(bytes)) != 0) {
+  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     throw_error(text("Cannot create ", bytes, " bytes of shared memory"), errno);
   }
   return file;
@@ -73,14 +73,14 @@ void grant(int file, const Mapping& mapping) {
 }  // namespace
 
 Segment::Segment(std::size_t bytes, std::uint32_t number) : file_(create_file(bytes)) {
-  name_ = {.inode = inode_of(file_.number()), .bytes = whole_pages(bytes), .file = file_.number(), .number = number};
-  mapping_ = Mapping{file_.number(), whole_pages(bytes)};
-  grant(file_.number(), mapping_);
+  name_ = {.inode = inode_of(file_.get()), .bytes = whole_pages(bytes), .file = file_.get(), .number = number};
+  mapping_ = Mapping{file_.get(), whole_pages(bytes)};
+  grant(file_.get(), mapping_);
 }
 
 void Segment::discard() noexcept {
   // Without success the pages stay until the peers unmap them.
-  [[maybe_unused]] const int result = ftruncate(file_.number(), 0);
+  [[maybe_unused]] const int result = ftruncate(file_.get(), 0);
 }
 
 Mapping map_segment(pid_t process, const SegmentName& name) {
@@ -88,12 +88,12 @@ Mapping map_segment(pid_t process, const SegmentName& name) {
   const FileDescriptor file{open(path.c_str(), O_RDWR | O_CLOEXEC)};
   if (!file.is_open()) throw_error(text("Cannot open the shared memory ", path, " of a peer"), errno);
   struct stat status{};
-  if (fstat(file.number(), &status) != 0) throw_error(text("Cannot look at ", path), errno);
+  if (fstat(file.get(), &status) != 0) throw_error(text("Cannot look at ", path), errno);
   if (status.st_ino != name.inode || static_cast<std::uint64_t>(status.st_size) != name.bytes) {
     throw EnvironmentError(text(path, " is not the shared memory that a peer has shown: the processes do not see each ",
                                 "other's numbers (PID namespaces)."));
   }
-  return Mapping{file.number(), name.bytes};
+  return Mapping{file.get(), name.bytes};
 }
 
 }  // namespace libtrain::detail

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <libtrain/comm/shared_memory/file_descriptor.hpp>
+#include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/comm/shared_memory/mapping.hpp>
 
 namespace libtrain::detail {

@@ -27,7 +27,7 @@ struct ControlMessage {
 class ControlChannel {
  public:
   ControlChannel() = default;
-  explicit ControlChannel(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit ControlChannel(FileDescriptor socket) : socket_(std::move(socket)) {}
 
   int descriptor() const { return socket_.get(); }
 
@@ -42,7 +42,7 @@ class ControlChannel {
  private:
   bool take(std::vector<ControlMessage>& messages);
 
-  Descriptor socket_;
+  FileDescriptor socket_;
   std::string inbox_;
   bool broken_ = false;  // the last message that was sent is cut short
 };

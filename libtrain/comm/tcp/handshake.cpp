@@ -28,7 +28,7 @@ T value_of(const std::string& bytes, std::size_t offset = 0) {
 
 }  // namespace
 
-Handshake Handshake::call(Descriptor socket, const GroupKey& key, int from, int to, Channel channel) {
+Handshake Handshake::call(FileDescriptor socket, const GroupKey& key, int from, int to, Channel channel) {
   Handshake handshake{std::move(socket), key};
   handshake.hello_ = {.magic = kHelloMagic,
                       .group = key.id,
@@ -40,7 +40,7 @@ Handshake Handshake::call(Descriptor socket, const GroupKey& key, int from, int 
   return handshake;
 }
 
-Handshake Handshake::answer(Descriptor socket, const GroupKey& key, int self, int world_size) {
+Handshake Handshake::answer(FileDescriptor socket, const GroupKey& key, int self, int world_size) {
   Handshake handshake{std::move(socket), key};
   handshake.self_ = self;
   handshake.world_size_ = world_size;
@@ -49,7 +49,7 @@ Handshake Handshake::answer(Descriptor socket, const GroupKey& key, int self, in
 }
 
 Handshake Handshake::failed(std::string trouble) {
-  Handshake handshake{Descriptor{}, GroupKey{}};
+  Handshake handshake{FileDescriptor{}, GroupKey{}};
   handshake.fail(std::move(trouble));
   return handshake;
 }

@@ -46,8 +46,8 @@ class Handshake {
     failed,
   };
 
-  static Handshake call(Descriptor socket, const GroupKey& key, int from, int to, Channel channel);
-  static Handshake answer(Descriptor socket, const GroupKey& key, int self, int world_size);
+  static Handshake call(FileDescriptor socket, const GroupKey& key, int from, int to, Channel channel);
+  static Handshake answer(FileDescriptor socket, const GroupKey& key, int self, int world_size);
 
   /// One that has failed before it began.
   static Handshake failed(std::string trouble);
@@ -68,12 +68,12 @@ class Handshake {
   const Hello& hello() const { return hello_; }
   /// Why it failed.
   const std::string& trouble() const { return trouble_; }
-  Descriptor take_socket() { return std::move(socket_); }
+  FileDescriptor take_socket() { return std::move(socket_); }
 
  private:
   enum class Step { connecting, hello, challenge, proof, welcome };
 
-  Handshake(Descriptor socket, const GroupKey& key) : socket_(std::move(socket)), key_(key) {}
+  Handshake(FileDescriptor socket, const GroupKey& key) : socket_(std::move(socket)), key_(key) {}
 
   void next();
   void read_hello();
@@ -86,7 +86,7 @@ class Handshake {
   Digest proof_of(const char* side) const;
   void fail(std::string trouble);
 
-  Descriptor socket_;
+  FileDescriptor socket_;
   GroupKey key_;
   int self_ = 0;
   int world_size_ = 0;

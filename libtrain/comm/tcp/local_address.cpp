@@ -29,8 +29,8 @@ SocketAddress loopback() {
 
 // The source address of packets to `remote`; nothing where there is no route.
 std::optional<SocketAddress> address_towards(const SocketAddress& remote) {
-  const Descriptor probe{::socket(remote.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-  if (!probe.valid() || connect(probe.get(), remote.get(), remote.length()) != 0) return std::nullopt;
+  const FileDescriptor probe{::socket(remote.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  if (!probe.is_open() || connect(probe.get(), remote.get(), remote.length()) != 0) return std::nullopt;
   return local_address(probe);
 }
 
@@ -91,8 +91,8 @@ std::optional<SocketAddress> address_of_default_route() {
 }
 
 bool is_of_this_host(const SocketAddress& address) {
-  const Descriptor probe{::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-  return probe.valid() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
+  const FileDescriptor probe{::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  return probe.is_open() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
 }
 
 // A name that other hosts know by another address.

@@ -23,7 +23,7 @@ constexpr milliseconds kRollCallTime{1000};
 // A peer's last words travel beside the end of its data.
 constexpr milliseconds kLastWordsTime{500};
 
-void watch(const Descriptor& events, int descriptor, int rank) {
+void watch(const FileDescriptor& events, int descriptor, int rank) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
   event.data.fd = rank;
   if (epoll_ctl(events.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) throw_system_error("epoll_ctl");
@@ -43,7 +43,7 @@ Mesh::Mesh(int rank, std::vector<MeshPeer> peers, const HostTransport& names)
       peers_(std::move(peers)),
       events_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!events_.valid() || !wake_.valid()) throw_system_error("epoll_create1 or eventfd");
+  if (!events_.is_open() || !wake_.is_open()) throw_system_error("epoll_create1 or eventfd");
   watch(events_, wake_.get(), rank_);
   for (int other = 0; other < world_size(); ++other) {
     if (other != rank_) watch(events_, at(other).control.descriptor(), other);

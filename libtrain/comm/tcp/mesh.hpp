@@ -17,7 +17,7 @@ namespace libtrain::detail {
 /// One rank as the others see it. The element of a mesh's own rank has no connections.
 struct MeshPeer {
   std::string address;  ///< "host:port"
-  Descriptor data;
+  FileDescriptor data;
   ControlChannel control;
   bool left = false;  ///< it said goodbye
 };
@@ -87,8 +87,8 @@ class Mesh {
   const HostTransport& names_;
   int rank_;
   std::vector<MeshPeer> peers_;
-  Descriptor events_;  // epoll: all control connections and wake_, so that a wait watches them as one
-  Descriptor wake_;    // eventfd: readable for ever once somebody has aborted
+  FileDescriptor events_;  // epoll: all control connections and wake_, so that a wait watches them as one
+  FileDescriptor wake_;    // eventfd: readable for ever once somebody has aborted
   std::uint64_t call_ = 0;
   Phase phase_ = Phase::meeting;
   int waits_for_ = RollCall::kNobody;

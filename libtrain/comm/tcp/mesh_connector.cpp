@@ -29,7 +29,7 @@ bool is_ready(const Handshake& handshake) {
 
 }  // namespace
 
-MeshConnector::MeshConnector(const MeshPlan& plan, Descriptor listener)
+MeshConnector::MeshConnector(const MeshPlan& plan, FileDescriptor listener)
     : plan_(plan),
       listener_(std::move(listener)),
       links_(plan.addresses.size()),
@@ -65,7 +65,7 @@ Handshake MeshConnector::dial(int peer, Channel channel) const {
   const auto parsed = SocketAddress::parse(address);
   if (!parsed) throw CommunicationError(text("Rank ", peer, " gave '", address, "' as its address."));
   auto socket = begin_connect(*parsed);
-  if (!socket.valid()) return Handshake::failed(std::strerror(errno));
+  if (!socket.is_open()) return Handshake::failed(std::strerror(errno));
   return Handshake::call(std::move(socket), plan_.key, plan_.rank, peer, channel);
 }
 
@@ -109,7 +109,7 @@ void MeshConnector::accept_guests() {
     if (is_full() && leaves == guests_.cend()) return;
     SocketAddress remote;
     auto socket = accept_from(listener_, remote);
-    if (!socket.valid()) return;
+    if (!socket.is_open()) return;
     if (leaves != guests_.cend()) {
       drop(leaves->address, "others knocked while it had proven nothing");
       guests_.erase(leaves);
@@ -154,7 +154,7 @@ void MeshConnector::advance_guests() {
 void MeshConnector::admit(Guest& guest) {
   const auto& hello = guest.handshake.hello();
   const int peer = static_cast<int>(hello.from);
-  if (peer <= plan_.rank || place(peer, hello.channel).valid()) {
+  if (peer <= plan_.rank || place(peer, hello.channel).is_open()) {
     return drop(guest.address, text("it says that it is rank ", peer, ", which is here already"));
   }
   guest.handshake.welcome();
@@ -170,7 +170,7 @@ void MeshConnector::drop(const std::string& address, const std::string& trouble)
   log_message(level, text("Dropped a connection from ", address, " while the ranks were connecting: ", trouble, "."));
 }
 
-Descriptor& MeshConnector::place(int peer, Channel channel) {
+FileDescriptor& MeshConnector::place(int peer, Channel channel) {
   auto& link = links_[static_cast<std::size_t>(peer)];
   return channel == Channel::data ? link.data : link.control;
 }
@@ -179,7 +179,7 @@ void MeshConnector::throw_missing() const {
   std::vector<std::string> missing;
   for (std::size_t peer = 0; peer < links_.size(); ++peer) {
     const auto& link = links_[peer];
-    if (static_cast<int>(peer) == plan_.rank || (link.data.valid() && link.control.valid())) continue;
+    if (static_cast<int>(peer) == plan_.rank || (link.data.is_open() && link.control.is_open())) continue;
     const auto& trouble = troubles_[peer];
     missing.push_back(text("rank ", peer, " at ", plan_.addresses[peer], trouble.empty() ? "" : " (" + trouble + ")"));
   }

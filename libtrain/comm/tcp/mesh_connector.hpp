@@ -21,8 +21,8 @@ struct MeshPlan {
 
 /// The two connections to one peer; none to oneself.
 struct Link {
-  Descriptor data;
-  Descriptor control;
+  FileDescriptor data;
+  FileDescriptor control;
 };
 
 /// Connects every rank with every other, all at the same time: the higher rank calls, the lower one answers. Peers that
@@ -35,7 +35,7 @@ struct Link {
 /// waiting until the deadline.
 class MeshConnector {
  public:
-  MeshConnector(const MeshPlan& plan, Descriptor listener);
+  MeshConnector(const MeshPlan& plan, FileDescriptor listener);
 
   /// The links in rank order. Throws CommunicationError at the deadline; it names the ranks that are missing and why.
   /// `look` is called many times a second, and may throw to give up earlier.
@@ -66,11 +66,11 @@ class MeshConnector {
   bool is_full() const;
   Guests::const_iterator dispensable() const;
   void drop(const std::string& address, const std::string& trouble);
-  Descriptor& place(int peer, Channel channel);
+  FileDescriptor& place(int peer, Channel channel);
   [[noreturn]] void throw_missing() const;
 
   const MeshPlan& plan_;
-  Descriptor listener_;
+  FileDescriptor listener_;
   std::vector<Link> links_;
   std::list<Call> calls_;
   Guests guests_;

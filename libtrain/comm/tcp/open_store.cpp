@@ -36,8 +36,8 @@ constexpr std::string_view kTcpScheme = "tcp://";
 // has made or can read.
 void claim_file(const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a pipe would block
-  const Descriptor file{open(path.c_str(), kFlags, S_IRUSR | S_IWUSR)};
-  if (!file.valid()) {
+  const FileDescriptor file{open(path.c_str(), kFlags, S_IRUSR | S_IWUSR)};
+  if (!file.is_open()) {
     throw EnvironmentError(text("Cannot write the rendezvous file '", path, "' (", std::strerror(errno),
                                 "): give a path in an existing folder that all hosts share, and no symbolic link."));
   }
@@ -73,7 +73,7 @@ c10::intrusive_ptr<c10d::Store> open_file_store(const std::string& path, int wor
 int try_connection(const SocketAddress& address, const Deadline& deadline) {
   constexpr milliseconds kAnswerTime{2000};
   const auto socket = begin_connect(address);
-  if (!socket.valid()) return errno;
+  if (!socket.is_open()) return errno;
   pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
   const auto patience = std::min(time_left(deadline), kAnswerTime);
   return poll(&ready, 1, static_cast<int>(patience.count())) == 1 ? connection_error(socket) : ETIMEDOUT;

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -26,13 +25,13 @@ void set_option(int socket, int level, int option, int value) {
   if (setsockopt(socket, level, option, &value, sizeof(value)) != 0) throw_system_error("setsockopt");
 }
 
-Descriptor make_socket(int family) {
-  Descriptor socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  if (!socket.valid()) throw_system_error("socket");
+FileDescriptor make_socket(int family) {
+  FileDescriptor socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  if (!socket.is_open()) throw_system_error("socket");
   return socket;
 }
 
-void tune(const Descriptor& socket) {
+void tune(const FileDescriptor& socket) {
   set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, kIdleBeforeProbe_s);
@@ -41,19 +40,6 @@ void tune(const Descriptor& socket) {
 }
 
 }  // namespace
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  if (this != &other) {
-    reset();
-    number_ = std::exchange(other.number_, -1);
-  }
-  return *this;
-}
-
-void Descriptor::reset() noexcept {
-  if (number_ >= 0) ::close(number_);
-  number_ = -1;
-}
 
 void throw_system_error(std::string_view call) {
   const int code = errno;
@@ -64,7 +50,7 @@ void throw_system_error(std::string_view call) {
   throw EnvironmentError(text("The system call ", call, " failed: ", std::strerror(code), "."));
 }
 
-Descriptor listen_at(const SocketAddress& address) {
+FileDescriptor listen_at(const SocketAddress& address) {
   auto socket = make_socket(address.family());
   // A listener that ended a moment ago must not keep its port from the next one.
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
@@ -78,7 +64,7 @@ Descriptor listen_at(const SocketAddress& address) {
   return socket;
 }
 
-Descriptor begin_connect(const SocketAddress& address) {
+FileDescriptor begin_connect(const SocketAddress& address) {
   auto socket = make_socket(address.family());
   tune(socket);
   if (connect(socket.get(), address.get(), address.length()) == 0) return socket;
@@ -89,12 +75,12 @@ Descriptor begin_connect(const SocketAddress& address) {
   return socket;
 }
 
-Descriptor accept_from(const Descriptor& listener, SocketAddress& remote) {
+FileDescriptor accept_from(const FileDescriptor& listener, SocketAddress& remote) {
   sockaddr_storage storage{};
   socklen_t length = sizeof(storage);
-  Descriptor socket{
+  FileDescriptor socket{
       accept4(listener.get(), reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-  if (!socket.valid()) {
+  if (!socket.is_open()) {
     if (errno == EMFILE || errno == ENFILE || errno == EBADF || errno == EINVAL) throw_system_error("accept4");
     return socket;  // nobody waits, or whoever waited has left
   }
@@ -103,14 +89,14 @@ Descriptor accept_from(const Descriptor& listener, SocketAddress& remote) {
   return socket;
 }
 
-int connection_error(const Descriptor& socket) {
+int connection_error(const FileDescriptor& socket) {
   int code = 0;
   socklen_t length = sizeof(code);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &code, &length) != 0) return errno;
   return code;
 }
 
-SocketAddress local_address(const Descriptor& socket) {
+SocketAddress local_address(const FileDescriptor& socket) {
   sockaddr_storage storage{};
   socklen_t length = sizeof(storage);
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &length) != 0) throw_system_error("getsockname");

@@ -94,7 +94,7 @@ Gather gather_over(HostTransport& base, const Patience& patience) {
   };
 }
 
-std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail::Descriptor listener,
+std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail::FileDescriptor listener,
                                             const Patience& patience, const std::function<void()>& look) {
   const auto host = detail::local_address(listener).with_port(0);
   auto links = detail::MeshConnector{plan, std::move(listener)}.connect(patience.deadline, look);

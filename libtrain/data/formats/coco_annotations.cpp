@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/polygon_mask.hpp>
 
 namespace libtrain::data {
@@ -19,10 +17,8 @@ std::optional<std::size_t> find_by_id(const Records& records, std::int64_t id) {
 }
 
 RunLength empty_mask(std::uint32_t height, std::uint32_t width) {
-  if (std::uint64_t{height} * width > kMostMaskPixels) {
-    throw UsageError(text("A mask of ", height, " x ", width, " has more than ", kMostMaskPixels, " pixels."));
-  }
-  return {.height = height, .width = width, .counts = {height * width}};
+  const auto pixels = static_cast<std::uint32_t>(detail::mask_pixels(height, width));
+  return {.height = height, .width = width, .counts = {pixels}};
 }
 
 }  // namespace

@@ -15,10 +15,6 @@ namespace ondemand = simdjson::ondemand;
 
 constexpr std::int64_t kLongestSide = 1'000'000;
 
-JsonFault data_fault(std::string expected, const char* at = nullptr) {
-  return {.kind = JsonFault::Kind::data, .at = at, .expected = std::move(expected)};
-}
-
 void require_key(bool present, std::string_view key) {
   if (!present) throw data_fault(text("an object with the key '", key, "'"));
 }

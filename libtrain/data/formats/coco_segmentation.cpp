@@ -1,11 +1,11 @@
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/coco_reader.hpp>
 #include <libtrain/data/formats/json_fault.hpp>
 #include <libtrain/data/formats/json_numbers.hpp>
+#include <libtrain/data/formats/json_space.hpp>
 #include <libtrain/data/formats/json_values.hpp>
 
 namespace libtrain::data::detail {
@@ -16,10 +16,6 @@ namespace ondemand = simdjson::ondemand;
 
 constexpr std::size_t kFewestCoordinates = 6;
 constexpr auto kMostPixels = static_cast<double>(kMostMaskPixels);
-
-JsonFault data_fault(std::string expected, const char* at) {
-  return {.kind = JsonFault::Kind::data, .at = at, .expected = std::move(expected)};
-}
 
 bool is_whole(double number, double least, double most) {
   return number >= least && number <= most && std::floor(number) == number;

@@ -1,7 +1,6 @@
 #include <libtrain/data/formats/csv.hpp>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
@@ -23,12 +22,6 @@ void require_usable(const CsvOptions& options) {
   }
 }
 
-std::string read_text(const File& file, detail::RowOffsets::Extent extent) {
-  std::string text(extent.length, '\0');
-  file.read_at(extent.begin, std::as_writable_bytes(std::span{text.data(), text.size()}));
-  return text;
-}
-
 std::vector<std::string> fields_of(std::string_view row, const CsvOptions& options) {
   detail::CsvFields fields{row, options};
   std::vector<std::string> result;
@@ -40,6 +33,7 @@ std::vector<std::string> fields_of(std::string_view row, const CsvOptions& optio
 
 CsvFile::CsvFile(std::shared_ptr<const File> file, const CsvOptions& options)
     : file_(std::move(file)), options_(options) {
+  detail::require_file(file_.get(), "CSV file");
   require_usable(options_);
   detail::CsvScanner scanner{file_->name(), options_};
   detail::for_each_piece(*file_, [&](std::string_view piece, std::uint64_t) { scanner.add(piece); });
@@ -52,8 +46,7 @@ CsvFile::CsvFile(std::shared_ptr<const File> file, const CsvOptions& options)
       throw EnvironmentError(text("CSV file '", file_->name(), "', line 1, byte offset ", file_->size(),
                                   ": expected a header, found the end of the file."));
     }
-    const auto header = read_text(*file_, {.begin = boundaries[0], .length = boundaries[1] - boundaries[0]});
-    columns_ = fields_of(header, options_);
+    columns_ = fields_of(detail::read_range(*file_, boundaries[0], boundaries[1] - boundaries[0]), options_);
     boundaries.erase(boundaries.begin());
   }
   rows_ = detail::RowOffsets{std::move(boundaries)};
@@ -94,7 +87,8 @@ std::vector<std::string> CsvFile::row(std::uint64_t row) const {
 }
 
 std::string CsvFile::text_of(std::uint64_t row) const {
-  return read_text(*file_, rows_[row]);
+  const auto extent = rows_[row];
+  return detail::read_range(*file_, extent.begin, extent.length);
 }
 
 }  // namespace libtrain::data

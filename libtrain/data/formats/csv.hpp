@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <libtrain/data/formats/row_offsets.hpp>
-#include <libtrain/data/formats/text_rows.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
@@ -42,7 +42,8 @@ class CsvFile final : public TextTable {
  public:
   /// Throws EnvironmentError with the file, the line and the byte offset for rows of different numbers of fields, a
   /// quote within a field that does not begin with one, text behind a closing quote, a quote that is not closed, a
-  /// carriage return alone, UTF-16, a missing header, and what is not UTF-8 where that is asked for.
+  /// carriage return alone, UTF-16, a missing header, and what is not UTF-8 where that is asked for; UsageError without
+  /// a file.
   explicit CsvFile(std::shared_ptr<const File> file, const CsvOptions& options = {});
 
   std::uint64_t size() const override { return rows_.size(); }

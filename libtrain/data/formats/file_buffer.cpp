@@ -1,6 +1,7 @@
 #include <libtrain/data/formats/file_buffer.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -21,9 +22,9 @@ class MemoryFile final : public File {
 
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
     if (offset > bytes_.size() || bytes_.size() - offset < to.size()) {
-      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, ": expected ", to.size(),
-                                  " more bytes, found ", bytes_.size() - std::min<std::uint64_t>(offset, bytes_.size()),
-                                  "."));
+      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, " of its content in memory: expected ",
+                                  to.size(), " bytes, found ",
+                                  bytes_.size() - std::min<std::uint64_t>(offset, bytes_.size()), "."));
     }
     if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
   }
@@ -38,17 +39,6 @@ class MemoryFile final : public File {
 PaddedBuffer::PaddedBuffer(std::size_t size)
     : size_(size), bytes_(std::make_unique_for_overwrite<char[]>(size + kPadding)) {
   std::memset(bytes_.get() + size, 0, kPadding);
-}
-
-PaddedBuffer read_padded(const File& file, std::uint64_t limit_bytes) {
-  const std::uint64_t size = file.size();
-  if (size > limit_bytes) {
-    throw EnvironmentError(
-        text("File '", file.name(), "' has ", size, " bytes; expected at most ", limit_bytes, " to be read at once."));
-  }
-  PaddedBuffer buffer{size};
-  if (size > 0) file.read_at(0, std::as_writable_bytes(std::span{buffer.data(), buffer.size()}));
-  return buffer;
 }
 
 std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,10 +32,6 @@ class PaddedBuffer {
   std::size_t size_;
   std::unique_ptr<char[]> bytes_;
 };
-
-/// The whole file. Throws as File::read_at; EnvironmentError as well for a file longer than `limit_bytes`, before
-/// memory is allocated.
-PaddedBuffer read_padded(const File& file, std::uint64_t limit_bytes);
 
 /// A file that is `bytes`: what reads a File reads a buffer.
 std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes);

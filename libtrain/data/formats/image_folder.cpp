@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include <libtrain/base/ascii.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -31,16 +32,12 @@ bool in_order(const Place& left, const Place& right) {
   return std::tie(left.class_name, left.folder, left.name) < std::tie(right.class_name, right.folder, right.name);
 }
 
-char in_lower_case(char character) {
-  return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a') : character;
-}
-
 bool ends_with_any(std::string_view name, std::span<const std::string_view> endings) {
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
     if (name.size() < ending.size()) return false;
     const auto end = name.substr(name.size() - ending.size());
     return std::equal(end.begin(), end.end(), ending.begin(),
-                      [](char found, char expected) { return in_lower_case(found) == expected; });
+                      [](char found, char expected) { return ascii_lower(found) == expected; });
   });
 }
 

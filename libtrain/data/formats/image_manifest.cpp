@@ -14,18 +14,14 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/little_endian.hpp>
-#include <libtrain/data/formats/output_file.hpp>
 #include <libtrain/data/formats/protobuf_wire.hpp>
-#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/formats/sealed_message.hpp>
 
 namespace libtrain::data {
 
 namespace {
 
-// The file: these bytes, the CRC-32C of the rest as a little-endian number, and a message in the wire format.
-constexpr std::string_view kMagic = "ltimage1";
-constexpr std::size_t kHeaderBytes = kMagic.size() + 4;
+constexpr std::string_view kFileFormat = "ltimage1";
 constexpr std::uint64_t kLongestFile = std::uint64_t{4} << 30;
 constexpr std::size_t kSampledClasses = 8;
 
@@ -56,7 +52,7 @@ std::string class_prefix(const std::string& folder, const std::string& class_nam
   return detail::image_folder_prefix(folder) + class_name + '/';
 }
 
-std::string encode(const ImageList& images, const std::string& key, const std::string& folder) {
+WireWriter encode(const ImageList& images, const std::string& key, const std::string& folder) {
   WireWriter message;
   message.bytes(kKey, key);
   message.varint(kCount, images.size());
@@ -70,9 +66,7 @@ std::string encode(const ImageList& images, const std::string& key, const std::s
     image.varint(kBytes, images.bytes(i));
     message.bytes(kImage, image.message());
   }
-  std::string file{kMagic};
-  detail::append_little_endian(file, crc32c(message.message()));
-  return file + message.message();
+  return message;
 }
 
 void decode_image(WireReader image, const std::string& folder, ImageList& images) {
@@ -94,19 +88,8 @@ void decode_image(WireReader image, const std::string& folder, ImageList& images
   images.add(path, number, bytes);
 }
 
-// Nothing where the manifest belongs to something else; throws EnvironmentError for a damaged one.
-std::optional<ImageList> decode(std::string_view file, const std::string& path, const std::string& key,
-                                const std::string& folder) {
-  if (file.size() < kHeaderBytes || !file.starts_with(kMagic)) {
-    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", kMagic, "', found something else."));
-  }
-  const std::string_view content = file.substr(kHeaderBytes);
-  if (crc32c(content) != detail::load_little_endian<std::uint32_t>(file.data() + kMagic.size())) {
-    throw EnvironmentError(text("File '", path, "', byte offset ", kMagic.size(),
-                                ": expected the checksum of what follows, found another."));
-  }
-  const std::string source = text("File '", path, "' after its header of ", kHeaderBytes, " bytes");
-  WireReader message{content, source};
+// Nothing where the manifest belongs to something else; throws EnvironmentError for what no manifest says.
+std::optional<ImageList> decode(WireReader message, const std::string& key, const std::string& folder) {
   ImageList images;
   std::string_view found_key;
   std::uint64_t count = 0;
@@ -124,11 +107,11 @@ std::optional<ImageList> decode(std::string_view file, const std::string& path, 
   return images;
 }
 
-bool same_images(const ImageList& some, std::size_t begin, const ImageList& all, std::size_t all_begin,
-                 std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if (some.path(begin + i) != all.path(all_begin + i)) return false;
-    if (some.bytes(begin + i) != all.bytes(all_begin + i)) return false;
+// Whether `some` are the images of `all` from `begin` to `end`.
+bool are_images_of(const ImageList& some, const ImageList& all, std::size_t begin, std::size_t end) {
+  if (some.size() != end - begin) return false;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    if (some.path(i) != all.path(begin + i) || some.bytes(i) != all.bytes(begin + i)) return false;
   }
   return true;
 }
@@ -141,12 +124,10 @@ bool is_current(const Source& source, const ImageList& images, std::uint32_t lab
   const auto files = source.storage.list(prefix + images.class_name(label));
   const auto found =
       detail::order_images(files, prefix, detail::image_folder_name(source.storage, source.folder), options);
-  const auto begin = images.begin_of(label);
-  const auto count = images.begin_of(label + 1) - begin;
-  return found.size() == count && same_images(found, 0, images, begin, count);
+  return are_images_of(found, images, images.begin_of(label), images.begin_of(label + 1));
 }
 
-// What is found to differ from the storage, "" for nothing.
+// What differs from the storage, "" for nothing that was found.
 std::string sampled_difference(const Source& source, const ImageList& images) {
   const std::size_t classes = images.classes().size();
   const std::size_t sampled = std::min(classes, kSampledClasses);
@@ -164,11 +145,11 @@ std::string sampled_difference(const Source& source, const ImageList& images) {
 }
 
 std::optional<ImageList> load(const std::string& path, const std::string& key, const Source& source) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
   std::string reason;
   try {
-    auto images = decode(read_all(*detail::open_local_file(path), kLongestFile), path, key, source.folder);
+    const auto message = detail::SealedMessage::read(path, kFileFormat, kLongestFile);
+    if (!message) return std::nullopt;
+    auto images = decode(message->reader(), key, source.folder);
     if (!images || source.options.recheck != Recheck::sample) return images;
     reason = sampled_difference(source, *images);
     if (reason.empty()) return images;
@@ -182,13 +163,7 @@ std::optional<ImageList> load(const std::string& path, const std::string& key, c
 
 void save(const std::string& path, const std::string& key, const Source& source, const ImageList& images) {
   try {
-    const auto folder = std::filesystem::path(path).parent_path();
-    std::error_code error;
-    if (!folder.empty()) std::filesystem::create_directories(folder, error);
-    if (error) throw EnvironmentError(text("Cannot create the folder '", folder.string(), "': ", error.message(), "."));
-    detail::OutputFile file(path);
-    file.write(encode(images, key, source.folder));
-    file.commit();
+    detail::write_sealed_message(path, kFileFormat, encode(images, key, source.folder).message());
   } catch (const EnvironmentError& failure) {
     log_warning(text(detail::image_folder_name(source.storage, source.folder),
                      " will be listed again by the next run. ", failure.what()));

@@ -23,8 +23,7 @@ void keep(const std::string& path, const ShardIdentity& identity, const ShardInd
 }  // namespace
 
 IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& format, const ShardOptions& options) {
-  if (!file) throw UsageError(text("A ", format.name, " shard was opened without a file; pass one."));
-
+  require_file(file.get(), text(format.name, " shard"));
   const bool is_kept = !options.index_folder.empty() && !options.version.empty();
   const ShardIdentity identity{
       .format = std::string{format.name}, .name = file->name(), .size = file->size(), .version = options.version};

@@ -4,13 +4,13 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <span>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/file_buffer.hpp>
 
 namespace libtrain::data {
 
@@ -122,26 +122,6 @@ class Job {
   std::size_t produced_ = 0;
 };
 
-class InflatedFile final : public File {
- public:
-  InflatedFile(std::string name, std::string content) : name_(std::move(name)), content_(std::move(content)) {}
-
-  const std::string& name() const override { return name_; }
-  std::uint64_t size() const override { return content_.size(); }
-
-  void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > content_.size() || to.size() > content_.size() - offset) {
-      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, " of its inflated content: expected ",
-                                  to.size(), " bytes, found the end at ", content_.size(), "."));
-    }
-    if (!to.empty()) std::memcpy(to.data(), content_.data() + offset, to.size());
-  }
-
- private:
-  std::string name_;
-  std::string content_;
-};
-
 }  // namespace
 
 Compression compression_of(std::string_view first_bytes) {
@@ -164,8 +144,8 @@ std::string inflate_bytes(std::string_view compressed, Compression compression, 
 
 std::unique_ptr<const File> inflate_file(std::unique_ptr<const File> file, Compression compression,
                                          std::uint64_t limit_bytes) {
-  std::string content = inflate_bytes(read_all(*file, limit_bytes), compression, limit_bytes, file->name());
-  return std::make_unique<InflatedFile>(file->name(), std::move(content));
+  return file_in_memory(file->name(),
+                        inflate_bytes(read_all(*file, limit_bytes), compression, limit_bytes, file->name()));
 }
 
 }  // namespace libtrain::data

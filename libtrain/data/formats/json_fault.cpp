@@ -1,6 +1,12 @@
 #include <libtrain/data/formats/json_fault.hpp>
 
+#include <utility>
+
 namespace libtrain::data::detail {
+
+JsonFault data_fault(std::string expected, const char* at) {
+  return {.kind = JsonFault::Kind::data, .at = at, .expected = std::move(expected)};
+}
 
 std::string json_excerpt(std::string_view text, std::string_view end) {
   constexpr std::size_t longest = 24;

@@ -17,6 +17,9 @@ struct JsonFault {
   std::string expected = {};  ///< completes "expected ...": an integer for 'id'
 };
 
+/// A fault of Kind::data.
+JsonFault data_fault(std::string expected, const char* at = nullptr);
+
 /// The beginning of `text` in quotes, fit for a message: at most 24 printable characters; `end` where there is none.
 std::string json_excerpt(std::string_view text, std::string_view end);
 

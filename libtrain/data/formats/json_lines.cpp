@@ -13,6 +13,7 @@
 #include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/formats/json_fault.hpp>
 #include <libtrain/data/formats/json_numbers.hpp>
+#include <libtrain/data/formats/json_space.hpp>
 #include <libtrain/data/formats/json_values.hpp>
 
 namespace libtrain::data {
@@ -21,8 +22,7 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 using detail::JsonFault;
-
-constexpr std::string_view kSpace = " \t\r\n";
+using detail::kJsonSpace;
 
 // Where lines that hold something begin, from their first character on, and where the file ends.
 std::vector<std::uint64_t> boundaries_of(const File& file) {
@@ -31,7 +31,7 @@ std::vector<std::uint64_t> boundaries_of(const File& file) {
   detail::for_each_piece(file, [&](std::string_view piece, std::uint64_t offset) {
     std::size_t position = 0;
     while (position < piece.size()) {
-      const std::size_t found = within ? piece.find('\n', position) : piece.find_first_not_of(kSpace, position);
+      const std::size_t found = within ? piece.find('\n', position) : piece.find_first_not_of(kJsonSpace, position);
       if (found == std::string_view::npos) return;
       if (!within) boundaries.push_back(offset + found);
       within = !within;
@@ -99,18 +99,17 @@ std::string text_of(ondemand::value& value, std::string_view column) {
   if (*begin == '"') return std::string{detail::json_string(value, column)};
   if (*begin == 't' || *begin == 'f') return detail::json_flag(value, column) ? "true" : "false";
   std::string_view token = value.raw_json_token();
-  token = token.substr(0, token.find_last_not_of(kSpace) + 1);
+  token = token.substr(0, token.find_last_not_of(kJsonSpace) + 1);
   if (detail::json_number_length(token) != token.size()) {
-    throw JsonFault{.kind = JsonFault::Kind::data,
-                    .at = begin,
-                    .expected = text("a string, a number, true or false for '", column, "'")};
+    throw detail::data_fault(text("a string, a number, true or false for '", column, "'"), begin);
   }
   return std::string{token};
 }
 
 }  // namespace
 
-JsonLines::JsonLines(std::shared_ptr<const File> file) : file_(std::move(file)), rows_(boundaries_of(*file_)) {}
+JsonLines::JsonLines(std::shared_ptr<const File> file)
+    : file_(std::move(file)), rows_(boundaries_of(detail::require_file(file_.get(), "JSON lines file"))) {}
 
 std::string JsonLines::field(std::uint64_t row, std::string_view column) const {
   std::string field;
@@ -134,7 +133,7 @@ std::int64_t JsonLines::integer(std::uint64_t row, std::string_view column) cons
 std::string JsonLines::line(std::uint64_t row) const {
   const PaddedBuffer buffer = read_row(*file_, rows_[row]);
   const std::string_view line = buffer.text();
-  return std::string{line.substr(0, line.find_last_not_of(kSpace) + 1)};
+  return std::string{line.substr(0, line.find_last_not_of(kJsonSpace) + 1)};
 }
 
 }  // namespace libtrain::data

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <libtrain/data/formats/row_offsets.hpp>
-#include <libtrain/data/formats/text_rows.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
@@ -19,6 +19,7 @@ namespace libtrain::data {
 /// not an object, has no such key (of the same key twice, the last counts) or a value of another type.
 class JsonLines final : public TextTable {
  public:
+  /// Throws what File::read_at throws, and UsageError without a file.
   explicit JsonLines(std::shared_ptr<const File> file);
 
   std::uint64_t size() const override { return rows_.size(); }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include <libtrain/data/formats/json_fault.hpp>
+#include <libtrain/data/formats/json_space.hpp>
 
 namespace libtrain::data::detail {
 
@@ -100,17 +101,17 @@ std::optional<std::size_t> json_number_length(std::string_view text) {
 const char* read_json_number(const char* at, const char* end, double& number) {
   if (at < end && read_short_number(at, number)) return at;
   const auto length = json_number_length({at, static_cast<std::size_t>(end - at)});
-  if (!length) throw JsonFault{.kind = JsonFault::Kind::data, .at = at, .expected = "a number"};
+  if (!length) throw data_fault("a number", at);
   const auto [stop, error] = std::from_chars(at, at + *length, number);
   if (error != std::errc{} || stop != at + *length) {
-    throw JsonFault{.kind = JsonFault::Kind::data, .at = at, .expected = "a number within double's range"};
+    throw data_fault("a number within double's range", at);
   }
   return stop;
 }
 
 const char* append_json_numbers(const char* at, const char* end, std::vector<double>& numbers) {
   const auto is = [&](char character) { return at < end && *at == character; };
-  if (!is('[')) throw JsonFault{.kind = JsonFault::Kind::data, .at = at, .expected = "an array of numbers"};
+  if (!is('[')) throw data_fault("an array of numbers", at);
   at = skip_json_space(at + 1, end);
   if (is(']')) return at + 1;
   for (;;) {
@@ -118,7 +119,7 @@ const char* append_json_numbers(const char* at, const char* end, std::vector<dou
     at = skip_json_space(read_json_number(at, end, number), end);
     numbers.push_back(number);
     if (is(']')) return at + 1;
-    if (!is(',')) throw JsonFault{.kind = JsonFault::Kind::data, .at = at, .expected = "',' or ']' behind a number"};
+    if (!is(',')) throw data_fault("',' or ']' behind a number", at);
     at = skip_json_space(at + 1, end);
   }
 }

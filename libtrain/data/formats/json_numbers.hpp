@@ -19,10 +19,4 @@ const char* append_json_numbers(const char* at, const char* end, std::vector<dou
 /// Where the number of JSON's grammar that `text` begins with ends; nothing where it begins with none.
 std::optional<std::size_t> json_number_length(std::string_view text);
 
-/// Skips JSON's white space.
-inline const char* skip_json_space(const char* at, const char* end) {
-  while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t')) ++at;
-  return at;
-}
-
 }  // namespace libtrain::data::detail

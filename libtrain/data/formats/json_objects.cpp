@@ -26,16 +26,12 @@ struct Pass {
 
 void read_elements(JsonWindow& window, ondemand::array& array, const JsonObjectReader& read, Pass& pass) {
   for (auto element : array) {
-    if (element.error() != simdjson::SUCCESS) {
-      throw JsonFault{.kind = JsonFault::Kind::data, .expected = "',' or ']' behind an object"};
-    }
+    if (element.error() != simdjson::SUCCESS) throw data_fault("',' or ']' behind an object");
     ondemand::value value = element.value_unsafe();
     const char* const begin = json_begin(value);
     pass.next = window.offset_of(begin);
     ondemand::object object;
-    if (value.get_object().get(object) != simdjson::SUCCESS) {
-      throw JsonFault{.kind = JsonFault::Kind::data, .at = begin, .expected = "an object"};
-    }
+    if (value.get_object().get(object) != simdjson::SUCCESS) throw data_fault("an object", begin);
     try {
       read(object, pass.next);
     } catch (JsonFault& fault) {

@@ -16,7 +16,7 @@ namespace ondemand = simdjson::ondemand;
 static_assert(PaddedBuffer::kPadding >= simdjson::SIMDJSON_PADDING);
 
 JsonFault wrong_value(ondemand::value& value, const std::string& expected, std::string_view name) {
-  return {.kind = JsonFault::Kind::data, .at = json_begin(value), .expected = text(expected, " for '", name, "'")};
+  return data_fault(text(expected, " for '", name, "'"), json_begin(value));
 }
 
 // The first byte of a string that is not closed, or the first control character within a string.
@@ -48,9 +48,7 @@ std::int64_t json_integer(ondemand::value& value, std::string_view name, std::in
   const char* const begin = json_begin(value);
   const std::int64_t number = json_integer(value, name);
   if (number < minimum || number > maximum) {
-    throw JsonFault{.kind = JsonFault::Kind::data,
-                    .at = begin,
-                    .expected = text("an integer from ", minimum, " to ", maximum, " for '", name, "'")};
+    throw data_fault(text("an integer from ", minimum, " to ", maximum, " for '", name, "'"), begin);
   }
   return number;
 }
@@ -100,7 +98,7 @@ std::string_view json_key(ondemand::field& field) {
   if (raw[length] == '"') return {raw, length};
   std::string_view key;
   if (field.unescaped_key().get(key) != simdjson::SUCCESS) {
-    throw JsonFault{.kind = JsonFault::Kind::data, .at = raw, .expected = "a key whose escapes are valid"};
+    throw data_fault("a key whose escapes are valid", raw);
   }
   return key;
 }

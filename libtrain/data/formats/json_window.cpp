@@ -7,6 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/json_fault.hpp>
+#include <libtrain/data/formats/json_space.hpp>
 
 namespace libtrain::data::detail {
 
@@ -16,10 +17,6 @@ constexpr std::size_t kSmallestRoom = 16;
 // simdjson's limit is 4 GiB; no object of an annotation file is anywhere near.
 constexpr std::size_t kLargestRoom = std::size_t{1} << 30;
 constexpr std::uint64_t kExcerptBytes = 32;
-
-bool is_space(char character) {
-  return character == ' ' || character == '\n' || character == '\r' || character == '\t';
-}
 
 }  // namespace
 
@@ -49,7 +46,7 @@ void JsonWindow::grow() {
 }
 
 std::uint64_t JsonWindow::skip_space(std::uint64_t offset) {
-  while (offset < size_ && is_space(at(offset))) ++offset;
+  while (offset < size_ && is_json_space(at(offset))) ++offset;
   return offset;
 }
 

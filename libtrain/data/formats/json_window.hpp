@@ -20,8 +20,6 @@ class JsonWindow {
   JsonWindow(const JsonWindow&) = delete;  // positions in its buffer are handed out
   JsonWindow& operator=(const JsonWindow&) = delete;
 
-  const File& file() const { return file_; }
-
   /// Bytes of the file.
   std::uint64_t size() const { return size_; }
 

@@ -20,7 +20,8 @@ bool has_parquet() {
 }
 
 ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options)
-    : name_(file->name()), maximum_row_group_bytes_(options.maximum_row_group_bytes) {
+    : name_(detail::require_file(file.get(), "Parquet file").name()),
+      maximum_row_group_bytes_(options.maximum_row_group_bytes) {
   refuse(name_);
 }
 

@@ -188,7 +188,8 @@ bool has_parquet() {
 }
 
 ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options)
-    : name_(file->name()), maximum_row_group_bytes_(options.maximum_row_group_bytes) {
+    : name_(detail::require_file(file.get(), "Parquet file").name()),
+      maximum_row_group_bytes_(options.maximum_row_group_bytes) {
   const auto subject = text("Parquet file '", name_, "'");
   auto content = std::make_shared<ParquetContent>();
   content->input = detail::parquet_input(std::move(file));

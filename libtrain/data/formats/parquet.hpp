@@ -39,8 +39,8 @@ struct ParquetContent;
 /// pages are verified where the file has them.
 class ParquetFile {
  public:
-  /// Reads the file's end, which describes it. Throws EnvironmentError as well where this libtrain was built without
-  /// Apache Arrow.
+  /// Reads the file's end, which describes it. Throws UsageError without a file, EnvironmentError as well where this
+  /// libtrain was built without Apache Arrow.
   explicit ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options = {});
 
   const std::string& name() const { return name_; }

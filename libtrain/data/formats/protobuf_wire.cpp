@@ -97,16 +97,6 @@ void WireWriter::varint(std::uint32_t number, std::uint64_t value) {
   append_varint(message_, value);
 }
 
-void WireWriter::fixed32(std::uint32_t number, std::uint32_t value) {
-  tag(number, WireType::fixed32);
-  detail::append_little_endian(message_, value);
-}
-
-void WireWriter::fixed64(std::uint32_t number, std::uint64_t value) {
-  tag(number, WireType::fixed64);
-  detail::append_little_endian(message_, value);
-}
-
 void WireWriter::bytes(std::uint32_t number, std::string_view value) {
   tag(number, WireType::bytes);
   append_varint(message_, value.size());

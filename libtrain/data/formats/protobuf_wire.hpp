@@ -62,8 +62,6 @@ class WireReader {
 class WireWriter {
  public:
   void varint(std::uint32_t number, std::uint64_t value);
-  void fixed32(std::uint32_t number, std::uint32_t value);
-  void fixed64(std::uint32_t number, std::uint64_t value);
 
   /// A string, a message or packed numbers.
   void bytes(std::uint32_t number, std::string_view value);

@@ -10,7 +10,7 @@
 namespace libtrain::data::detail {
 
 /// Small pieces of a file from front to back with few reads, for building an index: a read takes more than was asked
-/// for, twice as much as the one before as long as that pays. Uses at most 4 MiB, and less than the file is long.
+/// for, twice as much as the one before as long as that pays. Uses at most 4 MiB, and no more than the file is long.
 /// Used by one thread at a time.
 class ReadWindow {
  public:

@@ -10,21 +10,21 @@ namespace libtrain::data {
 
 namespace {
 
-std::uint64_t pixels_of(std::uint32_t height, std::uint32_t width) {
+void require_size(std::size_t bytes, std::uint32_t height, std::uint32_t width) {
+  if (bytes != detail::mask_pixels(height, width)) {
+    throw UsageError(text("A mask of ", height, " x ", width, " needs as many bytes, but there are ", bytes, "."));
+  }
+}
+
+}  // namespace
+
+std::uint64_t detail::mask_pixels(std::uint32_t height, std::uint32_t width) {
   const std::uint64_t pixels = std::uint64_t{height} * width;
   if (pixels > kMostMaskPixels) {
     throw UsageError(text("A mask of ", height, " x ", width, " has more than ", kMostMaskPixels, " pixels."));
   }
   return pixels;
 }
-
-void require_size(std::size_t bytes, std::uint32_t height, std::uint32_t width) {
-  if (bytes != pixels_of(height, width)) {
-    throw UsageError(text("A mask of ", height, " x ", width, " needs as many bytes, but there are ", bytes, "."));
-  }
-}
-
-}  // namespace
 
 RunLength encode_mask(std::span<const std::uint8_t> mask, std::uint32_t height, std::uint32_t width) {
   require_size(mask.size(), height, width);

@@ -72,6 +72,9 @@ double mask_iou(RunLengthView detection, RunLengthView truth, Truth kind = Truth
 
 namespace detail {
 
+/// height * width. Throws UsageError for more than kMostMaskPixels.
+std::uint64_t mask_pixels(std::uint32_t height, std::uint32_t width);
+
 /// Appends the counts that `encoded` stands for. Returns what is wrong where they do not add up to `pixels`, or where
 /// something cannot be decoded; counts may have been appended by then. As many as characters at most.
 std::optional<std::string> append_coco_counts(std::string_view encoded, std::uint64_t pixels,

@@ -81,10 +81,7 @@ std::string to_coco_string(RunLengthView runs) {
 }
 
 RunLength from_coco_string(std::string_view encoded, std::uint32_t height, std::uint32_t width) {
-  const std::uint64_t pixels = std::uint64_t{height} * width;
-  if (pixels > kMostMaskPixels) {
-    throw UsageError(text("A mask of ", height, " x ", width, " has more than ", kMostMaskPixels, " pixels."));
-  }
+  const std::uint64_t pixels = detail::mask_pixels(height, width);
   RunLength result{.height = height, .width = width};
   if (const auto fault = detail::append_coco_counts(encoded, pixels, result.counts)) {
     throw EnvironmentError(text("A run-length encoded mask of ", height, " x ", width, " is damaged: ", *fault, "."));

@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <sstream>
-#include <system_error>
 
-#include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/little_endian.hpp>
-#include <libtrain/data/formats/output_file.hpp>
 #include <libtrain/data/formats/protobuf_wire.hpp>
+#include <libtrain/data/formats/sealed_message.hpp>
 
 namespace libtrain::data {
 
 namespace {
 
-// The file: these bytes, the CRC-32C of the rest as a little-endian number, and a message in the wire format.
-constexpr std::string_view kMagic = "ltshard1";
-constexpr std::size_t kHeaderBytes = kMagic.size() + 4;
+constexpr std::string_view kFileFormat = "ltshard1";
 
 enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
 enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
@@ -32,7 +26,7 @@ std::uint64_t longest_file(const ShardIdentity& identity) {
   return 16 * identity.size + strings + (std::uint64_t{64} << 10);
 }
 
-std::string encode(const ShardIdentity& identity, const ShardIndex& index) {
+WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
   WireWriter message;
   message.bytes(kFormat, identity.format);
   message.bytes(kName, identity.name);
@@ -45,9 +39,7 @@ std::string encode(const ShardIdentity& identity, const ShardIndex& index) {
     if (!index.name(i).empty()) entry.bytes(kEntryName, index.name(i));
     message.bytes(kEntry, entry.message());
   }
-  std::string file{kMagic};
-  detail::append_little_endian(file, crc32c(message.message()));
-  return file + message.message();
+  return message;
 }
 
 void decode_entry(WireReader entry, const ShardIdentity& identity, ShardIndex& index) {
@@ -68,18 +60,9 @@ void decode_entry(WireReader entry, const ShardIdentity& identity, ShardIndex& i
   index.add(offset, bytes, name);
 }
 
-// The identity stands before the entries. Throws EnvironmentError for a damaged file.
-std::optional<ShardIndex> decode(std::string_view file, const std::string& path, const ShardIdentity& expected) {
-  if (file.size() < kHeaderBytes || !file.starts_with(kMagic)) {
-    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", kMagic, "', found something else."));
-  }
-  const std::string_view content = file.substr(kHeaderBytes);
-  if (crc32c(content) != detail::load_little_endian<std::uint32_t>(file.data() + kMagic.size())) {
-    throw EnvironmentError(text("File '", path, "', byte offset ", kMagic.size(),
-                                ": expected the checksum of what follows, found another."));
-  }
-  const std::string source = text("File '", path, "' after its header of ", kHeaderBytes, " bytes");
-  WireReader message{content, source};
+// The identity stands before the entries: nothing where it is another. Throws EnvironmentError for entries that the
+// shard cannot have.
+std::optional<ShardIndex> decode(WireReader message, const ShardIdentity& expected) {
   ShardIdentity identity;
   ShardIndex index;
   while (const auto field = message.next()) {
@@ -93,20 +76,6 @@ std::optional<ShardIndex> decode(std::string_view file, const std::string& path,
   }
   if (identity != expected) return std::nullopt;
   return index;
-}
-
-std::string read_whole(const std::string& path, std::uint64_t limit_bytes) {
-  std::error_code error;
-  const std::uint64_t size = std::filesystem::file_size(path, error);
-  if (error) throw EnvironmentError(text("File '", path, "' cannot be read: ", error.message(), "."));
-  if (size > limit_bytes) {
-    throw EnvironmentError(text("File '", path, "': expected at most ", limit_bytes, " bytes, found ", size, "."));
-  }
-  std::string content(static_cast<std::size_t>(size), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(content.data(), static_cast<std::streamsize>(size));
-  if (!file) throw EnvironmentError(text("File '", path, "': expected ", size, " bytes, found ", file.gcount(), "."));
-  return content;
 }
 
 // FNV-1a (Fowler, Noll and Vo). Two shards that collide only displace each other's index, which holds the whole name.
@@ -149,10 +118,9 @@ std::string shard_index_path(const std::string& folder, const ShardIdentity& ide
 }
 
 std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
   try {
-    return decode(read_whole(path, longest_file(identity)), path, identity);
+    const auto message = detail::SealedMessage::read(path, kFileFormat, longest_file(identity));
+    return message ? decode(message->reader(), identity) : std::nullopt;
   } catch (const EnvironmentError& damage) {
     log_warning(text("The index of '", identity.name, "' is not used and will be built again. ", damage.what()));
     return std::nullopt;
@@ -160,13 +128,7 @@ std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardI
 }
 
 void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) throw EnvironmentError(text("Cannot create the folder '", folder.string(), "': ", error.message(), "."));
-  detail::OutputFile file(path);
-  file.write(encode(identity, index));
-  file.commit();
+  detail::write_sealed_message(path, kFileFormat, encode(identity, index).message());
 }
 
 }  // namespace libtrain::data

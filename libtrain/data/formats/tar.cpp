@@ -13,8 +13,7 @@ namespace {
 
 // An archive begins with a name: gzip's first bytes are none, but zlib's might be.
 Compression compression_of_archive(const File& file) {
-  std::string begin(static_cast<std::size_t>(std::min<std::uint64_t>(file.size(), 2)), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span{begin}));
+  const auto begin = detail::read_range(file, 0, std::min<std::uint64_t>(file.size(), 2));
   return compression_of(begin) == Compression::gzip ? Compression::gzip : Compression::none;
 }
 

@@ -10,22 +10,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-struct Place {
-  std::size_t begin = 0;
-  std::size_t bytes = 0;
-};
-
-constexpr Place kName{.begin = 0, .bytes = 100};
-constexpr Place kBytes{.begin = 124, .bytes = 12};
-constexpr Place kChecksum{.begin = 148, .bytes = 8};
-constexpr std::size_t kType = 156;
-constexpr Place kMagic{.begin = 257, .bytes = 6};
-constexpr Place kPrefix{.begin = 345, .bytes = 155};
-
-// GNU tar writes "ustar " here, and keeps other things where POSIX has the prefix.
-constexpr std::string_view kPosixMagic{"ustar\0", 6};
-
-std::string_view field(std::string_view block, Place place) {
+std::string_view field(std::string_view block, TarField place) {
   return block.substr(place.begin, place.bytes);
 }
 
@@ -65,16 +50,16 @@ void check_sum(std::string_view block, const std::string& file, std::uint64_t of
   std::int64_t unsigned_sum = 0;
   std::int64_t signed_sum = 0;
   for (std::size_t i = 0; i < block.size(); ++i) {
-    const bool counts_as_space = i >= kChecksum.begin && i < kChecksum.begin + kChecksum.bytes;
+    const bool counts_as_space = i >= kTarChecksum.begin && i < kTarChecksum.begin + kTarChecksum.bytes;
     const char byte = counts_as_space ? ' ' : block[i];
     unsigned_sum += static_cast<std::uint8_t>(byte);
     signed_sum += static_cast<std::int8_t>(byte);
   }
-  const auto stored = parse_octal(field(block, kChecksum));
-  if (!stored) fail_tar(file, offset + kChecksum.begin, "expected the checksum of a header, found no octal number");
+  const auto stored = parse_octal(field(block, kTarChecksum));
+  if (!stored) fail_tar(file, offset + kTarChecksum.begin, "expected the checksum of a header, found no octal number");
   const auto found = static_cast<std::int64_t>(*stored);
   if (found != unsigned_sum && found != signed_sum) {
-    fail_tar(file, offset + kChecksum.begin,
+    fail_tar(file, offset + kTarChecksum.begin,
              text("expected the checksum ", unsigned_sum, " of the header, found ", found));
   }
 }
@@ -87,15 +72,16 @@ void fail_tar(const std::string& file, std::uint64_t offset, const std::string& 
 
 TarHeader parse_tar_header(std::string_view block, const std::string& file, std::uint64_t offset) {
   check_sum(block, file, offset);
-  const auto bytes = parse_number(field(block, kBytes));
+  const auto bytes = parse_number(field(block, kTarSize));
   if (!bytes) {
-    fail_tar(file, offset + kBytes.begin, "expected a size in octal or positive base-256 digits, found something else");
+    fail_tar(file, offset + kTarSize.begin,
+             "expected a size in octal or positive base-256 digits, found something else");
   }
-  TarHeader header{.name = std::string{until_zero(field(block, kName))},
+  TarHeader header{.name = std::string{until_zero(field(block, kTarName))},
                    .bytes = *bytes,
-                   .type = static_cast<TarType>(block[kType])};
-  const std::string_view prefix = until_zero(field(block, kPrefix));
-  if (field(block, kMagic) == kPosixMagic && !prefix.empty()) header.name = text(prefix, "/", header.name);
+                   .type = static_cast<TarType>(block[kTarType])};
+  const std::string_view prefix = until_zero(field(block, kTarPrefix));
+  if (field(block, kTarMagic) == kTarPosixMagic && !prefix.empty()) header.name = text(prefix, "/", header.name);
   return header;
 }
 

@@ -10,6 +10,31 @@ namespace libtrain::data::detail {
 /// Tar archives consist of blocks of this size.
 constexpr std::size_t kTarBlock = 512;
 
+/// A field of a header.
+struct TarField {
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+};
+
+// The header of POSIX.1-1988 ("ustar Interchange Format"). Numbers are octal digits and a zero.
+inline constexpr TarField kTarName{.begin = 0, .bytes = 100};
+inline constexpr TarField kTarMode{.begin = 100, .bytes = 8};
+inline constexpr TarField kTarUser{.begin = 108, .bytes = 8};
+inline constexpr TarField kTarGroup{.begin = 116, .bytes = 8};
+inline constexpr TarField kTarSize{.begin = 124, .bytes = 12};
+inline constexpr TarField kTarTime{.begin = 136, .bytes = 12};
+inline constexpr TarField kTarChecksum{.begin = 148, .bytes = 8};
+inline constexpr std::size_t kTarType = 156;
+inline constexpr TarField kTarMagic{.begin = 257, .bytes = 6};
+inline constexpr TarField kTarVersion{.begin = 263, .bytes = 2};
+inline constexpr TarField kTarDeviceMajor{.begin = 329, .bytes = 8};
+inline constexpr TarField kTarDeviceMinor{.begin = 337, .bytes = 8};
+inline constexpr TarField kTarPrefix{.begin = 345, .bytes = 155};
+
+/// What tells POSIX's headers from those of GNU tar, which writes "ustar " here and keeps other things where POSIX has
+/// the prefix.
+inline constexpr std::string_view kTarPosixMagic{"ustar\0", 6};
+
 /// The field of a header that tells what follows.
 enum class TarType : char {
   regular_before_posix = '\0',

@@ -16,9 +16,8 @@ namespace libtrain::data {
 namespace {
 
 using detail::kTarBlock;
+using detail::TarField;
 
-constexpr std::size_t kNameBytes = 100;
-constexpr std::size_t kPrefixBytes = 155;
 constexpr std::uint64_t kLargestOctal = 077777777777;  // 11 digits
 
 // What Python's tarfile calls an extended header, too: it is shown by programs that do not know them.
@@ -33,40 +32,43 @@ struct SplitName {
 std::optional<SplitName> split(std::string_view name) {
   const auto is_ascii = [](char c) { return static_cast<std::uint8_t>(c) < 0x80; };
   if (!std::all_of(name.begin(), name.end(), is_ascii)) return std::nullopt;
-  if (name.size() <= kNameBytes) return SplitName{.name = name};
-  const std::size_t slash = name.find('/', name.size() - kNameBytes - 1);
-  if (slash == std::string_view::npos || slash == 0 || slash > kPrefixBytes) return std::nullopt;
+  if (name.size() <= detail::kTarName.bytes) return SplitName{.name = name};
+  const std::size_t slash = name.find('/', name.size() - detail::kTarName.bytes - 1);
+  if (slash == std::string_view::npos || slash == 0 || slash > detail::kTarPrefix.bytes) return std::nullopt;
   return SplitName{.prefix = name.substr(0, slash), .name = name.substr(slash + 1)};
 }
 
 class HeaderBlock {
  public:
   HeaderBlock(const SplitName& name, std::uint64_t bytes, detail::TarType type) {
-    put(0, name.name);
-    put_octal(100, 7, 0644);
-    put_octal(108, 7, 0);  // user
-    put_octal(116, 7, 0);  // group
-    put_octal(124, 11, bytes);
-    put_octal(136, 11, 0);  // time
-    put(148, "        ");   // counts as spaces in its own sum
-    block_[156] = static_cast<char>(type);
-    put(257, std::string_view{"ustar\00000", 8});
-    put_octal(329, 7, 0);  // device
-    put_octal(337, 7, 0);
-    put(345, name.prefix);
+    put(detail::kTarName, name.name);
+    put_octal(detail::kTarMode, 0644);
+    put_octal(detail::kTarUser, 0);
+    put_octal(detail::kTarGroup, 0);
+    put_octal(detail::kTarSize, bytes);
+    put_octal(detail::kTarTime, 0);
+    put(detail::kTarChecksum, "        ");  // counts as spaces in its own sum
+    block_[detail::kTarType] = static_cast<char>(type);
+    put(detail::kTarMagic, detail::kTarPosixMagic);
+    put(detail::kTarVersion, "00");
+    put_octal(detail::kTarDeviceMajor, 0);
+    put_octal(detail::kTarDeviceMinor, 0);
+    put(detail::kTarPrefix, name.prefix);
     std::uint64_t sum = 0;
     for (const char byte : block_) sum += static_cast<std::uint8_t>(byte);
-    put_octal(148, 6, sum);
-    block_[154] = '\0';
+    // Its last space stays, behind the zero.
+    put_octal({.begin = detail::kTarChecksum.begin, .bytes = detail::kTarChecksum.bytes - 1}, sum);
   }
 
   std::string_view bytes() const { return block_; }
 
  private:
-  void put(std::size_t begin, std::string_view bytes) { block_.replace(begin, bytes.size(), bytes); }
+  void put(TarField field, std::string_view bytes) { block_.replace(field.begin, bytes.size(), bytes); }
 
-  void put_octal(std::size_t begin, std::size_t digits, std::uint64_t number) {
-    for (std::size_t i = digits; i-- > 0; number >>= 3) block_[begin + i] = static_cast<char>('0' + (number & 7));
+  void put_octal(TarField field, std::uint64_t number) {
+    std::size_t place = field.begin + field.bytes - 1;
+    block_[place] = '\0';
+    for (; place-- > field.begin; number >>= 3) block_[place] = static_cast<char>('0' + (number & 7));
   }
 
   std::string block_ = std::string(kTarBlock, '\0');
@@ -104,7 +106,7 @@ void TarWriter::add(std::string_view name, std::string_view data) {
     file_.write(HeaderBlock({.name = kExtendedHeader}, records.size(), detail::TarType::pax).bytes());
     write_padded(records);
   }
-  const SplitName shown = parts.value_or(SplitName{.name = name.substr(0, kNameBytes)});
+  const SplitName shown = parts.value_or(SplitName{.name = name.substr(0, detail::kTarName.bytes)});
   file_.write(HeaderBlock(shown, has_long_data ? 0 : data.size(), detail::TarType::regular).bytes());
   write_padded(data);
   ++size_;

@@ -14,8 +14,7 @@ namespace {
 
 // A length may begin as a compressed file does, so that its checksum has to decide.
 Compression compression_of_records(const File& file) {
-  std::string begin(static_cast<std::size_t>(std::min(file.size(), detail::kTfRecordHeaderBytes)), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span{begin}));
+  const auto begin = detail::read_range(file, 0, std::min(file.size(), detail::kTfRecordHeaderBytes));
   return detail::is_tf_record_header(begin) ? Compression::none : compression_of(begin);
 }
 

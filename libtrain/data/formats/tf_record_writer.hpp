@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <libtrain/data/formats/output_file.hpp>
+#include <libtrain/data/storage/output_file.hpp>
 
 namespace libtrain::data {
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include <libtrain/base/ascii.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -16,10 +17,6 @@ bool is_meta(std::string_view name) {
   return first.size() >= 4 && first.starts_with("__") && first.ends_with("__");
 }
 
-char lower_case(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
 }  // namespace
 
 std::optional<WebDatasetName> split_web_dataset_name(std::string_view name) {
@@ -29,7 +26,7 @@ std::optional<WebDatasetName> split_web_dataset_name(std::string_view name) {
   const std::size_t dot = name.find('.', last_part);
   if (dot == std::string_view::npos || dot == last_part) return std::nullopt;
   WebDatasetName result{.key = name.substr(0, dot), .extension = std::string{name.substr(dot + 1)}};
-  std::transform(result.extension.begin(), result.extension.end(), result.extension.begin(), lower_case);
+  std::transform(result.extension.begin(), result.extension.end(), result.extension.begin(), ascii_lower);
   return result;
 }
 

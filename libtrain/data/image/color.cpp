@@ -13,6 +13,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/color_table.hpp>
 #include <libtrain/data/image/image_view.hpp>
+#include <libtrain/data/image/luma.hpp>
 
 namespace libtrain::data {
 
@@ -32,9 +33,8 @@ std::uint8_t blended(int degenerate, int original, float factor) {
   return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
 }
 
-// ITU-R 601-2 in 16-bit fixed point.
 std::uint8_t grey(const std::uint8_t* pixel) {
-  return static_cast<std::uint8_t>((pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16);
+  return detail::luma(pixel[0], pixel[1], pixel[2]);
 }
 
 ColorTable blending_with(int degenerate, double factor) {

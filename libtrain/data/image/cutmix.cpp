@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
@@ -19,10 +20,7 @@ void check(std::span<const float> pictures, const BatchShape& shape, const Crop&
                           " x ", shape.height, " pixels has ", pictures.size(),
                           " elements; it must have one for each, and not be empty."));
   }
-  const bool inside = box.x >= 0 && box.y >= 0 && box.width >= 0 && box.height >= 0 &&
-                      static_cast<std::size_t>(box.x) + static_cast<std::size_t>(box.width) <= shape.width &&
-                      static_cast<std::size_t>(box.y) + static_cast<std::size_t>(box.height) <= shape.height;
-  if (!inside) {
+  if (!lies_inside(box, static_cast<std::int64_t>(shape.width), static_cast<std::int64_t>(shape.height))) {
     throw UsageError(text("CutMix was to exchange ", box.width, " x ", box.height, " pixels at (", box.x, ", ", box.y,
                           "); they must lie inside the pictures of ", shape.width, " x ", shape.height, "."));
   }

@@ -30,9 +30,7 @@ void check_pixels(const char* format, const DecodeOptions& options, std::uint64_
 Crop crop_of(const DecodeOptions& options, int width, int height) {
   if (!options.crop) return {.x = 0, .y = 0, .width = width, .height = height};
   const Crop& crop = *options.crop;
-  const bool inside = crop.x >= 0 && crop.y >= 0 && crop.width > 0 && crop.height > 0 && crop.width <= width &&
-                      crop.height <= height && crop.x <= width - crop.width && crop.y <= height - crop.height;
-  if (inside) return crop;
+  if (crop.width > 0 && crop.height > 0 && lies_inside(crop, width, height)) return crop;
   throw UsageError(text("DecodeOptions::crop is ", crop.width, " x ", crop.height, " pixels at (", crop.x, ", ", crop.y,
                         "), expected a rectangle inside the ", width, " x ", height, " pixels of '", options.name,
                         "'."));

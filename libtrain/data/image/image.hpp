@@ -28,4 +28,10 @@ struct Crop {
   bool operator==(const Crop&) const = default;
 };
 
+/// Whether no part of the rectangle, which may be empty, is outside of a picture of this size.
+constexpr bool lies_inside(const Crop& crop, std::int64_t width, std::int64_t height) {
+  return crop.x >= 0 && crop.y >= 0 && crop.width >= 0 && crop.height >= 0 &&
+         crop.x + std::int64_t{crop.width} <= width && crop.y + std::int64_t{crop.height} <= height;
+}
+
 }  // namespace libtrain::data

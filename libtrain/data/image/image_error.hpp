@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <sstream>
 #include <string>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::data::detail {
@@ -16,12 +16,6 @@ namespace libtrain::data::detail {
 [[noreturn]] inline void fail_image(const char* format, const std::string& name, std::uint64_t offset,
                                     const std::string& expected_and_found) {
   throw EnvironmentError(text(format, " '", name, "', byte offset ", offset, ": ", expected_and_found, "."));
-}
-
-inline std::string hexadecimal(std::uint32_t value) {
-  std::ostringstream stream;
-  stream << "0x" << std::hex << value;
-  return stream.str();
 }
 
 /// The same for a file that is neither a JPEG nor a PNG.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/image_error.hpp>
 #include <libtrain/data/image/jpeg_markers.hpp>
@@ -90,7 +91,7 @@ class JpegHeaderParser {
     if (header_.progressive || header_.arithmetic) return;
     if (marker.code == detail::kBaselineFrame || marker.code == detail::kExtendedFrame) return;
     markers_.fail(marker.offset, text("expected a sequential or progressive frame, found the frame type ",
-                                      detail::hexadecimal(marker.code), " (lossless or hierarchical)"));
+                                      hexadecimal(marker.code), " (lossless or hierarchical)"));
   }
 
   void read_component(std::span<const std::byte> payload, std::size_t begin, std::size_t index) {

@@ -51,8 +51,7 @@ inline ImageView view(const Image& image) {
 /// or reaches out of the picture.
 inline ImageView view(const Image& image, const Crop& crop) {
   ImageView result = view(image);
-  if (crop.x < 0 || crop.y < 0 || crop.width < 1 || crop.height < 1 || crop.width > image.width ||
-      crop.height > image.height || crop.x > image.width - crop.width || crop.y > image.height - crop.height) {
+  if (crop.width < 1 || crop.height < 1 || !lies_inside(crop, image.width, image.height)) {
     throw UsageError(text("A crop of ", crop.width, " x ", crop.height, " pixels at (", crop.x, ", ", crop.y,
                           ") must lie inside its picture of ", image.width, " x ", image.height, "."));
   }

@@ -1,5 +1,6 @@
 #include <libtrain/data/image/jpeg_markers.hpp>
 
+#include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/image_error.hpp>
 

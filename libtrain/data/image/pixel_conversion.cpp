@@ -4,15 +4,13 @@
 #include <array>
 #include <cstring>
 
+#include <libtrain/data/image/luma.hpp>
+
 namespace libtrain::data::detail {
 
 namespace {
 
 using Rgb = std::array<std::uint8_t, 3>;
-
-std::uint8_t luma(unsigned red, unsigned green, unsigned blue) {
-  return static_cast<std::uint8_t>((red * 19595U + green * 38470U + blue * 7471U + 0x8000U) >> 16);
-}
 
 // round(a * b / 255) for bytes.
 unsigned multiply_bytes(unsigned a, unsigned b) {

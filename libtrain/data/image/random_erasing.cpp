@@ -32,8 +32,7 @@ void check(const PixelTarget& picture, const Crop& area) {
   if (picture.channels != 1 && picture.channels != 3) {
     throw UsageError(text("A picture to erase from has ", picture.channels, " channels; it must have 1 or 3."));
   }
-  if (area.x < 0 || area.y < 0 || area.width < 0 || area.height < 0 || area.x > picture.width - area.width ||
-      area.y > picture.height - area.height) {
+  if (!lies_inside(area, picture.width, picture.height)) {
     throw UsageError(text("A rectangle of ", area.width, " x ", area.height, " pixels at (", area.x, ", ", area.y,
                           ") cannot be erased from a picture of ", picture.width, " x ", picture.height,
                           "; it must lie inside."));

@@ -57,6 +57,82 @@ void check_interval(float begin, float end, int size, const char* what) {
   }
 }
 
+struct Size {
+  int width = 0;
+  int height = 0;
+};
+
+struct Axes {
+  detail::ResizeAxis horizontal = {};
+  detail::ResizeAxis vertical = {};
+};
+
+// Of a resize from a picture of one size to a target of the other.
+Axes axes_of(const Size& picture, const ResizeOptions& options, const Size& target) {
+  const int width = options.width != 0 ? options.width : target.width;
+  const int height = options.height != 0 ? options.height : target.height;
+  check_window(options.x, target.width, width, "columns");
+  check_window(options.y, target.height, height, "rows");
+  const ResizeBox whole{.right = static_cast<float>(picture.width), .bottom = static_cast<float>(picture.height)};
+  const ResizeBox box = options.box.value_or(whole);
+  check_interval(box.left, box.right, picture.width, "column");
+  check_interval(box.top, box.bottom, picture.height, "row");
+  return {.horizontal = {.source_size = picture.width,
+                         .begin = box.left,
+                         .end = box.right,
+                         .output_size = width,
+                         .first_output = options.x,
+                         .outputs = target.width},
+          .vertical = {.source_size = picture.height,
+                       .begin = box.top,
+                       .end = box.bottom,
+                       .output_size = height,
+                       .first_output = options.y,
+                       .outputs = target.height}};
+}
+
+// Elements of a picture in one direction.
+struct Range {
+  int first = 0;
+  int count = 0;
+};
+
+Range needed_by(const detail::ResizeWeights& weights) {
+  return {.first = weights.first(), .count = static_cast<int>(weights.source_count())};
+}
+
+// Begins and ends grow with the output: the first and the last one tell.
+Range needed_along(detail::ResizeAxis axis) {
+  detail::ResizeWeights weights;
+  const int last_output = axis.first_output + axis.outputs - 1;
+  axis.outputs = 1;
+  weights.compute(axis);
+  const Range first = needed_by(weights);
+  axis.first_output = last_output;
+  weights.compute(axis);
+  const Range last = needed_by(weights);
+  return {.first = first.first, .count = last.first + last.count - first.first};
+}
+
+void check_part(const Range& needed, const Range& part, int size, const char* what) {
+  const bool inside = part.first >= 0 && part.first <= size - part.count;
+  if (inside && part.first <= needed.first && needed.first + needed.count <= part.first + part.count) return;
+  throw UsageError(text("A resize needs ", what, " ", needed.first, " to ", needed.first, " + ", needed.count,
+                        " of a picture of ", size, ", and the source is its ", what, " ", part.first, " to ",
+                        part.first, " + ", part.count, "; the first must be among the second: see needed_source()."));
+}
+
+ImageView needed_of(const ImageView& source, const SourcePart& part, const Range& columns, const Range& rows) {
+  check_part(columns, {.first = part.x, .count = source.width}, part.width, "columns");
+  check_part(rows, {.first = part.y, .count = source.height}, part.height, "rows");
+  const std::ptrdiff_t left = columns.first - part.x;
+  return {.pixels = source.row(rows.first - part.y) + left * source.channels,
+          .width = columns.count,
+          .height = rows.count,
+          .channels = source.channels,
+          .row_stride = source.row_stride};
+}
+
 void check_normalization(const Normalization& normalization, std::size_t channels) {
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const float mean = normalization.mean[channel];
@@ -70,29 +146,24 @@ void check_normalization(const Normalization& normalization, std::size_t channel
 
 }  // namespace
 
+Crop needed_source(int width, int height, const ResizeOptions& options, int target_width, int target_height) {
+  if (width < 1 || height < 1 || target_width < 1 || target_height < 1) {
+    throw UsageError(text("A picture of ", width, " x ", height, " pixels cannot be resized to ", target_width, " x ",
+                          target_height, "; both must have at least one pixel."));
+  }
+  const Axes axes = axes_of({width, height}, options, {target_width, target_height});
+  const Range columns = needed_along(axes.horizontal);
+  const Range rows = needed_along(axes.vertical);
+  return {.x = columns.first, .y = rows.first, .width = columns.count, .height = rows.count};
+}
+
 void Resizer::resize(const ImageView& source, const ResizeOptions& options, const PixelTarget& target) {
   check_pictures(source, target);
-  const int width = options.width != 0 ? options.width : target.width;
-  const int height = options.height != 0 ? options.height : target.height;
-  check_window(options.x, target.width, width, "columns");
-  check_window(options.y, target.height, height, "rows");
-  const ResizeBox whole{.right = static_cast<float>(source.width), .bottom = static_cast<float>(source.height)};
-  const ResizeBox box = options.box.value_or(whole);
-  check_interval(box.left, box.right, source.width, "column");
-  check_interval(box.top, box.bottom, source.height, "row");
-
-  horizontal_.compute({.source_size = source.width,
-                       .begin = box.left,
-                       .end = box.right,
-                       .output_size = width,
-                       .first_output = options.x,
-                       .outputs = target.width});
-  vertical_.compute({.source_size = source.height,
-                     .begin = box.top,
-                     .end = box.bottom,
-                     .output_size = height,
-                     .first_output = options.y,
-                     .outputs = target.height});
+  const SourcePart part = options.part.value_or(SourcePart{.width = source.width, .height = source.height});
+  const Axes axes = axes_of({part.width, part.height}, options, {target.width, target.height});
+  horizontal_.compute(axes.horizontal);
+  vertical_.compute(axes.vertical);
+  const ImageView needed = needed_of(source, part, needed_by(horizontal_), needed_by(vertical_));
   reserve(target);
   if (target.type != PixelType::uint8) prepare_normalization(options.normalization, target);
 
@@ -100,7 +171,7 @@ void Resizer::resize(const ImageView& source, const ResizeOptions& options, cons
   const std::size_t rows = vertical_.source_count();
   std::size_t written = 0;
   for (std::size_t done = 0; done < rows;) {
-    resample_rows(source, options.flip, target, done);
+    resample_rows(needed, options.flip, target, done);
     done = std::min(done + kLanes, rows);
     while (written < vertical_.outputs() && std::min(vertical_.begins()[written] + vertical_.taps(), rows) <= done) {
       write_row(written++, target);
@@ -140,8 +211,7 @@ void Resizer::resample_rows(const ImageView& source, Flip flip, const PixelTarge
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     // Lanes beyond the last row repeat it; nothing reads what becomes of them.
     const std::size_t row = std::min(first + lane, vertical_.source_count() - 1);
-    rows[lane] = source.row(vertical_.first() + static_cast<int>(row)) +
-                 static_cast<std::ptrdiff_t>(horizontal_.first()) * source.channels;
+    rows[lane] = source.row(static_cast<int>(row));
   }
   detail::rows_to_columns(rows, horizontal_.source_count() * channels, columns_.data());
 

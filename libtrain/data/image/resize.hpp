@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/pixel_format.hpp>
 #include <libtrain/data/image/resize_weights.hpp>
@@ -19,6 +20,14 @@ struct ResizeBox {
   float bottom = 0;
 };
 
+/// Where pixels lie in the picture that they are a rectangle of, and the size of that picture.
+struct SourcePart {
+  int x = 0;  ///< of the first pixel
+  int y = 0;
+  int width = 0;  ///< of the whole picture
+  int height = 0;
+};
+
 enum class Flip { none, horizontal };
 
 struct ResizeOptions {
@@ -26,6 +35,10 @@ struct ResizeOptions {
   /// filter, as in Pillow's Image.resize(box=...). To cut them off first, as torchvision's RandomResizedCrop does, give
   /// a view of the crop as the source.
   std::optional<ResizeBox> box = std::nullopt;
+
+  /// The source is only this part of the picture to resize, to which the box refers. It must have all pixels that the
+  /// target needs (see needed_source()); the result is then that of resizing the whole picture, exactly.
+  std::optional<SourcePart> part = std::nullopt;
 
   /// The size of the resized picture, of which the target is the part from (x, y) on; 0: the target's own size.
   int width = 0;
@@ -37,6 +50,10 @@ struct ResizeOptions {
   Normalization normalization = {};
 };
 
+/// The rectangle of a picture of `width` x `height` pixels that a target of this size needs, with all that the filter
+/// reaches; SourcePart plays no role. Throws UsageError as Resizer::resize() does. Any thread may call it.
+Crop needed_source(int width, int height, const ResizeOptions& options, int target_width, int target_height);
+
 /// Resizes pictures as Pillow's Image.resize(..., BILINEAR) does, antialiased, in 8-bit fixed point with the horizontal
 /// pass first; then mirrors, normalises, casts and stores them, row by row while they are in the cache.
 ///
@@ -47,8 +64,8 @@ class Resizer {
  public:
   /// Fills `target`, whose channels are those of `source`. For uint8 the bytes are stored as they are, for other types
   /// normalised in float32, then rounded to nearest, ties to even.
-  /// Throws UsageError for an empty picture, a box or a target that reaches out of its picture, or a standard deviation
-  /// that is not positive.
+  /// Throws UsageError for an empty picture, a box or a target that reaches out of its picture, a part without some
+  /// pixel that is needed, or a standard deviation that is not positive.
   void resize(const ImageView& source, const ResizeOptions& options, const PixelTarget& target);
 
  private:

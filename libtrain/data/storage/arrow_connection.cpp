@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <stop_token>
 #include <utility>
 
 #include <arrow/status.h>
@@ -11,12 +12,18 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/retry.hpp>
+#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
 constexpr std::chrono::nanoseconds kWarningInterval = std::chrono::seconds{30};
+
+bool is_about_the_file(FailureKind kind) {
+  return kind == FailureKind::missing || kind == FailureKind::changed || kind == FailureKind::permanent;
+}
 
 }  // namespace
 
@@ -92,7 +99,18 @@ void ArrowConnection::call(const std::string& subject, RequestPhase phase, const
     return true;
   };
   SteadyRetryTimer timer;
-  retry(options_.retry, timer, options_.stop, once, is_transient);
+  std::stop_source stop;
+  const auto request_stop = [&stop] { stop.request_stop(); };
+  const std::stop_callback by_user(options_.stop, request_stop);
+  const std::stop_callback by_thread(StopScope::of_this_thread(), request_stop);
+  try {
+    retry(options_.retry, timer, stop.get_token(), once, is_transient);
+  } catch (const RequestError& failure) {
+    if (is_about_the_file(failure.kind())) throw;
+    throw StorageUnavailable(failure.what());
+  } catch (const EnvironmentError& failure) {  // it was tried long enough
+    throw StorageUnavailable(failure.what());
+  }
 }
 
 }  // namespace libtrain::data::detail

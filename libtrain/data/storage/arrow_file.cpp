@@ -73,10 +73,7 @@ class ArrowFile final : public File {
   std::uint64_t size() const override { return static_cast<std::uint64_t>(object_.size); }
 
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > size() || to.size() > size() - offset) {
-      const auto found = offset > size() ? std::uint64_t{0} : size() - offset;
-      throw EnvironmentError(text(subject(offset), ": expected ", to.size(), " more bytes, found ", found, "."));
-    }
+    require_range(*this, offset, to.size());
     while (!to.empty()) {
       const auto piece = to.first(std::min(to.size(), kPieceBytes));
       read_piece(offset, piece);

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 
 // Whoever holds an entry's exclusive lock removes it, which takes moments.
 constexpr auto kShortWait = std::chrono::seconds{1};
-constexpr std::int64_t kNanoseconds = 1'000'000'000;
 
 std::vector<StoredEntry> scan(const fs::path& folder) {
   std::vector<StoredEntry> result;
@@ -32,7 +31,7 @@ std::vector<StoredEntry> scan(const fs::path& folder) {
     if (!key || stat(file->path().c_str(), &status) != 0) continue;
     result.push_back({.key = *key,
                       .bytes = disk_bytes(static_cast<std::uint64_t>(status.st_size)),
-                      .last_used = status.st_mtim.tv_sec * kNanoseconds + status.st_mtim.tv_nsec});
+                      .last_used = nanoseconds_of(status.st_mtim)});
   }
   if (error) throw_disk_error("list the folder", folder, error.value());
   return result;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/file_lock.hpp>
 
 namespace libtrain::data::detail {
@@ -60,9 +61,10 @@ std::vector<StoredEntry> eviction_order(const std::vector<StoredEntry>& entries,
 class CacheSpace::Account {
  public:
   explicit Account(const CacheSpace& space) : guard_(space.mutex_), space_(space) {
-    if (!lock_within(space.account_, LockMode::exclusive, Deadline::after(kAccountPatience))) {
-      throw_disk_error("lock", space.directory_.root() / "account", ETIMEDOUT);
-    }
+    if (lock_within(space.account_, LockMode::exclusive, Deadline::after(kAccountPatience))) return;
+    throw DiskError(text("Cannot lock '", (space.directory_.root() / "account").string(),
+                         "': another process has held it for ", kAccountPatience.count(), " s. See what it waits for."),
+                    ETIMEDOUT);
   }
   Account(const Account&) = delete;  // one lock
   Account& operator=(const Account&) = delete;
@@ -72,7 +74,7 @@ class CacheSpace::Account {
   std::uint64_t read() const {
     Content content{};
     const auto got = space_.account_.read(0, std::as_writable_bytes(std::span{content}));
-    return got == sizeof(content) && content[0] == kMagic ? content[1] : space_.count();
+    return got == sizeof(content) && content[0] == kMagic ? content[1] : space_.take_stock().bytes;
   }
 
   void write(std::uint64_t used) const {
@@ -108,8 +110,14 @@ bool CacheSpace::book(const DiskFile& claim, std::uint64_t size, const NextUse& 
   if (missing(used, bytes) > 0) used = make_room(bytes, next_use, needed_at);
   const bool fits = missing(used, bytes) == 0;
   account.write(fits ? used + bytes : used);
-  if (fits) claim.resize(size + kTrailerBytes);
-  return fits;
+  if (!fits) return false;
+  try {
+    claim.resize(size + kTrailerBytes);
+  } catch (const DiskError&) {
+    account.subtract(bytes);
+    throw;
+  }
+  return true;
 }
 
 void CacheSpace::give_back(const DiskFile& claim) const noexcept {
@@ -119,6 +127,18 @@ void CacheSpace::give_back(const DiskFile& claim) const noexcept {
     claim.resize(0);
     account.subtract(bytes);
   } catch (const DiskError&) {  // the account stays too high until it is counted anew
+  }
+}
+
+void CacheSpace::abandon(const DiskFile& claim, const ContentHash& key) const noexcept {
+  const auto path = directory_.fetching_path(key);
+  try {
+    // Together: whoever counts in between would not see the claim, and its bytes would be subtracted all the same.
+    const Account account(*this);
+    const std::uint64_t bytes = disk_bytes(claim.size());
+    if (unlink(path.c_str()) == 0) account.subtract(bytes);
+  } catch (const DiskError&) {  // the account stays too high until it is counted anew
+    unlink(path.c_str());
   }
 }
 
@@ -152,8 +172,17 @@ std::uint64_t CacheSpace::capacity_bytes() const {
   return std::min(limit_, on_disk - std::min(on_disk, reserve_));
 }
 
-std::uint64_t CacheSpace::count() const {
-  return saturating_sum(bytes_of(directory_.entries()), bytes_of(directory_.claims()));
+// Claims first, since they become entries without the account's lock: one that does so meanwhile is seen twice rather
+// than not at all, and counts as an entry.
+CacheSpace::Stock CacheSpace::take_stock() const {
+  auto claims = directory_.claims();
+  Stock stock{.entries = directory_.entries()};
+  std::erase_if(claims, [&](const StoredEntry& claim) {
+    return std::any_of(stock.entries.begin(), stock.entries.end(),
+                       [&](const StoredEntry& entry) { return entry.key == claim.key; });
+  });
+  stock.bytes = saturating_sum(bytes_of(stock.entries), bytes_of(claims));
+  return stock;
 }
 
 // How much has to go before `bytes` more keep to both the limit and the reserve.
@@ -165,8 +194,7 @@ std::uint64_t CacheSpace::missing(std::uint64_t used, std::uint64_t bytes) const
 
 // Returns what is used afterwards.
 std::uint64_t CacheSpace::make_room(std::uint64_t bytes, const NextUse& next_use, std::uint64_t needed_at) {
-  const auto entries = directory_.entries();
-  std::uint64_t used = saturating_sum(bytes_of(entries), bytes_of(directory_.claims()));
+  const auto [entries, used] = take_stock();
   const std::uint64_t wanted = missing(used, bytes);
   const auto order = eviction_order(entries, next_use, needed_at);
   if (wanted == 0 || bytes_of(order) < wanted) return used;

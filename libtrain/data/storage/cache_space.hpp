@@ -39,6 +39,9 @@ class CacheSpace {
   /// Takes back what was booked for a claim, whose length becomes 0.
   void give_back(const DiskFile& claim) const noexcept;
 
+  /// Removes a claim and takes back what was booked for it. The claim's lock is held.
+  void abandon(const DiskFile& claim, const ContentHash& key) const noexcept;
+
   /// Removes an open entry that is damaged, unless another one has taken its place.
   void discard(const DiskFile& entry, const ContentHash& key) const;
 
@@ -54,7 +57,11 @@ class CacheSpace {
  private:
   class Account;
 
-  std::uint64_t count() const;
+  struct Stock {
+    std::vector<StoredEntry> entries = {};
+    std::uint64_t bytes = 0;  // of entries and claims
+  };
+  Stock take_stock() const;
   std::uint64_t missing(std::uint64_t used, std::uint64_t bytes) const;
   std::uint64_t make_room(std::uint64_t bytes, const NextUse& next_use, std::uint64_t needed_at);
 

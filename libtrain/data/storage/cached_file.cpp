@@ -9,10 +9,7 @@
 namespace libtrain::data::detail {
 
 void CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
-  if (offset > size_ || to.size() > size_ - offset) {
-    throw EnvironmentError(text("File '", name_, "', byte offset ", offset, ": expected ", to.size(),
-                                " more bytes, but the file ends after ", size_, "."));
-  }
+  require_range(*this, offset, to.size());
   const auto got = entry_.read(offset, to);
   if (got == to.size()) return;
   throw EnvironmentError(text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read: ",

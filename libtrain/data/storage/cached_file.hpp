@@ -12,7 +12,7 @@
 namespace libtrain::data::detail {
 
 /// The local copy of a file. The entry stays in the cache as long as this lives.
-class CachedFile : public File {
+class CachedFile final : public File {
  public:
   /// `name` is the remote file's, `size` its length; `entry` what CacheDirectory::open_entry() returned.
   CachedFile(std::string name, std::uint64_t size, DiskFile entry)

@@ -48,6 +48,11 @@ CacheKey CachedStorage::key_of(const std::string& path) const {
   return remember(remote_->info(path));
 }
 
+bool CachedStorage::knows(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  return keys_.contains(hash_of(path));
+}
+
 CacheKey CachedStorage::remember(const FileInfo& file) const {
   const auto key = cache_key(remote_->name(), file);
   const std::lock_guard lock(mutex_);

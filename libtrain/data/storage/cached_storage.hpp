@@ -17,8 +17,9 @@ namespace libtrain::data {
 /// there is none.
 ///
 /// What a file's size and version were when it was listed, or first asked about, counts from then on: so the remote
-/// storage is asked once per file and not once per open(). A file that is changed later and has to be fetched again is
-/// an error, which makes the next open() take it as it is then. Any thread may call it, several at once.
+/// storage is asked once per file and not once per open(), but by every process anew. A file that is changed later and
+/// has to be fetched again is an error, which makes the next open() take it as it is then. Any thread may call it,
+/// several at once.
 class CachedStorage : public Storage {
  public:
   /// Throws UsageError where either is missing.
@@ -31,6 +32,9 @@ class CachedStorage : public Storage {
 
   /// The version of `path` that open() gives. Throws as info() does.
   CacheKey key_of(const std::string& path) const;
+
+  /// Whether key_of() gives that version without asking the remote storage.
+  bool knows(const std::string& path) const;
 
   const Storage& remote() const { return *remote_; }
   FileCache& cache() const { return *cache_; }

@@ -9,10 +9,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <limits>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include <libtrain/base/text.hpp>
 
@@ -35,36 +35,36 @@ void throw_disk_error(const std::string& action, const std::filesystem::path& pa
   throw DiskError(text("Cannot ", action, " '", path.string(), "': ", std::strerror(code), "."), code);
 }
 
-DiskFile::~DiskFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-DiskFile DiskFile::open(const std::filesystem::path& path, int flags) {
-  return DiskFile{::open(path.c_str(), flags | O_CLOEXEC, kMode)};
+DiskFile DiskFile::open(std::filesystem::path path, int flags) {
+  DiskFile file;
+  file.path_ = std::move(path);
+  // Last of all, for nothing may change errno.
+  file.descriptor_ = libtrain::detail::FileDescriptor{::open(file.path_.c_str(), flags | O_CLOEXEC, kMode)};
+  return file;
 }
 
 std::uint64_t DiskFile::size() const {
   struct stat status{};
-  if (fstat(descriptor_, &status) != 0) throw_disk_error("ask for the size of", "an open file", errno);
+  if (fstat(descriptor(), &status) != 0) throw_disk_error("ask for the size of", path_, errno);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
 bool DiskFile::is_linked() const {
   struct stat status{};
-  return fstat(descriptor_, &status) == 0 && status.st_nlink > 0;
+  return fstat(descriptor(), &status) == 0 && status.st_nlink > 0;
 }
 
 bool DiskFile::is_at(const std::filesystem::path& path) const {
   struct stat mine{};
   struct stat there{};
-  if (fstat(descriptor_, &mine) != 0 || stat(path.c_str(), &there) != 0) return false;
+  if (fstat(descriptor(), &mine) != 0 || stat(path.c_str(), &there) != 0) return false;
   return mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
 }
 
 std::optional<std::size_t> DiskFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;
   while (done < to.size()) {
-    const auto got = pread(descriptor_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    const auto got = pread(descriptor(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;
     if (got == 0) break;
@@ -76,7 +76,7 @@ std::optional<std::size_t> DiskFile::read(std::uint64_t offset, std::span<std::b
 int DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) const {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const auto put = pwrite(descriptor_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    const auto put = pwrite(descriptor(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
     if (put == 0) return ENOSPC;
@@ -86,12 +86,12 @@ int DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) cons
 }
 
 void DiskFile::resize(std::uint64_t bytes) const {
-  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_disk_error("resize", "an open file", errno);
+  if (ftruncate(descriptor(), static_cast<off_t>(bytes)) != 0) throw_disk_error("resize", path_, errno);
 }
 
 int DiskFile::allocate(std::uint64_t bytes) const {
   if (bytes == 0) return 0;
-  while (fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) != 0) {
+  while (fallocate(descriptor(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno == EINTR) continue;
     return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? errno : 0;
   }
@@ -124,23 +124,14 @@ void make_folder(const std::filesystem::path& path) {
   if (error) throw_disk_error("make the folder", path, error.value());
 }
 
-std::optional<std::string> read_small_file(const std::filesystem::path& path, std::uint64_t limit_bytes) {
-  const auto file = DiskFile::open(path, O_RDONLY);
-  struct stat status{};
-  if (!file.is_open() || fstat(file.descriptor(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > limit_bytes) return std::nullopt;
-  std::string content(size, '\0');
-  const auto got = file.read(0, std::as_writable_bytes(std::span{content.data(), content.size()}));
-  if (!got) return std::nullopt;
-  content.resize(*got);
-  return content;
-}
-
 std::int64_t wall_clock_nanoseconds() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * kSecond + now.tv_nsec;
+  return nanoseconds_of(now);
+}
+
+std::int64_t nanoseconds_of(const timespec& time) {
+  return time.tv_sec * kSecond + time.tv_nsec;
 }
 
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept {
@@ -152,7 +143,7 @@ void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexc
 std::optional<std::int64_t> modification_time(const std::filesystem::path& path) {
   struct stat status{};
   if (stat(path.c_str(), &status) != 0) return std::nullopt;
-  return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  return nanoseconds_of(status.st_mtim);
 }
 
 std::uint64_t available_bytes(const std::filesystem::path& path) {

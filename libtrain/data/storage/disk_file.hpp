@@ -2,13 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 
 namespace libtrain::data::detail {
@@ -34,18 +36,15 @@ class DiskError : public EnvironmentError {
 class DiskFile {
  public:
   DiskFile() = default;
-  DiskFile(DiskFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  DiskFile& operator=(DiskFile&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~DiskFile();
 
   /// As open(2) with these flags, closed on exec. Where that fails, the result is not open and errno says why.
-  static DiskFile open(const std::filesystem::path& path, int flags);
+  static DiskFile open(std::filesystem::path path, int flags);
 
-  bool is_open() const { return descriptor_ >= 0; }
-  int descriptor() const { return descriptor_; }
+  bool is_open() const { return descriptor_.is_open(); }
+  int descriptor() const { return descriptor_.get(); }
+
+  /// Where it was opened, for messages: it may have another name by now.
+  const std::filesystem::path& path() const { return path_; }
 
   /// Throws DiskError.
   std::uint64_t size() const;
@@ -61,6 +60,9 @@ class DiskFile {
 
   /// 0, or the error code with which writing failed.
   int write(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  int write(std::uint64_t offset, std::string_view bytes) const {
+    return write(offset, std::as_bytes(std::span{bytes.data(), bytes.size()}));
+  }
 
   /// Throws DiskError.
   void resize(std::uint64_t bytes) const;
@@ -70,9 +72,8 @@ class DiskFile {
   int allocate(std::uint64_t bytes) const;
 
  private:
-  explicit DiskFile(int descriptor) : descriptor_(descriptor) {}
-
-  int descriptor_ = -1;
+  std::filesystem::path path_;
+  libtrain::detail::FileDescriptor descriptor_;
 };
 
 /// Opens for reading and writing, and makes the file where there is none; `flags` are added to those of open(2).
@@ -85,11 +86,11 @@ std::optional<ContentHash> hash_of_beginning(const DiskFile& file, std::uint64_t
 /// Makes the folder and those above it. Throws DiskError.
 void make_folder(const std::filesystem::path& path);
 
-/// All of a file of at most `limit_bytes`; nothing where it is missing, longer or cannot be read.
-std::optional<std::string> read_small_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
-
 /// Now, in nanoseconds since 1970.
 std::int64_t wall_clock_nanoseconds();
+
+/// A time of the system's, in nanoseconds since 1970.
+std::int64_t nanoseconds_of(const timespec& time);
 
 /// Sets the time of modification of an open file, to the nanosecond, where the system's own is as coarse as its ticks.
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace libtrain::data {
 
@@ -23,6 +24,20 @@ class File {
   /// there are not so many, where the file was deleted or changed since it was opened, or where reading fails for good.
   virtual void read_at(std::uint64_t offset, std::span<std::byte> to) const = 0;
 };
+
+namespace detail {
+
+/// `*file`; throws UsageError without one, for the opening of `what`, such as a "tar shard".
+const File& require_file(const File* file, std::string_view what);
+
+/// For File::read_at: throws EnvironmentError that names the file and the offset unless it holds `count` bytes from
+/// `offset` on.
+void require_range(const File& file, std::uint64_t offset, std::size_t count);
+
+/// The `count` bytes from `offset` on. Throws as File::read_at.
+std::string read_range(const File& file, std::uint64_t offset, std::size_t count);
+
+}  // namespace detail
 
 /// The whole file. Throws as File::read_at; EnvironmentError as well for a file longer than `limit_bytes`.
 std::string read_all(const File& file, std::uint64_t limit_bytes);

@@ -5,8 +5,10 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/loader/stage_clock.hpp>
 #include <libtrain/data/storage/cached_file.hpp>
 #include <libtrain/data/storage/pending_entry.hpp>
+#include <libtrain/data/storage/stop_scope.hpp>
 
 namespace libtrain::data {
 
@@ -46,6 +48,7 @@ FileCache::~FileCache() = default;
 std::unique_ptr<const File> FileCache::open(const Storage& from, const std::string& path, const CacheKey& key) {
   if (auto file = open_local(from, path, key)) {
     ++hits_;
+    count_cache_hit();
     return file;
   }
   const Stopwatch stopwatch;
@@ -54,7 +57,7 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
                         .key = key,
                         .needed_at = kNow,
                         .deadline = Deadline::after(options_.fetch_timeout),
-                        .stop = {}};
+                        .stop = StopScope::of_this_thread()};
   std::unique_ptr<const File> file;
   for (int attempt = 0; attempt < kAttempts && !file; ++attempt) {
     const auto outcome = make_local(request);
@@ -69,6 +72,7 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
     file = detail::open_unchanged(from, path, key);
     ++bypasses_;
   }
+  count_cache_miss();
   seconds_waiting_ += stopwatch.seconds();
   return file;
 }

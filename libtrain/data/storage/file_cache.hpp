@@ -58,8 +58,10 @@ enum class FetchOutcome {
 };
 
 /// Copies of remote files in a directory on the local disk, shared by the processes of a node: the second epoch, and
-/// the second run, read what the first one fetched. One download per file, whoever asks; a copy is complete or absent,
-/// and its hash is checked when a process first opens it. See detail::CacheDirectory for the files.
+/// the second run, read what the first one fetched. Which versions there are, and hence the keys, only the remote
+/// storage tells: a run cannot do without it, though all files were here. One download per file, whoever asks; a copy
+/// is complete or absent, and its hash is checked when a process first opens it. See detail::CacheDirectory for the
+/// files.
 ///
 /// A cache never fails because of the disk: where there is no room, and where the disk is full or broken, files are
 /// read remotely, and one warning says so. Make it after forking. Any thread may call it, several at once.

@@ -21,7 +21,7 @@ bool try_lock(const DiskFile& file, LockMode mode) {
   const int operation = (mode == LockMode::shared ? LOCK_SH : LOCK_EX) | LOCK_NB;
   while (flock(file.descriptor(), operation) != 0) {
     if (errno == EWOULDBLOCK) return false;
-    if (errno != EINTR) throw_disk_error("lock", "a file of the cache or staging folder", errno);
+    if (errno != EINTR) throw_disk_error("lock", file.path(), errno);
   }
   return true;
 }

@@ -1,7 +1,6 @@
 #include <libtrain/data/storage/local_file.hpp>
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -11,6 +10,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 namespace libtrain::data::detail {
 
@@ -21,33 +21,18 @@ namespace {
 }
 
 [[noreturn]] void fail_to_open(const std::string& path, const std::string& found) {
-  fail(path, 0, text("expected a readable regular file, found: ", found));
+  fail(path, 0, text("expected a regular file that may be read, found: ", found));
 }
 
 std::string meaning(int code) {
   return std::generic_category().message(code);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
-
 class LocalFile final : public File {
  public:
-  LocalFile(std::string path, Descriptor descriptor, const struct stat& status)
+  LocalFile(std::string path, DiskFile file, const struct stat& status)
       : path_(std::move(path)),
-        descriptor_(std::move(descriptor)),
+        file_(std::move(file)),
         size_(static_cast<std::uint64_t>(status.st_size)),
         version_(local_version(status)) {}
 
@@ -55,24 +40,16 @@ class LocalFile final : public File {
   std::uint64_t size() const override { return size_; }
 
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > size_ || to.size() > size_ - offset) {
-      fail(path_, offset,
-           text("expected ", to.size(), " more bytes, found ", offset > size_ ? std::uint64_t{0} : size_ - offset));
-    }
-    while (!to.empty()) {
-      const auto count = ::pread(descriptor_.value(), to.data(), to.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(path_, offset, text("expected ", to.size(), " more bytes, found: ", meaning(errno)));
-      if (count == 0) fail_for_end(offset, to.size());
-      offset += static_cast<std::uint64_t>(count);
-      to = to.subspan(static_cast<std::size_t>(count));
-    }
+    require_range(*this, offset, to.size());
+    const auto got = file_.read(offset, to);
+    if (!got) fail(path_, offset, text("expected ", to.size(), " more bytes, found: ", meaning(errno)));
+    if (*got < to.size()) fail_for_end(offset + *got, to.size() - *got);
   }
 
  private:
   [[noreturn]] void fail_for_end(std::uint64_t offset, std::size_t missing) const {
     struct stat now{};
-    const bool known = ::fstat(descriptor_.value(), &now) == 0;
+    const bool known = ::fstat(file_.descriptor(), &now) == 0;
     if (known && local_version(now) != version_) {
       fail(path_, offset,
            text("expected ", missing, " more bytes, but the file was changed since it was opened: it had ", size_,
@@ -82,7 +59,7 @@ class LocalFile final : public File {
   }
 
   std::string path_;
-  Descriptor descriptor_;
+  DiskFile file_;
   std::uint64_t size_;
   std::string version_;
 };
@@ -91,18 +68,16 @@ class LocalFile final : public File {
 
 std::unique_ptr<const File> open_local_file(const std::string& path) {
   // Opening a FIFO would wait for somebody to write to it.
-  Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (descriptor.value() < 0) fail_to_open(path, meaning(errno));
+  auto file = DiskFile::open(path, O_RDONLY | O_NONBLOCK);
+  if (!file.is_open()) fail_to_open(path, meaning(errno));
   struct stat status{};
-  if (::fstat(descriptor.value(), &status) != 0) fail_to_open(path, meaning(errno));
+  if (::fstat(file.descriptor(), &status) != 0) fail_to_open(path, meaning(errno));
   if (!S_ISREG(status.st_mode)) fail_to_open(path, S_ISDIR(status.st_mode) ? "a folder" : "something else");
-  return std::make_unique<LocalFile>(path, std::move(descriptor), status);
+  return std::make_unique<LocalFile>(path, std::move(file), status);
 }
 
 std::string local_version(const struct stat& status) {
-  const auto nanoseconds = static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                           static_cast<std::int64_t>(status.st_mtim.tv_nsec);
-  return text(nanoseconds, '-', status.st_size, '-', status.st_ino);
+  return text(nanoseconds_of(status.st_mtim), '-', status.st_size, '-', status.st_ino);
 }
 
 }  // namespace libtrain::data::detail

@@ -15,8 +15,7 @@ PendingEntry::PendingEntry(const CacheDirectory& directory, CacheSpace& space, c
 PendingEntry::~PendingEntry() {
   if (is_committed_) return;
   // Removed while its lock is held: who waits for the lock finds the name gone and makes a claim of its own.
-  unlink(directory_.fetching_path(key_.hash).c_str());
-  space_.give_back(claim_);
+  space_.abandon(claim_, key_.hash);
 }
 
 bool PendingEntry::book(const NextUse& next_use, std::uint64_t needed_at) {

@@ -91,6 +91,8 @@ Prefetcher::Prefetcher(const CachedStorage& storage, const ReadingOrder& order, 
 
 Prefetcher::~Prefetcher() {
   stop();
+  // Whoever comes next must not find entries kept for what is not read any more.
+  for (const CacheKey& key : keys_) storage_.cache().expect(key, kNeverUsed);
 }
 
 void Prefetcher::advance(std::uint64_t position) {

@@ -8,8 +8,6 @@
 
 namespace libtrain::data::detail {
 
-namespace {
-
 bool leads_below(std::string_view path) {
   if (path.find('\0') != std::string_view::npos) return false;
   for (std::size_t begin = 0; begin <= path.size();) {
@@ -20,8 +18,6 @@ bool leads_below(std::string_view path) {
   }
   return true;
 }
-
-}  // namespace
 
 void require_path_below(const std::string& root, std::string_view path) {
   if (leads_below(path)) return;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <unordered_set>
@@ -18,6 +17,8 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/file.hpp>
+#include <libtrain/data/storage/local_file.hpp>
 #include <libtrain/data/storage/staging_area.hpp>
 #include <libtrain/data/storage/staging_copy.hpp>
 #include <libtrain/data/storage/staging_manifest.hpp>
@@ -42,7 +43,11 @@ void require_usable(const StagingOptions& options) {
 
 // Without the file, or with one too long to be ours, everything is copied.
 std::string read_or_empty(const fs::path& path) {
-  return read_small_file(path, kLongestManifest).value_or(std::string());
+  try {
+    return read_all(*open_local_file(path.string()), kLongestManifest);
+  } catch (const EnvironmentError&) {
+    return {};
+  }
 }
 
 /// What one call of stage() does once it is its turn.
@@ -63,6 +68,7 @@ class Staging {
   }
 
   void run(StagingResult& result) const {
+    area_.publish({});  // listing takes a while: until then those who wait would see what an earlier copier has left
     const auto tasks = list_tasks(from_, folder_);
     auto record = read_or_empty(area_.manifest());
     const bool is_complete = read_totals(record, source_).has_value();
@@ -71,10 +77,9 @@ class Staging {
 
     std::vector<StagingTask> missing;
     std::string journal = manifest_head(source_);
-    StagingProgress done;
+    StagingProgress done{.files_total = tasks.size()};
+    for (const auto& task : tasks) done.bytes_total += task.remote.size;
     for (const auto& task : tasks) {
-      ++done.files_total;
-      done.bytes_total += task.remote.size;
       const auto found = known.find(task.path);
       if (found == known.end() || !is_there(task, found->second)) {
         missing.push_back(task);
@@ -82,6 +87,7 @@ class Staging {
       }
       ++done.files_done;
       done.bytes_done += task.remote.size;
+      area_.publish(done);
       journal += manifest_line(found->first, found->second);
     }
     result.files = done.files_total;
@@ -118,10 +124,11 @@ class Staging {
     StagingCopy(from_, area_, open_journal, options_, done).run(missing);
   }
 
+  // Always by the same other name, which a lock makes safe, so that killed processes do not leave one each.
   void write_file(const fs::path& path, std::string_view content) const {
     const auto partial = area_.root() / "journal.partial";
     const auto file = open_to_write(partial, O_TRUNC);
-    const int error = file.write(0, std::as_bytes(std::span{content.data(), content.size()}));
+    const int error = file.write(0, content);
     if (error != 0) throw_disk_error("write", partial, error);
     if (std::rename(partial.c_str(), path.c_str()) != 0) throw_disk_error("rename", partial, errno);
   }
@@ -159,10 +166,9 @@ class Staging {
   void finish(const StagedTotals& totals) const {
     const auto path = area_.journal();
     const auto journal = open_to_write(path);
-    const auto lines = read_or_empty(path);
-    if (lines.empty()) throw_disk_error("read", path, EIO);
+    const auto lines = read_all(*open_local_file(path.string()), kLongestManifest);
     const auto end = manifest_end(lines, totals);
-    const int error = journal.write(lines.size(), std::as_bytes(std::span{end.data(), end.size()}));
+    const int error = journal.write(lines.size(), end);
     if (error != 0) throw_disk_error("write", path, error);
     if (options_.sync_to_disk && fdatasync(journal.descriptor()) != 0) throw_disk_error("write", path, errno);
     if (std::rename(path.c_str(), area_.manifest().c_str()) != 0) throw_disk_error("rename", path, errno);

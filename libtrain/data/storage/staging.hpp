@@ -14,8 +14,8 @@ namespace libtrain::data {
 
 /// How far the copying is, whichever process of the node does it.
 struct StagingProgress {
-  std::uint64_t files_done = 0;  ///< those that were there already included
-  std::uint64_t files_total = 0;
+  std::uint64_t files_done = 0;   ///< those that were there already included
+  std::uint64_t files_total = 0;  ///< 0 as long as the copier lists them
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   pid_t copier = 0;  ///< the process that copies
@@ -35,9 +35,11 @@ struct StagingOptions {
   std::uint64_t block_bytes = std::uint64_t{4} << 20;               ///< read from a remote file at once
   StagedCheck check = StagedCheck::sizes;
   bool sync_to_disk = false;  ///< so that files are whole after a power failure, too
-  /// A process that waits for the copier gives up when that has not copied a block for so long.
+  /// A process that waits for the copier gives up when that has not copied a block for so long, nor listed all files,
+  /// nor found one that is there already.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes{10};
-  /// Called by one thread at a time: in the copier after every block, in those who wait whenever something was copied.
+  /// Called by one thread at a time: in the copier after every block, in those who wait whenever the copier has come
+  /// further, or is another one.
   std::function<void(const StagingProgress&)> progress = {};
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <system_error>
 
 #include <libtrain/base/clock.hpp>
@@ -40,6 +41,12 @@ bool holds_nothing(const fs::path& folder) {
   return true;
 }
 
+std::string standstill(const StagingProgress& at, std::chrono::milliseconds timeout) {
+  if (at.files_total == 0) return text("has been listing them for ", timeout.count(), " ms");
+  return text("has copied nothing for ", timeout.count(), " ms; it stopped at ", at.files_done, " of ", at.files_total,
+              " files");
+}
+
 }  // namespace
 
 StagingArea::StagingArea(const fs::path& root) : root_(fs::absolute(root)) {
@@ -67,9 +74,8 @@ DiskFile StagingArea::wait_for_turn(std::chrono::milliseconds stall_timeout,
       if (on_progress) on_progress(now);
     } else if (deadline.expired()) {
       throw EnvironmentError(text("Process ", now.copier, " of this node, which copies files to '", root_.string(),
-                                  "' for all, has copied nothing for ", stall_timeout.count(), " ms; it stopped at ",
-                                  now.files_done, " of ", now.files_total,
-                                  " files. See what it waits for, end it, and start again."));
+                                  "' for all, ", standstill(now, stall_timeout),
+                                  ". See what it waits for, end it, and start again."));
     }
   }
   return lock;

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -19,25 +18,13 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/download.hpp>
+#include <libtrain/data/storage/relative_path.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_plain_part(std::string_view part) {
-  return !part.empty() && part != "." && part != ".." && part.find('\0') == std::string_view::npos;
-}
-
-// Parts joined by single slashes: a storage's answer is not trusted to stay in the folder.
-bool is_below(std::string_view path) {
-  for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/')) {
-    if (!is_plain_part(path.substr(0, slash))) return false;
-    path.remove_prefix(slash + 1);
-  }
-  return is_plain_part(path);
-}
 
 void move_to_place(const fs::path& partial, const fs::path& place) {
   if (std::rename(partial.c_str(), place.c_str()) == 0) return;
@@ -55,7 +42,7 @@ std::vector<StagingTask> list_tasks(const Storage& from, const std::string& fold
   std::vector<StagingTask> tasks;
   for (const auto& file : from.list(folder)) {
     const auto path = std::string_view(file.path).substr(file.path.starts_with(prefix) ? prefix.size() : 0);
-    if (!file.path.starts_with(prefix) || !is_below(path)) {
+    if (!file.path.starts_with(prefix) || !leads_below(path)) {
       throw EnvironmentError(text("'", describe(from, folder), "' lists the path '", file.path,
                                   "', which cannot be a file below a folder: rename it, or stage another folder."));
     }
@@ -120,8 +107,7 @@ void StagingCopy::copy(const StagingTask& task, int worker, const std::stop_toke
 
 void StagingCopy::note(const std::string& journal_line) {
   const std::lock_guard lock(mutex_);
-  const std::span bytes{journal_line.data(), journal_line.size()};
-  if (const int error = journal_.write(journal_bytes_, std::as_bytes(bytes)); error != 0) {
+  if (const int error = journal_.write(journal_bytes_, journal_line); error != 0) {
     throw_disk_error("write", area_.journal(), error);
   }
   journal_bytes_ += journal_line.size();

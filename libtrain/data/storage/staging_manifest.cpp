@@ -1,12 +1,12 @@
 #include <libtrain/data/storage/staging_manifest.hpp>
 
 #include <charconv>
-#include <cstddef>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/percent_encoding.hpp>
 
 namespace libtrain::data::detail {
 
@@ -31,29 +31,17 @@ std::string quote(std::string_view bytes) {
   return word;
 }
 
-template <typename Number>
-std::optional<Number> parse(std::string_view digits, int base) {
-  Number number{};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, base);
-  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
-}
-
 std::optional<std::string> unquote(std::string_view word) {
   if (!word.starts_with('=')) return std::nullopt;
-  std::string bytes;
-  for (std::size_t i = 1; i < word.size(); ++i) {
-    if (word[i] != '%') {
-      bytes += word[i];
-      continue;
-    }
-    if (i + 2 >= word.size()) return std::nullopt;
-    const auto byte = parse<unsigned char>(word.substr(i + 1, 2), 16);
-    if (!byte) return std::nullopt;
-    bytes += static_cast<char>(*byte);
-    i += 2;
-  }
-  return bytes;
+  return percent_decode(word.substr(1));
+}
+
+std::optional<std::uint64_t> parse_number(std::string_view digits) {
+  std::uint64_t number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return number;
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -79,7 +67,7 @@ std::optional<std::pair<std::string, StagedFile>> parse_file(std::string_view li
   const auto words = words_of(line);
   if (words.size() != 5 || words[0] != "file") return std::nullopt;
   const auto hash = parse_content_hash(words[1]);
-  const auto size = parse<std::uint64_t>(words[2], 10);
+  const auto size = parse_number(words[2]);
   auto version = unquote(words[3]);
   auto path = unquote(words[4]);
   if (!hash || !size || !version || !path) return std::nullopt;
@@ -109,8 +97,8 @@ std::optional<StagedTotals> read_totals(std::string_view manifest, const std::st
   const auto last = manifest.substr(0, manifest.size() - 1).rfind('\n') + 1;
   const auto words = words_of(manifest.substr(last, manifest.size() - 1 - last));
   if (words.size() != 4 || words[0] != "end") return std::nullopt;
-  const auto files = parse<std::uint64_t>(words[1], 10);
-  const auto bytes = parse<std::uint64_t>(words[2], 10);
+  const auto files = parse_number(words[1]);
+  const auto bytes = parse_number(words[2]);
   if (!files || !bytes) return std::nullopt;
   const StagedTotals totals{.files = *files, .bytes = *bytes};
   if (manifest.substr(last) != manifest_end(manifest.substr(0, last), totals)) return std::nullopt;

@@ -5,9 +5,16 @@
 #include <string>
 #include <vector>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
+
+/// A storage that does not answer, or refuses who asks: this says nothing about the file that was asked for.
+class StorageUnavailable : public EnvironmentError {
+ public:
+  using EnvironmentError::EnvironmentError;
+};
 
 /// What a storage knows of a file without reading it.
 struct FileInfo {
@@ -17,7 +24,8 @@ struct FileInfo {
 };
 
 /// A folder and all below it, on a local disk or in an object store, to be read. Paths are relative to that folder,
-/// with '/' between their parts. Any thread may call it, several at once.
+/// with '/' between their parts. What asks an object store throws StorageUnavailable as well. Any thread may call it,
+/// several at once.
 class Storage {
  public:
   virtual ~Storage() = default;

@@ -9,6 +9,7 @@
 #include <span>
 #include <system_error>
 
+#include <libtrain/base/ascii.hpp>
 #include <libtrain/base/redact.hpp>
 #include <libtrain/data/storage/percent_encoding.hpp>
 
@@ -176,9 +177,7 @@ void replace_all(std::string& message, std::string_view secret) {
 std::string with_small_digits(std::string encoded) {
   for (std::size_t i = 0; i + 2 < encoded.size(); ++i) {
     if (encoded[i] != '%') continue;
-    for (const auto digit : {i + 1, i + 2}) {
-      encoded[digit] = static_cast<char>(std::tolower(static_cast<unsigned char>(encoded[digit])));
-    }
+    for (const auto digit : {i + 1, i + 2}) encoded[digit] = ascii_lower(encoded[digit]);
   }
   return encoded;
 }
@@ -202,6 +201,16 @@ void mask_quoted_signature(std::string& message) {
   message.replace(begin, end - begin, kMask);
 }
 
+// At most `most` bytes of a longer text, and no part of a character of UTF-8, which has at most three bytes behind its
+// first.
+std::string_view beginning_of(std::string_view message, std::size_t most) {
+  const auto is_within = [&](std::size_t at) { return (static_cast<unsigned char>(message[at]) & 0xc0U) == 0x80U; };
+  for (std::size_t end = most; end + 3 >= most; --end) {
+    if (!is_within(end)) return message.substr(0, end);
+  }
+  return message.substr(0, most);
+}
+
 }  // namespace
 
 std::string mask_secrets(std::string_view message, const std::vector<std::string>& secrets) {
@@ -217,8 +226,8 @@ std::string mask_secrets(std::string_view message, const std::vector<std::string
 
 std::string printable_reason(std::string_view message, const std::vector<std::string>& secrets) {
   auto reason = mask_secrets(one_line(message), secrets);
-  if (reason.size() > kReasonBytes) reason = reason.substr(0, kReasonBytes) + "...";
-  return reason;
+  if (reason.size() <= kReasonBytes) return reason;
+  return std::string{beginning_of(reason, kReasonBytes)} + "...";
 }
 
 StorageFailure classify_failure(std::string_view message, const std::vector<std::string>& secrets) {

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstddef>
 
+#include <libtrain/base/ascii.hpp>
+
 namespace libtrain::data::detail {
 
 namespace {
@@ -22,8 +24,7 @@ bool is_scheme(std::string_view word) {
 
 std::string lower_case(std::string_view word) {
   std::string lower{word};
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(lower.begin(), lower.end(), lower.begin(), ascii_lower);
   return lower;
 }
 

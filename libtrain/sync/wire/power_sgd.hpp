@@ -41,8 +41,7 @@ struct PowerSgdOptions {
 ///   in a group of one rank.
 /// - Error feedback keeps M - P (M^T P)^T with this rank's own M; its mean over the ranks is what the average lacks. A
 ///   round whose gradients are thrown away (skipped, or used nowhere) loses what it sent, not what it kept.
-/// - Where a rank's gradient is not finite, that gradient is NaN on all ranks, and what was kept for it stays as it
-/// was.
+/// - Where a rank's gradient is not finite, that gradient is NaN on all ranks, and what was kept for it is kept.
 /// - Gradients scaled against underflow leave an error of the same scale: change the scale seldom.
 class PowerSgdWireFormat : public WireFormat {
  public:

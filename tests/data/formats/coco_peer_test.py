@@ -25,6 +25,8 @@ if importlib.util.find_spec("pycocotools") is None:
     if PYTHON.exists() and "LIBTRAIN_COCO_PEER" not in os.environ:
         os.environ |= {"LIBTRAIN_COCO_PEER": "1", "PYTHONUTF8": "1"}
         os.execv(PYTHON, [str(PYTHON), *sys.argv])
+    if PYTHON.exists():
+        sys.exit(f"{PYTHON} has no pycocotools: run scripts/setup.sh")
     print("not run: this environment has no Python with pycocotools")
     sys.exit(0)
 

@@ -122,6 +122,10 @@ TEST(Csv, WrongRowsAndColumnsAreUsageErrors) {
   EXPECT_EQ(file.field(0, std::size_t{2}), "3");
 }
 
+TEST(Csv, NeedsAFile) {
+  EXPECT_THAT(message_of<UsageError>([] { CsvFile(nullptr); }), HasSubstr("CSV file"));
+}
+
 TEST(Csv, Utf8IsCheckedWhereAskedFor) {
   const CsvOptions checked{.encoding = CsvEncoding::utf8};
   EXPECT_EQ(open("a\n\xc3\xa9\n", checked).field(0, "a"), "\xc3\xa9");

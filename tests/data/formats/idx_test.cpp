@@ -1,8 +1,7 @@
 #include <libtrain/data/formats/idx.hpp>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,41 +10,34 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+
 namespace libtrain::data {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using libtrain::testing::message_of;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Bytes = std::vector<unsigned char>;
 
-class Idx : public testing::Test {
+class Idx : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "libtrain_idx_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   std::string write(const Bytes& bytes) const {
-    const auto path = directory_ / "file";
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    return path.string();
+    const std::string path = folder_ / "file";
+    write_file(path, std::string(bytes.begin(), bytes.end()));
+    return path;
   }
 
   static std::string message(const std::string& path) {
-    try {
-      read_idx(path);
-    } catch (const EnvironmentError& error) {
-      return error.what();
-    }
-    return "no EnvironmentError";
+    return message_of<EnvironmentError>([&] { read_idx(path); });
   }
 
   std::string message_for(const Bytes& bytes) const { return message(write(bytes)); }
 
-  std::filesystem::path directory_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(Idx, ReadsShapeAndBytes) {
@@ -61,9 +53,9 @@ TEST_F(Idx, ReadsDimensionsAsBigEndian) {
 }
 
 TEST_F(Idx, NamesAMissingFileOrDirectory) {
-  EXPECT_THAT(message((directory_ / "absent").string()), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
-  EXPECT_THAT(message((directory_ / "nowhere" / "file").string()), HasSubstr("nowhere"));
-  EXPECT_THAT(message(directory_.string()), HasSubstr("expected a regular file"));
+  EXPECT_THAT(message(folder_ / "absent"), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
+  EXPECT_THAT(message(folder_ / "nowhere/file"), HasSubstr("nowhere"));
+  EXPECT_THAT(message(folder_.path()), HasSubstr("expected a regular file"));
 }
 
 TEST_F(Idx, RefusesAWrongMagicNumber) {

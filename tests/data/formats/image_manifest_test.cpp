@@ -11,14 +11,18 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 
+#include <tests/data/formats/hex_bytes.hpp>
 #include <tests/data/formats/mutation.hpp>
-#include <tests/data/formats/temporary_folder.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::MemoryStorage;
+using libtrain::testing::read_file;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -57,6 +61,28 @@ TEST_F(ImageManifest, ListsOnce) {
   EXPECT_EQ(lists(), 2U);
   EXPECT_EQ(folder_.count(), 1);
   EXPECT_THAT(logged_, IsEmpty());
+}
+
+// Written out by hand but for the checksums of the message and of its key, which is in the file's name: these were
+// computed in Python from the definition of CRC-32C.
+TEST_F(ImageManifest, HasItsBytesSpeltOut) {
+  const std::string bytes = "ltimage1" + from_hex("833601db") +                          //
+                            from_hex("0a13") + "memory://set\ntrain\n" +                 // 1: key
+                            from_hex("1003 1800") +                                      // 2: images, 3: skipped files
+                            from_hex("2203") + "cat" + from_hex("2203") + "dog" +        // 4: classes
+                            from_hex("2a0b 0a05") + "1.jpg" + from_hex("10 00 18 0d") +  // 5: name, label, bytes
+                            from_hex("2a11 0a0a") + "deep/2.png" + from_hex("10 00 18 ac02") +  //
+                            from_hex("2a0b 0a05") + "1.jpg" + from_hex("10 01 18 0d");
+  MemoryStorage storage;
+  storage.put("train/cat/1.jpg", std::string(13, 'x'));
+  storage.put("train/cat/deep/2.png", std::string(300, 'x'));
+  storage.put("train/dog/1.jpg", std::string(13, 'x'));
+  const auto listed = list_image_folder_once(storage, "train", folder_.path());
+  const std::string manifest = folder_ / "images-69a78563.manifest";
+  EXPECT_EQ(read_file(manifest), bytes);
+  write_file(manifest, bytes);
+  EXPECT_EQ(list_image_folder_once(storage, "train", folder_.path()), listed);
+  EXPECT_EQ(storage.counts().lists, 1U);
 }
 
 TEST_F(ImageManifest, RemembersEmptyClassesAndWhatWasSkipped) {

@@ -10,7 +10,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/text_rows.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -97,17 +97,17 @@ TEST(JsonLines, IsATextTable) {
   EXPECT_EQ(table->field(0, "a"), "b");
 }
 
-TEST(FileBuffer, ReadsAFileWithZerosBehindIt) {
-  const auto file = file_in_memory("short", "abc");
-  const auto buffer = read_padded(*file, 3);
-  EXPECT_EQ(buffer.text(), "abc");
-  for (std::size_t i = 0; i < PaddedBuffer::kPadding; ++i) EXPECT_EQ(buffer.data()[3 + i], '\0');
-  EXPECT_TRUE(read_padded(*file_in_memory("empty", ""), 0).text().empty());
+TEST(JsonLines, NeedsAFile) {
+  EXPECT_THAT(message_of<UsageError>([] { JsonLines(nullptr); }), HasSubstr("JSON lines file"));
 }
 
-TEST(FileBuffer, RefusesALongerFile) {
-  EXPECT_THAT(message_of<EnvironmentError>([] { read_padded(*file_in_memory("long", "abcd"), 3); }),
-              AllOf(HasSubstr("'long'"), HasSubstr("4 bytes"), HasSubstr("at most 3")));
+TEST(FileBuffer, HasZerosBehindItsBytes) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{3}}) {
+    const PaddedBuffer buffer{size};
+    EXPECT_EQ(buffer.text().size(), size);
+    EXPECT_EQ(buffer.allocated(), size + PaddedBuffer::kPadding);
+    for (std::size_t i = size; i < buffer.allocated(); ++i) EXPECT_EQ(buffer.data()[i], '\0');
+  }
 }
 
 TEST(FileBuffer, AFileInMemoryEndsWhereItEnds) {

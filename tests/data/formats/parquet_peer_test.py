@@ -25,6 +25,8 @@ if any(importlib.util.find_spec(name) is None for name in NEEDED):
     if PYTHON.exists() and "LIBTRAIN_PARQUET_PEER" not in os.environ:
         os.environ |= {"LIBTRAIN_PARQUET_PEER": "1", "PYTHONUTF8": "1"}
         os.execv(PYTHON, [str(PYTHON), *sys.argv])
+    if PYTHON.exists():
+        sys.exit(f"{PYTHON} has no pyarrow, or no torchvision: run scripts/setup.sh")
     print("not run: this environment has no Python with pyarrow and torchvision")
     sys.exit(0)
 

@@ -175,6 +175,19 @@ TEST(Tar, RefusesSizesBeyondTheFileBeforeAllocating) {
               HasSubstr("18446744073709551615 bytes"));
 }
 
+// 2^56 + 600 is a number that no file is as long as; 2^64 + 600 would be 600 if what does not fit were dropped.
+TEST(Tar, RefusesSizesInBase256OfMoreThan56Bits) {
+  const auto refusal_of_size = [](const std::string& last_eleven) {
+    const TarBytes member{.name = "a", .data = std::string(600, 'b'), .size_field = "\x80" + last_eleven};
+    return refusal(tar_member(member) + tar_end());
+  };
+  EXPECT_THAT(refusal_of_size(std::string("\0\0\0\x01\0\0\0\0\0\x02\x58", 11)),
+              AllOf(HasSubstr("byte offset 512"), HasSubstr("72057594037928536 bytes")));
+  EXPECT_THAT(refusal_of_size(std::string("\0\0\x01\0\0\0\0\0\0\x02\x58", 11)),
+              AllOf(HasSubstr("byte offset 124"), HasSubstr("expected a size")));
+  EXPECT_THAT(refusal_of_size(std::string("\x01\0\0\0\0\0\0\0\0\x02\x58", 11)), HasSubstr("expected a size"));
+}
+
 TEST(Tar, EveryTruncationIsAnError) {
   const std::string whole = pax(pax_line("path", "long")) + tar_member({.name = "a", .data = "x"}) +
                             tar_member({.name = "b", .data = std::string(513, 'b')}) + tar_end();

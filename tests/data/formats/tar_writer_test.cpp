@@ -14,14 +14,16 @@
 #include <libtrain/data/formats/tar.hpp>
 
 #include <tests/data/formats/tar_bytes.hpp>
-#include <tests/data/formats/temporary_folder.hpp>
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using libtrain::testing::read_file;
+using libtrain::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
 using Members = std::vector<std::pair<std::string, std::string>>;

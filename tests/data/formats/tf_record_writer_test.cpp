@@ -1,5 +1,6 @@
 #include <libtrain/data/formats/tf_record_writer.hpp>
 
+#include <filesystem>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -8,13 +9,16 @@
 #include <libtrain/base/error.hpp>
 
 #include <tests/data/formats/record_bytes.hpp>
-#include <tests/data/formats/temporary_folder.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using libtrain::testing::read_file;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

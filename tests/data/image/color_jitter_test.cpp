@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/color.hpp>
 
+#include <tests/data/image/draw_statistics.hpp>
 #include <tests/data/image/pictures.hpp>
 #include <tests/support/message_of.hpp>
 
@@ -17,13 +19,15 @@ namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using testing::distance;
 using ::testing::HasSubstr;
 using testing::random_picture;
+using testing::uniform_over;
 
 TEST(ColorJitter, DrawsFactorsUniformlyAroundOne) {
   constexpr int kDraws = 20000;
   SampleRandom random(1, 2, 3);
-  double brightness = 0, contrast = 0, hue = 0;
+  std::vector<double> brightness, contrast, hue;
   for (int i = 0; i < kDraws; ++i) {
     const ColorJitter jitter = draw_color_jitter({.brightness = 0.4, .contrast = 1.5, .hue = 0.1}, random);
     ASSERT_TRUE(jitter.brightness && jitter.contrast && jitter.hue);
@@ -31,15 +35,13 @@ TEST(ColorJitter, DrawsFactorsUniformlyAroundOne) {
     ASSERT_TRUE(*jitter.brightness >= 0.6 && *jitter.brightness <= 1.4);
     ASSERT_TRUE(*jitter.contrast >= 0 && *jitter.contrast <= 2.5);
     ASSERT_TRUE(*jitter.hue >= -0.1 && *jitter.hue <= 0.1);
-    brightness += *jitter.brightness;
-    contrast += *jitter.contrast;
-    hue += *jitter.hue;
+    brightness.push_back(*jitter.brightness);
+    contrast.push_back(*jitter.contrast);
+    hue.push_back(*jitter.hue);
   }
-  // 5 standard errors of a uniform distribution: its width / sqrt(12 number).
-  const double error = 5 / std::sqrt(12.0 * kDraws);
-  EXPECT_NEAR(brightness / kDraws, 1, 0.8 * error);
-  EXPECT_NEAR(contrast / kDraws, 1.25, 2.5 * error);
-  EXPECT_NEAR(hue / kDraws, 0, 0.2 * error);
+  EXPECT_LT(distance(brightness, uniform_over(0.6, 1.4)), 2.69);
+  EXPECT_LT(distance(contrast, uniform_over(0, 2.5)), 2.69);
+  EXPECT_LT(distance(hue, uniform_over(-0.1, 0.1)), 2.69);
 }
 
 TEST(ColorJitter, DrawsAllOrdersEquallyOften) {

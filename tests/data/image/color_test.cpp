@@ -3,6 +3,7 @@
 #include <libtrain/data/image/color.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -41,11 +42,11 @@ TEST(Color, ContrastMovesAwayFromTheRoundedMeanOfTheGrey) {
   EXPECT_THAT(image.pixels, ElementsAre(24, 24, 24));
 }
 
-// Red 255 is grey (255 * 19595 + 32768) / 65536 = 76.7, rounded down; 150 of green 88.5; blue 29.5.
+// Red 255 is grey (255 * 19595 + 32768) / 65536 = 76.7, rounded down; 150 of green 88.5; blue 29.5; red 2 1.1.
 TEST(Color, SaturationMovesAwayFromThePixelsOwnGrey) {
-  Image image = row_of(3, {255, 0, 0, 0, 150, 0, 0, 0, 255});
+  Image image = row_of(3, {255, 0, 0, 0, 150, 0, 0, 0, 255, 2, 0, 0});
   adjust_saturation(image, 0);
-  EXPECT_THAT(image.pixels, ElementsAre(76, 76, 76, 88, 88, 88, 29, 29, 29));
+  EXPECT_THAT(image.pixels, ElementsAre(76, 76, 76, 88, 88, 88, 29, 29, 29, 1, 1, 1));
   image = row_of(3, {255, 0, 0});
   adjust_saturation(image, 0.5);
   EXPECT_THAT(image.pixels, ElementsAre(165, 38, 38));  // 76 + 89.5, 76 - 38
@@ -62,6 +63,10 @@ TEST(Color, SharpnessSmoothsInsideOfTheBorder) {
   EXPECT_THAT(smooth.pixels, ElementsAre(0, 0, 0, 0, 50, 0, 0, 0, 0));  // 5/13 of 130
   adjust_sharpness(image, 1.5);
   EXPECT_EQ(pixel(image, 1, 1), 170);  // 50 + 1.5 * 80
+  Image corner = constant_picture(3, 3, 1, 0);
+  corner.row(0)[0] = 8;
+  adjust_sharpness(corner, 0);
+  EXPECT_THAT(corner.pixels, ElementsAre(8, 0, 0, 0, 1, 0, 0, 0, 0));  // 8/13, rounded
   Image narrow = random_picture(2, 9, 3);
   const auto before = narrow.pixels;
   adjust_sharpness(narrow, 0);
@@ -81,10 +86,10 @@ TEST(Color, FactorOneChangesNothing) {
 // A third of the circle is 85 of 255 steps: red, green and blue change places.
 TEST(Color, HueTurnsPureColours) {
   Image image = row_of(3, {255, 0, 0, 0, 255, 0, 40, 40, 40});
-  adjust_hue(image, 85.5 / 255);
+  adjust_hue(image, 85.9 / 255);  // steps are rounded towards zero
   EXPECT_THAT(image.pixels, ElementsAre(0, 255, 0, 0, 0, 255, 40, 40, 40));
   image = row_of(3, {0, 255, 0});
-  adjust_hue(image, -85.5 / 255);
+  adjust_hue(image, -85.9 / 255);
   EXPECT_THAT(image.pixels, ElementsAre(255, 0, 0));
   image = row_of(1, {7, 8});
   adjust_hue(image, 0.3);
@@ -117,6 +122,21 @@ TEST(Color, AutocontrastStretchesEachChannelByItself) {
   Image image = row_of(3, {10, 50, 7, 20, 50, 7, 30, 101, 7});
   autocontrast(image);
   EXPECT_THAT(image.pixels, ElementsAre(0, 0, 7, 127, 0, 7, 255, 255, 7));
+}
+
+// 1200 pixels of four values: without those of the largest, 900 pixels over 255 results make a step of 3; a result is
+// half a step, rounded down, and the number of pixels below, divided by the step and rounded down: (1 + 299) / 3 = 100,
+// (1 + 599) / 3 = 200, and 901 / 3 cut off at 255.
+TEST(Color, EqualizeRoundsByHalfAStep) {
+  Image image = constant_picture(1200, 1, 1, 0);
+  for (int x = 0; x < 1200; ++x) {
+    image.row(0)[x] = static_cast<std::uint8_t>(x < 299 ? 60 : x < 599 ? 70 : x < 900 ? 80 : 90);
+  }
+  equalize(image);
+  EXPECT_EQ(pixel(image, 0, 0), 0);
+  EXPECT_EQ(pixel(image, 299, 0), 100);
+  EXPECT_EQ(pixel(image, 599, 0), 200);
+  EXPECT_EQ(pixel(image, 1199, 0), 255);
 }
 
 // 510 pixels of four values: without those of the largest, 383 pixels over 255 results make a step of 1, so that the

@@ -59,20 +59,25 @@ TEST(CutMix, AnEmptyRectangleChangesNothing) {
 // 1/48.
 TEST(CutMix, DrawsRectanglesCutOffAtTheBorder) {
   constexpr int kDraws = 20000;
-  constexpr int kSide = 2000;
+  constexpr int kWidth = 2000;
+  constexpr int kHeight = 1500;
   SampleRandom random(4, 5, 6);
-  double area = 0;
+  double area = 0, middle_x = 0, middle_y = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const CutMix drawn = draw_cutmix(kSide, kSide, 1.0, random);
+    const CutMix drawn = draw_cutmix(kWidth, kHeight, 1.0, random);
     const Crop& box = drawn.box;
     ASSERT_TRUE(box.x >= 0 && box.y >= 0 && box.width >= 0 && box.height >= 0);
-    ASSERT_TRUE(box.x + box.width <= kSide && box.y + box.height <= kSide);
-    const double share = static_cast<double>(box.width) * box.height / kSide / kSide;
+    ASSERT_TRUE(box.x + box.width <= kWidth && box.y + box.height <= kHeight);
+    const double share = static_cast<double>(box.width) * box.height / kWidth / kHeight;
     ASSERT_NEAR(drawn.lambda, 1 - share, 1e-12);
     area += share;
+    middle_x += (box.x + box.width / 2.0) / kWidth;
+    middle_y += (box.y + box.height / 2.0) / kHeight;
   }
-  // Areas lie between 0 and 1: their standard deviation is below 1/2.
+  // Areas and places lie between 0 and 1: their standard deviations are below 1/2.
   EXPECT_NEAR(area / kDraws, 0.5 - 0.2 + 1.0 / 48, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
+  EXPECT_NEAR(middle_x / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
+  EXPECT_NEAR(middle_y / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
 }
 
 TEST(CutMix, RefusesWhatDoesNotFit) {

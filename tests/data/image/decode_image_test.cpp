@@ -1,5 +1,6 @@
 #include <libtrain/data/image/decode_image.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -13,13 +14,13 @@
 #include <libtrain/data/image/restart_segments.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
+#include <tests/data/image/pictures.hpp>
 #include <tests/data/image/png_writer.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_recipes;
 using libtrain::testing::cropped;
 using libtrain::testing::JpegColor;
 using libtrain::testing::JpegRecipe;
@@ -28,19 +29,8 @@ using libtrain::testing::reference_decode;
 using libtrain::testing::write_jpeg;
 using libtrain::testing::write_png;
 using ::testing::HasSubstr;
-
-Crop random_crop(std::mt19937& random, int width, int height) {
-  const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned int>(limit)); };
-  Crop crop{.x = below(width), .y = below(height)};
-  crop.width = 1 + below(width - crop.x);
-  crop.height = 1 + below(height - crop.y);
-  return crop;
-}
-
-std::string words_for(const Crop& crop) {
-  return std::to_string(crop.width) + " x " + std::to_string(crop.height) + " at " + std::to_string(crop.x) + ", " +
-         std::to_string(crop.y);
-}
+using testing::random_crop;
+using testing::words_for;
 
 // Files with a segment for every MCU, for a few, and for a row, of every sampling that restart markers go with.
 std::vector<JpegRecipe> restart_recipes() {
@@ -108,13 +98,16 @@ TEST(RestartSegments, HoldOnlyWhatTheRectangleNeeds) {
 }
 
 TEST(RestartSegments, ADamagedSegmentElsewhereIsNotNoticed) {
-  auto file = write_jpeg({.name = "cat.jpg", .width = 256, .height = 128, .luma = {2, 2}, .restart_interval = 4});
+  auto file = write_jpeg({.width = 256, .height = 128, .luma = {2, 2}, .restart_interval = 4});
   const Crop crop{.x = 200, .y = 100, .width = 40, .height = 20};
   const Image wanted = cropped(reference_decode(file), crop);
   RestartIndex index;
   ASSERT_TRUE(find_restart_segments(file, parse_jpeg_header(file, "file"), index));
-  for (std::size_t i = index.starts[0]; i + 2 < index.starts[1]; ++i) file[i] = std::byte{0};
-  EXPECT_TRUE(decode_image(file, {.crop = crop}).pixels == wanted.pixels);
+  // All of the first segment goes, but for the marker behind it.
+  file.erase(file.begin() + static_cast<std::ptrdiff_t>(index.starts[0]),
+             file.begin() + static_cast<std::ptrdiff_t>(index.starts[1]) - 2);
+  EXPECT_THROW(decode_image(file, {.maximum_warnings = 0}), EnvironmentError);
+  EXPECT_TRUE(decode_image(file, {.crop = crop, .maximum_warnings = 0}).pixels == wanted.pixels);
 }
 
 TEST(ImageDecoder, DecodesByTheFirstBytes) {

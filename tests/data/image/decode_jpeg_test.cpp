@@ -1,6 +1,8 @@
 #include <libtrain/data/image/decode_jpeg.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include <libtrain/data/image/restart_index.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
+#include <tests/data/image/pictures.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -26,20 +29,14 @@ using libtrain::testing::reference_decode;
 using libtrain::testing::write_jpeg;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::random_crop;
+using testing::words_for;
 
 void expect_same(const Image& actual, const Image& wanted, const std::string& what) {
   ASSERT_EQ(actual.width, wanted.width) << what;
   ASSERT_EQ(actual.height, wanted.height) << what;
   ASSERT_EQ(actual.channels, wanted.channels) << what;
   ASSERT_TRUE(actual.pixels == wanted.pixels) << what;
-}
-
-Crop random_crop(std::mt19937& random, int width, int height) {
-  const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned int>(limit)); };
-  Crop crop{.x = below(width), .y = below(height)};
-  crop.width = 1 + below(width - crop.x);
-  crop.height = 1 + below(height - crop.y);
-  return crop;
 }
 
 TEST(JpegDecoder, DecodesAsPlainLibjpegDoes) {
@@ -73,10 +70,8 @@ TEST(JpegDecoder, ARectangleHasThePixelsThatItHasInTheWholePicture) {
       for (int i = 0; i < kCropsOfEach; ++i) {
         const Crop crop = random_crop(random, whole.width, whole.height);
         const Image part = decoder.decode(file, {.scale_denominator = scale, .crop = crop});
-        ASSERT_NO_FATAL_FAILURE(expect_same(part, cropped(whole, crop),
-                                            recipe.name + " at 1/" + std::to_string(scale) + ", " +
-                                                std::to_string(crop.width) + " x " + std::to_string(crop.height) +
-                                                " at " + std::to_string(crop.x) + ", " + std::to_string(crop.y)));
+        const std::string what = recipe.name + " at 1/" + std::to_string(scale) + ", " + words_for(crop);
+        ASSERT_NO_FATAL_FAILURE(expect_same(part, cropped(whole, crop), what));
       }
     }
   }
@@ -190,6 +185,15 @@ TEST(JpegDecoder, RefusesMoreDamageThanAllowed) {
   EXPECT_EQ(decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
 }
 
+// As several files of ImageNet have them.
+TEST(JpegDecoder, BytesBetweenMarkersAreNoDamage) {
+  const auto file = write_jpeg({.luma = {2, 2}});
+  std::vector<std::byte> longer(file.begin(), file.begin() + 2);
+  longer.resize(4, std::byte{0x12});
+  longer.insert(longer.end(), file.begin() + 2, file.end());
+  expect_same(decode_jpeg(longer, {.maximum_warnings = 0}), reference_decode(file), "two bytes after the first marker");
+}
+
 TEST(JpegDecoder, RefusesPicturesThatAreTooLarge) {
   const auto file = write_jpeg({.width = 64, .height = 48});
   EXPECT_EQ(decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
@@ -220,9 +224,12 @@ TEST(JpegDecoder, RefusesOptionsThatDoNotFit) {
   EXPECT_THAT(error({.crop = Crop{.x = 0, .y = 0, .width = 0, .height = 1}}), HasSubstr("0 x 1 pixels"));
   EXPECT_THAT(error({.scale_denominator = 2, .crop = Crop{.x = 0, .y = 0, .width = 33, .height = 1}}),
               HasSubstr("32 x 24 pixels"));
+  EXPECT_THAT(error({.maximum_warnings = -1}), HasSubstr("maximum_warnings is -1"));
   std::vector<std::uint8_t> memory(std::size_t{64} * 48 * 3 - 1);
   EXPECT_THAT(message_of<UsageError>([&] { JpegDecoder().decode_into(file, {}, {.bytes = memory, .stride = 192}); }),
               HasSubstr("48 rows of 192 bytes"));
+  EXPECT_THAT(message_of<UsageError>([&] { JpegDecoder().decode_into(file, {}, {.bytes = memory, .stride = 191}); }),
+              HasSubstr("rows 191 bytes apart"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/data/image/draw_statistics.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -16,6 +17,8 @@ namespace {
 using libtrain::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::mean;
+using testing::variance;
 
 TEST(Mixup, MixesEachSampleWithTheOneBefore) {
   std::vector<float> samples{0, 4, 100, 200, 40, 80};
@@ -46,12 +49,13 @@ TEST(Mixup, MixesLabelsLikeTheirSamples) {
                                    1, 0, 0));
 }
 
-TEST(Mixup, DrawsSharesSymmetricAroundOneHalf) {
+// The variance of Beta(0.2, 0.2) is 1 / 5.6; 5 standard errors, as random_draws_test.cpp explains them.
+TEST(Mixup, DrawsSharesOfASymmetricBetaDistribution) {
   SampleRandom random(1, 2, 3);
-  double sum = 0;
-  for (int i = 0; i < 20000; ++i) sum += draw_mixup(0.2, random);
-  // The variance of Beta(0.2, 0.2) is 1 / 5.6; 5 standard errors.
-  EXPECT_NEAR(sum / 20000, 0.5, 5 * std::sqrt(1 / 5.6 / 20000));
+  std::vector<double> shares;
+  for (int i = 0; i < 20000; ++i) shares.push_back(draw_mixup(0.2, random));
+  EXPECT_NEAR(mean(shares), 0.5, 5 * std::sqrt(1 / 5.6 / 20000));
+  EXPECT_NEAR(variance(shares), 1 / 5.6, 5 / 5.6 * std::sqrt(2.0 / 20000));
 }
 
 TEST(Mixup, RefusesWhatDoesNotFit) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <random>
+#include <string>
 
 #include <libtrain/data/image/image.hpp>
 
@@ -31,6 +32,21 @@ inline Image row_of(int channels, std::initializer_list<std::uint8_t> bytes) {
 
 inline std::uint8_t pixel(const Image& image, int x, int y, int channel = 0) {
   return image.row(y)[x * image.channels + channel];
+}
+
+/// Any rectangle inside a picture, down to a single pixel.
+inline Crop random_crop(std::mt19937& random, int width, int height) {
+  const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned int>(limit)); };
+  Crop crop{.x = below(width), .y = below(height)};
+  crop.width = 1 + below(width - crop.x);
+  crop.height = 1 + below(height - crop.y);
+  return crop;
+}
+
+/// How messages name a rectangle.
+inline std::string words_for(const Crop& crop) {
+  return std::to_string(crop.width) + " x " + std::to_string(crop.height) + " at " + std::to_string(crop.x) + ", " +
+         std::to_string(crop.y);
 }
 
 }  // namespace libtrain::data::testing

@@ -24,6 +24,8 @@ try:
     from torchvision import transforms
     from torchvision.transforms import autoaugment, functional
 except ImportError as error:
+    if PYTHON.exists():
+        raise
     print(f"not run: this environment has no Pillow, or no torchvision ({error})")
     sys.exit(0)
 

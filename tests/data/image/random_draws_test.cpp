@@ -9,13 +9,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tests/data/image/draw_statistics.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using testing::distance;
 using ::testing::HasSubstr;
+using testing::mean;
+using testing::uniform_over;
+using testing::variance;
 
 constexpr int kDraws = 20000;
 
@@ -27,37 +32,9 @@ std::vector<double> draws(const Draw& draw) {
   return values;
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
-double variance(const std::vector<double>& values) {
-  const double center = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - center) * (value - center);
-  return sum / static_cast<double>(values.size());
-}
-
-// Kolmogorov and Smirnov: the largest distance between the distribution of the values and the one they should have, in
-// units of 1 / sqrt(number). One sample in a million has more than 2.69: sqrt(log(2e6) / 2).
-template <typename Distribution>
-double distance(std::vector<double> values, const Distribution& distribution) {
-  std::sort(values.begin(), values.end());
-  const auto count = static_cast<double>(values.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double expected = distribution(values[i]);
-    largest =
-        std::max({largest, expected - static_cast<double>(i) / count, static_cast<double>(i + 1) / count - expected});
-  }
-  return largest * std::sqrt(count);
-}
-
 TEST(RandomDraws, AreUniformOverAnInterval) {
   const auto values = draws([](SampleRandom& random) { return uniform({-2, 6}, random); });
-  EXPECT_LT(distance(values, [](double x) { return (x + 2) / 8; }), 2.69);
+  EXPECT_LT(distance(values, uniform_over(-2, 6)), 2.69);
 }
 
 TEST(RandomDraws, HaveUniformLogarithms) {
@@ -77,7 +54,7 @@ TEST(RandomDraws, FollowSymmetricBetaDistributions) {
   };
   const auto arc_sine = [](double x) { return 2 / std::numbers::pi * std::asin(std::sqrt(x)); };
   EXPECT_LT(distance(beta(0.5), arc_sine), 2.69);
-  EXPECT_LT(distance(beta(1), [](double x) { return x; }), 2.69);
+  EXPECT_LT(distance(beta(1), uniform_over(0, 1)), 2.69);
   EXPECT_LT(distance(beta(2), [](double x) { return x * x * (3 - 2 * x); }), 2.69);
   EXPECT_LT(distance(beta(3), [](double x) { return x * x * x * (10 - 15 * x + 6 * x * x); }), 2.69);
 }

@@ -1,6 +1,7 @@
 #include <libtrain/data/image/restart_index.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -94,6 +95,16 @@ TEST(RestartIndex, LeavesWhatItCannotCutAsItIs) {
   const auto marked = add_restart_markers(write_jpeg({.width = 128}));
   ASSERT_TRUE(marked.has_value());
   EXPECT_FALSE(add_restart_markers(*marked).has_value());
+}
+
+TEST(RestartIndex, LeavesAFileWithDamagedPlacesAsItIs) {
+  auto file = write_jpeg({.width = 208, .luma = {2, 2}, .restart_interval = 3});  // 13 MCUs a row
+  ASSERT_TRUE(add_restart_markers(file).has_value());
+  const auto scan = file.begin() + static_cast<std::ptrdiff_t>(parse_jpeg_header(file, "file").scan_offset);
+  const std::vector<std::byte> marker{std::byte{0xFF}, std::byte{0xD0}};
+  // The first three MCUs lose all their data.
+  file.erase(scan, std::search(scan, file.end(), marker.begin(), marker.end()));
+  EXPECT_FALSE(add_restart_markers(file).has_value());
 }
 
 TEST(RestartIndex, RefusesDamagedFilesAndOddOptions) {

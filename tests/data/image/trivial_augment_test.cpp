@@ -1,6 +1,7 @@
 #include <libtrain/data/image/trivial_augment.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
@@ -69,7 +70,12 @@ TEST(TrivialAugment, DrawsMagnitudesWithoutASign) {
   ASSERT_EQ(bits.size(), 7u);  // 8 to 2
   EXPECT_EQ(bits.begin()->first, 2);
   EXPECT_EQ(bits.rbegin()->first, 8);
-  EXPECT_LT(bits[2], bits[3]);  // the ends have 3 of the 31 magnitudes, the others 5
+  const auto draws = static_cast<double>(magnitudes.at(AugmentOperation::posterize).size());
+  for (const auto& [kept, count] : bits) {
+    // Of the 31 magnitudes the ends have 3 each, the others 5; 5 standard errors of a count.
+    const double share = (kept == 2 || kept == 8 ? 3 : 5) / 31.0;
+    EXPECT_NEAR(count, share * draws, 5 * std::sqrt(share * (1 - share) * draws)) << kept;
+  }
   std::set<double> thresholds;
   for (const double value : magnitudes.at(AugmentOperation::solarize)) thresholds.insert(value);
   ASSERT_EQ(thresholds.size(), 31u);
@@ -81,7 +87,9 @@ TEST(TrivialAugment, DrawsMagnitudesWithoutASign) {
 }
 
 TEST(TrivialAugment, AppliesTheOperation) {
-  const Image original = random_picture(40, 30, 3);
+  // Of few values, in the middle: what autocontrast and equalize have something to do with.
+  Image original = random_picture(40, 30, 3);
+  for (auto& byte : original.pixels) byte = static_cast<std::uint8_t>(60 + byte / 4);
   const FillColor fill{1, 2, 3};
   const auto expect = [&](AugmentOperation operation, double magnitude, const std::function<void(Image&)>& change) {
     Image image = original;
@@ -89,6 +97,7 @@ TEST(TrivialAugment, AppliesTheOperation) {
     Image expected = original;
     change(expected);
     EXPECT_EQ(image.pixels, expected.pixels) << static_cast<int>(operation);
+    EXPECT_EQ(image.pixels == original.pixels, operation == AugmentOperation::identity) << static_cast<int>(operation);
   };
   using enum AugmentOperation;
   expect(identity, 0, [](Image&) {});

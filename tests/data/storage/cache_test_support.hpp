@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -23,27 +22,6 @@
 #include <libtrain/base/log.hpp>
 
 namespace libtrain::testing {
-
-/// A new folder, removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "libtrain_storage_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = name;
-  }
-  ScratchFolder(const ScratchFolder&) = delete;  // one folder
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// The paths of what is in a folder, not of what is in folders below; none where there is no such folder.
 inline std::vector<std::string> files_in(const std::filesystem::path& folder) {
@@ -126,6 +104,8 @@ class Child {
   ~Child() {
     if (process_ > 0) kill();
   }
+
+  pid_t id() const { return process_; }
 
   /// Ends it with SIGKILL.
   void kill() {

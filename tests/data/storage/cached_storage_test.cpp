@@ -11,6 +11,7 @@
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -20,7 +21,7 @@ using testing::content_of;
 using ::testing::HasSubstr;
 using testing::MemoryStorage;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 class CachedStorageTest : public ::testing::Test {
  protected:
@@ -28,7 +29,7 @@ class CachedStorageTest : public ::testing::Test {
 
   std::string read(const std::string& path) const { return read_all(*storage_.open(path), 1 << 20); }
 
-  const ScratchFolder scratch_;
+  const TemporaryFolder scratch_;
   const std::shared_ptr<MemoryStorage> remote_ = std::make_shared<MemoryStorage>();
   const std::shared_ptr<FileCache> cache_ = std::make_shared<FileCache>(options());
   const CachedStorage storage_{remote_, cache_};
@@ -50,6 +51,18 @@ TEST_F(CachedStorageTest, AsksNothingAboutFilesThatWereListedAndHaveACopy) {
   EXPECT_EQ(read_all(*another.open("folder/a"), 5000), content_of(5000, 1));
   EXPECT_EQ(remote_->counts().opens, 1u);
   EXPECT_EQ(remote_->counts().infos, 2u);
+}
+
+TEST_F(CachedStorageTest, KnowsWhatWasListedOrAskedAbout) {
+  remote_->put("folder/a", "1");
+  remote_->put("b", "2");
+  EXPECT_FALSE(storage_.knows("b"));
+  storage_.list("folder");
+  EXPECT_TRUE(storage_.knows("folder/a"));
+  EXPECT_FALSE(storage_.knows("b"));
+  storage_.key_of("b");
+  EXPECT_TRUE(storage_.knows("b"));
+  EXPECT_EQ(remote_->counts().infos, 1u);
 }
 
 TEST_F(CachedStorageTest, IsTheRemoteStorageButForTheCopies) {

@@ -14,6 +14,7 @@
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::testing {
 
@@ -62,8 +63,8 @@ class FileCacheFixture : public ::testing::Test {
   std::vector<std::string> entries() const { return files_in(folder_ / "entries"); }
   std::vector<std::string> unfinished() const { return files_in(folder_ / "fetching"); }
 
-  const ScratchFolder scratch_;
-  const std::filesystem::path folder_ = scratch_.path() / "cache";
+  const TemporaryFolder scratch_;
+  const std::filesystem::path folder_ = scratch_ / "cache";
   MemoryStorage storage_;
 };
 

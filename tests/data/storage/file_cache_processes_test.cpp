@@ -24,6 +24,7 @@
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -39,8 +40,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
-using testing::ScratchFolder;
 using testing::Signal;
+using testing::TemporaryFolder;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kMebibyte = 1 << 20;
@@ -88,8 +89,8 @@ class FileCacheProcesses : public ::testing::Test {
   }
 
   const std::string content_ = content_of(8000, 1);
-  const ScratchFolder scratch_;
-  const fs::path folder_ = scratch_.path() / "cache";
+  const TemporaryFolder scratch_;
+  const fs::path folder_ = scratch_ / "cache";
   MemoryStorage storage_;
   const Signal reading_;
   const Signal opening_;
@@ -200,8 +201,14 @@ int on_small_disk(const fs::path& folder, const std::function<void()>& body) {
 
 class FileCacheSmallDisk : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (on_small_disk(scratch_.path(), [] {}) == kForbidden) {
+      GTEST_SKIP() << "the kernel forbids this user to mount a small disk";
+    }
+  }
+
   FileCacheOptions options() const {
-    return {.directory = scratch_.path() / "cache", .free_space_reserve_bytes = 0, .block_bytes = 256 << 10};
+    return {.directory = scratch_ / "cache", .free_space_reserve_bytes = 0, .block_bytes = 256 << 10};
   }
 
   void put_files(const std::string& names) {
@@ -210,13 +217,13 @@ class FileCacheSmallDisk : public ::testing::Test {
 
   // Fills what is left of the disk.
   void fill() const {
-    std::ofstream ballast(scratch_.path() / "ballast", std::ios::binary);
+    std::ofstream ballast(scratch_ / "ballast", std::ios::binary);
     const std::string block(4096, 'x');
     while (ballast.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
     }
   }
 
-  const ScratchFolder scratch_;
+  const TemporaryFolder scratch_;
   MemoryStorage storage_;
 };
 
@@ -237,7 +244,6 @@ TEST_F(FileCacheSmallDisk, EvictsWhatItMustAndReadsTheRestRemotely) {
     EXPECT_EQ(cache.statistics().bypasses, 1u);
     EXPECT_EQ(warnings.lines().size(), 1u);
   });
-  if (code == kForbidden) GTEST_SKIP() << "the kernel forbids this user to mount a small disk";
   EXPECT_EQ(code, 0);
 }
 
@@ -255,7 +261,6 @@ TEST_F(FileCacheSmallDisk, FilledByOthersTheDiskIsDoneWithout) {
     EXPECT_EQ(warnings.lines().size(), 1u);
     EXPECT_EQ(read_all(*held, kMebibyte), content_of(kMebibyte, 'a'));
   });
-  if (code == kForbidden) GTEST_SKIP() << "the kernel forbids this user to mount a small disk";
   EXPECT_EQ(code, 0);
 }
 
@@ -271,18 +276,16 @@ TEST_F(FileCacheSmallDisk, ACacheThatIsMadeOnAFullDiskIsDoneWithout) {
     EXPECT_EQ(cache.statistics().bypasses, 2u);
     EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("No space left")));
   });
-  if (code == kForbidden) GTEST_SKIP() << "the kernel forbids this user to mount a small disk";
   EXPECT_EQ(code, 0);
 }
 
 TEST_F(FileCacheSmallDisk, StagingMoreThanFitsIsRefusedBeforeACopyIsMade) {
   put_files("abcde");
   const int code = on_small_disk(scratch_.path(), [this] {
-    const auto copy = [this] { stage(storage_, "", scratch_.path() / "set", {.free_space_reserve_bytes = 0}); };
+    const auto copy = [this] { stage(storage_, "", scratch_ / "set", {.free_space_reserve_bytes = 0}); };
     EXPECT_THAT(message_of<EnvironmentError>(copy), AllOf(HasSubstr("needs 5242880 bytes"), HasSubstr("cache")));
     EXPECT_EQ(storage_.counts().bytes_read, 0u);
   });
-  if (code == kForbidden) GTEST_SKIP() << "the kernel forbids this user to mount a small disk";
   EXPECT_EQ(code, 0);
 }
 

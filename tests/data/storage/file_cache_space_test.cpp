@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -18,9 +19,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/clock.hpp>
+#include <libtrain/data/storage/cache_directory.hpp>
+#include <libtrain/data/storage/cache_space.hpp>
 #include <libtrain/data/storage/file_lock.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -33,6 +38,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::kSmallEntry;
+using testing::read_file;
 
 class FileCacheSpace : public testing::FileCacheFixture {};
 
@@ -155,6 +161,21 @@ TEST_F(FileCacheSpace, OnADiskThatIsFullReadsRemotelyAndWarnsOnce) {
     EXPECT_EQ(cache.statistics().misses, 1u);
     fs::remove_all(folder_);
   }
+}
+
+// A claim that cannot be resized, because it is open for reading only.
+TEST_F(FileCacheSpace, AccountsForNothingWhereAClaimGetsNoLength) {
+  const detail::CacheDirectory directory(folder_);
+  detail::CacheSpace space(directory, 10 * kSmallEntry, 0);
+  const auto never = [](const ContentHash&) { return kNeverUsed; };
+  const auto claim = directory.claim({.high = 1, .low = 2}, Deadline::after(std::chrono::seconds{20}), {});
+  EXPECT_TRUE(space.book(claim, 1000, never, 0));
+  const auto booked = read_file(folder_ / "account");
+  EXPECT_EQ(booked.substr(8), std::string("\x00\x10\0\0\0\0\0\0", 8)) << "4096, on a little-endian machine";
+
+  const auto read_only = detail::DiskFile::open(claim.path(), O_RDONLY);
+  EXPECT_THROW(space.book(read_only, 5000, never, 0), detail::DiskError);
+  EXPECT_EQ(read_file(folder_ / "account"), booked);
 }
 
 TEST_F(FileCacheSpace, RemovesAtStartWhatNobodyFetchesAnyMore) {

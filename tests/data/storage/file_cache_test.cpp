@@ -13,9 +13,11 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/loader/stage_clock.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -29,6 +31,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
+using testing::write_file;
 
 class FileCacheTest : public testing::FileCacheFixture {};
 
@@ -48,6 +51,22 @@ TEST_F(FileCacheTest, KeepsWhatItFetched) {
   EXPECT_EQ(statistics.fetched_bytes, 5000u);
   EXPECT_GT(statistics.seconds_waiting, 0.0);
   EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheTest, TellsTheClockOfTheThreadWhatWasThere) {
+  put_small_files("abc");
+  FileCache cache(options());
+  fetch(cache, "b");
+  StageClock clock;
+  for (const char* name : {"a", "a", "b"}) open(cache, name);
+  EXPECT_EQ(clock.counts().cache_hits, 2u);
+  EXPECT_EQ(clock.counts().cache_misses, 1u);
+
+  const CapturedWarnings warnings;
+  FileCache without_room(options(0));
+  open(without_room, "c");
+  EXPECT_EQ(without_room.statistics().bypasses, 1u);
+  EXPECT_EQ(clock.counts().cache_misses, 2u) << "what is read remotely counts as missing";
 }
 
 TEST_F(FileCacheTest, GivesFilesThatReadAsTheRemoteOnes) {
@@ -245,9 +264,9 @@ TEST_F(FileCacheTest, RefusesWhatItCannotWorkWith) {
   auto without_blocks = options();
   without_blocks.block_bytes = 0;
   EXPECT_THAT(message_of<UsageError>([&] { FileCache cache(without_blocks); }), HasSubstr("block_bytes"));
-  std::ofstream(scratch_.path() / "file") << "not a folder";
+  write_file(scratch_ / "file", "not a folder");
   auto in_a_file = options();
-  in_a_file.directory = scratch_.path() / "file" / "cache";
+  in_a_file.directory = scratch_ / "file/cache";
   EXPECT_THAT(message_of<EnvironmentError>([&] { FileCache cache(in_a_file); }), HasSubstr("file/cache"));
 }
 

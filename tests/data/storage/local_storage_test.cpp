@@ -6,9 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
 #include <thread>
@@ -20,27 +18,23 @@
 #include <libtrain/base/error.hpp>
 
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class LocalStorageTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "libtrain_storage_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
   void write(const std::string& path, const std::string& content) const {
     std::filesystem::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path, std::ios::binary) << content;
+    write_file((root_ / path).string(), content);
   }
 
   LocalStorage storage() const { return LocalStorage{root_.string()}; }
@@ -55,7 +49,8 @@ class LocalStorageTest : public ::testing::Test {
     return message_of<EnvironmentError>([&] { storage().open(path); });
   }
 
-  std::filesystem::path root_;
+  const TemporaryFolder folder_;
+  const std::filesystem::path root_ = folder_.path();
 };
 
 std::string read(const File& file, std::uint64_t offset, std::size_t count) {

@@ -59,6 +59,9 @@ class MemoryStorage : public data::Storage {
   /// Called before each read, outside of all locks: it may throw, wait, or change the storage. Set before use.
   std::function<void(const std::string& path, std::uint64_t offset)> before_read = {};
 
+  /// The same before each listing.
+  std::function<void()> before_list = {};
+
   void put(const std::string& path, std::string bytes, std::string version = "1") {
     const std::lock_guard lock(mutex_);
     contents_[path] = std::make_shared<Content>(Content{std::move(bytes), std::move(version)});
@@ -97,6 +100,7 @@ class MemoryStorage : public data::Storage {
 
   std::vector<data::FileInfo> list(const std::string& folder) const override {
     ++counts_->lists;
+    if (before_list) before_list();
     const std::string prefix = folder.empty() ? "" : folder + "/";
     const std::lock_guard lock(mutex_);
     std::vector<data::FileInfo> files;

@@ -1,8 +1,5 @@
 #include <libtrain/data/storage/open_storage.hpp>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,11 +11,14 @@
 #include <libtrain/data/storage/arrow_storage.hpp>
 
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -29,36 +29,31 @@ StorageOptions with(const std::map<std::string, std::string, std::less<>>& varia
 
 class OpenStorage : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "libtrain open%20_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-    std::ofstream(root_ / "x", std::ios::binary) << "0123";
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
+  OpenStorage() { write_file(folder_ / "x", "0123"); }
 
-  std::filesystem::path root_;
+  const TemporaryFolder folder_{"libtrain open%20_"};
 };
 
 TEST_F(OpenStorage, OpensLocalFoldersByPathAndByUri) {
-  EXPECT_EQ(read_all(*open_storage(root_.string())->open("x"), 4), "0123");
-  EXPECT_EQ(read_all(*open_storage(root_.string() + "/")->open("x"), 4), "0123");
-  std::string uri = "file://" + root_.string();
+  const std::string path = folder_.path().string();
+  EXPECT_EQ(read_all(*open_storage(path)->open("x"), 4), "0123");
+  EXPECT_EQ(read_all(*open_storage(path + "/")->open("x"), 4), "0123");
+  std::string uri = "file://" + path;
   uri.replace(uri.find("%20"), 3, "%2520");
   EXPECT_EQ(read_all(*open_storage(uri)->open("x"), 4), "0123");
-  EXPECT_EQ(open_storage(uri)->name(), root_.string());
+  EXPECT_EQ(open_storage(uri)->name(), path);
 }
 
 TEST_F(OpenStorage, OpensSingleFiles) {
-  const auto file = open_file((root_ / "x").string());
-  EXPECT_EQ(file->name(), (root_ / "x").string());
+  const auto file = open_file(folder_ / "x");
+  EXPECT_EQ(file->name(), folder_ / "x");
   EXPECT_EQ(read_all(*file, 4), "0123");
-  EXPECT_THAT(message_of<EnvironmentError>([&] { open_file(root_.string()); }), HasSubstr("a folder"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { open_file(folder_.path()); }), HasSubstr("a folder"));
 }
 
 TEST_F(OpenStorage, NamesALocalFolderThatIsMissing) {
-  EXPECT_THAT(message_of<EnvironmentError>([&] { open_storage((root_ / "none").string()); }),
-              AllOf(HasSubstr((root_ / "none").string()), HasSubstr("No such file")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { open_storage(folder_ / "none"); }),
+              AllOf(HasSubstr(folder_ / "none"), HasSubstr("No such file")));
 }
 
 TEST_F(OpenStorage, RefusesWhatIsNoLocation) {

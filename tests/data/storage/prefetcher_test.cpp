@@ -15,6 +15,7 @@
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
-using testing::ScratchFolder;
+using testing::TemporaryFolder;
 
 constexpr std::uint64_t kEntry = 4096;  // what a file of 1000 bytes takes of the cache
 
@@ -41,7 +42,7 @@ class PrefetcherTest : public ::testing::Test {
   }
 
   std::unique_ptr<CachedStorage> make_storage(std::uint64_t files_in_cache) const {
-    const FileCacheOptions options{.directory = scratch_.path() / "cache",
+    const FileCacheOptions options{.directory = scratch_ / "cache",
                                    .limit_bytes = files_in_cache * kEntry,
                                    .free_space_reserve_bytes = 0,
                                    .block_bytes = 100};
@@ -72,7 +73,7 @@ class PrefetcherTest : public ::testing::Test {
     EXPECT_EQ(read_all(*file, 1000), content_of(1000, static_cast<unsigned char>(name)));
   }
 
-  const ScratchFolder scratch_;
+  const TemporaryFolder scratch_;
   const std::shared_ptr<MemoryStorage> remote_ = std::make_shared<MemoryStorage>();
   std::string order_;
   std::unique_ptr<CachedStorage> storage_;
@@ -129,7 +130,7 @@ TEST_F(PrefetcherTest, SeveralThreadsAndAReaderInHasteGetAlongInASmallCache) {
     read(order_[position]);
     prefetcher.advance(position + 1);
   }
-  EXPECT_LE(files_in(scratch_.path() / "cache" / "entries").size(), 4u);
+  EXPECT_LE(files_in(scratch_ / "cache/entries").size(), 4u);
 }
 
 TEST_F(PrefetcherTest, DoesNotFetchWhatIsThere) {
@@ -182,7 +183,7 @@ TEST_F(PrefetcherTest, StopsInTheMiddleOfADownload) {
   std::jthread stopper([&] { prefetcher.reset(); });
   go.count_down();
   stopper.join();
-  EXPECT_THAT(files_in(scratch_.path() / "cache" / "fetching"), IsEmpty());
+  EXPECT_THAT(files_in(scratch_ / "cache/fetching"), IsEmpty());
 }
 
 TEST_F(PrefetcherTest, StartsAndStopsWithoutWork) {

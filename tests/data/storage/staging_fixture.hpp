@@ -13,6 +13,7 @@
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::testing {
 
@@ -50,8 +51,8 @@ class StagingFixture : public ::testing::Test {
 
   data::StagingResult stage_all() const { return data::stage(storage_, "train", target_, options()); }
 
-  const ScratchFolder scratch_;
-  const std::filesystem::path target_ = scratch_.path() / "set";
+  const TemporaryFolder scratch_;
+  const std::filesystem::path target_ = scratch_ / "set";
   MemoryStorage storage_;
   Contents expected_;  // of the folder train
 };

@@ -116,5 +116,26 @@ TEST_F(StagingProcesses, ACopierThatStandsStillIsReported) {
   EXPECT_EQ(copier->wait(), 0);
 }
 
+TEST_F(StagingProcesses, ACopierThatListsForTooLongIsReportedAndNotWhatAnEarlierOneLeft) {
+  stage_all();
+  Child copier([this] {
+    storage_.before_list = [this] {
+      copying_.give();
+      go_.wait();
+    };
+    EXPECT_EQ(stage_all().copied_files, 0u);
+  });
+  copying_.wait();
+  StagingProgress told{.files_total = 1};
+  auto impatient = options();
+  impatient.stall_timeout = std::chrono::milliseconds{20};
+  impatient.progress = [&](const StagingProgress& progress) { told = progress; };
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, impatient); }),
+              AllOf(HasSubstr("Process " + std::to_string(copier.id()) + " "), HasSubstr("listing them for 20 ms")));
+  EXPECT_EQ(told, StagingProgress{.copier = copier.id()});
+  go_.give();
+  EXPECT_EQ(copier.wait(), 0);
+}
+
 }  // namespace
 }  // namespace libtrain::data

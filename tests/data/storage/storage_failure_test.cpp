@@ -1,5 +1,6 @@
 #include <libtrain/data/storage/storage_failure.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -165,6 +166,21 @@ TEST(StorageFailure, CutsAReasonOnlyAfterMaskingIt) {
     const auto reason = printable_reason(text(std::string(before, '-'), ' ', key), {key});
     EXPECT_THAT(reason, Not(HasSubstr("S3"))) << before;
   }
+}
+
+TEST(StorageFailure, CutsAReasonBetweenTwoCharacters) {
+  for (const std::string character : {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\x8e"}) {
+    for (std::size_t before = 396; before <= 400; ++before) {
+      const std::string start(before, '-');
+      std::string message = start;
+      for (int i = 0; i < 10; ++i) message += character;
+      std::string expected = start;
+      for (std::size_t i = 0; i < (400 - before) / character.size(); ++i) expected += character;
+      EXPECT_EQ(printable_reason(message, {}), expected + "...") << before;
+    }
+  }
+  // What is no UTF-8 is cut after 400 bytes.
+  EXPECT_EQ(printable_reason(std::string(500, '\x80'), {}), std::string(400, '\x80') + "...");
 }
 
 TEST(StorageFailure, TakesVeryShortSecretsForText) {

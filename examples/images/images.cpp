@@ -1,0 +1,135 @@
+// Trains a ResNet on photographs, on any number of ranks:
+//
+//   mpirun -n 2 images --data FOLDER
+//
+// FOLDER, a local path or a URI such as az://container/birds, has the folders train and val: image files in folders
+// named after their classes, or shards of them (tar, TFRecord, Parquet), as libtrain-pack makes them.
+
+#include <memory>
+#include <string>
+
+#include <libtrain/libtrain.hpp>
+#include <libtrain/models/resnet.hpp>
+
+namespace lt = libtrain;
+
+namespace {
+
+using Images = std::shared_ptr<const lt::data::ImageSource>;
+
+Images open_split(const std::shared_ptr<const lt::data::Storage>& storage, const std::string& split) {
+  return lt::data::open_image_source(storage, {.folder = split});
+}
+
+lt::models::ResNet make_model(const std::string& name, std::int64_t classes) {
+  if (name == "resnet18") return lt::models::resnet18({.classes = classes});
+  if (name == "resnet50") return lt::models::resnet50({.classes = classes});
+  throw lt::UsageError("--model is '" + name + "': choose resnet18 or resnet50.");
+}
+
+// The share of images that the model gets right, over all ranks; every image counts once.
+double accuracy(lt::Context& context, lt::models::ResNet& model, lt::data::DataLoader& loader) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  const auto counts = torch::zeros({2}, torch::TensorOptions(torch::kLong).device(context.device()));
+  for (auto& batch : loader.epoch(0)) {
+    if (batch.size() == 0) continue;
+    counts[0] += model->forward(batch.images).argmax(1).eq(batch.labels).sum();
+    counts[1] += batch.size();
+  }
+  context.communicator().all_reduce(counts).wait();
+  model->train();
+  return counts[0].item<double>() / counts[1].item<double>();
+}
+
+void train(lt::Context& context) {
+  const auto epochs = context.integer("epochs", 1, 100000);
+  const auto batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1));
+  const auto workers = static_cast<int>(context.integer("workers", 0, 1024));
+  const auto side = static_cast<int>(context.integer("size", 32, 4096));
+  const auto bad_samples = static_cast<std::uint64_t>(context.integer("bad-samples"));
+
+  const auto storage = context.storage("data");
+  const lt::data::ImageDataset train_set{open_split(storage, "train"), lt::data::training_images(side)};
+  const lt::data::ImageDataset test_set{open_split(storage, "val"), lt::data::evaluation_images(side, side * 8 / 7)};
+  lt::data::DataLoader loader{
+      train_set,
+      {.batch_size = batch_size,
+       .workers = workers,
+       // Of shards, a few are read at a time; of single files, any order costs the same.
+       .order = train_set.blocks().empty() ? lt::data::Order::shuffled : lt::data::Order::blocks,
+       .bad_samples = {.maximum_count = bad_samples}},
+      context.shard()};
+  lt::data::DataLoader held_out{test_set,
+                                {.batch_size = batch_size,
+                                 .workers = workers,
+                                 .order = lt::data::Order::sequential,
+                                 .remainder = lt::data::Remainder::exact},
+                                context.shard()};
+
+  if (train_set.classes() != test_set.classes()) {
+    throw lt::UsageError("train and val have different classes: both need a folder for every class.");
+  }
+  lt::require_same_data(train_set.source(), context.communicator());
+  lt::require_same_data(test_set.source(), context.communicator());
+
+  auto model = make_model(context.option("model"), context.integer("classes", 1));
+  model->to(context.device());
+  lt::GradientSynchronizer synchronizer{*model, context.communicator()};
+  // The rate is that of one rank with 256 images a step, as in Goyal et al., arXiv:1706.02677.
+  const double peak_rate =
+      context.number("learning-rate") * static_cast<double>(batch_size) * context.world_size() / 256;
+  torch::optim::SGD optimizer{model->parameters(),
+                              torch::optim::SGDOptions(peak_rate).momentum(0.9).weight_decay(1e-4)};
+
+  const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
+  context.metrics();  // an output folder that cannot be written should be known before the training
+  double samples = 0;
+  double held_out_accuracy = 0;
+  const lt::Stopwatch stopwatch;
+  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
+    context.progress().begin_epoch(
+        {.number = static_cast<int>(epoch + 1), .count = static_cast<int>(epochs), .steps = steps});
+    std::int64_t step = 0;
+    double loss = 0;
+    for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
+      const auto batch_loss = torch::cross_entropy_loss(model->forward(batch.images), batch.labels);
+      batch_loss.backward();
+      synchronizer.wait();
+      optimizer.step();
+      synchronizer.zero_grad();
+      loss = batch_loss.item<double>();
+      samples += static_cast<double>(batch.size() * context.world_size());
+      context.progress().update(++step, {{loss, "loss"}, {samples / stopwatch.seconds(), "images/s"}});
+    }
+    synchronizer.broadcast_buffers();
+    held_out_accuracy = accuracy(context, model, held_out);
+    context.progress().end_epoch({{loss, "loss"}, {held_out_accuracy, "accuracy"}});
+    context.metrics().write(
+        lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss).set("accuracy", held_out_accuracy));
+  }
+  context.progress().print(lt::data::describe(loader.statistics()));
+  context.summary()
+      .set("epochs", epochs)
+      .set("samples_per_s", samples / stopwatch.seconds())
+      .set("accuracy", held_out_accuracy)
+      .set("seconds_waiting_for_data", loader.seconds_waiting());
+  lt::summarize(context, synchronizer);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lt::run(argc, argv,
+                 {.description = "Trains a ResNet on image folders or shards.",
+                  .options = {{"data", "Folder or URI with train and val"},
+                              {"model", "resnet18 or resnet50", "resnet50"},
+                              {"classes", "Number of classes", "1000"},
+                              {"epochs", "Passes over the training images", "90"},
+                              {"batch-size", "Images per rank and step", "32"},
+                              {"learning-rate", "For 256 images a step; scaled with the batch of all ranks", "0.1"},
+                              {"size", "Height and width of what the model sees, in pixels", "224"},
+                              {"workers", "Threads that read and decode, per rank", "2"},
+                              {"bad-samples", "Damaged images that a rank may replace by others", "0"}}},
+                 train);
+}

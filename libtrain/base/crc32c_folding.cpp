@@ -1,0 +1,120 @@
+#include <libtrain/base/crc32c.hpp>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define LIBTRAIN_CRC_FOLDING __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2,crc32")))
+#endif
+
+// Folding: V. Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction, Intel, 2009. A
+// register of the message's bits is replaced by one that leaves the same remainder and lies n bits further on, where it
+// is added to what stands there: its halves are multiplied without carries by powers of x modulo the polynomial. With
+// bits reflected the product of two 64-bit halves is off by one bit, and a constant in the lower half by 32.
+
+namespace libtrain::detail {
+
+#ifdef LIBTRAIN_CRC_FOLDING
+
+namespace {
+
+constexpr std::size_t kVectorBytes = 64;
+constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
+
+// x^exponent modulo the polynomial, reflected.
+constexpr std::uint64_t power_of_x(int exponent) {
+  std::uint32_t state = 0x80000000;
+  for (int i = 0; i < exponent; ++i) state = (state >> 1) ^ ((state & 1) != 0 ? 0x82f63b78 : 0);
+  return state;
+}
+
+// What the halves of 128 bits are multiplied with to be moved on by some bits.
+struct Step {
+  std::uint64_t first;
+  std::uint64_t second;
+};
+
+constexpr Step step_of(int bits) {
+  return {power_of_x(bits + 64 - 33), power_of_x(bits - 33)};
+}
+
+constexpr Step kByLane = step_of(128);
+constexpr Step kByVector = step_of(512);
+constexpr Step kByBlock = step_of(2048);
+
+LIBTRAIN_CRC_FOLDING inline __m512i load(const char* from) {
+  return _mm512_loadu_si512(from);
+}
+
+LIBTRAIN_CRC_FOLDING inline __m512i constants(const Step& step) {
+  const auto first = static_cast<long long>(step.first);
+  const auto second = static_cast<long long>(step.second);
+  return _mm512_set_epi64(second, first, second, first, second, first, second, first);
+}
+
+// Each lane of `from` moved on and added to that of `to`.
+LIBTRAIN_CRC_FOLDING inline __m512i fold(__m512i from, __m512i step, __m512i to) {
+  constexpr int kSumOfThree = 0x96;
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(from, step, 0x00),
+                                   _mm512_clmulepi64_epi128(from, step, 0x11), to, kSumOfThree);
+}
+
+LIBTRAIN_CRC_FOLDING inline __m128i fold(__m128i from, __m128i to) {
+  const __m128i step = _mm_set_epi64x(static_cast<long long>(kByLane.second), static_cast<long long>(kByLane.first));
+  const __m128i sum = _mm_xor_si128(_mm_clmulepi64_si128(from, step, 0x00), _mm_clmulepi64_si128(from, step, 0x11));
+  return _mm_xor_si128(sum, to);
+}
+
+// Of a message of these 64 bytes alone, with a register that is zero at first.
+LIBTRAIN_CRC_FOLDING inline std::uint32_t remainder_of(__m512i vector) {
+  alignas(kVectorBytes) __m128i lanes[4];
+  _mm512_store_si512(lanes, vector);
+  const __m128i lane = fold(fold(fold(lanes[0], lanes[1]), lanes[2]), lanes[3]);
+  const auto first = static_cast<std::uint64_t>(_mm_cvtsi128_si64(lane));
+  const auto second = static_cast<std::uint64_t>(_mm_extract_epi64(lane, 1));
+  return static_cast<std::uint32_t>(_mm_crc32_u64(_mm_crc32_u64(0, first), second));
+}
+
+// `count` is a multiple of kBlockBytes, and not 0.
+LIBTRAIN_CRC_FOLDING std::uint32_t run_folding(std::uint32_t crc, const char* from, std::size_t count) {
+  const __m512i start = _mm512_inserti32x4(_mm512_setzero_si512(), _mm_cvtsi32_si128(static_cast<int>(~crc)), 0);
+  __m512i a = _mm512_xor_si512(load(from), start);
+  __m512i b = load(from + kVectorBytes);
+  __m512i c = load(from + 2 * kVectorBytes);
+  __m512i d = load(from + 3 * kVectorBytes);
+  const __m512i by_block = constants(kByBlock);
+  const char* const end = from + count;
+  for (from += kBlockBytes; from != end; from += kBlockBytes) {
+    a = fold(a, by_block, load(from));
+    b = fold(b, by_block, load(from + kVectorBytes));
+    c = fold(c, by_block, load(from + 2 * kVectorBytes));
+    d = fold(d, by_block, load(from + 3 * kVectorBytes));
+  }
+  const __m512i by_vector = constants(kByVector);
+  return ~remainder_of(fold(fold(fold(a, by_vector, b), by_vector, c), by_vector, d));
+}
+
+}  // namespace
+
+std::uint32_t extend_crc32c_by_folding(std::uint32_t crc, std::string_view bytes) noexcept {
+  const std::size_t whole = bytes.size() / kBlockBytes * kBlockBytes;
+  if (whole > 0) crc = run_folding(crc, bytes.data(), whole);
+  return extend_crc32c_by_instructions(crc, bytes.substr(whole));
+}
+
+bool has_crc32c_folding() noexcept {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0 &&
+         has_crc32c_instructions();
+}
+
+#else
+
+std::uint32_t extend_crc32c_by_folding(std::uint32_t crc, std::string_view bytes) noexcept {
+  return extend_crc32c_by_instructions(crc, bytes);
+}
+
+bool has_crc32c_folding() noexcept {
+  return false;
+}
+
+#endif
+
+}  // namespace libtrain::detail

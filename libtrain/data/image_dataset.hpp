@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <libtrain/data/dataset.hpp>
+#include <libtrain/data/image/image_pipeline.hpp>
+#include <libtrain/data/sources/image_source.hpp>
+
+namespace libtrain::data {
+
+/// Labelled images that are decoded, augmented and resized as they are read, whatever they are stored in.
+class ImageDataset : public InPlaceDataset {
+ public:
+  /// Throws UsageError without a source, and as ImagePipeline does.
+  explicit ImageDataset(std::shared_ptr<const ImageSource> source,
+                        const ImagePipelineOptions& images = training_images());
+
+  std::uint64_t size() const override { return source_->size(); }
+  ImageShape image_shape() const override;
+  std::int64_t read(std::uint64_t index, SampleRandom& random, void* image) const override;
+  SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }
+  std::vector<std::uint64_t> blocks() const override { return source_->blocks(); }
+
+  std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
+    return source_->read_ahead(order);
+  }
+
+  const ImageSource& source() const { return *source_; }
+
+  /// The names of the classes by label; empty where they are not known.
+  const std::vector<std::string>& classes() const { return source_->classes(); }
+
+ private:
+  struct Workspace;
+  struct WorkspaceDeleter {
+    void operator()(Workspace* workspace) const;
+  };
+  using OwnedWorkspace = std::unique_ptr<Workspace, WorkspaceDeleter>;
+
+  OwnedWorkspace take_workspace() const;
+  void give_back(OwnedWorkspace workspace) const;
+
+  const std::shared_ptr<const ImageSource> source_;
+  const ImagePipelineOptions images_;
+  mutable std::mutex mutex_;
+  mutable std::vector<OwnedWorkspace> workspaces_;  // that no thread uses; as many as have read at once
+};
+
+}  // namespace libtrain::data

@@ -1,0 +1,96 @@
+#include <libtrain/data/loader/bad_samples.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/mixing.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+std::uint64_t allowed(const BadSampleOptions& options, std::uint64_t dataset_size) {
+  if (const double rate = options.maximum_rate.value_or(0); !(rate >= 0 && rate <= 1)) {
+    throw UsageError(text("maximum_rate is ", rate, ": it must be from 0 to 1."));
+  }
+  if (!options.maximum_count && !options.maximum_rate) return 0;
+  const double by_rate = std::floor(options.maximum_rate.value_or(1) * static_cast<double>(dataset_size));
+  return std::min(options.maximum_count.value_or(dataset_size), static_cast<std::uint64_t>(by_rate));
+}
+
+std::string line_of(const BadSample& sample, int rank) {
+  const nlohmann::ordered_json json{{"rank", rank},
+                                    {"epoch", sample.epoch},
+                                    {"index", sample.index},
+                                    {"path", sample.origin.path},
+                                    {"offset", sample.origin.offset},
+                                    {"reason", sample.reason},
+                                    {"replacement", sample.replacement}};
+  // Paths need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// One write to the end of the file: on a disk of this machine, those of other processes do not come in between.
+bool append(const std::filesystem::path& file, const std::string& line) {
+  std::error_code ignored;
+  std::filesystem::create_directories(file.parent_path(), ignored);
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) return false;
+  const auto written = ::write(descriptor, line.data(), line.size());
+  const int error = errno;
+  ::close(descriptor);
+  errno = written < 0 ? error : ENOSPC;
+  return written == static_cast<ssize_t>(line.size());
+}
+
+}  // namespace
+
+BadSamples::BadSamples(const BadSampleOptions& options, std::uint64_t dataset_size, int rank,
+                       const std::filesystem::path& folder)
+    : allowed_(allowed(options, dataset_size)),
+      dataset_size_(dataset_size),
+      rank_(rank),
+      file_(folder.empty() ? folder : folder / "bad_samples.jsonl") {}
+
+void BadSamples::add(const BadSample& sample) {
+  const std::lock_guard lock(mutex_);
+  if (indices_.insert(sample.index).second) list(sample);
+  if (indices_.size() > allowed_) {
+    throw EnvironmentError(text("more than ", allowed_, " of ", dataset_size_, " samples are bad",
+                                file_.empty() ? "" : text(", as '", file_.string(), "' lists"),
+                                "; the last one is number ", sample.index, ": ", sample.reason));
+  }
+}
+
+std::uint64_t BadSamples::size() const {
+  const std::lock_guard lock(mutex_);
+  return indices_.size();
+}
+
+void BadSamples::list(const BadSample& sample) {
+  if (!file_.empty() && append(file_, line_of(sample, rank_))) return;
+  if (!file_.empty() && !has_warned_) {
+    has_warned_ = true;
+    log_warning(text("Cannot write '", file_.string(), "' (", std::strerror(errno), "): bad samples are logged only."));
+  }
+  log_warning(text("Sample ", sample.index, " in '", sample.origin.path, "' is bad, number ", sample.replacement,
+                   " takes its place: ", sample.reason));
+}
+
+std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
+                             std::uint64_t dataset_size) {
+  using detail::combine;
+  return combine(combine(combine(seed, epoch), index), attempt) % dataset_size;
+}
+
+}  // namespace libtrain::data

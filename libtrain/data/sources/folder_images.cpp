@@ -1,0 +1,99 @@
+#include <libtrain/data/sources/folder_images.hpp>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/sources/counted_file.hpp>
+#include <libtrain/data/sources/source_checks.hpp>
+#include <libtrain/data/storage/cached_storage.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// What is longer is no picture, and must not take the memory of one.
+constexpr std::uint64_t kLongestFile = std::uint64_t{1} << 30;
+
+class FileReadAhead final : public ReadAhead {
+ public:
+  FileReadAhead(std::shared_ptr<const CachedStorage> storage, const ReadingOrder& order,
+                const PrefetcherOptions& options)
+      : storage_(std::move(storage)), prefetcher_(*storage_, order, options) {}
+
+  void advance(std::uint64_t position) override { prefetcher_.advance(position); }
+
+ private:
+  std::shared_ptr<const CachedStorage> storage_;
+  Prefetcher prefetcher_;
+};
+
+}  // namespace
+
+ImageList detail::list_images(const Storage& storage, const FolderImagesOptions& options) {
+  if (options.manifest.empty()) return list_image_folder(storage, options.folder, options.listing);
+  return list_image_folder_once(storage, options.folder, options.manifest,
+                                {.folder = options.listing, .recheck = options.recheck});
+}
+
+FolderImages::FolderImages(std::shared_ptr<const Storage> storage, const FolderImagesOptions& options)
+    : storage_(detail::require_storage(std::move(storage))),
+      folder_(options.folder),
+      name_(detail::name_in(*storage_, folder_)),
+      images_(detail::list_images(*storage_, options)),
+      read_ahead_(options.read_ahead) {
+  detail::require_images(images_.size(), name_);
+}
+
+FolderImages::FolderImages(std::shared_ptr<const Storage> storage, const std::string& folder, ImageList images,
+                           const PrefetcherOptions& read_ahead)
+    : storage_(detail::require_storage(std::move(storage))),
+      folder_(folder),
+      name_(detail::name_in(*storage_, folder_)),
+      images_(std::move(images)),
+      read_ahead_(read_ahead) {
+  detail::require_images(images_.size(), name_);
+}
+
+void FolderImages::read(std::uint64_t index, EncodedImage& image) const {
+  const auto file = detail::open_counted(*storage_, path(index));
+  const std::uint64_t bytes = file->size();
+  if (bytes > kLongestFile) {
+    throw EnvironmentError(text("File '", file->name(), "', byte offset ", kLongestFile, ": expected an image of at ",
+                                "most ", kLongestFile, " bytes, found ", bytes, "."));
+  }
+  image.bytes.resize(static_cast<std::size_t>(bytes));
+  file->read_at(0, std::as_writable_bytes(std::span{image.bytes}));
+  image.label = std::int64_t{images_.label(static_cast<std::size_t>(index))};
+}
+
+SampleOrigin FolderImages::origin(std::uint64_t index) const {
+  return {.path = detail::name_in(*storage_, path(index))};
+}
+
+std::unique_ptr<ReadAhead> FolderImages::read_ahead(const ReadingIndices& order) const {
+  auto cached = std::dynamic_pointer_cast<const CachedStorage>(storage_);
+  if (!cached) return nullptr;
+  const auto indices = order();
+  const ReadingOrder paths{.last = indices.size(), .path_of = [&](std::uint64_t position) {
+                             return path(indices[static_cast<std::size_t>(position)]);
+                           }};
+  try {
+    // One listing takes less time than a request for each file.
+    if (!indices.empty() && !cached->knows(path(indices.front()))) cached->list(folder_);
+    return std::make_unique<FileReadAhead>(std::move(cached), paths, read_ahead_);
+  } catch (const EnvironmentError& error) {
+    log_warning(text("The images of '", name_, "' are not fetched ahead of reading. ", error.what()));
+    return nullptr;
+  }
+}
+
+std::string FolderImages::path(std::uint64_t index) const {
+  detail::require_image(index, size(), name_);
+  return std::string{images_.path(static_cast<std::size_t>(index))};
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,90 @@
+#include <libtrain/data/sources/parquet_images.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/sources/counted_file.hpp>
+#include <libtrain/data/sources/shard_files.hpp>
+#include <libtrain/data/sources/source_checks.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// In the order in which they are read.
+constexpr std::size_t kImageColumn = 0;
+constexpr std::size_t kLabelColumn = 1;
+
+void require_column(const ParquetFile& file, const std::string& name, ParquetType type, std::string_view content) {
+  const auto& columns = file.columns();
+  const auto column = std::find_if(columns.begin(), columns.end(), [&](const auto& each) { return each.name == name; });
+  if (column == columns.end()) {
+    std::vector<std::string> names;
+    for (const auto& each : columns) names.push_back(each.name);
+    throw EnvironmentError(text("Parquet file '", file.name(), "': expected a column '", name, "' of ", content,
+                                ", found the columns ", join(names, ", "), "; name the column to read."));
+  }
+  if (column->type != type || column->list) {
+    throw EnvironmentError(text("Parquet file '", file.name(), "': expected the column '", name, "' to hold ", content,
+                                ", found the type ", column->file_type, "; name the column to read."));
+  }
+}
+
+std::vector<ParquetFile> open_files(const Storage& storage, const ParquetImagesOptions& options) {
+  const auto folder = detail::list_shards(storage, options.folder, options.prefix, detail::ShardKind::parquet);
+  std::vector<ParquetFile> files;
+  for (const auto& info : folder.shards) {
+    const ParquetFile& file = files.emplace_back(detail::open_counted(storage, info.path));
+    require_column(file, options.image_column, ParquetType::bytes, "bytes");
+    require_column(file, options.label_column, ParquetType::integer, "integers");
+  }
+  return files;
+}
+
+}  // namespace
+
+ParquetImages::ParquetImages(std::shared_ptr<const Storage> storage, const ParquetImagesOptions& options)
+    : storage_(detail::require_storage(std::move(storage))),
+      options_(options),
+      cache_(options_.row_groups_in_memory),
+      files_(open_files(*storage_, options_)),
+      table_(table_of_row_groups()) {}
+
+detail::ShardTable ParquetImages::table_of_row_groups() {
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    for (std::size_t number = 0; number < files_[file].row_groups(); ++number) {
+      row_groups_.push_back({.file = file, .number = number});
+      sizes.push_back(files_[file].rows(number));
+    }
+  }
+  return {detail::name_in(*storage_, options_.folder), sizes};
+}
+
+void ParquetImages::read(std::uint64_t index, EncodedImage& image) const {
+  const auto place = table_.place(index);
+  const RowGroup& row_group = row_groups_[place.shard];
+  const ParquetFile& file = files_[row_group.file];
+  const auto rows = cache_.get(place.shard, [&] {
+    return file.read_row_group(row_group.number, {options_.image_column, options_.label_column});
+  });
+  const std::int64_t label = rows->integer(place.position, kLabelColumn);
+  if (label < 0) {
+    throw EnvironmentError(text("Parquet file '", file.name(), "', row group ", row_group.number, ", column '",
+                                options_.label_column, "', row ", place.position,
+                                " of the group: expected a label of 0 or more, found ", label, "."));
+  }
+  image.bytes = rows->bytes(place.position, kImageColumn);
+  image.label = label;
+}
+
+SampleOrigin ParquetImages::origin(std::uint64_t index) const {
+  const auto place = table_.place(index);
+  const RowGroup& row_group = row_groups_[place.shard];
+  return {.path = text(files_[row_group.file].name(), ", row group ", row_group.number, ", row ", place.position)};
+}
+
+}  // namespace libtrain::data

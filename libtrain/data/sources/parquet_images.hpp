@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <libtrain/data/formats/parquet.hpp>
+#include <libtrain/data/sources/image_source.hpp>
+#include <libtrain/data/sources/row_group_cache.hpp>
+#include <libtrain/data/sources/shard_table.hpp>
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::data {
+
+struct ParquetImagesOptions {
+  std::string folder = {};  ///< below the storage's root, "" for the root itself
+  std::string prefix = {};  ///< files whose names begin otherwise are left out, such as those of another split
+  std::string image_column = "image.bytes";
+  std::string label_column = "label";
+
+  /// How many row groups are kept, both columns of each: at least as many as the order of reading goes back and forth
+  /// between, or they are read again and again.
+  std::size_t row_groups_in_memory = 16;
+};
+
+/// Images in Parquet files, such as those of Hugging Face: the files right in a folder whose names end in .parquet, in
+/// the order of their names. An image and its label are a row. Names of classes are not known.
+///
+/// The unit of reading is the row group: blocks() are the row groups, and the first image that is asked for brings in
+/// its whole row group, which is the only read that counts. Threads that ask for the same one wait for one reading.
+///
+/// All files are opened, and their ends read, when it is made; they stay open. A local file takes a descriptor: for
+/// thousands of them raise the limit (ulimit -n), without which opening fails with the system's words.
+class ParquetImages final : public ImageSource {
+ public:
+  /// Throws UsageError without a storage and for 0 row groups in memory; what Storage::list, Storage::open and
+  /// ParquetFile throw; EnvironmentError that names the file where a column is missing or of another type, and the
+  /// folder where it holds no such files, or none with a row.
+  explicit ParquetImages(std::shared_ptr<const Storage> storage, const ParquetImagesOptions& options = {});
+
+  const std::string& name() const override { return table_.name(); }
+  std::uint64_t size() const override { return table_.size(); }
+
+  /// Throws as ImageSource::read, with row group and row in place of the offset; EnvironmentError as well for a row
+  /// without an image or a label, and for a negative label.
+  void read(std::uint64_t index, EncodedImage& image) const override;
+
+  /// The path has row group and row, which is counted in the row group, behind it, since a row has no offset.
+  SampleOrigin origin(std::uint64_t index) const override;
+
+  const std::vector<std::string>& classes() const override { return classes_; }
+  std::vector<std::uint64_t> blocks() const override { return table_.blocks(); }
+
+ private:
+  struct RowGroup {
+    std::size_t file = 0;
+    std::size_t number = 0;  // in the file
+  };
+
+  detail::ShardTable table_of_row_groups();
+
+  std::shared_ptr<const Storage> storage_;  // open files may refer to it
+  ParquetImagesOptions options_;
+  mutable detail::RowGroupCache cache_;
+  std::vector<ParquetFile> files_;
+  std::vector<RowGroup> row_groups_;
+  detail::ShardTable table_;
+  std::vector<std::string> classes_;
+};
+
+}  // namespace libtrain::data

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <libtrain/data/formats/indexed_shard.hpp>
+#include <libtrain/data/sources/class_names.hpp>
+#include <libtrain/data/sources/counted_file.hpp>
+#include <libtrain/data/storage/file.hpp>
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::data::detail {
+
+/// The formats of files that hold many images each.
+enum class ShardKind { parquet, tar, tf_record };
+
+/// The plural for messages, such as "tar archives".
+std::string_view name_of(ShardKind kind);
+
+/// What the file at `path` below the storage's root is by its name, letters in any case: names that end in ".parquet"
+/// are Parquet; in ".tar", ".tar.gz" or ".tgz" tar; TFRecord are those that hold ".tfrecord" or end like
+/// "-00003-of-00128", except ".tfrecord-index" and ".partial", what ShardOptions::index_folder and the writers leave
+/// beside them. Nothing unless the file lies right in `folder` ("" for the root) and its name begins with `prefix`.
+std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view folder, std::string_view prefix);
+
+/// What lies right in a folder of shards.
+struct ShardFolder {
+  std::vector<FileInfo> shards = {};  ///< of one kind, in the order of their names
+  std::string class_names = {};       ///< the path of `classes.txt`; empty where there is none
+};
+
+/// Lists the folder once. Throws as Storage::list; EnvironmentError as well where it holds no shards of that kind.
+ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
+
+/// Lists the folder once, reads the names of classes, and has `open` make a shard of each file. Throws as
+/// list_shards(), ClassNames and `open` do.
+template <typename Options, typename Open>
+auto open_shards(const Storage& storage, const Options& options, ShardKind kind, ClassNames& classes,
+                 const Open& open) {
+  const ShardFolder folder = list_shards(storage, options.folder, options.prefix, kind);
+  if (!folder.class_names.empty()) classes = ClassNames(*storage.open(folder.class_names));
+  std::vector<std::invoke_result_t<Open, std::unique_ptr<const File>, const ShardOptions&>> shards;
+  for (const FileInfo& file : folder.shards) {
+    const ShardOptions shard{.index_folder = options.index_folder, .version = file.version};
+    shards.push_back(open(open_counted(storage, file.path), shard));
+  }
+  return shards;
+}
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <libtrain/data/formats/tf_record.hpp>
+#include <libtrain/data/sources/class_names.hpp>
+#include <libtrain/data/sources/image_source.hpp>
+#include <libtrain/data/sources/shard_table.hpp>
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::data {
+
+struct TfRecordImagesOptions {
+  std::string folder = {};  ///< below the storage's root, "" for the root itself
+  std::string prefix = {};  ///< files whose names begin otherwise are left out, such as those of another split
+  std::string image_key = "image/encoded";
+  std::string label_key = "image/class/label";
+  std::int64_t label_offset = 0;  ///< added to labels: -1 for the writers of Inception and TPU, whose 0 is background
+  std::string index_folder = {};  ///< a local folder that keeps where records lie: see ShardOptions
+  DataChecksum checksum = DataChecksum::verify;
+};
+
+/// Images in the tf.train.Examples of TFRecord files: those right in a folder whose names hold ".tfrecord" or end like
+/// "-00003-of-00128", in the order of their names. The lines of the file classes.txt in that folder, if there is one,
+/// are the names of classes.
+///
+/// All files are opened, and their records found, when it is made; they stay open. A local file takes a descriptor: for
+/// thousands of them raise the limit (ulimit -n), without which opening fails with the system's words. Files that are
+/// compressed as a whole stay in memory, inflated, and count as read when it is made.
+class TfRecordImages final : public ImageSource {
+ public:
+  /// Throws UsageError without a storage; what Storage::list, Storage::open and TfRecordFile throw; EnvironmentError
+  /// that names the folder where it holds no such files, or none with a record, and for a classes.txt that holds
+  /// something else than a name on every line.
+  explicit TfRecordImages(std::shared_ptr<const Storage> storage, const TfRecordImagesOptions& options = {});
+
+  const std::string& name() const override { return table_.name(); }
+  std::uint64_t size() const override { return table_.size(); }
+
+  /// Throws as ImageSource::read; EnvironmentError as well for a record that is no example with one image and one
+  /// label, and for a label that, once the offset is added, is negative or without a name where there are names.
+  void read(std::uint64_t index, EncodedImage& image) const override;
+
+  SampleOrigin origin(std::uint64_t index) const override;
+  const std::vector<std::string>& classes() const override { return classes_.names(); }
+  std::vector<std::uint64_t> blocks() const override { return table_.blocks(); }
+
+ private:
+  std::vector<TfRecordFile> open_shards();
+
+  std::shared_ptr<const Storage> storage_;  // open files may refer to it
+  TfRecordImagesOptions options_;
+  detail::ClassNames classes_;
+  std::vector<TfRecordFile> shards_;
+  detail::ShardTable table_;
+};
+
+}  // namespace libtrain::data

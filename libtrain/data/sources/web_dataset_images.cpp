@@ -1,0 +1,114 @@
+#include <libtrain/data/sources/web_dataset_images.hpp>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/sources/shard_files.hpp>
+#include <libtrain/data/sources/source_checks.hpp>
+#include <libtrain/data/storage/uri.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// Of a label and the white space around it.
+constexpr std::uint64_t kLongestLabel = 100;
+
+WebDatasetImagesOptions in_lower_case(WebDatasetImagesOptions options) {
+  if (options.image_extensions.empty()) {
+    throw UsageError("image_extensions is empty: name the extensions of images, such as \"jpg\".");
+  }
+  for (auto& extension : options.image_extensions) extension = detail::lower_case(extension);
+  options.label_extension = detail::lower_case(options.label_extension);
+  return options;
+}
+
+std::optional<std::uint64_t> find_first(const WebDatasetShard& shard, std::uint64_t sample,
+                                        const std::vector<std::string>& extensions) {
+  for (const auto& extension : extensions) {
+    if (const auto member = shard.find(sample, extension)) return member;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t require_first(const WebDatasetShard& shard, std::uint64_t sample,
+                            const std::vector<std::string>& extensions) {
+  if (const auto member = find_first(shard, sample, extensions)) return *member;
+  throw EnvironmentError(text("Tar file '", shard.name(), "', sample '", shard.key(sample),
+                              "': expected a member with extension '", join(extensions, "' or '"), "', found '",
+                              join(shard.extensions(sample), "', '"), "'."));
+}
+
+std::optional<std::int64_t> parse_label(std::string_view content) {
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  const std::size_t begin = content.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = content.substr(begin, content.find_last_not_of(kSpace) + 1 - begin);
+  std::int64_t label = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, label);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return label;
+}
+
+std::string printable(std::string content) {
+  for (char& byte : content) {
+    if (byte < ' ' || byte > '~') byte = '?';
+  }
+  return content;
+}
+
+std::int64_t read_label(const TarFile& archive, std::uint64_t member) {
+  if (archive.bytes(member) > kLongestLabel) {
+    throw EnvironmentError(text(archive.describe(member), ": expected a label of at most ", kLongestLabel,
+                                " bytes, found ", archive.bytes(member), "."));
+  }
+  std::string content;
+  archive.read(member, content);
+  const auto label = parse_label(content);
+  if (!label || *label < 0) {
+    throw EnvironmentError(text(archive.describe(member), ": expected a label, a decimal integer of 0 or more, found '",
+                                printable(std::move(content)), "'."));
+  }
+  return *label;
+}
+
+}  // namespace
+
+WebDatasetImages::WebDatasetImages(std::shared_ptr<const Storage> storage, const WebDatasetImagesOptions& options)
+    : storage_(detail::require_storage(std::move(storage))),
+      options_(in_lower_case(options)),
+      shards_(open_shards()),
+      table_(detail::name_in(*storage_, options_.folder), detail::sizes_of(shards_)) {}
+
+std::vector<WebDatasetShard> WebDatasetImages::open_shards() {
+  const auto open = [](std::unique_ptr<const File> file, const ShardOptions& shard) {
+    return WebDatasetShard(TarFile(std::move(file), shard));
+  };
+  return detail::open_shards(*storage_, options_, detail::ShardKind::tar, classes_, open);
+}
+
+void WebDatasetImages::read(std::uint64_t index, EncodedImage& image) const {
+  const auto place = table_.place(index);
+  const WebDatasetShard& shard = shards_[place.shard];
+  const auto member = require_first(shard, place.position, options_.image_extensions);
+  const auto label = require_first(shard, place.position, {options_.label_extension});
+  image.label = read_label(shard.archive(), label);
+  classes_.require(image.label, [&] { return shard.archive().describe(label); });
+  shard.archive().read(member, image.bytes);
+}
+
+SampleOrigin WebDatasetImages::origin(std::uint64_t index) const {
+  const auto place = table_.place(index);
+  const WebDatasetShard& shard = shards_[place.shard];
+  auto member = find_first(shard, place.position, options_.image_extensions);
+  if (!member) member = find_first(shard, place.position, shard.extensions(place.position));
+  return {.path = shard.name(), .offset = shard.archive().offset(member.value())};
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,155 @@
+#include <libtrain/train/data_access.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/cached_storage.hpp>
+#include <libtrain/data/storage/file_cache.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/storage/staging.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kFirstRound{10};
+constexpr Milliseconds kLongestRound{100};  // below every --timeout
+constexpr std::chrono::seconds kShowInterval{5};
+
+// Of one node's copying, between the thread that does it and the one that waits.
+struct Staging {
+  std::mutex mutex;
+  std::condition_variable changed;
+  data::StagingProgress progress = {};
+  bool ended = false;
+  std::filesystem::path folder;
+  std::exception_ptr error;
+};
+
+// "train-1f0c2a9b": data of several places may be staged below one folder.
+std::string folder_name(const std::string& storage_name) {
+  const auto slash = storage_name.find_last_of('/');
+  std::string last = storage_name.substr(slash == std::string::npos ? 0 : slash + 1);
+  std::erase_if(last, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '_'; });
+  char hash[9];
+  std::snprintf(hash, sizeof hash, "%08x", crc32c(storage_name));
+  return text(last, last.empty() ? "" : "-", hash);
+}
+
+std::string describe(const data::StagingProgress& progress, const std::string& name) {
+  const auto megabytes = [](std::uint64_t bytes) { return bytes / 1'000'000; };
+  return text("staging '", name, "': ", progress.files_done, " of ", progress.files_total, " files, ",
+              megabytes(progress.bytes_done), " of ", megabytes(progress.bytes_total), " MB");
+}
+
+// A thread of its own, which nobody joins where another node's failure ends the run before it is through.
+std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::filesystem::path to) {
+  auto staging = std::make_shared<Staging>();
+  std::thread([staging, from = std::move(from), to = std::move(to)] {
+    const auto note = [&](const data::StagingProgress& progress) {
+      const std::lock_guard lock(staging->mutex);
+      staging->progress = progress;
+    };
+    std::filesystem::path folder;
+    std::exception_ptr error;
+    try {
+      folder = data::stage(*from, "", to, {.progress = note}).folder;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(staging->mutex);
+    staging->folder = std::move(folder);
+    staging->error = error;
+    staging->ended = true;
+    staging->changed.notify_all();
+  }).detach();
+  return staging;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+constexpr std::string_view kCopying = "copying";
+constexpr std::string_view kDone = "done";
+
+// Ranks ask each other again and again, since one node may be done minutes before another, longer than a collective may
+// take.
+std::filesystem::path wait(Staging& staging, Communicator& communicator, const std::string& name,
+                           const std::function<void(const std::string&)>& show) {
+  Milliseconds round = kFirstRound;
+  auto shown = std::chrono::steady_clock::now();
+  while (true) {
+    std::string mine{kCopying};
+    std::exception_ptr error;
+    std::string progress;
+    {
+      std::unique_lock lock(staging.mutex);
+      staging.changed.wait_for(lock, round, [&] { return staging.ended; });
+      error = staging.error;
+      if (staging.ended) mine = error ? message_of(error) : kDone;
+      if (!staging.ended && std::chrono::steady_clock::now() - shown > kShowInterval) {
+        shown = std::chrono::steady_clock::now();
+        progress = describe(staging.progress, name);
+      }
+    }
+    if (!progress.empty()) show(progress);
+    const auto all = communicator.all_gather_bytes(mine);
+    if (error) std::rethrow_exception(error);
+    const auto failed =
+        std::find_if(all.begin(), all.end(), [](const auto& word) { return word != kCopying && word != kDone; });
+    if (failed != all.end()) {
+      throw EnvironmentError(text("staging '", name, "' failed on rank ", failed - all.begin(), ": ", *failed),
+                             ErrorScope::all_ranks);
+    }
+    if (std::all_of(all.begin(), all.end(), [](const auto& word) { return word == kDone; })) return staging.folder;
+    // The last one to come sets the pace: who is through only waits.
+    if (mine == kDone) std::this_thread::sleep_for(round);
+    round = std::min(2 * round, kLongestRound);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const data::Storage> open_data(const std::string& location, const DataAccess& access,
+                                               Communicator& communicator,
+                                               const std::function<void(const std::string&)>& show) {
+  if (!access.stage.empty() && !access.cache.empty()) {
+    throw UsageError("--stage and --cache are both given: data that are staged need no cache, so leave one out.");
+  }
+  if (access.cache.empty() && access.cache_limit_bytes != DataAccess{}.cache_limit_bytes) {
+    throw UsageError("--cache-limit is given without --cache: name the cache's folder as well.");
+  }
+  auto storage = data::open_storage(location);
+  if (!access.stage.empty()) {
+    const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->name()));
+    return std::make_shared<data::LocalStorage>(wait(*staging, communicator, storage->name(), show).string());
+  }
+  if (access.cache.empty()) return storage;
+  auto cache = std::make_shared<data::FileCache>(
+      data::FileCacheOptions{.directory = access.cache, .limit_bytes = access.cache_limit_bytes});
+  return std::make_shared<data::CachedStorage>(std::move(storage), std::move(cache));
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/data/storage/storage.hpp>
+
+namespace libtrain::detail {
+
+/// What `--stage`, `--cache` and `--cache-limit` say; empty folders: not wanted.
+struct DataAccess {
+  std::string stage;
+  std::string cache;
+  std::uint64_t cache_limit_bytes = std::numeric_limits<std::uint64_t>::max();
+};
+
+/// The data at `location`, a local folder or a URI: a copy of all of it on this node's disk, or read through a cache
+/// there, or as it is.
+///
+/// With a stage folder all ranks must call it: one process of each node copies, and it returns on all ranks once every
+/// node has its copy; an error of one rank is thrown on all. `show` is told now and then how far this node is. Throws
+/// as data::open_storage(), data::stage() and data::FileCache do.
+std::shared_ptr<const data::Storage> open_data(const std::string& location, const DataAccess& access,
+                                               Communicator& communicator,
+                                               const std::function<void(const std::string&)>& show);
+
+}  // namespace libtrain::detail

@@ -1,0 +1,243 @@
+"""A data loader over a folder of Azure Blob Storage, against the Azurite emulator: it prints what it prints of the same
+folder on the local disk, through outages, from its cache, and where blobs go or change under it.
+
+Exit code 77, and a line that says so, where Azurite cannot be had; ctest then reports the test as skipped.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "storage"))
+import azurite_emulator as emulator
+import loader_jobs
+from loader_jobs import path_of, steps_of
+import jobs
+
+IMAGES = 61
+OPTIONS = ("--seed", "7", "--remainder", "exact")
+ENVIRONMENT = 3
+PATIENCE_S = 120
+AZURITE = []  # the command, found before the tests begin
+
+
+class Loader:
+    """loader_program, which runs while the test goes on."""
+
+    def __init__(self, test, *words, environment):
+        self._process = subprocess.Popen(
+            [jobs.program(loader_jobs.PROGRAM), *OPTIONS, *map(str, words)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=emulator.clean_environment() | loader_jobs.ENVIRONMENT | environment)
+        test.addCleanup(self._end)
+        self.lines = emulator.Lines(self._process.stdout)
+        self.errors = emulator.Lines(self._process.stderr)
+
+    def _end(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+
+    def expect_images(self, count):
+        line = self.lines.next(PATIENCE_S)
+        if line is None:
+            raise AssertionError(f"the loader ended: {self.errors.rest(10)}")
+        if json.loads(line)["images"] != count:
+            raise AssertionError(f"expected {count} images, found {line}")
+
+    def begin_epoch(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def expect_end(self, epoch):
+        self.lines.expect(rf'"ended":{epoch}\b', PATIENCE_S)
+
+    def finish(self):
+        """Waits for its end; returns exit code, standard output and standard error."""
+        exit_code = self._process.wait(PATIENCE_S)
+        return exit_code, self.lines.rest(10), self.errors.rest(10)
+
+
+@unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
+class AzuriteLoader(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
+        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+        cls.pictures = folder / "pictures"
+        loader_jobs.make_pictures(cls.pictures, IMAGES)
+        (folder / "server").mkdir()
+        cls.server = emulator.Azurite(AZURITE, folder / "server")
+        cls.addClassCleanup(cls.server.kill)
+        cls.server.start()
+        cls.server.make_container("data")
+        cls.fill("data")
+        # What was written must survive a kill.
+        cls.server.stop()
+        cls.server.start()
+
+    @classmethod
+    def fill(cls, container):
+        for number in range(IMAGES):
+            cls.server.put(container, f"train/{path_of(number)}", cls.content(number))
+
+    @classmethod
+    def content(cls, number):
+        return (cls.pictures / path_of(number)).read_bytes()
+
+    def setUp(self):
+        self.folder = jobs.temporary_directory(self)
+        if not self.server.is_running():
+            self.server.start()
+        self.token = emulator.account_sas()
+
+    def start(self, *words, container="data"):
+        location = f"az://{container}/train?{self.token}"
+        return Loader(self, "--data", location, *words,
+                      environment={"AZURE_STORAGE_BLOB_ENDPOINT": self.server.endpoint()})
+
+    def start_waiting(self, *words, container="data"):
+        """A loader that has listed the images and waits for the first epoch to begin."""
+        loader = self.start("--wait", *words, container=container)
+        loader.expect_images(IMAGES)
+        return loader
+
+    def cache(self):
+        return ("--cache", self.folder / "cache")
+
+    def local(self, *words, data=None):
+        """What the same run gets of a local folder."""
+        job = loader_jobs.run_rank("--data", data or self.pictures, *OPTIONS, *words)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        return steps_of(job.stdout)
+
+    def require_no_secret(self, *outputs):
+        signature = self.token.partition("sig=")[2]
+        for secret in (self.token, signature, urllib.parse.unquote(signature)):
+            for output in outputs:
+                self.assertNotIn(secret, output)
+
+    def require_good_end(self, loader, expected):
+        """Returns what it says on standard error."""
+        exit_code, output, errors = loader.finish()
+        self.assertEqual(exit_code, 0, errors)
+        self.require_no_secret(output, errors)
+        self.assertEqual(steps_of(output), expected)
+        return errors
+
+    def require_refusal(self, loader, *says):
+        exit_code, output, errors = loader.finish()
+        self.assertEqual(exit_code, ENVIRONMENT, errors)
+        self.require_no_secret(output, errors)
+        reports = [line for line in errors.splitlines() if line.startswith("libtrain: error: ")]
+        self.assertEqual(len(reports), 1, errors)
+        for word in says:
+            self.assertIn(word, reports[0])
+
+    def expect_warning(self, loader):
+        loader.errors.expect(r"warning: File 'az://data/train/\d+/picture\.\w+'.*Trying again", PATIENCE_S)
+
+
+class Outages(AzuriteLoader):
+    def test_a_server_that_is_killed_and_comes_back_changes_nothing(self):
+        # The steps take long enough for the server to go while most samples are still to be read.
+        loader = self.start("--batch-size", 2, "--step-delay-ms", 200)
+        loader.lines.expect(r'"step":1\b', PATIENCE_S)
+        self.server.kill()
+        self.expect_warning(loader)
+        self.server.start()
+        self.require_good_end(loader, self.local("--batch-size", 2))
+
+    def test_nor_where_half_of_the_samples_are_in_the_cache(self):
+        # In the second epoch this rank reads another half of the samples than in the first one.
+        words = ("--epochs", 2, "--rank", 0, "--world-size", 2, "--batch-size", 4)
+        expected = self.local(*words)
+        loader = self.start_waiting(*words, *self.cache())
+        loader.begin_epoch()
+        loader.expect_end(0)
+        self.server.kill()
+        loader.begin_epoch()
+        self.expect_warning(loader)
+        self.server.start()
+        self.require_good_end(loader, expected)
+
+    def test_a_second_epoch_needs_the_cache_alone(self):
+        loader = self.start_waiting("--epochs", 2, *self.cache())
+        loader.begin_epoch()
+        loader.expect_end(0)
+        self.server.kill()
+        loader.begin_epoch()
+        errors = self.require_good_end(loader, self.local("--epochs", 2))
+        self.assertNotIn("warning", errors)
+        first, second = (record for record in map(json.loads, loader.lines.seen) if "ended" in record)
+        new = {name: second[name] - first[name] for name in first}
+        self.assertEqual(new, {"ended": 1, "cache_hits": IMAGES, "cache_misses": 0, "cache_bypasses": 0,
+                               "fetched_files": 0})
+        self.assertEqual(first["fetched_files"], IMAGES)
+
+
+class UnderTheReader(AzuriteLoader):
+    NUMBER = 30
+
+    def setUp(self):
+        super().setUp()
+        self.blob = f"train/{path_of(self.NUMBER)}"
+
+    def own_container(self, name):
+        self.server.make_container(name)
+        self.fill(name)
+        return name
+
+    def change(self, container):
+        """Replaces the blob by another picture, of another length, as the time of change is in whole seconds."""
+        other = self.content(self.NUMBER + 4)
+        self.assertNotEqual(len(other), len(self.content(self.NUMBER)))
+        self.server.put(container, self.blob, other)
+
+    def test_a_blob_that_is_deleted_is_named(self):
+        container = self.own_container("deleted")
+        for name, words in (("direct", ()), ("cached", self.cache())):
+            with self.subTest(name):
+                self.server.put(container, self.blob, self.content(self.NUMBER))
+                loader = self.start_waiting(*words, container=container)
+                self.server.delete(container, self.blob)
+                loader.begin_epoch()
+                self.require_refusal(loader, f"'az://{container}/{self.blob}'", "does not exist")
+
+    def test_a_blob_that_is_changed_before_it_is_opened_is_read_as_it_is_then(self):
+        container = self.own_container("changed")
+        data = shutil.copytree(self.pictures, self.folder / "changed")
+        (data / path_of(self.NUMBER)).write_bytes(self.content(self.NUMBER + 4))
+        loader = self.start_waiting(container=container)
+        self.change(container)
+        loader.begin_epoch()
+        self.require_good_end(loader, self.local(data=data))
+
+    def test_a_blob_that_is_changed_before_the_cache_has_it_is_named(self):
+        container = self.own_container("changed-first")
+        loader = self.start_waiting(*self.cache(), container=container)
+        self.change(container)
+        loader.begin_epoch()
+        self.require_refusal(loader, f"'az://{container}/{self.blob}' was changed since it was listed")
+
+    def test_a_blob_that_is_changed_once_the_cache_has_it_stays_what_it_was(self):
+        container = self.own_container("changed-later")
+        loader = self.start_waiting("--epochs", 2, *self.cache(), container=container)
+        loader.begin_epoch()
+        loader.expect_end(0)
+        self.change(container)
+        loader.begin_epoch()
+        self.require_good_end(loader, self.local("--epochs", 2))
+
+
+if __name__ == "__main__":
+    jobs.require_programs(loader_jobs.PROGRAM)
+    AZURITE[:] = emulator.find_azurite()
+    unittest.main()

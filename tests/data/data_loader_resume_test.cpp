@@ -1,0 +1,254 @@
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/data_loader.hpp>
+
+#include "../support/temporary_folder.hpp"
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::testing::TemporaryFolder;
+using ::testing::HasSubstr;
+
+// Sample i has the label i. Some are damaged; those of `blocks` lie together.
+class Labels : public Dataset {
+ public:
+  explicit Labels(std::uint64_t size, std::set<std::uint64_t> damaged = {})
+      : size_(size), damaged_(std::move(damaged)) {}
+  std::uint64_t size() const override { return size_; }
+  Sample get(std::uint64_t index) const override {
+    if (damaged_.contains(index)) throw EnvironmentError("file " + std::to_string(index) + " is damaged");
+    return {at::full({1, 1, 1}, 1, at::kFloat), static_cast<std::int64_t>(index)};
+  }
+  SampleOrigin origin(std::uint64_t index) const override {
+    return {.path = "file " + std::to_string(index), .offset = 8 * index};
+  }
+  std::vector<std::uint64_t> blocks() const override { return in_blocks; }
+
+  std::vector<std::uint64_t> in_blocks = {};
+
+ private:
+  std::uint64_t size_;
+  std::set<std::uint64_t> damaged_;
+};
+
+using Indices = std::vector<std::int64_t>;
+
+void append(Indices& all, const Batch& batch) {
+  const auto* labels = batch.labels.const_data_ptr<std::int64_t>();
+  all.insert(all.end(), labels, labels + batch.size());
+}
+
+struct Part {
+  Indices labels;  // of all ranks, step by step
+  LoaderState state;
+};
+
+// The batches of all ranks, up to `steps` of them, after `start`.
+Part run(const Dataset& data, int world_size, DataLoaderOptions options, const LoaderState& start,
+         std::uint64_t steps) {
+  options.seed = start.seed;
+  std::vector<std::vector<Batch>> batches(static_cast<std::size_t>(world_size));
+  Part part;
+  for (int rank = 0; rank < world_size; ++rank) {
+    DataLoader loader{data, options, Shard{.rank = rank, .world_size = world_size}};
+    auto epoch = loader.resume(start);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      auto batch = epoch.next();
+      if (!batch) break;
+      batches[static_cast<std::size_t>(rank)].push_back(*batch);
+    }
+    part.state = epoch.state();
+  }
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    for (const auto& of_rank : batches) {
+      if (step < of_rank.size()) append(part.labels, of_rank[step]);
+    }
+  }
+  return part;
+}
+
+constexpr std::uint64_t kAll = 1'000'000;
+
+TEST(LoaderResume, GoesOnAtAnyWorldSizeAndBatchSize) {
+  Labels data(101);
+  data.in_blocks = std::vector<std::uint64_t>(10, 10);
+  data.in_blocks.push_back(1);
+  for (const auto order : {Order::shuffled, Order::sequential, Order::blocks}) {
+    const DataLoaderOptions options{
+        .batch_size = 4, .workers = 1, .order = order, .remainder = Remainder::exact, .blocks_at_once = 3};
+    const LoaderState start{.seed = 7, .epoch = 2, .position = 0, .dataset_size = 101};
+    const Indices whole = run(data, 1, options, start, kAll).labels;
+    ASSERT_EQ(whole.size(), 101u);
+    for (const std::uint64_t stop : {0, 1, 3, 8, 9}) {
+      const Part before = run(data, 3, options, start, stop);
+      EXPECT_EQ(before.state.position, std::min<std::uint64_t>(stop * 12, 101));
+      DataLoaderOptions other = options;
+      other.batch_size = 5;
+      other.workers = 2;
+      const Part after = run(data, 2, other, before.state, kAll);
+      Indices both = before.labels;
+      both.insert(both.end(), after.labels.begin(), after.labels.end());
+      EXPECT_EQ(both, whole) << "stopped after " << stop << " steps";
+      EXPECT_EQ(after.state.position, 101u);
+    }
+  }
+}
+
+TEST(LoaderResume, CountsWhatWasTakenAndNotWhatWasReadAhead) {
+  const Labels data(100);
+  DataLoader loader{data, {.batch_size = 10, .workers = 2, .prefetch = 5}};
+  auto epoch = loader.epoch(4);
+  EXPECT_EQ(epoch.state(),
+            (LoaderState{
+                .seed = 0, .epoch = 4, .position = 0, .dataset_size = 100, .order = loader.sampler().fingerprint()}));
+  const auto first = epoch.next();
+  const auto second = epoch.next();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(epoch.state().position, 20u);
+  EXPECT_EQ(loader.epoch(4, 7).state().position, 70u);
+}
+
+TEST(LoaderResume, RefusesTheStateOfOtherDataOrAnotherSeed) {
+  const Labels data(100);
+  DataLoader loader{data, {.seed = 3}};
+  EXPECT_THROW(loader.resume({.seed = 4, .dataset_size = 100}), UsageError);
+  EXPECT_THROW(loader.resume({.seed = 3, .dataset_size = 99}), UsageError);
+  EXPECT_THROW(loader.resume({.seed = 3, .position = 101, .dataset_size = 100}), UsageError);
+  DataLoader sequential{data, {.seed = 3, .order = Order::sequential}};
+  EXPECT_THROW(loader.resume(sequential.epoch(0).state()), UsageError);
+  EXPECT_EQ(loader.resume(loader.epoch(1, 2).state()).state().position, 64u);
+}
+
+TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
+  const Labels data(10);
+  const LoaderState start{.seed = 1, .dataset_size = 10};
+  Indices all = run(data, 4, {.batch_size = 2, .remainder = Remainder::uneven}, start, kAll).labels;
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, (Indices{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  std::vector<std::uint64_t> batches;
+  for (int rank = 0; rank < 4; ++rank) {
+    DataLoader loader{data, {.batch_size = 2, .remainder = Remainder::uneven}, Shard{rank, 4}};
+    batches.push_back(loader.batches_per_epoch());
+    auto epoch = loader.epoch(0);
+    while (const auto batch = epoch.next()) EXPECT_GT(batch->size(), 0);
+    EXPECT_EQ(epoch.state().position, 10u);  // also where this rank was through early
+  }
+  EXPECT_EQ(batches, (std::vector<std::uint64_t>{2, 2, 1, 1}));
+}
+
+TEST(LoaderResume, BlockShuffleNeedsBlocks) {
+  const Labels data(10);
+  EXPECT_THROW(DataLoader(data, {.order = Order::blocks}), UsageError);
+}
+
+Indices labels_of(DataLoader& loader, std::uint64_t epoch) {
+  Indices all;
+  for (auto& batch : loader.epoch(epoch)) append(all, batch);
+  return all;
+}
+
+TEST(BadSamplesOfALoader, AreAnErrorByDefault) {
+  const Labels data(20, {13});
+  DataLoader loader{data, {.batch_size = 5, .order = Order::sequential}};
+  auto epoch = loader.epoch(0);
+  ASSERT_TRUE(epoch.next());
+  ASSERT_TRUE(epoch.next());
+  try {
+    epoch.next();
+    FAIL() << "no error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_STREQ(error.what(), "file 13 is damaged");
+  }
+}
+
+TEST(BadSamplesOfALoader, AreReplacedAlikeOnAllRanksAndInAllRuns) {
+  const Labels data(40, {3, 17, 18, 39});
+  const auto labels = [&](int world_size, int workers, std::uint64_t epoch) {
+    std::vector<Indices> ranks;
+    for (int rank = 0; rank < world_size; ++rank) {
+      DataLoader loader{data,
+                        {.batch_size = 4 / static_cast<std::uint64_t>(world_size),
+                         .workers = workers,
+                         .seed = 9,
+                         .order = Order::sequential,
+                         .bad_samples = {.maximum_count = 10}},
+                        Shard{rank, world_size}};
+      ranks.push_back(labels_of(loader, epoch));
+      EXPECT_LE(loader.statistics().bad_samples, 4u);
+    }
+    Indices all;
+    for (std::size_t i = 0; i < ranks[0].size(); i += 4 / static_cast<std::size_t>(world_size)) {
+      for (const auto& rank : ranks) {
+        for (std::size_t k = 0; k < 4 / static_cast<std::size_t>(world_size); ++k) all.push_back(rank[i + k]);
+      }
+    }
+    return all;
+  };
+  const Indices expected = labels(1, 0, 0);
+  ASSERT_EQ(expected.size(), 40u);
+  for (std::int64_t i = 0; i < 40; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (i == 3 || i == 17 || i == 18 || i == 39) {
+      EXPECT_THAT(expected[index],
+                  ::testing::AllOf(::testing::Ne(3), ::testing::Ne(17), ::testing::Ne(18), ::testing::Ne(39)));
+    } else {
+      EXPECT_EQ(expected[index], i);
+    }
+  }
+  EXPECT_EQ(labels(1, 3, 0), expected);
+  EXPECT_EQ(labels(2, 2, 0), expected);
+  EXPECT_EQ(labels(4, 1, 0), expected);
+  EXPECT_NE(labels(1, 1, 1), expected);  // another epoch, other replacements
+}
+
+TEST(BadSamplesOfALoader, AreListedInTheRunsFolder) {
+  const TemporaryFolder folder;
+  const Labels data(40, {3, 17});
+  DataLoader loader{data,
+                    {.batch_size = 8, .bad_samples = {.maximum_count = 5}},
+                    RankShard({.rank = 0, .world_size = 1, .seed = 2}, c10::kCPU, folder.path())};
+  labels_of(loader, 0);
+  labels_of(loader, 1);
+  EXPECT_EQ(loader.statistics().bad_samples, 2u);
+  std::ifstream file(folder / "bad_samples.jsonl");
+  std::set<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.insert(line);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines,
+              ::testing::Contains(::testing::AllOf(HasSubstr("\"path\":\"file 17\""), HasSubstr("\"offset\":136"),
+                                                   HasSubstr("\"reason\":\"file 17 is damaged\""))));
+}
+
+TEST(BadSamplesOfALoader, BeyondTheBudgetEndTheEpoch) {
+  const Labels data(40, {1, 2, 3, 4, 5});
+  DataLoader loader{data, {.batch_size = 8, .workers = 3, .bad_samples = {.maximum_count = 4}}};
+  try {
+    labels_of(loader, 0);
+    FAIL() << "no error";
+  } catch (const EnvironmentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("more than 4 of 40 samples are bad"));
+  }
+}
+
+TEST(BadSamplesOfALoader, EveryOneBeingBadEnds) {
+  std::set<std::uint64_t> all;
+  for (std::uint64_t i = 0; i < 50; ++i) all.insert(i);
+  const Labels data(50, all);
+  DataLoader loader{data, {.batch_size = 8, .bad_samples = {.maximum_count = 1000}}};
+  EXPECT_THROW(loader.epoch(0).next(), EnvironmentError);
+}
+
+}  // namespace
+}  // namespace libtrain::data

@@ -1,0 +1,213 @@
+// Reads one rank's share of a folder of images and prints what it gets, for loader_test.py and azurite_loader_test.py:
+//
+//   loader_program --data az://container/train --rank 1 --world-size 3 --batch-size 6 --state state.json
+//
+// One JSON object a line: {"images", "steps"} once they are listed; for every sample of a batch {"epoch", "step",
+// "position", "label", "crc32c"}, the checksum being that of the finished picture's bytes; after every epoch {"ended"}
+// with the numbers of the cache until then.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <c10/core/Device.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/data_loader.hpp>
+#include <libtrain/data/image_folder.hpp>
+#include <libtrain/data/storage/cached_storage.hpp>
+#include <libtrain/data/storage/file_cache.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace data = libtrain::data;
+
+constexpr int kSide = 32;
+
+struct Options {
+  std::string location;
+  int rank = 0;
+  int world_size = 1;
+  std::uint64_t batch_size = 8;
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t epochs = 1;
+  int workers = 2;
+  std::string remainder = "pad";
+  std::uint64_t stop_after = std::numeric_limits<std::uint64_t>::max();
+  std::string state;
+  bool resume = false;
+  std::string cache;
+  std::string output;
+  int step_delay_ms = 0;
+  std::uint64_t max_bad = 0;
+  bool wait = false;
+};
+
+void print(const Json& json) {
+  std::cout << json.dump() << '\n';
+}
+
+void print_batch(const data::Batch& batch, std::uint64_t epoch, std::uint64_t step) {
+  if (batch.size() == 0) return;
+  const auto samples = static_cast<std::size_t>(batch.size());
+  const std::span pixels{static_cast<const std::byte*>(batch.images.const_data_ptr()), batch.images.nbytes()};
+  const std::size_t bytes = pixels.size() / samples;
+  const auto* labels = batch.labels.const_data_ptr<std::int64_t>();
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    print(Json{{"epoch", epoch},
+               {"step", step},
+               {"position", sample},
+               {"label", labels[sample]},
+               {"crc32c", libtrain::crc32c(pixels.subspan(sample * bytes, bytes))}});
+  }
+  std::cout.flush();
+}
+
+void print_end(std::uint64_t epoch, const data::FileCache* cache) {
+  const auto numbers = cache == nullptr ? data::FileCacheStatistics{} : cache->statistics();
+  print(Json{{"ended", epoch},
+             {"cache_hits", numbers.hits},
+             {"cache_misses", numbers.misses},
+             {"cache_bypasses", numbers.bypasses},
+             {"fetched_files", numbers.fetched_files}});
+  std::cout.flush();
+}
+
+data::LoaderState read_state(const std::string& path) {
+  std::ifstream file(path);
+  const Json json = Json::parse(file);
+  return {.seed = json.at("seed").get<std::uint64_t>(),
+          .epoch = json.at("epoch").get<std::uint64_t>(),
+          .position = json.at("position").get<std::uint64_t>(),
+          .dataset_size = json.at("dataset_size").get<std::uint64_t>()};
+}
+
+void write_state(const std::string& path, const data::LoaderState& state) {
+  std::ofstream file(path);
+  const Json json{
+      {"seed", state.seed}, {"epoch", state.epoch}, {"position", state.position}, {"dataset_size", state.dataset_size}};
+  file << json.dump() << '\n';
+  if (!file.flush()) throw libtrain::EnvironmentError(libtrain::text("Cannot write '", path, "'."));
+}
+
+data::Remainder remainder_of(const std::string& name) {
+  static const std::map<std::string, data::Remainder> remainders{{"pad", data::Remainder::pad},
+                                                                 {"drop", data::Remainder::drop},
+                                                                 {"exact", data::Remainder::exact},
+                                                                 {"uneven", data::Remainder::uneven}};
+  return remainders.at(name);
+}
+
+// Tries again soon, so that an outage costs a test little more time than it lasts.
+std::shared_ptr<const data::Storage> open_remote(const Options& options) {
+  data::StorageOptions storage;
+  storage.retry.first_wait = std::chrono::milliseconds{100};
+  storage.retry.longest_wait = std::chrono::milliseconds{1000};
+  return data::open_storage(options.location, storage);
+}
+
+std::shared_ptr<data::FileCache> open_cache(const Options& options) {
+  if (options.cache.empty()) return nullptr;
+  return std::make_shared<data::FileCache>(
+      data::FileCacheOptions{.directory = options.cache, .free_space_reserve_bytes = 0});
+}
+
+// The state in which the epoch is left.
+data::LoaderState run_epoch(data::DataLoader& loader, const data::LoaderState& start, const Options& options) {
+  auto epoch = loader.resume(start);
+  for (std::uint64_t step = 0; step < options.stop_after; ++step) {
+    const auto batch = epoch.next();
+    if (!batch) break;
+    print_batch(*batch, start.epoch, step);
+    std::this_thread::sleep_for(std::chrono::milliseconds{options.step_delay_ms});
+  }
+  return epoch.state();
+}
+
+void run(const Options& options) {
+  std::shared_ptr<const data::Storage> storage = open_remote(options);
+  const auto cache = open_cache(options);
+  if (cache) storage = std::make_shared<const data::CachedStorage>(std::move(storage), cache);
+  const data::ImageFolder images{storage, data::training_images(kSide)};
+  data::DataLoader loader{
+      images,
+      {.batch_size = options.batch_size,
+       .workers = options.workers,
+       .remainder = remainder_of(options.remainder),
+       .bad_samples = {.maximum_count = options.max_bad}},
+      data::RankShard({.rank = options.rank, .world_size = options.world_size, .seed = options.seed}, c10::kCPU,
+                      options.output)};
+  data::LoaderState state{.seed = options.seed, .epoch = options.epoch, .position = 0, .dataset_size = images.size()};
+  if (options.resume) state = read_state(options.state);
+  print(Json{{"images", images.size()}, {"steps", loader.batches_per_epoch()}});
+  std::cout.flush();
+
+  for (std::uint64_t done = 0; done < options.epochs; ++done) {
+    if (done > 0) {
+      ++state.epoch;
+      state.position = 0;
+    }
+    std::string line;
+    if (options.wait) std::getline(std::cin, line);
+    state = run_epoch(loader, state, options);
+    print_end(state.epoch, cache.get());
+  }
+  if (!options.state.empty()) write_state(options.state, state);
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--data", options.location, "local path or URI of the folder")->required();
+  app.add_option("--rank", options.rank);
+  app.add_option("--world-size", options.world_size);
+  app.add_option("--batch-size", options.batch_size, "samples per rank and step");
+  app.add_option("--seed", options.seed);
+  app.add_option("--epoch", options.epoch, "the first one");
+  app.add_option("--epochs", options.epochs, "how many, one after the other");
+  app.add_option("--workers", options.workers);
+  app.add_option("--remainder", options.remainder)->check(CLI::IsMember({"pad", "drop", "exact", "uneven"}));
+  app.add_option("--stop-after", options.stop_after, "steps of an epoch after which it is left");
+  auto* state = app.add_option("--state", options.state, "file for where the loader stands at the end");
+  app.add_flag("--resume", options.resume, "go on from what that file says")->needs(state);
+  app.add_option("--cache", options.cache, "folder that keeps what is read");
+  app.add_option("--output", options.output, "folder for bad_samples.jsonl");
+  app.add_option("--step-delay-ms", options.step_delay_ms, "what a step takes beside waiting for its batch");
+  app.add_option("--max-bad", options.max_bad, "BadSampleOptions::maximum_count");
+  app.add_flag("--wait", options.wait, "begin each epoch when a line comes on standard input");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Prints the samples that one rank gets of a folder of images as JSON lines."};
+  Options options;
+  add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+    return 0;
+  } catch (const libtrain::Error& error) {
+    libtrain::log_error(error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::exception& error) {
+    libtrain::log_error(error.what());
+    return static_cast<int>(libtrain::ExitCode::failure);
+  }
+}

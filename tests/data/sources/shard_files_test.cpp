@@ -1,0 +1,96 @@
+#include <libtrain/data/sources/shard_files.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using detail::list_shards;
+using detail::shard_kind_of;
+using detail::ShardKind;
+using libtrain::testing::MemoryStorage;
+using libtrain::testing::message_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ShardFiles, AreToldByTheirNames) {
+  for (const std::string_view name : {"a.parquet", "train-00000-of-00002.parquet", "A.Parquet", "a.tfrecord.parquet"}) {
+    EXPECT_EQ(shard_kind_of(name, "", ""), ShardKind::parquet) << name;
+  }
+  for (const std::string_view name : {"a.tar", "a.tar.gz", "a.tgz", "A.TAR", "train-00000-of-00002.tar", ".tar"}) {
+    EXPECT_EQ(shard_kind_of(name, "", ""), ShardKind::tar) << name;
+  }
+  for (const std::string_view name : {"a.tfrecord", "a.tfrecords", "a.tfrecord.gz", "a.TFRecord",
+                                      "set.tfrecord-00000-of-00010", "train-00000-of-01024", "x-123456-of-123457"}) {
+    EXPECT_EQ(shard_kind_of(name, "", ""), ShardKind::tf_record) << name;
+  }
+}
+
+TEST(ShardFiles, AreNotOtherFiles) {
+  for (const std::string_view name :
+       {"a.jpg", "tar", "parquet", "tfrecord", "a.tar.zst", "a.tar.partial", "a.parquet.crc", "train-0000-of-0102",
+        "train-00000-of-01024.json", "train-00000-for-01024", "00000-of-01024", "train_00000-of-01024", "-of-01024",
+        "01024", "a.tfrecord.17-4.partial", "a.tfrecord-0011223344556677.tfrecord-index"}) {
+    EXPECT_EQ(shard_kind_of(name, "", ""), std::nullopt) << name;
+  }
+}
+
+TEST(ShardFiles, LieRightInTheFolderAndBeginWithThePrefix) {
+  EXPECT_EQ(shard_kind_of("data/train/a.tar", "data/train", ""), ShardKind::tar);
+  EXPECT_EQ(shard_kind_of("data/train/a.tar", "data", ""), std::nullopt);
+  EXPECT_EQ(shard_kind_of("data/train/a.tar", "", ""), std::nullopt);
+  EXPECT_EQ(shard_kind_of("data/train-a.tar", "data", "train"), ShardKind::tar);
+  EXPECT_EQ(shard_kind_of("data/a-train.tar", "data", "train"), std::nullopt);
+}
+
+TEST(ShardFiles, AreListedInTheOrderOfTheirNames) {
+  MemoryStorage storage;
+  for (const std::string name : {"b.tar", "a.tar", "10.tgz", "c.tfrecord", "folder/a.tar", "a.txt"}) {
+    storage.put("set/" + name, name, "version of " + name);
+  }
+  std::vector<std::string> versions;
+  const auto found = list_shards(storage, "set", "", ShardKind::tar);
+  for (const auto& file : found.shards) versions.push_back(file.version);
+  EXPECT_THAT(versions, ElementsAre("version of 10.tgz", "version of a.tar", "version of b.tar"));
+}
+
+TEST(ShardFiles, AreListedWithTheNamesOfClassesRightBesideThem) {
+  MemoryStorage storage;
+  for (const std::string path : {"a.tar", "set/a.tar", "set/classes.txt", "set/folder/a.tar", "other/classes.txt",
+                                 "other/a.tar", "other/more-classes.txt"}) {
+    storage.put(path, "");
+  }
+  EXPECT_EQ(list_shards(storage, "", "", ShardKind::tar).class_names, "");
+  EXPECT_EQ(list_shards(storage, "set", "", ShardKind::tar).class_names, "set/classes.txt");
+  EXPECT_EQ(list_shards(storage, "set/folder", "", ShardKind::tar).class_names, "");
+  EXPECT_EQ(list_shards(storage, "other", "a", ShardKind::tar).class_names, "other/classes.txt");
+  storage.put("classes.txt", "");
+  EXPECT_EQ(list_shards(storage, "", "", ShardKind::tar).class_names, "classes.txt");
+}
+
+TEST(ShardFiles, AreMissedWithTheNameOfTheFolder) {
+  MemoryStorage storage;
+  storage.put("set/a.tar", "");
+  storage.put("set/b.txt", "");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { list_shards(storage, "set", "", ShardKind::parquet); }),
+              AllOf(HasSubstr("'memory://set/set'"), HasSubstr("Parquet files"), HasSubstr("2 files")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { list_shards(storage, "set", "train", ShardKind::tar); }),
+              AllOf(HasSubstr("tar archives"), HasSubstr("'train'")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { list_shards(storage, "", "", ShardKind::tf_record); }),
+              AllOf(HasSubstr("'memory://set'"), HasSubstr("TFRecord files")));
+}
+
+}  // namespace
+}  // namespace libtrain::data

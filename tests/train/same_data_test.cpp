@@ -1,0 +1,70 @@
+#include <libtrain/train/same_data.hpp>
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::on_ranks;
+
+// Files 0.jpg, 1.jpg, ... of a class, in a folder of the node's own.
+class Listed : public data::ImageSource {
+ public:
+  Listed(std::string folder, std::uint64_t size, std::vector<std::string> classes)
+      : folder_(std::move(folder)), size_(size), classes_(std::move(classes)) {}
+  const std::string& name() const override { return folder_; }
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t, data::EncodedImage&) const override { FAIL() << "only names are asked for"; }
+  data::SampleOrigin origin(std::uint64_t index) const override {
+    return {.path = text(folder_, "/", classes_.front(), "/", index == other_at ? "other" : text(index), ".jpg")};
+  }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  std::vector<std::uint64_t> blocks() const override { return {}; }
+
+  std::uint64_t other_at = ~std::uint64_t{0};
+
+ private:
+  std::string folder_;
+  std::uint64_t size_;
+  std::vector<std::string> classes_;
+};
+
+TEST(SameData, MayLieInAnotherFolderOnEachNode) {
+  on_ranks([](Communicator& communicator) {
+    const Listed images(text("/local/disk", communicator.rank(), "/train"), 5000, {"cat", "dog"});
+    EXPECT_NO_THROW(require_same_data(images, communicator));
+  });
+}
+
+TEST(SameData, DifferencesAreAnErrorOnEveryRank) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    const bool last = communicator.rank() == communicator.world_size() - 1;
+    const auto check = [&](const Listed& images) {
+      return message_of<UsageError>([&] { require_same_data(images, communicator); });
+    };
+    EXPECT_THAT(check(Listed("/data", last ? 99 : 100, {"cat"})),
+                AllOf(HasSubstr("100 images"), HasSubstr("99 images")));
+    EXPECT_THAT(check(Listed("/data", 100, {"cat", last ? "cow" : "dog"})),
+                AllOf(HasSubstr("class dog"), HasSubstr("class cow")));
+    Listed images("/data", 100, {"cat"});
+    if (last) images.other_at = 57;
+    EXPECT_THAT(check(images), AllOf(HasSubstr("cat/57.jpg"), HasSubstr("cat/other.jpg")));
+  });
+}
+
+}  // namespace
+}  // namespace libtrain

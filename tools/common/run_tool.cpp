@@ -1,0 +1,39 @@
+#include <tools/common/run_tool.hpp>
+
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <system_error>
+
+#include <libtrain/base/redact.hpp>
+
+namespace libtrain::tools {
+
+namespace {
+
+int fail(const std::string& name, const std::exception& error, ExitCode code) {
+  std::cerr << name << ": " << redact(error.what()) << '\n';
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
+  // A limit on the sizes of files then makes writing fail, which is reported, rather than to end the program.
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
+  try {
+    const ExitCode code = work();
+    if (!std::cout.flush()) {
+      throw EnvironmentError("Standard output cannot be written; give it a place with room and run again.");
+    }
+    return static_cast<int>(code);
+  } catch (const Error& error) {
+    return fail(name, error, error.exit_code());
+  } catch (const std::system_error& error) {  // of threads and file systems
+    return fail(name, error, ExitCode::environment);
+  } catch (const std::exception& error) {
+    return fail(name, error, ExitCode::failure);
+  }
+}
+
+}  // namespace libtrain::tools

@@ -1,0 +1,15 @@
+#include <tools/common/threads.hpp>
+
+#include <algorithm>
+
+#include <libtrain/base/machine.hpp>
+
+namespace libtrain::tools {
+
+int default_threads() {
+  auto cores = static_cast<double>(usable_cores().size());
+  if (const auto quota = cpu_quota()) cores = std::min(cores, *quota);
+  return std::clamp(static_cast<int>(cores), 1, kMostThreads);
+}
+
+}  // namespace libtrain::tools

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tools/inspect/report.hpp>
+
+namespace libtrain::inspect {
+
+/// How often each label occurs. Labels are 0 or more: what reads samples refuses others.
+using LabelCounts = std::map<std::int64_t, std::uint64_t>;
+
+/// An object: "count" labels occur; the "smallest" and the "largest" class, and "largest_over_smallest"; "missing", the
+/// labels from 0 up to the largest one, or the last one with a name, that do not occur, their count and the first five;
+/// "all" classes. A class is an object of "label", "name" where `names` has one, and `unit`, its count.
+Json class_facts(const LabelCounts& counts, const std::vector<std::string>& names, const std::string& unit);
+
+}  // namespace libtrain::inspect

@@ -1,0 +1,41 @@
+#include <tools/inspect/image_check.hpp>
+
+#include <cstddef>
+#include <span>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/image/decode_image.hpp>
+
+namespace libtrain::inspect {
+
+namespace {
+
+ImageTraits read_traits(std::span<const std::byte> file, const std::string& name) {
+  ImageTraits traits{.header = data::read_image_header(file, name)};
+  if (traits.header.format == data::ImageFormat::jpeg) {
+    const data::JpegHeader jpeg = data::parse_jpeg_header(file, name);
+    traits.has_arithmetic_coding = jpeg.arithmetic;
+    traits.has_restart_markers = jpeg.restart_interval > 0;
+  }
+  return traits;
+}
+
+}  // namespace
+
+CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, Check check) {
+  CheckedImage result;
+  try {
+    data::EncodedImage image;
+    source.read(index, image);
+    const auto file = std::as_bytes(std::span{image.bytes});
+    result.stored = StoredImage{.label = image.label, .hash = data::content_hash(file)};
+    const std::string name = source.origin(index).path;
+    result.traits = read_traits(file, name);
+    if (check == Check::decode) static_cast<void>(data::decode_image(file, {.name = name}));
+  } catch (const EnvironmentError& error) {
+    result.damage = error.what();
+  }
+  return result;
+}
+
+}  // namespace libtrain::inspect

@@ -1,0 +1,23 @@
+#include <iostream>
+
+#include <libtrain/base/error.hpp>
+
+#include <tools/common/run_tool.hpp>
+#include <tools/inspect/inspect.hpp>
+#include <tools/inspect/inspect_options.hpp>
+#include <tools/inspect/report.hpp>
+
+// libtrain-inspect: what a data set holds, and what is wrong with it.
+
+int main(int argc, char** argv) {
+  return libtrain::tools::run_tool("libtrain-inspect", [&] {
+    const auto line = libtrain::inspect::read_command_line(argc, argv);
+    if (line.help) {
+      std::cout << *line.help;
+      return libtrain::ExitCode::success;
+    }
+    const auto report = libtrain::inspect::inspect(line.options);
+    std::cout << (line.options.as_json ? to_json_line(report) : to_text(report));
+    return report.bad_samples.empty() ? libtrain::ExitCode::success : libtrain::ExitCode::environment;
+  });
+}

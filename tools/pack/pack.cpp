@@ -1,0 +1,205 @@
+#include <tools/pack/pack.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/image_folder.hpp>
+#include <libtrain/data/formats/image_list.hpp>
+#include <libtrain/data/formats/shard_plan.hpp>
+#include <libtrain/data/ordered_prefetcher.hpp>
+#include <libtrain/data/permutation.hpp>
+#include <libtrain/data/storage/file.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/storage/output_file.hpp>
+#include <libtrain/data/storage/storage.hpp>
+#include <libtrain/observe/progress.hpp>
+
+#include <tools/pack/output_folder.hpp>
+#include <tools/pack/sample_encoder.hpp>
+#include <tools/pack/shard_indices.hpp>
+#include <tools/pack/shard_name.hpp>
+#include <tools/pack/shard_writer.hpp>
+
+namespace libtrain::pack {
+
+namespace {
+
+constexpr std::uint64_t kLongestImageFile = std::uint64_t{1} << 30;
+constexpr std::uint64_t kAheadPerThread = 4;
+
+// An image that is ready to be written, or why it cannot be.
+struct PreparedSample {
+  EncodedSample image = {};
+  std::uint64_t bytes_read = 0;
+  std::string damage = {};  // empty: none
+};
+
+std::vector<std::size_t> order_of(const data::ImageList& images, const PackOptions& options) {
+  std::vector<std::size_t> order(images.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (options.order == SampleOrder::folder) return order;
+  const data::Permutation permutation{images.size(), options.shuffle_seed, 0};
+  for (auto& image : order) image = static_cast<std::size_t>(permutation(image));
+  return order;
+}
+
+std::vector<std::uint64_t> plan_of(const data::ImageList& images, const std::vector<std::size_t>& order,
+                                   const PackOptions& options) {
+  std::vector<std::uint64_t> bytes;
+  bytes.reserve(order.size());
+  for (const std::size_t image : order) bytes.push_back(stored_bytes(options.kind, images.bytes(image)));
+  auto plan = data::plan_shards(bytes, options.plan);
+  if (plan.size() <= kMostShards) return plan;
+  throw UsageError(text("--shard-bytes ", options.plan.shard_bytes, " makes ", plan.size(),
+                        " shards; expected at most ", kMostShards, ", so make them larger."));
+}
+
+Progress::Options progress_options(const PackOptions& options) {
+  Progress::Options result;
+  if (options.quiet) result.output = Progress::Output::quiet;
+  return result;
+}
+
+class Packing {
+ public:
+  Packing(const PackOptions& options, const data::Storage& storage, const data::ImageList& images)
+      : options_(options),
+        storage_(storage),
+        images_(images),
+        order_(order_of(images, options)),
+        plan_(plan_of(images, order_, options)),
+        progress_(progress_options(options)) {}
+
+  /// Returns the names of the shards.
+  std::vector<std::string> write_shards(OutputFolder& output) {
+    const auto threads = static_cast<std::uint64_t>(options_.threads);
+    data::detail::OrderedPrefetcher<PreparedSample> prepared(
+        0, order_.size(), options_.threads, threads * kAheadPerThread,
+        [this](std::uint64_t position, const std::stop_token&) { return prepare(static_cast<std::size_t>(position)); });
+    progress_.begin_epoch({.number = 1, .count = 1, .steps = static_cast<std::int64_t>(order_.size())});
+    std::vector<std::string> names;
+    std::size_t position = 0;
+    for (const std::uint64_t samples : plan_) {
+      names.push_back(shard_name(options_.prefix, options_.kind, names.size(), plan_.size()));
+      const auto shard = create_shard(options_.kind, output.add(names.back()));
+      for (std::uint64_t i = 0; i < samples; ++i, ++position) {
+        write(prepared.next().value(), position, *shard);
+        show_progress(position + 1);
+      }
+      shard->finish();
+      summary_.bytes_written += shard->bytes();
+    }
+    return names;
+  }
+
+  /// All but the time.
+  PackSummary summary() const {
+    PackSummary result = summary_;
+    result.classes = images_.classes().size();
+    result.shards = plan_.size();
+    result.unsupported = images_.skipped();
+    return result;
+  }
+
+ private:
+  // Called from several threads.
+  PreparedSample prepare(std::size_t position) const {
+    PreparedSample prepared;
+    try {
+      const auto file = storage_.open(std::string{images_.path(order_[position])});
+      auto bytes = data::read_all(*file, kLongestImageFile);
+      prepared.bytes_read = bytes.size();
+      prepared.image = encode_sample(std::move(bytes), file->name(), options_.encoding);
+    } catch (const EnvironmentError& error) {
+      prepared.damage = error.what();
+    }
+    return prepared;
+  }
+
+  void write(const PreparedSample& prepared, std::size_t position, ShardWriter& shard) {
+    if (!prepared.damage.empty()) return leave_out(prepared.damage);
+    const std::size_t number = order_[position];
+    const std::uint32_t label = images_.label(number);
+    shard.add({.image = prepared.image,
+               .number = position,
+               .label = label,
+               .class_name = images_.class_name(label),
+               .path = images_.path(number)});
+    ++summary_.images;
+    summary_.bytes_read += prepared.bytes_read;
+    summary_.with_new_markers += prepared.image.has_new_markers ? 1 : 0;
+    summary_.resized += prepared.image.is_resized ? 1 : 0;
+    summary_.unchanged += prepared.image.is_unchanged() ? 1 : 0;
+  }
+
+  void leave_out(const std::string& damage) {
+    if (summary_.damaged == options_.skip_damaged) {
+      throw EnvironmentError(text(damage, " Repair or remove that image, or set --skip-damaged to more than ",
+                                  options_.skip_damaged, " to leave it out."));
+    }
+    ++summary_.damaged;
+    log_warning(text("An image is left out. ", damage));
+  }
+
+  void show_progress(std::size_t done) {
+    const double images_per_s = static_cast<double>(done) / clock_.seconds();
+    progress_.update(static_cast<std::int64_t>(done), {ProgressFigure{.value = images_per_s, .name = "images/s"}});
+  }
+
+  const PackOptions& options_;
+  const data::Storage& storage_;
+  const data::ImageList& images_;
+  const std::vector<std::size_t> order_;   // the image at each position of the shards
+  const std::vector<std::uint64_t> plan_;  // samples of each shard
+  Stopwatch clock_;
+  PackSummary summary_;
+  Progress progress_;
+};
+
+data::ImageList list_images(const data::Storage& storage, const PackOptions& options) {
+  auto images = data::list_image_folder(storage, "", options.listing);
+  if (images.size() == 0) {
+    throw EnvironmentError(
+        text("Image folder '", storage.name(), "': expected at least one image, found none in any class."));
+  }
+  for (const auto& name : images.classes()) {
+    if (name.find('\n') == std::string::npos) continue;
+    throw EnvironmentError(text("Image folder '", storage.name(), "': expected names of classes of one line, found '",
+                                name.substr(0, name.find('\n')), "' and more lines; rename that folder."));
+  }
+  return images;
+}
+
+void write_classes(const data::ImageList& images, const std::string& path) {
+  data::detail::OutputFile file(path);
+  for (const auto& name : images.classes()) file.write(name + '\n');
+  file.commit();
+}
+
+}  // namespace
+
+PackSummary pack(const PackOptions& options) {
+  const Stopwatch clock;
+  const auto storage = data::open_storage(options.input);
+  OutputFolder output{options.output, options.where_not_empty};
+  const auto images = list_images(*storage, options);
+  Packing packing{options, *storage, images};
+  const auto shards = packing.write_shards(output);
+  write_classes(images, output.add("classes.txt"));
+  output.publish([&](const std::string& name) { return is_shard_name(name, options.prefix, options.kind); });
+  if (options.write_indices) write_shard_indices(options.kind, options.output, shards);
+  auto summary = packing.summary();
+  summary.seconds = clock.seconds();
+  return summary;
+}
+
+}  // namespace libtrain::pack
