@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <span>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <bench/run_without_ranks.hpp>
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
@@ -127,19 +127,5 @@ int main(int argc, char** argv) {
   app.add_option("--file", options.file, "The annotations, such as bench/make_coco_file.py writes")->required();
   app.add_option("--iterations", options.iterations, "Timed runs")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--json", options.json, "File to append the record to");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(lt::ExitCode::usage);
-  }
-  try {
-    run_bench(options);
-    return 0;
-  } catch (const lt::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return lt::bench::run_without_ranks(app, argc, argv, [&] { run_bench(options); });
 }

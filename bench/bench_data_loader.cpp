@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <exception>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -24,6 +23,7 @@
 
 #include <bench/loader_data.hpp>
 #include <bench/loader_workload.hpp>
+#include <bench/run_without_ranks.hpp>
 #include <bench/timed_workload.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -128,19 +128,5 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--serve", options.serve, "Run a round for each line \"WORKLOAD THREADS\" of the standard input");
   app.add_option("--json", options.json, "File to append the records to");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(lt::ExitCode::usage);
-  }
-  try {
-    run_bench(options);
-    return 0;
-  } catch (const lt::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return bench::run_without_ranks(app, argc, argv, [&] { run_bench(options); });
 }

@@ -39,7 +39,7 @@ class Dataset {
   virtual std::vector<std::uint64_t> blocks() const { return {}; }
 
   /// Begins to fetch, ahead of the reader, what lies far away: see ReadAhead. Nothing where that is of no use, and then
-  /// `order` is not called. The data set must outlive the result.
+  /// `order` is not called. Called while other threads read already. The data set must outlive the result.
   virtual std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& /*order*/) const { return nullptr; }
 };
 

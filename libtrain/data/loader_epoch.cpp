@@ -9,11 +9,12 @@ LoaderEpoch::LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& part
     : loader_(loader),
       start_(start),
       batches_(parts, start.epoch, start.position, loader.slots_),
-      read_ahead_(loader.dataset_.read_ahead([this] { return batches_.indices(); })),
       engine_(batches_, {.batches = parts.sampler.batches(start.position),
                          .workers = loader.workers_,
                          .slots = loader.slots_,
                          .prepare_thread = &detail::keep_torch_on_this_thread}) {
+  // With the workers at work: it may list a store or look for thousands of copies before it returns.
+  read_ahead_ = loader.dataset_.read_ahead([this] { return batches_.indices(); });
   const std::lock_guard lock(loader_.mutex_);
   loader_.running_ = &engine_;
 }

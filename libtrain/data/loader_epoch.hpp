@@ -61,7 +61,9 @@ class LoaderEpoch {
   std::uint64_t samples_taken_ = 0;
   std::optional<Batch> current_;
   detail::ImageBatches batches_;
-  const std::unique_ptr<ReadAhead> read_ahead_;
+  // Begins after the engine and goes after it: a worker that waits for what is being fetched for it is told to stop
+  // first, or it would begin to fetch that itself.
+  std::unique_ptr<ReadAhead> read_ahead_;
   detail::BatchEngine engine_;
 };
 

@@ -37,7 +37,9 @@ void check_remainder(const SamplerOptions& options, std::uint64_t world) {
 void check_blocks(const SamplerOptions& options) {
   if (options.order != Order::blocks) return;
   if (options.blocks.empty()) {
-    throw UsageError("Order::blocks needs the sizes of the blocks: set blocks, or use Order::shuffled");
+    throw UsageError(
+        "Order::blocks needs to know how samples lie in files, but the data set's blocks() names none: use "
+        "Order::shuffled, or data in shards");
   }
   const std::uint64_t samples = BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
   if (samples != options.dataset_size) {

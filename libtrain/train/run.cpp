@@ -1,10 +1,14 @@
 #include <libtrain/train/run.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <torch/utils.h>

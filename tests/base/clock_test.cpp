@@ -66,6 +66,15 @@ TEST(Deadline, PastTheEndOfTheClockIsNever) {
   EXPECT_TRUE(Deadline::after(std::chrono::milliseconds::max()).is_never());
 }
 
+TEST(Deadline, IsPutOffByATimeAndNotBeyondTheEndOfTheClock) {
+  const auto moment = Clock::now();
+  EXPECT_EQ(Deadline::at(moment).later_by(250ms).time_point(), moment + 250ms);
+  const auto end = Clock::time_point::max();
+  EXPECT_EQ(Deadline::at(end - 2ms).later_by(1ms).time_point(), end - 1ms);
+  EXPECT_TRUE(Deadline::at(end - 1ms).later_by(2ms).is_never());
+  EXPECT_TRUE(Deadline::never().later_by(1ms).is_never());
+}
+
 TEST(Deadline, CopiesShareOneMoment) {
   const auto deadline = Deadline::after(10s);
   const auto copy = deadline;

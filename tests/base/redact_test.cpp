@@ -80,6 +80,18 @@ TEST(Redact, KnowsSecretNames) {
                            "pad_token_id", "AZUREML_RUN_TOKEN_EXPIRY", "monkey", "NCCL_DEBUG", "insignificant"}) {
     EXPECT_FALSE(looks_secret(name)) << name;
   }
+  // What else clouds, data bases and web services call theirs.
+  for (const auto* name : {"AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING", "LDAP_PASSWD", "SSH_PASSPHRASE",
+                           "awsCredentials", "access_key", "private_key", "SharedKey", "signing-key", "encryptionKey",
+                           "Ocp-Apim-Subscription-Key", "blob_sas", "db_pwd", "passcode"}) {
+    EXPECT_TRUE(looks_secret(name)) << name;
+  }
+  // What else the tokens of a text have.
+  for (const auto* name : {"bos_token", "eos_token", "mask_token", "sep_token", "unk_token", "special_token",
+                           "loss_per_token", "token_ids", "token_type", "token_length", "token_embeddings",
+                           "token_index", "token_dim", "token_limit", "token_bias", "token_classifier"}) {
+    EXPECT_FALSE(looks_secret(name)) << name;
+  }
 }
 
 std::string random_word(std::mt19937& random, std::string_view alphabet, std::size_t longest) {

@@ -14,7 +14,6 @@
 #include <torch/types.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/log.hpp>
 #include <libtrain/comm/nccl/connect_nccl.hpp>
 #include <libtrain/comm/nccl/nccl_check.hpp>
 #include <libtrain/comm/nccl/nccl_types.hpp>
@@ -23,6 +22,7 @@
 #include <libtrain/comm/staged/staged_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain {
@@ -30,6 +30,8 @@ namespace {
 
 using detail::to_nccl;
 using ::testing::AllOf;
+using testing::CapturedLog;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
@@ -183,8 +185,7 @@ TEST_F(NcclOnGpu, AbortEndsLaterCalls) {
 }
 
 TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {
-  std::vector<std::string> warnings;
-  const auto before = set_log_sink([&](LogLevel, const std::string& lines) { warnings.push_back(lines); });
+  const CapturedLog log;
   run_ranks(3, [](Communicator& host) {
     const auto shared = connect_nccl(host, kGpu);
     EXPECT_EQ(shared->backend(), "staged threads");
@@ -194,9 +195,7 @@ TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {
     works.back().wait();
     EXPECT_EQ(tensor[999].item<float>(), 6.0f * std::pow(3.0f, 3.0f));
   });
-  set_log_sink(before);
-  ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_THAT(warnings.front(), AllOf(HasSubstr("ranks 0, 1, 2 share"), HasSubstr("GPU-")));
+  EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("ranks 0, 1, 2 share"), HasSubstr("GPU-"))));
 }
 
 // StagedCommunicator on a GPU, where copies run while the host goes on.

@@ -12,6 +12,7 @@
 
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_ranks.hpp>
+#include <tests/support/log_sinks.hpp>
 
 namespace libtrain::testing {
 namespace {
@@ -23,6 +24,7 @@ using detail::Handshake;
 using detail::SocketAddress;
 using std::chrono::milliseconds;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A guest may stay this long, so a job that takes longer has waited for one.
@@ -63,19 +65,13 @@ class TcpStrangers : public ::testing::Test {
   };
 
   TcpStrangers() : held_(notes_, go_.get_future().share()) {
-    former_sink_ = set_log_sink([this](LogLevel level, const std::string& lines) {
-      if (level == LogLevel::warning) warnings_.push_back(lines);
-    });
     for (int rank = 0; rank < 3; ++rank) threads_.emplace_back([this, rank] { run(rank); });
     address_ = notes_.get("address of rank 0", patience().deadline).c_str();
     const auto introduction = notes_.get("rank 0", patience().deadline);
     std::memcpy(&key_, introduction.data() + introduction.size() - sizeof(key_), sizeof(key_));
   }
 
-  ~TcpStrangers() override {
-    finish();
-    set_log_sink(former_sink_);
-  }
+  ~TcpStrangers() override { finish(); }
 
   void run(int rank) {
     Rendezvous& notes = rank == 2 ? static_cast<Rendezvous&>(held_) : notes_;
@@ -102,8 +98,7 @@ class TcpStrangers : public ::testing::Test {
   std::vector<std::thread> threads_;
   std::string address_;
   GroupKey key_;
-  LogSink former_sink_;
-  std::vector<std::string> warnings_;
+  CapturedLog log_{LogLevel::warning};
 };
 
 TEST_F(TcpStrangers, WithGarbageAreDropped) {
@@ -122,8 +117,7 @@ TEST_F(TcpStrangers, AreReportedInOneWarning) {
     EXPECT_TRUE(is_dropped(stranger));
   }
   finish();
-  ASSERT_EQ(warnings_.size(), 1u);
-  EXPECT_THAT(warnings_[0], HasSubstr("Dropped a connection from 127.0.0.1:"));
+  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("Dropped a connection from 127.0.0.1:")));
 }
 
 TEST_F(TcpStrangers, WhoStaySilentDoNotStopTheJob) {

@@ -91,6 +91,32 @@ TEST(BatchMemory, ALastBatchThatIsSmallerFits) {
   }
 }
 
+TEST(BatchMemory, ABatchThatIsLargerThanThoseBeforeFits) {
+  const Written images(10, kSmall);
+  DataLoader loader{images, {.batch_size = 4, .workers = 1, .order = Order::sequential}};
+  for (auto& batch : loader.epoch(0, 2)) EXPECT_EQ(batch.size(), 2);
+  std::vector<std::int64_t> sizes;
+  for (auto& batch : loader.epoch(1)) sizes.push_back(batch.images.size(0));
+  EXPECT_THAT(sizes, testing::ElementsAre(4, 4, 2));
+}
+
+TEST(LoaderStatisticsOfALoader, SumUpAllEpochsAndTheOneThatRuns) {
+  const Written images(40, kSmall);
+  DataLoader loader{images, {.batch_size = 4, .workers = 1, .prefetch = 2}};
+  {
+    auto epoch = loader.epoch(0);
+    ASSERT_TRUE(epoch.next());
+    ASSERT_TRUE(epoch.next());
+    EXPECT_EQ(loader.statistics().batches, 2u);
+    EXPECT_EQ(loader.statistics().samples, 8u);
+  }
+  EXPECT_EQ(loader.statistics().batches, 2u);
+  auto epoch = loader.epoch(1);
+  ASSERT_TRUE(epoch.next());
+  EXPECT_EQ(loader.statistics().batches, 3u);
+  EXPECT_EQ(loader.statistics().batch_slots, 2u);
+}
+
 TEST(InPlaceDataset, WritesAllTypesAndFormats) {
   for (const auto type : {at::kFloat, at::kHalf, at::kBFloat16, at::kByte}) {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
@@ -157,11 +183,14 @@ TEST(InPlaceDataset, WhatATransformDoesToTheTensorItselfCounts) {
   for (auto& batch : replacing.epoch(0)) EXPECT_TRUE(batch.images[0].equal(expected * 2));
 }
 
-TEST(InPlaceDataset, ATransformMustKeepTheShape) {
+TEST(InPlaceDataset, ATransformMustKeepTheShapeAndTheType) {
   const Written images(4, kSmall);
   const auto cut = [](Sample& sample, SampleRandom&) { sample.image = sample.image.slice(2, 0, 2); };
-  DataLoader loader{images, {.batch_size = 2, .transform = cut}};
-  EXPECT_THROW(loader.epoch(0).next(), UsageError);
+  const auto halve = [](Sample& sample, SampleRandom&) { sample.image = sample.image.to(at::kHalf); };
+  for (const Transform& transform : {Transform(cut), Transform(halve)}) {
+    DataLoader loader{images, {.batch_size = 2, .transform = transform}};
+    EXPECT_THROW(loader.epoch(0).next(), UsageError);
+  }
 }
 
 TEST(BatchMixing, MixesAWholeBatchAndItsLabels) {
@@ -185,19 +214,64 @@ TEST(BatchMixing, MixesAWholeBatchAndItsLabels) {
 }
 
 TEST(BatchMixing, CutsRectanglesAndSharesLabelsByArea) {
-  const Written images(4, {.channels = 1, .height = 8, .width = 8});
-  DataLoader loader{
-      images, {.batch_size = 4, .order = Order::sequential, .mixing = BatchMixing{.classes = 4, .cutmix_alpha = 1}}};
-  for (const std::uint64_t epoch : {0, 1, 2, 3, 4}) {
-    for (auto& batch : loader.epoch(epoch)) {
-      for (int i = 0; i < 4; ++i) {
-        const double own = (batch.images[i] == i).sum().item<double>() / 64;
-        const double other = (batch.images[i] == (i + 3) % 4).sum().item<double>() / 64;
-        EXPECT_EQ(own + other, 1);
-        EXPECT_NEAR(batch.labels[i][i].item<double>(), own, 1e-6);
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    const Written images(4, {.channels = 3, .height = 8, .width = 8, .format = format});
+    DataLoader loader{
+        images, {.batch_size = 4, .order = Order::sequential, .mixing = BatchMixing{.classes = 4, .cutmix_alpha = 1}}};
+    for (const std::uint64_t epoch : {0, 1, 2, 3, 4}) {
+      for (auto& batch : loader.epoch(epoch)) {
+        for (int i = 0; i < 4; ++i) {
+          const at::Tensor kept = batch.images[i] == i;
+          const auto own = kept.sum().item<std::int64_t>();
+          const auto other = (batch.images[i] == (i + 3) % 4).sum().item<std::int64_t>();
+          EXPECT_EQ(own + other, 3 * 64);
+          EXPECT_TRUE(kept.equal(kept[0].expand_as(kept)));  // the same rectangle of every channel
+          EXPECT_NEAR(batch.labels[i][i].item<double>(), static_cast<double>(own) / (3 * 64), 1e-6);
+        }
       }
     }
   }
+}
+
+// What the first sample of each batch keeps of itself.
+std::vector<float> shares_kept(std::uint64_t seed, std::uint64_t epoch, int workers) {
+  const Written images(12, kSmall);
+  DataLoader loader{images,
+                    {.batch_size = 4,
+                     .workers = workers,
+                     .seed = seed,
+                     .order = Order::sequential,
+                     .mixing = BatchMixing{.classes = 12, .mixup_alpha = 1}}};
+  std::vector<float> shares;
+  for (auto& batch : loader.epoch(epoch)) {
+    const auto first = static_cast<std::int64_t>(4 * shares.size());
+    shares.push_back(batch.labels[0][first].item<float>());
+  }
+  return shares;
+}
+
+TEST(BatchMixing, DrawsAnewForEveryBatchEpochAndSeed) {
+  const std::vector<float> expected = shares_kept(1, 2, 2);
+  EXPECT_EQ(shares_kept(1, 2, 0), expected);
+  std::set<float> different(expected.begin(), expected.end());
+  for (const float share : shares_kept(1, 3, 2)) different.insert(share);
+  for (const float share : shares_kept(2, 2, 2)) different.insert(share);
+  EXPECT_EQ(different.size(), 9u);
+}
+
+// Of pictures full of 0 and full of 1, CutMix leaves whole numbers and mixup leaves none.
+TEST(BatchMixing, TakesEitherKindEquallyOftenWhereBothAreAskedFor) {
+  const Written images(2, {.channels = 1, .height = 8, .width = 8});
+  DataLoader loader{images,
+                    {.batch_size = 2,
+                     .workers = 0,
+                     .order = Order::sequential,
+                     .mixing = BatchMixing{.classes = 2, .mixup_alpha = 1, .cutmix_alpha = 1}}};
+  int cut = 0;
+  for (std::uint64_t epoch = 0; epoch < 400; ++epoch) {
+    for (auto& batch : loader.epoch(epoch)) cut += batch.images.equal(batch.images.round()) ? 1 : 0;
+  }
+  EXPECT_NEAR(cut, 200, 50);  // 5 standard deviations
 }
 
 TEST(BatchMixing, RefusesWhatItCannotMix) {

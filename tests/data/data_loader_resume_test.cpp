@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -131,6 +132,60 @@ TEST(LoaderResume, RefusesTheStateOfOtherDataOrAnotherSeed) {
   EXPECT_EQ(loader.resume(loader.epoch(1, 2).state()).state().position, 64u);
 }
 
+TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
+  using Blocks = std::vector<std::uint64_t>;
+  const auto state_of = [](const Blocks& blocks, Order order, std::uint64_t blocks_at_once) {
+    Labels data(20);
+    data.in_blocks = blocks;
+    DataLoader loader{data, {.order = order, .blocks_at_once = blocks_at_once}};
+    return loader.epoch(0).state();
+  };
+  Labels data(20);
+  data.in_blocks = Blocks{5, 5, 10};
+  DataLoader loader{data, {.order = Order::blocks, .blocks_at_once = 2}};
+  EXPECT_NO_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::blocks, 2)));
+  EXPECT_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::blocks, 3)), UsageError);
+  EXPECT_THROW(loader.resume(state_of(Blocks{5, 10, 5}, Order::blocks, 2)), UsageError);
+  EXPECT_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::shuffled, 2)), UsageError);
+  // What the order does not depend on may change.
+  DataLoader shuffled{data, {.blocks_at_once = 2}};
+  EXPECT_NO_THROW(shuffled.resume(state_of(Blocks{5, 15}, Order::shuffled, 3)));
+}
+
+// Notes what its read-ahead is told.
+class Foretold : public Labels {
+ public:
+  using Labels::Labels;
+
+  std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
+    told = order();
+    return std::make_unique<Ahead>(*this);
+  }
+
+  mutable std::vector<std::uint64_t> told = {};
+  mutable std::vector<std::uint64_t> positions = {};
+
+ private:
+  struct Ahead : ReadAhead {
+    explicit Ahead(const Foretold& owner) : owner(owner) {}
+    void advance(std::uint64_t position) override { owner.positions.push_back(position); }
+    const Foretold& owner;
+  };
+};
+
+// 20 samples are left for two ranks, which read four in a step and two in the last.
+TEST(LoaderResume, TellsTheReadAheadWhatThisRankHasLeftAndHowFarItIs) {
+  const Foretold data(30);
+  DataLoader loader{data,
+                    {.batch_size = 4, .order = Order::sequential, .remainder = Remainder::exact},
+                    Shard{.rank = 1, .world_size = 2}};
+  auto epoch = loader.resume({.epoch = 3, .position = 10, .dataset_size = 30});
+  EXPECT_THAT(data.told, ::testing::ElementsAre(14, 15, 16, 17, 22, 23, 24, 25, 28, 29));
+  while (epoch.next()) {
+  }
+  EXPECT_THAT(data.positions, ::testing::ElementsAre(4, 8, 10));
+}
+
 TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
   const Labels data(10);
   const LoaderState start{.seed = 1, .dataset_size = 10};
@@ -240,6 +295,38 @@ TEST(BadSamplesOfALoader, BeyondTheBudgetEndTheEpoch) {
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), HasSubstr("more than 4 of 40 samples are bad"));
   }
+}
+
+TEST(BadSamplesOfALoader, MayBeHalfOfAll) {
+  std::set<std::uint64_t> even;
+  for (std::uint64_t i = 0; i < 200; i += 2) even.insert(i);
+  const Labels data(200, even);
+  const TemporaryFolder folder;
+  DataLoader loader{data,
+                    {.batch_size = 10, .order = Order::sequential, .bad_samples = {.maximum_rate = 0.5}},
+                    RankShard({.rank = 0, .world_size = 1}, c10::kCPU, folder.path())};
+  const Indices labels = labels_of(loader, 0);
+  EXPECT_EQ(labels.size(), 200u);
+  EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](std::int64_t label) { return label % 2 == 1; }));
+  EXPECT_EQ(loader.statistics().bad_samples, 100u);
+}
+
+// A number is drawn for sample 3 before it turns out to be bad.
+TEST(BadSamplesOfALoader, LeaveTheirRandomNumbersToTheirReplacements) {
+  const Labels data(20);
+  const auto draw = [](Sample& sample, SampleRandom& random) {
+    const int drawn = random.integer(0, 999'999);
+    if (sample.label == 3) throw EnvironmentError("sample 3 is bad");
+    sample.label = drawn;
+  };
+  DataLoader loader{data,
+                    {.batch_size = 20,
+                     .seed = 4,
+                     .order = Order::sequential,
+                     .transform = draw,
+                     .bad_samples = {.maximum_count = 1}}};
+  EXPECT_EQ(labels_of(loader, 5).at(3), SampleRandom(4, 5, 3).integer(0, 999'999));
+  EXPECT_EQ(loader.statistics().bad_samples, 1u);
 }
 
 TEST(BadSamplesOfALoader, EveryOneBeingBadEnds) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -18,6 +20,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -241,6 +245,74 @@ TEST(DataLoader, WorkersRunTorchOnOneThreadAndLeaveOthersAlone) {
   int elsewhere = 0;
   std::thread([&] { elsewhere = at::get_num_threads(); }).join();
   EXPECT_EQ(elsewhere, here);
+}
+
+// Every sample takes until its epoch is left. The read-ahead begins once one is being read, and says when it ends how
+// many are being read then.
+class Endless : public Numbers {
+ public:
+  using Numbers::Numbers;
+
+  Sample get(std::uint64_t index) const override {
+    std::unique_lock lock(mutex_);
+    ++reading_;
+    changed_.notify_all();
+    changed_.wait_for(lock, StopScope::of_this_thread(), kLong, [] { return false; });
+    --reading_;
+    return Numbers::get(index);
+  }
+
+  std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
+    std::unique_lock lock(mutex_);
+    const bool is_read = changed_.wait_for(lock, kLong, [this] { return reading_ > 0; });
+    samples_ahead = is_read ? order().size() : 0;
+    if (is_refused) throw UsageError("no such read-ahead");
+    return std::make_unique<Ahead>(*this);
+  }
+
+  bool is_refused = false;
+  mutable std::uint64_t samples_ahead = 0;
+  mutable int reading_at_its_end = -1;
+
+ private:
+  struct Ahead : ReadAhead {
+    explicit Ahead(const Endless& endless) : owner(endless) {}
+    ~Ahead() override {
+      const std::lock_guard lock(owner.mutex_);
+      owner.reading_at_its_end = owner.reading_;
+    }
+    void advance(std::uint64_t) override {}
+    const Endless& owner;
+  };
+
+  static constexpr std::chrono::seconds kLong{20};
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  mutable int reading_ = 0;
+};
+
+TEST(DataLoader, ReadsWhileTheReadAheadBeginsAndUntilItEnds) {
+  const Endless endless(10);
+  DataLoader loader{endless, {.batch_size = 5, .workers = 2}};
+  loader.epoch(0);
+  EXPECT_EQ(endless.samples_ahead, 10u);
+  EXPECT_EQ(endless.reading_at_its_end, 0);
+}
+
+TEST(DataLoader, HasNoEpochWithoutItsReadAhead) {
+  Endless endless(10);
+  endless.is_refused = true;
+  DataLoader loader{endless, {.batch_size = 5, .workers = 2}};
+  EXPECT_THROW(loader.epoch(0), UsageError);
+  EXPECT_EQ(loader.statistics().batches, 0u);
+}
+
+TEST(DataLoader, TakesAStorageThatFailsForNoBadSample) {
+  const Numbers numbers(10);
+  const auto fail = [](Sample&, SampleRandom&) { throw StorageUnavailable("The store is away."); };
+  DataLoader loader{numbers, {.batch_size = 5, .workers = 1, .transform = fail, .bad_samples = {.maximum_count = 10}}};
+  EXPECT_THROW(all_labels(loader, 0), StorageUnavailable);
+  EXPECT_EQ(loader.statistics().bad_samples, 0u);
 }
 
 TEST(DataLoader, RefusesImagesThatDoNotStack) {

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -33,6 +32,8 @@
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+
+#include <tests/support/run_program.hpp>
 
 namespace {
 
@@ -200,14 +201,5 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(options);
-    return 0;
-  } catch (const libtrain::Error& error) {
-    libtrain::log_error(error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    libtrain::log_error(error.what());
-    return static_cast<int>(libtrain::ExitCode::failure);
-  }
+  return libtrain::testing::run_program([&] { run(options); }, libtrain::log_error);
 }

@@ -11,16 +11,20 @@
 #include <thread>
 #include <utility>
 
+#include <tests/support/log_sinks.hpp>
+
 namespace libtrain {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::ScopedLogSink;
+using testing::SilentLog;
 
 const std::string kClear = "\r\x1b[K";
 
-class ProgressTest : public testing::Test {
+class ProgressTest : public ::testing::Test {
  protected:
   ProgressTest() {
     int ends[2];
@@ -129,7 +133,7 @@ TEST_F(ProgressTest, PrintsAboveTheBar) {
 
 TEST_F(ProgressTest, LogMessagesAppearAboveTheBar) {
   configure_log(Environment{});
-  const auto former = set_log_sink(
+  const ScopedLogSink stream(
       [this](LogLevel, const std::string& lines) { EXPECT_GT(write(write_end_, lines.data(), lines.size()), 0); });
   {
     Progress progress{options(Progress::Output::bar)};
@@ -143,25 +147,21 @@ TEST_F(ProgressTest, LogMessagesAppearAboveTheBar) {
   EXPECT_EQ(shown(), kClear);
   log_info("after");
   EXPECT_EQ(shown(), "libtrain: after\n");
-  set_log_sink(former);
 }
 
 TEST_F(ProgressTest, ThreadsMayLogWhileTheBarMoves) {
-  const auto former = set_log_sink([](LogLevel, const std::string&) {});
-  {
-    auto options_now = options(Progress::Output::bar);
-    options_now.redraw_interval = 0ms;
-    Progress progress{std::move(options_now)};
-    progress.begin_epoch({.number = 1, .steps = 300});
-    const std::jthread logger{[] {
-      for (int i = 0; i < 300; ++i) log_warning("w");
-    }};
-    for (int step = 1; step <= 300; ++step) {
-      progress.update(step);
-      shown();
-    }
+  const SilentLog silence;
+  auto options_now = options(Progress::Output::bar);
+  options_now.redraw_interval = 0ms;
+  Progress progress{std::move(options_now)};
+  progress.begin_epoch({.number = 1, .steps = 300});
+  const std::jthread logger{[] {
+    for (int i = 0; i < 300; ++i) log_warning("w");
+  }};
+  for (int step = 1; step <= 300; ++step) {
+    progress.update(step);
+    shown();
   }
-  set_log_sink(former);
 }
 
 TEST_F(ProgressTest, AClosedStreamSilencesIt) {

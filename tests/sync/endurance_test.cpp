@@ -22,7 +22,6 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include <libtrain/base/log.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/replica_check.hpp>
 #include <libtrain/sync/sharded_optimizer.hpp>
@@ -30,19 +29,16 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/on_ranks.hpp>
+#include <tests/support/sanitized.hpp>
 
 namespace libtrain {
 namespace {
 
+using testing::kSanitized;
 using testing::on_ranks;
-
-// Sanitizers keep for a while what was freed, look for leaks themselves, and take several times as long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+using testing::SilentLog;
 
 constexpr int kManySteps = 10'000;
 constexpr int kSteps = 3'000;
@@ -148,18 +144,6 @@ struct NoHugePages {
   ~NoHugePages() { prctl(PR_SET_THP_DISABLE, 0UL, 0UL, 0UL, 0UL); }
   NoHugePages(const NoHugePages&) = delete;  // one setting of the process
   NoHugePages& operator=(const NoHugePages&) = delete;
-};
-
-/// While it lives, nothing is logged.
-class SilentLog {
- public:
-  SilentLog() : former_(set_log_sink([](LogLevel, const std::string&) {})) {}
-  ~SilentLog() { set_log_sink(former_); }
-  SilentLog(const SilentLog&) = delete;  // one sink of the process
-  SilentLog& operator=(const SilentLog&) = delete;
-
- private:
-  LogSink former_;
 };
 
 // Groups of one rank, which sends nothing, and of two. More ranks run the code of two, and share the same processors.

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -407,6 +408,12 @@ class FailedRuns(Pack):
         """A run that has finished its first shard and hangs in the second one, as nobody reads its warning there."""
         images = self.copy_of_images()
         (images / "emu/9.jpg").write_text("no image")
+        process, _ = self.start_unread(".packing/0", "--input", images, "--output", self.output, "--format", kind,
+                                       "--quiet", "--order", "folder", "--shards", "2", "--skip-damaged", "1")
+        return process
+
+    def start_unread(self, awaited, *arguments):
+        """A run that hangs when it writes to standard error, once there is the file in its output; and that pipe."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         try:
@@ -414,19 +421,34 @@ class FailedRuns(Pack):
                 os.write(writer, b"x")
         except BlockingIOError:
             os.set_blocking(writer, True)
-        process = subprocess.Popen(
-            [jobs.program("libtrain-pack"), "--input", images, "--output", self.output, "--format", kind, "--quiet",
-             "--order", "folder", "--shards", "2", "--skip-damaged", "1"], stdout=subprocess.DEVNULL, stderr=writer)
-        self.addCleanup(os.close, reader)
+        # At its end a checker of leaks would open files.
+        environment = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+        process = subprocess.Popen([jobs.program("libtrain-pack"), *arguments], stdout=subprocess.DEVNULL,
+                                   stderr=writer, env=environment)
+        pipe = open(reader, "rb")
+        self.addCleanup(pipe.close)
         os.close(writer)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         deadline = time.monotonic() + 60
-        while not (self.output / ".packing/0").exists():
-            self.assertLess(time.monotonic(), deadline, "the first shard is not finished after a minute")
+        while not list(self.output.glob(awaited)):
+            self.assertLess(time.monotonic(), deadline, f"there is no {awaited} after a minute")
             self.assertIsNone(process.poll())
             time.sleep(0.002)
-        return process
+        return process, pipe
+
+    def test_a_process_that_may_open_no_more_files_leaves_no_image_out(self):
+        images = self.copy_of_images()
+        (images / "cat/0.jpg").write_text("no image")  # the first one: no other is packed before its warning is read
+        process, pipe = self.start_unread(".packing/0.*", "--input", images, "--output", self.output, "--format", "tar",
+                                          "--quiet", "--order", "folder", "--threads", "1", "--skip-damaged", "99")
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (0, most))
+        messages = pipe.read().decode()
+        self.assertEqual(process.wait(60), ENVIRONMENT, messages)
+        self.assertIn("Too many open files", messages)
+        self.assertIn("ulimit -n", messages)
+        self.assertLessEqual(messages.count("left out"), 1, messages)
 
     def test_a_killed_run_leaves_nothing_that_looks_complete(self):
         for kind in ("tar", "tfrecord"):

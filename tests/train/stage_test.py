@@ -174,6 +174,13 @@ class Caching(StageTest):
 
 
 class Options(StageTest):
+    def test_are_listed_in_the_help(self):
+        for program in ("images", "digits"):
+            job = jobs.run([jobs.program(program), "--help"])
+            self.assertEqual(job.exit_code, 0, job)
+            for option in ("--stage", "--cache", "--cache-limit"):
+                self.assertRegex(job.stdout, rf"(?m)^\s+{option}(?![-\w])", program)
+
     def test_a_limit_without_a_cache_is_refused(self):
         job = self.start(self.command("--cache-limit", "1G"))
         self.require_refusal(job, USAGE, "--cache-limit is given without --cache")

@@ -19,6 +19,7 @@
 #include <libtrain/data/permutation.hpp>
 #include <libtrain/data/sample_random.hpp>
 #include <libtrain/data/storage/output_file.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::inspect {
 
@@ -137,6 +138,8 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
     try {
       for (const auto& picture : painter.paint(source, order(i))) grid.add(picture);
       ++samples;
+    } catch (const data::StorageUnavailable&) {
+      throw;  // the sample is as good as any
     } catch (const EnvironmentError& error) {
       ++left_out;
       log_warning(text("The contact sheet leaves out a sample. ", error.what()));

@@ -5,6 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::inspect {
 
@@ -32,6 +33,8 @@ CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, C
     const std::string name = source.origin(index).path;
     result.traits = read_traits(file, name);
     if (check == Check::decode) static_cast<void>(data::decode_image(file, {.name = name}));
+  } catch (const data::StorageUnavailable&) {
+    throw;  // the image is as good as any
   } catch (const EnvironmentError& error) {
     result.damage = error.what();
   }

@@ -33,7 +33,7 @@ struct CheckedImage {
 };
 
 /// Looks at one image as far as `check` says, which is not Check::none. Any thread may call it. Throws UsageError as
-/// ImageSource::read does.
+/// ImageSource::read does, and StorageUnavailable, which says nothing about the image.
 CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, Check check);
 
 }  // namespace libtrain::inspect

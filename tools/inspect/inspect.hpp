@@ -20,7 +20,7 @@ namespace libtrain::inspect {
 ///
 /// An image that cannot be read or, as far as the check goes, decoded, and a line that is no JSON object, are bad
 /// samples. Shows its progress on standard error where that is a terminal. Throws EnvironmentError for data that cannot
-/// be opened, UsageError for options that do not fit them.
+/// be opened and for a storage that fails, UsageError for options that do not fit them.
 Report inspect(const InspectOptions& options);
 
 }  // namespace libtrain::inspect

@@ -119,6 +119,8 @@ class Packing {
       auto bytes = data::read_all(*file, kLongestImageFile);
       prepared.bytes_read = bytes.size();
       prepared.image = encode_sample(std::move(bytes), file->name(), options_.encoding);
+    } catch (const data::StorageUnavailable&) {
+      throw;  // the image is as good as any
     } catch (const EnvironmentError& error) {
       prepared.damage = error.what();
     }

@@ -25,8 +25,8 @@ struct PackSummary {
 /// Packs an image folder. The shards and classes.txt appear together at the end; after an error nothing of them is
 /// left. Memory: 4 encoded images a thread, what is needed to decode one for each thread, and about 100 bytes an image
 /// of the folder. Shows its progress on standard error. Throws EnvironmentError for data that cannot be read, for
-/// damaged images beyond those that may be left out, and for a disk that is full; UsageError as OutputFolder and
-/// plan_shards() do.
+/// damaged images beyond those that may be left out, for a storage that fails, and for a disk that is full; UsageError
+/// as OutputFolder and plan_shards() do.
 PackSummary pack(const PackOptions& options);
 
 }  // namespace libtrain::pack

@@ -31,7 +31,7 @@ namespace detail {
 
 /// What is known of an open file. Readers of row groups, which are not made for several threads, share it.
 struct ParquetContent {
-  std::shared_ptr<arrow::io::RandomAccessFile> input = {};
+  std::shared_ptr<const File> file = {};
   std::shared_ptr<parquet::FileMetaData> metadata = {};
   std::vector<int> leaves = {};  // of each column its number in the file, -1 for one that is not read
 };
@@ -41,6 +41,7 @@ struct ParquetContent {
 namespace {
 
 using detail::ParquetContent;
+using detail::ReadFailure;
 
 constexpr int kDeepestStruct = 16;
 constexpr std::uint64_t kBytesPerValue = 16;  // of a string view, the largest value in memory
@@ -60,14 +61,16 @@ Value value_of(arrow::Result<Value> result) {
   throw EnvironmentError(text(subject, ": ", reason, reason.ends_with('.') ? "" : "."));
 }
 
-// Gives Arrow's and Parquet's exceptions their place.
+// Gives Arrow's and Parquet's exceptions their place. What they made of one that reading the file threw gives way to
+// that one: its type says whether the file or its storage is to blame.
 template <typename Action>
-auto with_subject(const std::string& subject, const Action& action) {
+auto with_subject(const std::string& subject, const ReadFailure& failure, const Action& action) {
   try {
     return action();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    failure.rethrow();
     fail(subject, error.what());
   }
 }
@@ -93,10 +96,12 @@ class Memory {
 };
 
 // Reads the metadata unless they are known. Nothing is read ahead, since that takes Arrow's threads.
-std::unique_ptr<parquet::arrow::FileReader> open_reader(const ParquetContent& content, arrow::MemoryPool* pool) {
+std::unique_ptr<parquet::arrow::FileReader> open_reader(const ParquetContent& content, ReadFailure& failure,
+                                                        arrow::MemoryPool* pool) {
   parquet::ReaderProperties properties{pool};
   properties.set_page_checksum_verification(true);
-  auto file = parquet::ParquetFileReader::Open(content.input, properties, content.metadata);
+  auto input = detail::parquet_input(content.file, failure);
+  auto file = parquet::ParquetFileReader::Open(std::move(input), properties, content.metadata);
   parquet::ArrowReaderProperties arrow_properties{false};
   arrow_properties.set_pre_buffer(false);
   return value_of(parquet::arrow::FileReader::Make(pool, std::move(file), arrow_properties));
@@ -192,9 +197,10 @@ ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions&
       maximum_row_group_bytes_(options.maximum_row_group_bytes) {
   const auto subject = text("Parquet file '", name_, "'");
   auto content = std::make_shared<ParquetContent>();
-  content->input = detail::parquet_input(std::move(file));
-  with_subject(subject, [&] {
-    const auto reader = open_reader(*content, arrow::default_memory_pool());
+  content->file = std::move(file);
+  ReadFailure failure;
+  with_subject(subject, failure, [&] {
+    const auto reader = open_reader(*content, failure, arrow::default_memory_pool());
     content->metadata = reader->parquet_reader()->metadata();
     Columns columns;
     for (const auto& field : reader->manifest().schema_fields) columns.add(field, "", 0);
@@ -216,7 +222,8 @@ ParquetRows ParquetFile::read_row_group(std::size_t row_group, const std::vector
   const auto number = static_cast<int>(row_group);
   auto memory = std::make_shared<Memory>(maximum_row_group_bytes_);
   std::vector<ParquetValues> values;
-  with_subject(subject, [&] {
+  ReadFailure failure;
+  with_subject(subject, failure, [&] {
     std::vector<std::size_t> chosen;
     std::uint64_t left = maximum_row_group_bytes_;
     const auto group = content_->metadata->RowGroup(number);
@@ -230,10 +237,10 @@ ParquetRows ParquetFile::read_row_group(std::size_t row_group, const std::vector
       }
       left -= bytes;
     }
-    const auto reader = open_reader(*content_, memory->pool());
+    const auto reader = open_reader(*content_, failure, memory->pool());
     for (const auto column : chosen) {
       const auto place = text(subject, ", column '", columns_[column].name, "'");
-      with_subject(place, [&] {
+      with_subject(place, failure, [&] {
         values.push_back(read_column(*reader, number, content_->leaves[column], columns_[column], *memory));
         const auto found = values.back().nulls.size();
         const auto expected = group_rows_[row_group];

@@ -35,8 +35,9 @@ struct ParquetContent;
 /// A Parquet file, read by Apache Arrow one row group at a time, the unit of access: each chosen column is one read,
 /// on the thread that asks. Copies share the open file. Any thread may call it, several at once.
 ///
-/// Errors are EnvironmentError that name the file, and the row group and column where one is at fault. Checksums of
-/// pages are verified where the file has them.
+/// Errors are EnvironmentError that name the file, and the row group and column where one is at fault; what
+/// File::read_at throws, such as StorageUnavailable, comes out as it is. Checksums of pages are verified where the file
+/// has them.
 class ParquetFile {
  public:
   /// Reads the file's end, which describes it. Throws UsageError without a file, EnvironmentError as well where this

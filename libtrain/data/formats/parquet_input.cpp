@@ -1,7 +1,6 @@
 #include <libtrain/data/formats/parquet_input.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -21,7 +20,7 @@ namespace {
 
 class ParquetInput final : public arrow::io::RandomAccessFile {
  public:
-  explicit ParquetInput(std::unique_ptr<const File> file) : file_(std::move(file)) {}
+  ParquetInput(std::shared_ptr<const File> file, ReadFailure& failure) : file_(std::move(file)), failure_(failure) {}
 
   using arrow::io::RandomAccessFile::ReadAt;
 
@@ -46,7 +45,7 @@ class ParquetInput final : public arrow::io::RandomAccessFile {
       file_->read_at(static_cast<std::uint64_t>(position),
                      std::span{static_cast<std::byte*>(out), static_cast<std::size_t>(readable)});
     } catch (const std::exception& error) {
-      // Exceptions do not pass through Arrow.
+      failure_.keep_current();
       return arrow::Status::IOError(error.what());
     }
     return readable;
@@ -82,15 +81,30 @@ class ParquetInput final : public arrow::io::RandomAccessFile {
     return std::min(count, size - position);
   }
 
-  std::unique_ptr<const File> file_;
+  std::shared_ptr<const File> file_;
+  ReadFailure& failure_;
   std::int64_t position_ = 0;
-  std::atomic<bool> closed_ = false;  // each of the readers that share it may close it
+  bool closed_ = false;
 };
 
 }  // namespace
 
-std::shared_ptr<arrow::io::RandomAccessFile> parquet_input(std::unique_ptr<const File> file) {
-  return std::make_shared<ParquetInput>(std::move(file));
+void ReadFailure::keep_current() {
+  const std::lock_guard lock(mutex_);
+  if (!exception_) exception_ = std::current_exception();
+}
+
+void ReadFailure::rethrow() const {
+  std::exception_ptr exception;
+  {
+    const std::lock_guard lock(mutex_);
+    exception = exception_;
+  }
+  if (exception) std::rethrow_exception(exception);
+}
+
+std::shared_ptr<arrow::io::RandomAccessFile> parquet_input(std::shared_ptr<const File> file, ReadFailure& failure) {
+  return std::make_shared<ParquetInput>(std::move(file), failure);
 }
 
 }  // namespace libtrain::data::detail

@@ -42,8 +42,8 @@ class ImageSource {
   /// its own, so that reading them in any order costs the same.
   virtual std::vector<std::uint64_t> blocks() const = 0;
 
-  /// Begins to fetch images before they are read; nothing where that is of no use, and then `order` is not called. The
-  /// source must outlive the result.
+  /// Begins to fetch images before they are read; nothing where that is of no use, and then `order` is not called.
+  /// Other threads may read meanwhile. The source must outlive the result.
   virtual std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& /*order*/) const { return nullptr; }
 };
 

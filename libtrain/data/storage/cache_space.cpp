@@ -142,10 +142,11 @@ void CacheSpace::abandon(const DiskFile& claim, const ContentHash& key) const no
   }
 }
 
-void CacheSpace::discard(const DiskFile& entry, const ContentHash& key) const {
-  const auto path = directory_.entry_path(key);
+void CacheSpace::discard(const DiskFile& entry, const CacheKey& key) const {
+  const auto path = directory_.entry_path(key.hash);
   const Account account(*this);
-  const std::uint64_t bytes = disk_bytes(entry.size());
+  // Never more than is accounted for: what was booked, or what was counted since then.
+  const std::uint64_t bytes = std::min(entry_bytes(key.size), disk_bytes(entry.size()));
   if (entry.is_at(path) && unlink(path.c_str()) == 0) account.subtract(bytes);
 }
 

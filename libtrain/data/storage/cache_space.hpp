@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <libtrain/data/storage/cache_directory.hpp>
+#include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/next_use.hpp>
@@ -43,7 +44,7 @@ class CacheSpace {
   void abandon(const DiskFile& claim, const ContentHash& key) const noexcept;
 
   /// Removes an open entry that is damaged, unless another one has taken its place.
-  void discard(const DiskFile& entry, const ContentHash& key) const;
+  void discard(const DiskFile& entry, const CacheKey& key) const;
 
   /// Removes what downloaders that were killed have left.
   void remove_left_overs() const;

@@ -12,8 +12,10 @@ void CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
   require_range(*this, offset, to.size());
   const auto got = entry_.read(offset, to);
   if (got == to.size()) return;
-  throw EnvironmentError(text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read: ",
-                              got ? "it was cut short" : std::strerror(errno), ". Is the disk damaged?"));
+  const int code = errno;
+  const auto subject = text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read");
+  if (!got) throw_if_not_of_the_file(subject, code);
+  throw EnvironmentError(text(subject, ": ", got ? "it was cut short" : std::strerror(code), ". Is the disk damaged?"));
 }
 
 }  // namespace libtrain::data::detail

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {
 
@@ -25,6 +26,25 @@ constexpr std::uint64_t kHashedAtOnce = 1 << 20;
 constexpr mode_t kMode = 0644;
 constexpr std::int64_t kSecond = 1'000'000'000;  // in nanoseconds
 
+// What to do about an error code that says nothing about the file that was read; nothing for others.
+std::string_view advice_for(int code) {
+  switch (code) {
+    case EMFILE:
+      return "This process has as many files open as it may: raise that limit (ulimit -n).";
+    case ENFILE:
+      return "This machine has as many files open as it may: raise that limit (sysctl fs.file-max).";
+    case ENOMEM:
+      return "The system is out of memory: leave it more.";
+    case EIO:
+    case ESTALE:
+    case ENOTCONN:   // a mount whose server process has ended
+    case ETIMEDOUT:  // a mount that is not to wait for ever
+      return "The disk or the mount that the file lies on fails: see what the system's log says of it.";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 bool DiskError::is_full() const noexcept {
@@ -33,6 +53,12 @@ bool DiskError::is_full() const noexcept {
 
 void throw_disk_error(const std::string& action, const std::filesystem::path& path, int code) {
   throw DiskError(text("Cannot ", action, " '", path.string(), "': ", std::strerror(code), "."), code);
+}
+
+void throw_if_not_of_the_file(const std::string& subject, int code) {
+  const auto advice = advice_for(code);
+  if (advice.empty()) return;
+  throw StorageUnavailable(text(subject, ": ", std::generic_category().message(code), ". ", advice));
 }
 
 DiskFile DiskFile::open(std::filesystem::path path, int flags) {

@@ -115,7 +115,7 @@ bool FileCache::is_sound(const detail::DiskFile& entry, const CacheKey& key, con
     log_warning(text("The copy of '", name, "' in the cache '", options_.directory.string(), "' is damaged (", fault,
                      "): it is thrown away and fetched again."));
     ++damaged_;
-    space_->discard(entry, key.hash);
+    space_->discard(entry, key);
   }
   const std::lock_guard lock(mutex_);
   if (fault.empty()) {

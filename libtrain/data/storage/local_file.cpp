@@ -16,8 +16,12 @@ namespace libtrain::data::detail {
 
 namespace {
 
+std::string place(const std::string& path, std::uint64_t offset) {
+  return text("File '", path, "', byte offset ", offset);
+}
+
 [[noreturn]] void fail(const std::string& path, std::uint64_t offset, const std::string& expected_and_found) {
-  throw EnvironmentError(text("File '", path, "', byte offset ", offset, ": ", expected_and_found, "."));
+  throw EnvironmentError(text(place(path, offset), ": ", expected_and_found, "."));
 }
 
 [[noreturn]] void fail_to_open(const std::string& path, const std::string& found) {
@@ -26,6 +30,16 @@ namespace {
 
 std::string meaning(int code) {
   return std::generic_category().message(code);
+}
+
+[[noreturn]] void fail_to_open(const std::string& path, int code) {
+  throw_if_not_of_the_file(place(path, 0), code);
+  fail_to_open(path, meaning(code));
+}
+
+[[noreturn]] void fail_to_read(const std::string& path, std::uint64_t offset, std::size_t count, int code) {
+  throw_if_not_of_the_file(place(path, offset), code);
+  fail(path, offset, text("expected ", count, " more bytes, found: ", meaning(code)));
 }
 
 class LocalFile final : public File {
@@ -42,7 +56,7 @@ class LocalFile final : public File {
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
     require_range(*this, offset, to.size());
     const auto got = file_.read(offset, to);
-    if (!got) fail(path_, offset, text("expected ", to.size(), " more bytes, found: ", meaning(errno)));
+    if (!got) fail_to_read(path_, offset, to.size(), errno);
     if (*got < to.size()) fail_for_end(offset + *got, to.size() - *got);
   }
 
@@ -69,9 +83,9 @@ class LocalFile final : public File {
 std::unique_ptr<const File> open_local_file(const std::string& path) {
   // Opening a FIFO would wait for somebody to write to it.
   auto file = DiskFile::open(path, O_RDONLY | O_NONBLOCK);
-  if (!file.is_open()) fail_to_open(path, meaning(errno));
+  if (!file.is_open()) fail_to_open(path, errno);
   struct stat status{};
-  if (::fstat(file.descriptor(), &status) != 0) fail_to_open(path, meaning(errno));
+  if (::fstat(file.descriptor(), &status) != 0) fail_to_open(path, errno);
   if (!S_ISREG(status.st_mode)) fail_to_open(path, S_ISDIR(status.st_mode) ? "a folder" : "something else");
   return std::make_unique<LocalFile>(path, std::move(file), status);
 }

@@ -15,7 +15,8 @@ namespace libtrain::data::detail {
 /// since it was opened. A file that is deleted or replaced under its name stays readable as it was, as POSIX has it.
 /// Bytes overwritten in place without a change of length are not noticed.
 ///
-/// Throws EnvironmentError that names the file where it is missing, is no regular file, or may not be read.
+/// Throws EnvironmentError that names the file where it is missing, is no regular file, or may not be read; and
+/// StorageUnavailable where it is not to blame, then and in reading: see throw_if_not_of_the_file().
 std::unique_ptr<const File> open_local_file(const std::string& path);
 
 /// What FileInfo::version is for local files: time of modification in nanoseconds, size, inode.

@@ -13,6 +13,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/local_file.hpp>
 #include <libtrain/data/storage/relative_path.hpp>
 #include <libtrain/data/storage/uri.hpp>
@@ -27,8 +28,9 @@ constexpr std::size_t kDeepestFolder = 200;
   throw EnvironmentError(text("Expected a readable ", what, " at '", path, "', found: ", found, "."));
 }
 
-std::string meaning(int code) {
-  return std::generic_category().message(code);
+[[noreturn]] void fail(std::string_view what, const std::string& path, int code) {
+  detail::throw_if_not_of_the_file(text("The ", what, " '", path, "' cannot be read"), code);
+  fail(what, path, std::generic_category().message(code));
 }
 
 FileInfo info_of(std::string path, const struct stat& status) {
@@ -52,7 +54,7 @@ class Listing {
   void add(const std::string& folder) {
     const auto path = path_of(folder);
     struct stat status{};
-    if (::stat(path.c_str(), &status) != 0) fail("folder", path, meaning(errno));
+    if (::stat(path.c_str(), &status) != 0) fail("folder", path, errno);
     add(folder, {status.st_dev, status.st_ino});
   }
 
@@ -78,7 +80,7 @@ class Listing {
   std::vector<std::pair<std::string, FolderIdentity>> add_files(const std::string& folder) {
     const auto path = path_of(folder);
     const std::unique_ptr<DIR, CloseFolder> entries{::opendir(path.c_str())};
-    if (!entries) fail("folder", path, meaning(errno));
+    if (!entries) fail("folder", path, errno);
     std::vector<std::pair<std::string, FolderIdentity>> folders;
     while (const auto* entry = next_entry(entries.get(), path)) {
       const std::string_view name{entry->d_name};
@@ -89,7 +91,7 @@ class Listing {
         const int code = errno;
         // A link that leads nowhere or to itself, or a file that was deleted since.
         if (code == ENOENT || code == ELOOP) continue;
-        fail("file", path_of(inner), meaning(code));
+        fail("file", path_of(inner), code);
       }
       if (S_ISREG(status.st_mode))
         files_.push_back(info_of(std::move(inner), status));
@@ -102,7 +104,7 @@ class Listing {
   static const dirent* next_entry(DIR* entries, const std::string& path) {
     errno = 0;
     const auto* entry = ::readdir(entries);
-    if (entry == nullptr && errno != 0) fail("folder", path, meaning(errno));
+    if (entry == nullptr && errno != 0) fail("folder", path, errno);
     return entry;
   }
 
@@ -115,7 +117,7 @@ class Listing {
 
 LocalStorage::LocalStorage(const std::string& root) : root_(detail::without_trailing_slashes(root)) {
   struct stat status{};
-  if (::stat(root_.c_str(), &status) != 0) fail("folder", root_, meaning(errno));
+  if (::stat(root_.c_str(), &status) != 0) fail("folder", root_, errno);
   if (!S_ISDIR(status.st_mode)) fail("folder", root_, S_ISREG(status.st_mode) ? "a file" : "something else");
 }
 
@@ -131,7 +133,7 @@ std::unique_ptr<const File> LocalStorage::open(const std::string& path) const {
 FileInfo LocalStorage::info(const std::string& path) const {
   const auto full = path_of(path);
   struct stat status{};
-  if (::stat(full.c_str(), &status) != 0) fail("file", full, meaning(errno));
+  if (::stat(full.c_str(), &status) != 0) fail("file", full, errno);
   if (!S_ISREG(status.st_mode)) fail("file", full, S_ISDIR(status.st_mode) ? "a folder" : "something else");
   return info_of(path, status);
 }

@@ -9,7 +9,8 @@
 namespace libtrain::data {
 
 /// A folder of this machine, or of what it has mounted. FileInfo::version is made of the time of modification in
-/// nanoseconds, the size and the inode. Paths with a part "..", "." or nothing are refused.
+/// nanoseconds, the size and the inode. Paths with a part "..", "." or nothing are refused. A disk or a mount that
+/// fails, and what keeps this process from opening files, is a StorageUnavailable.
 class LocalStorage final : public Storage {
  public:
   /// Throws EnvironmentError where `root` is not a folder.

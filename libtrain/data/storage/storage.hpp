@@ -10,7 +10,8 @@
 
 namespace libtrain::data {
 
-/// A storage that does not answer, or refuses who asks: this says nothing about the file that was asked for.
+/// A storage that does not answer or refuses who asks, a disk or a mount that fails, a process that may open no more
+/// files: this says nothing about the file that was asked for.
 class StorageUnavailable : public EnvironmentError {
  public:
   using EnvironmentError::EnvironmentError;
@@ -24,7 +25,7 @@ struct FileInfo {
 };
 
 /// A folder and all below it, on a local disk or in an object store, to be read. Paths are relative to that folder,
-/// with '/' between their parts. What asks an object store throws StorageUnavailable as well. Any thread may call it,
+/// with '/' between their parts. All that asks the storage throws StorageUnavailable as well. Any thread may call it,
 /// several at once.
 class Storage {
  public:

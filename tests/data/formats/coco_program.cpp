@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -25,6 +24,8 @@
 #include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/formats/json_lines.hpp>
+
+#include <tests/support/run_program.hpp>
 
 namespace lt = libtrain;
 namespace data = libtrain::data;
@@ -142,7 +143,7 @@ void print_lines(const std::string& path, const std::string& column) {
   }
 }
 
-int run(const std::vector<std::string>& words) {
+void run(const std::vector<std::string>& words) {
   const std::string& command = words.at(1);
   if (command == "instances") {
     print_instances(words.at(2), words.at(3), words.at(4));
@@ -157,19 +158,10 @@ int run(const std::vector<std::string>& words) {
   } else {
     throw lt::UsageError(lt::text("There is no command '", command, "'."));
   }
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv, argv + argc});
-  } catch (const lt::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lt::testing::run_program([&] { run({argv, argv + argc}); });
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/json_numbers.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -112,6 +114,25 @@ TEST(Coco, MasksAreTheUnionOfThePolygons) {
   EXPECT_THAT(found.objects.mask(none, 6, 8).counts, ElementsAre(48));
 }
 
+// Those of up to seven characters are read without a look at each.
+TEST(Coco, NumbersOfEveryLengthAreThoseOfStrtod) {
+  const std::string digits = "9876543210";
+  for (const std::string whole : {"0", "7", "98", "987", "9876", "98765", "987654", "9876543", "98765432"}) {
+    for (std::size_t decimals = 0; decimals <= digits.size(); ++decimals) {
+      const std::string fraction = decimals == 0 ? "" : "." + digits.substr(digits.size() - decimals);
+      for (const std::string& number : {whole + fraction, "-" + whole + fraction, whole + fraction + "e-2"}) {
+        const std::string json = "[" + number + "," + number + " ," + number + "]";
+        const std::string readable = json + std::string(8, '\0');  // eight bytes from any position on
+        const char* const end = readable.data() + json.size();
+        std::vector<double> numbers;
+        EXPECT_EQ(detail::append_json_numbers(readable.data(), end, numbers), end) << json;
+        const double expected = std::strtod(number.c_str(), nullptr);
+        EXPECT_THAT(numbers, ElementsAre(expected, expected, expected)) << json;
+      }
+    }
+  }
+}
+
 TEST(Coco, SectionsAndKeysComeInAnyOrder) {
   const auto found = read(
       R"({"annotations": [{"bbox": [0, 0, 1, 1], "\u0069d": 4, "category_id": 2, "extra": {"id": 9, "x": [{}]},
@@ -163,6 +184,9 @@ TEST(Coco, TrainingLeavesOutWhatHasNoArea) {
   EXPECT_EQ(evaluation.objects.annotations[0].box.height, 0);
   EXPECT_EQ(evaluation.objects.annotations[1].kind, CocoShape::none);
   EXPECT_EQ(evaluation.findings, CocoFindings{.polygons = 2});
+
+  const auto narrow = read(with_annotations(R"({"id": 1, "image_id": 7, "category_id": 1, "bbox": [0, 0, 0, 5]})"));
+  EXPECT_EQ(narrow.findings, CocoFindings{.degenerate_boxes = 1});
 }
 
 TEST(Coco, CountsOddIdsAndUnknownImages) {
@@ -194,6 +218,7 @@ TEST(Coco, AFileOfImagesAloneIsReadable) {
   EXPECT_EQ(found.images.size(), 1u);
   EXPECT_TRUE(found.objects.annotations.empty());
   EXPECT_TRUE(read(" \n{\"images\": [ ]}\n").images.empty());
+  EXPECT_TRUE(read("\xef\xbb\xbf {\"images\": []}").images.empty());
 }
 
 TEST(Coco, ResultsAreReadAgainstTheGroundTruth) {
@@ -251,12 +276,14 @@ TEST(Coco, DamagedAnnotationsAreRefused) {
         with_annotations(R"({"id": 1, "image_id": 7, "category_id": 1, "bbox": [0, 0, 1, 1], )" + members + "}"));
   };
   EXPECT_THAT(annotation(R"("segmentation": [[1, 2, NaN, 4, 5, 6]])"), AllOf(HasSubstr("a number"), HasSubstr("NaN")));
+  EXPECT_THAT(annotation(R"("segmentation": [[1e999, 2, 3, 4, 5, 6]])"), HasSubstr("double's range"));
   EXPECT_THAT(annotation(R"("segmentation": [1, 2, 3, 4, 5, 6])"), HasSubstr("an array of numbers"));
   EXPECT_THAT(annotation(R"("segmentation": [[01, 2, 3, 4, 5, 6]])"), HasSubstr("behind a number"));
   EXPECT_THAT(annotation(R"("segmentation": [[1, 2, 3, 4, 5, 6] [1]])"), HasSubstr("behind a polygon"));
   EXPECT_THAT(annotation(R"("segmentation": "x")"), HasSubstr("'segmentation'"));
   EXPECT_THAT(annotation(R"("segmentation": {"size": [2, 2], "counts": [1, 2]})"), HasSubstr("add up to 4"));
   EXPECT_THAT(annotation(R"("segmentation": {"size": [2, 2], "counts": [1, 5]})"), HasSubstr("add up to 4"));
+  EXPECT_THAT(annotation(R"("segmentation": {"size": [2, 2], "counts": [1.5, 3]})"), HasSubstr("not the count 1.5"));
   EXPECT_THAT(annotation(R"("segmentation": {"size": [2, 2], "counts": "~~"})"), HasSubstr("2 x 2"));
   EXPECT_THAT(annotation(R"("segmentation": {"size": [99999, 99999], "counts": [1]})"), HasSubstr("pixels"));
   EXPECT_THAT(annotation(R"("segmentation": {"size": [2, 2]})"), HasSubstr("'counts'"));

@@ -57,6 +57,15 @@ TEST(Csv, LinesEndWithEitherLineEndAndTheLastNeedNot) {
   }
 }
 
+TEST(Csv, QuotedFieldsStandBeforeEitherLineEnd) {
+  for (const std::string end : {"\n", "\r\n"}) {
+    const auto file = open("\"a\",\"b\"" + end + "\"1\",\"2\"" + end);
+    ASSERT_EQ(file.size(), 1u);
+    EXPECT_THAT(file.columns(), ElementsAre("a", "b"));
+    EXPECT_THAT(file.row(0), ElementsAre("1", "2"));
+  }
+}
+
 TEST(Csv, BlankLinesAreNoRows) {
   const auto file = open("\n\na\n\n1\n\r\n\"\"\n2\n\n");
   ASSERT_EQ(file.size(), 3u);
@@ -76,6 +85,7 @@ TEST(Csv, AByteOrderMarkIsSkipped) {
                                       "a\0",
                                       4)),
               HasSubstr("UTF-16"));
+  EXPECT_THAT(message_for(std::string("\xfe\xff\0a", 4)), HasSubstr("UTF-16"));
 }
 
 TEST(Csv, SeparatorAndQuoteAreOptions) {
@@ -84,6 +94,8 @@ TEST(Csv, SeparatorAndQuoteAreOptions) {
   EXPECT_THAT(open("a;b\n'1;2';3\n", {.separator = ';', .quote = '\''}).row(0), ElementsAre("1;2", "3"));
   EXPECT_THROW(open("", {.separator = '"'}), UsageError);
   EXPECT_THROW(open("", {.separator = '\n'}), UsageError);
+  EXPECT_THROW(open("", {.separator = '\r'}), UsageError);
+  EXPECT_THROW(open("", {.quote = '\n'}), UsageError);
 }
 
 TEST(Csv, RowsLongerThanAPieceAreWhole) {
@@ -132,6 +144,8 @@ TEST(Csv, Utf8IsCheckedWhereAskedFor) {
   EXPECT_EQ(open("a\n\xff\n").field(0, "a"), "\xff");
   EXPECT_THAT(message_for("a\nx\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 3")));
   EXPECT_THAT(message_for("a\nx\xc3", checked), HasSubstr("within a UTF-8 character"));
+  // Offsets count the byte order mark.
+  EXPECT_THAT(message_for("\xef\xbb\xbfx\ny\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 6:")));
 }
 
 TEST(Utf8Check, KnowsWhatUtf8DoesNotHave) {

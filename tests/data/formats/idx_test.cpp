@@ -52,6 +52,12 @@ TEST_F(Idx, ReadsDimensionsAsBigEndian) {
   EXPECT_EQ(read_idx(write(bytes)).shape, (std::vector<std::uint32_t>{258}));
 }
 
+TEST_F(Idx, ReadsAShapeThatHoldsNothing) {
+  const IdxFile file = read_idx(write({0, 0, 8, 2, 1, 2, 3, 4, 0, 0, 0, 0}));
+  EXPECT_EQ(file.shape, (std::vector<std::uint32_t>{0x01020304, 0}));
+  EXPECT_TRUE(file.bytes.empty());
+}
+
 TEST_F(Idx, NamesAMissingFileOrDirectory) {
   EXPECT_THAT(message(folder_ / "absent"), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
   EXPECT_THAT(message(folder_ / "nowhere/file"), HasSubstr("nowhere"));
@@ -60,7 +66,11 @@ TEST_F(Idx, NamesAMissingFileOrDirectory) {
 
 TEST_F(Idx, RefusesAWrongMagicNumber) {
   EXPECT_THAT(message_for({'P', 'K', 3, 4, 0, 0, 0, 0}), AllOf(HasSubstr("offset 0"), HasSubstr("0x504b")));
+  EXPECT_THAT(message_for({0, 1, 8, 1, 0, 0, 0, 0}), AllOf(HasSubstr("offset 0"), HasSubstr("0x0001")));
+  EXPECT_THAT(message_for({1, 0, 8, 1, 0, 0, 0, 0}), AllOf(HasSubstr("offset 0"), HasSubstr("0x0100")));
   EXPECT_THAT(message_for({0x1f, 0x8b, 8, 0}), HasSubstr("gzip"));
+  EXPECT_THAT(message_for({0x1f, 0, 8, 0}), HasSubstr("found 0x1f00"));
+  EXPECT_THAT(message_for({0, 0x8b, 8, 0}), HasSubstr("found 0x008b"));
   EXPECT_THAT(message_for({0, 0, 0x0d, 1, 0, 0, 0, 0}),
               AllOf(HasSubstr("offset 2"), HasSubstr("0x08 (unsigned byte)"), HasSubstr("found 0x0d")));
   EXPECT_THAT(message_for({0, 0, 8, 0}), AllOf(HasSubstr("offset 3"), HasSubstr("1 to 4"), HasSubstr("found 0")));

@@ -2,23 +2,23 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 
 #include <tests/data/formats/hex_bytes.hpp>
 #include <tests/data/formats/mutation.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
+using libtrain::testing::CapturedLog;
 using libtrain::testing::MemoryStorage;
 using libtrain::testing::read_file;
 using libtrain::testing::TemporaryFolder;
@@ -31,14 +31,12 @@ using ::testing::IsEmpty;
 class ImageManifest : public ::testing::Test {
  protected:
   void SetUp() override {
-    former_ = set_log_sink([this](LogLevel, const std::string& lines) { logged_.push_back(lines); });
     for (const int number : {0, 1, 2}) {
       for (const std::string name : {"cat", "dog", "emu"}) {
         storage_.put(text("train/", name, "/", number, ".jpg"), std::string(10 + name.size(), 'x'));
       }
     }
   }
-  void TearDown() override { set_log_sink(former_); }
 
   ImageList list(Recheck recheck = Recheck::none) const {
     return list_image_folder_once(storage_, "train", folder_.path(), {.recheck = recheck});
@@ -49,8 +47,7 @@ class ImageManifest : public ::testing::Test {
 
   MemoryStorage storage_;
   TemporaryFolder folder_;
-  std::vector<std::string> logged_;
-  LogSink former_;
+  CapturedLog log_;
 };
 
 TEST_F(ImageManifest, ListsOnce) {
@@ -60,7 +57,7 @@ TEST_F(ImageManifest, ListsOnce) {
   EXPECT_EQ(list(), expected);
   EXPECT_EQ(lists(), 2U);
   EXPECT_EQ(folder_.count(), 1);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 // Written out by hand but for the checksums of the message and of its key, which is in the file's name: these were
@@ -117,11 +114,11 @@ TEST_F(ImageManifest, IsMadeAgainWithAWarningWhereItIsDamaged) {
     const std::string damaged = Mutator{seed}.mutate(whole);
     if (damaged == whole) continue;
     write_file(path(), damaged);
-    logged_.clear();
+    log_.clear();
     const auto before = lists();
     EXPECT_EQ(list(), expected) << seed;
     EXPECT_EQ(lists(), before + 1) << seed;
-    EXPECT_THAT(logged_, ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("memory://set/train")))) << seed;
+    EXPECT_THAT(log_.lines(), ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("memory://set/train")))) << seed;
     EXPECT_EQ(read_file(path()), whole) << seed;
   }
 }
@@ -130,7 +127,7 @@ TEST_F(ImageManifest, IsTrustedWithoutARecheck) {
   const auto expected = list();
   storage_.put("train/cat/9.jpg", "new");
   EXPECT_EQ(list(), expected);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 TEST_F(ImageManifest, FullRecheckNoticesEveryChange) {
@@ -139,19 +136,20 @@ TEST_F(ImageManifest, FullRecheckNoticesEveryChange) {
   EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
   storage_.put("train/gnu/1.jpg", "x");
   EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("it had 9 images and has 9"), HasSubstr("it had 9 images and has 10")));
-  logged_.clear();
+  EXPECT_THAT(log_.lines(),
+              ElementsAre(HasSubstr("it had 9 images and has 9"), HasSubstr("it had 9 images and has 10")));
+  log_.clear();
   EXPECT_EQ(list(Recheck::full), list());
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 TEST_F(ImageManifest, SampledRecheckNoticesWhatChangedInItsClasses) {
   list();
   EXPECT_EQ(list(Recheck::sample).size(), 9U);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
   storage_.remove("train/emu/2.jpg");
   EXPECT_EQ(list(Recheck::sample).size(), 8U);
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("'emu'")));
+  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("'emu'")));
 }
 
 TEST_F(ImageManifest, SampledRecheckListsAtMostEightClasses) {
@@ -166,7 +164,7 @@ TEST_F(ImageManifest, IsDoneWithoutWhereItCannotBeWritten) {
   write_file(folder_ / "file", "");
   const auto found = list_image_folder_once(storage_, "train", folder_ / "file");
   EXPECT_EQ(found, list_image_folder(storage_, "train"));
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("warning")));
+  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("warning")));
 }
 
 TEST_F(ImageManifest, IsNotMadeOfAFolderThatIsRefused) {

@@ -85,10 +85,18 @@ TEST(Inflate, RefusesDamagedBytesAndChecksums) {
   damaged[16] = 'a';
   EXPECT_THAT(refusal(damaged), AllOf(HasSubstr("gzip file 'shard.gz'"), HasSubstr("incorrect data check")));
   EXPECT_THAT(refusal("PK and more"), HasSubstr("incorrect header check"));
+  // RFC 1950: bit 5 of the second byte announces the checksum of a dictionary.
+  const std::string with_dictionary("\x78\xbb\0\0\0\x01", 6);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { inflate_bytes(with_dictionary, Compression::zlib, kLimit, "x"); }),
+              HasSubstr("a preset dictionary"));
 }
 
 TEST(Inflate, RefusesOtherBytesBehindTheEnd) {
   EXPECT_THAT(refusal(stored_hello() + "more"), AllOf(HasSubstr("byte offset 29"), HasSubstr("found 4 more bytes")));
+  // Only gzip has files of several members.
+  const std::string mixed = deflated("first", Wrapping::zlib) + stored_hello();
+  EXPECT_THAT(message_of<EnvironmentError>([&] { inflate_bytes(mixed, Compression::zlib, kLimit, "x"); }),
+              HasSubstr("found 29 more bytes"));
 }
 
 TEST(Inflate, RefusesToInflateWhatIsNotCompressed) {
@@ -99,7 +107,12 @@ TEST(Inflate, TellsCompressionFromTheFirstBytes) {
   EXPECT_EQ(compression_of(stored_hello()), Compression::gzip);
   EXPECT_EQ(compression_of("\x78\x9c"), Compression::zlib);
   EXPECT_EQ(compression_of("\x78\x01"), Compression::zlib);
+  EXPECT_EQ(compression_of("\x68\x05"), Compression::zlib);  // a window of half the size
+  EXPECT_EQ(compression_of("\x88\x1c"), Compression::none);  // twice the size of the largest
+  EXPECT_EQ(compression_of("\x77\x09"), Compression::none);  // method 7
   EXPECT_EQ(compression_of("\x78\x02"), Compression::none);
+  EXPECT_EQ(compression_of("\x1f\x8c"), Compression::none);
+  EXPECT_EQ(compression_of("\x78\x8b"), Compression::none);
   EXPECT_EQ(compression_of("ab"), Compression::none);
   EXPECT_EQ(compression_of("\x1f"), Compression::none);
   EXPECT_EQ(compression_of(""), Compression::none);

@@ -64,6 +64,19 @@ TEST(JsonLines, NestedValuesAreSkipped) {
   EXPECT_EQ(file.integer(0, "a"), 7);
 }
 
+TEST(JsonLines, OfTheSameKeyTwiceTheLastCounts) {
+  EXPECT_EQ(open(R"({"a": 1, "b": 3, "a": "2"})").field(0, "a"), "2");
+}
+
+// Files are read a megabyte at a time.
+TEST(JsonLines, ErrorsNameTheLineOnBothSidesOfAMegabyte) {
+  const auto file = open("1\n" + std::string(1 << 20, ' ') + "\n{}\n2\n\n");
+  ASSERT_EQ(file.size(), 3u);
+  const auto message = [&](std::uint64_t row) { return message_of<EnvironmentError>([&] { file.field(row, "a"); }); };
+  EXPECT_THAT(message(0), AllOf(HasSubstr("line 1,"), HasSubstr("byte offset 0:")));
+  EXPECT_THAT(message(2), AllOf(HasSubstr("line 4,"), HasSubstr("byte offset 1048582:")));
+}
+
 TEST(JsonLines, ErrorsNameLineAndOffset) {
   const auto message = [](const std::string& row) {
     return message_of<EnvironmentError>([&] { open("{}\n\n" + row + "\n").field(1, "a"); });

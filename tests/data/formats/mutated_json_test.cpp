@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/log.hpp>
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
@@ -21,8 +20,12 @@
 #include <libtrain/data/formats/run_length.hpp>
 #include <libtrain/data/sample_random.hpp>
 
+#include <tests/support/log_sinks.hpp>
+
 namespace libtrain::data {
 namespace {
+
+using libtrain::testing::SilentLog;
 
 constexpr std::uint64_t kMutations = 1000;
 
@@ -83,12 +86,6 @@ std::string mutate(std::string bytes, SampleRandom& random) {
 
 class MutatedJson : public ::testing::Test {
  protected:
-  // Findings in damaged files would fill the log.
-  void SetUp() override {
-    former_ = set_log_sink([](LogLevel, const std::string&) {});
-  }
-  void TearDown() override { set_log_sink(former_); }
-
   // Most mutations must be refused, or the mutations are too weak to say anything.
   static void expect_read_or_refused(const std::string& bytes, std::uint64_t seed, std::uint64_t fewest_refused,
                                      const std::function<void(const std::string&, std::uint64_t)>& read) {
@@ -107,7 +104,7 @@ class MutatedJson : public ::testing::Test {
     EXPECT_GE(refused, fewest_refused);
   }
 
-  LogSink former_;
+  const SilentLog silence_;  // findings in damaged files would fill the log
 };
 
 // Small windows for half of the files, so that objects are cut at all places.

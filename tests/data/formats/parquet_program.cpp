@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +22,8 @@
 #include <libtrain/data/formats/parquet.hpp>
 #include <libtrain/data/storage/local_storage.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+
+#include <tests/support/run_program.hpp>
 
 namespace lt = libtrain;
 namespace data = libtrain::data;
@@ -145,14 +146,5 @@ void run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run({argv, argv + argc});
-    return 0;
-  } catch (const lt::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return lt::testing::run_program([&] { run({argv, argv + argc}); });
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -68,6 +69,21 @@ TEST_F(Sealed, IsReadFromItsBytes) {
 
 TEST_F(Sealed, IsAbsentWithoutAFile) {
   EXPECT_FALSE(read());
+}
+
+// A link to itself: whether there is a file cannot be told.
+TEST_F(Sealed, ThatCannotBeLookedForIsNotAbsent) {
+  std::filesystem::create_symlink(path_, path_);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(); }), HasSubstr(path_));
+}
+
+// The checksum of nothing is 0.
+TEST_F(Sealed, MayHoldNothing) {
+  write_sealed_message(path_, kFormat, "");
+  EXPECT_EQ(read_file(path_), "fruit001" + std::string(4, '\0'));
+  const auto found = read();
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->reader().at_end());
 }
 
 TEST_F(Sealed, WithAnyBitFlippedIsRefused) {

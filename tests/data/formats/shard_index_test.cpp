@@ -1,15 +1,15 @@
 #include <libtrain/data/formats/shard_index.hpp>
 
-#include <filesystem>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/base/log.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
 
@@ -19,11 +19,13 @@
 #include <tests/data/formats/record_bytes.hpp>
 #include <tests/data/formats/tar_bytes.hpp>
 #include <tests/data/memory_file.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
+using libtrain::testing::CapturedLog;
 using libtrain::testing::read_file;
 using libtrain::testing::TemporaryFolder;
 using libtrain::testing::write_file;
@@ -35,11 +37,6 @@ using ::testing::StartsWith;
 
 class ShardIndexFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    former_ = set_log_sink([this](LogLevel, const std::string& lines) { logged_.push_back(lines); });
-  }
-  void TearDown() override { set_log_sink(former_); }
-
   static ShardIdentity identity() {
     return {.format = "tar", .name = "data/train-00001.tar", .size = 10'000, .version = "etag-1"};
   }
@@ -55,8 +52,7 @@ class ShardIndexFiles : public ::testing::Test {
   std::string path() const { return shard_index_path(folder_.path(), identity()); }
 
   TemporaryFolder folder_;
-  std::vector<std::string> logged_;
-  LogSink former_;
+  CapturedLog log_;
 };
 
 TEST_F(ShardIndexFiles, KnowsOffsetsSizesAndNames) {
@@ -73,7 +69,7 @@ TEST_F(ShardIndexFiles, LoadsWhatItSaved) {
   save_shard_index(path(), identity(), index());
   EXPECT_EQ(load_shard_index(path(), identity()), index());
   EXPECT_EQ(folder_.count(), 1);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 // Written out by hand but for the checksum and the hash of the shard's name, which were computed in Python from the
@@ -96,7 +92,7 @@ TEST_F(ShardIndexFiles, HasItsBytesSpeltOut) {
 
 TEST_F(ShardIndexFiles, IsAbsentWithoutAWarningBeforeItIsSaved) {
   EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 TEST_F(ShardIndexFiles, BelongsToOneStateOfOneShard) {
@@ -115,7 +111,20 @@ TEST_F(ShardIndexFiles, BelongsToOneStateOfOneShard) {
   other = identity();
   other.format = "tfrecord";
   EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
-  EXPECT_THAT(logged_, IsEmpty());
+  EXPECT_THAT(log_.lines(), IsEmpty());
+}
+
+// An index without entries would make a shard empty that is not; one of a longer shard is no damaged one.
+TEST_F(ShardIndexFiles, BelongToOneStateAlsoWhereTheyAreEmptyOrTheShardShrank) {
+  save_shard_index(path(), identity(), {});
+  EXPECT_EQ(load_shard_index(path(), identity()), ShardIndex{});
+  auto other = identity();
+  other.version = "etag-2";
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  save_shard_index(path(), identity(), index());
+  other.size = 600;
+  EXPECT_EQ(load_shard_index(path(), other), std::nullopt);
+  EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
 TEST_F(ShardIndexFiles, SeparatesShardsOfOneNameInTwoFolders) {
@@ -127,15 +136,24 @@ TEST_F(ShardIndexFiles, SeparatesShardsOfOneNameInTwoFolders) {
   EXPECT_THAT(shard_index_path("cache", other), StartsWith("cache/.._x_-"));
 }
 
+// File systems take names of up to 255 bytes.
+TEST_F(ShardIndexFiles, AreNamedByTheEndOfALongNameAndByHarmlessCharacters) {
+  auto other = identity();
+  other.name = "data/" + std::string(300, 'a') + std::string(64, 'b');
+  EXPECT_THAT(shard_index_path("cache", other), StartsWith("cache/" + std::string(64, 'b') + "-"));
+  other.name = "data/09AZaz-_.:@[`{";
+  EXPECT_THAT(shard_index_path("cache", other), StartsWith("cache/09AZaz-_._____-"));
+}
+
 TEST_F(ShardIndexFiles, EveryTruncationIsBuiltAgainWithAWarning) {
   save_shard_index(path(), identity(), index());
   const std::string whole = read_file(path());
   for (std::size_t length = 0; length < whole.size(); ++length) {
     write_file(path(), whole.substr(0, length));
-    logged_.clear();
+    log_.clear();
     EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt) << length;
     const auto warning = AllOf(HasSubstr("warning"), HasSubstr("train-00001.tar"), HasSubstr("built again"));
-    EXPECT_THAT(logged_, ElementsAre(warning));
+    EXPECT_THAT(log_.lines(), ElementsAre(warning));
   }
 }
 
@@ -166,8 +184,23 @@ TEST_F(ShardIndexFiles, RefusesEntriesOutsideTheShard) {
   backwards.add(512, 100);
   save_shard_index(path(), identity(), backwards);
   EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
-  EXPECT_THAT(logged_, ElementsAre(HasSubstr("9489 bytes at 512"), HasSubstr("100 bytes at 600"),
-                                   AllOf(HasSubstr("between bytes 2148 and 10000"), HasSubstr("100 bytes at 512"))));
+  EXPECT_THAT(log_.lines(),
+              ElementsAre(HasSubstr("9489 bytes at 512"), HasSubstr("100 bytes at 600"),
+                          AllOf(HasSubstr("between bytes 2148 and 10000"), HasSubstr("100 bytes at 512"))));
+}
+
+TEST_F(ShardIndexFiles, HoldEntriesThatTouchUpToTheEndOfTheShardAndNoneBehind) {
+  ShardIndex touching;
+  touching.add(0, 100);
+  touching.add(100, 9'900);
+  touching.add(10'000, 0);
+  save_shard_index(path(), identity(), touching);
+  EXPECT_EQ(load_shard_index(path(), identity()), touching);
+  ShardIndex behind;
+  behind.add(10'001, 0);
+  save_shard_index(path(), identity(), behind);
+  EXPECT_EQ(load_shard_index(path(), identity()), std::nullopt);
+  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("0 bytes at 10001")));
 }
 
 TEST_F(ShardIndexFiles, MakeOpeningATfRecordFileAgainFree) {
@@ -209,13 +242,20 @@ TEST_F(ShardIndexFiles, AreNotKeptWithoutAVersionNorForCompressedShards) {
   const ShardOptions options{.index_folder = folder_.path(), .version = "1"};
   EXPECT_EQ(TfRecordFile(memory_file(deflated(framed("first"), Wrapping::gzip)), options).size(), 1U);
   EXPECT_EQ(folder_.count(), 0);
+  // Without a folder the second one would find the index where the program runs.
+  for (int time = 0; time < 2; ++time) {
+    auto file = std::make_unique<MemoryFile>(framed("first"));
+    const MemoryFile& seen = *file;
+    const TfRecordFile opened(std::move(file), {.version = "1"});
+    EXPECT_GT(seen.reads(), 0) << time;
+  }
 }
 
 TEST_F(ShardIndexFiles, ThatCannotBeKeptAreAWarning) {
   write_file(folder_ / "file", "in the way");
   const ShardOptions options{.index_folder = folder_ / "file", .version = "1"};
   EXPECT_EQ(TfRecordFile(memory_file(framed("first")), options).size(), 1U);
-  EXPECT_THAT(logged_, ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("not kept"), HasSubstr("file"))));
+  EXPECT_THAT(log_.lines(), ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("not kept"), HasSubstr("file"))));
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ TEST(ShardPlan, MakesTheShardsThatAreWanted) {
   EXPECT_EQ(plan_shards(Numbers(10, 10), {.shards = 3}), (Numbers{3, 4, 3}));
   EXPECT_EQ(plan_shards(Numbers(3, 7), {.shards = 3}), (Numbers{1, 1, 1}));
   EXPECT_EQ(plan_shards(Numbers(4, 7), {.shard_bytes = 1, .shards = 1}), (Numbers{4}));
+  // The middle of the second sample, at 7.5 bytes, lies beyond the 7 that are wanted.
+  EXPECT_EQ(plan_shards(Numbers{4, 7, 3}, {.shards = 2}), (Numbers{1, 2}));
 }
 
 TEST(ShardPlan, GivesEveryShardASample) {

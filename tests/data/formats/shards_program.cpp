@@ -10,7 +10,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -30,6 +29,7 @@
 #include <libtrain/data/formats/web_dataset.hpp>
 
 #include <tests/data/memory_file.hpp>
+#include <tests/support/run_program.hpp>
 
 namespace {
 
@@ -140,14 +140,5 @@ void run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    run({argv + 1, argv + argc});
-    return 0;
-  } catch (const libtrain::Error& error) {
-    std::cerr << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
+  return libtrain::testing::run_program([&] { run({argv + 1, argv + argc}); });
 }

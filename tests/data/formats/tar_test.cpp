@@ -122,6 +122,25 @@ TEST(Tar, ReadsPathAndSizeOfPax) {
   EXPECT_EQ(archive(bytes).bytes(0), 600U);
 }
 
+// A length, a space, a keyword of one letter, an equals sign and a newline are the least.
+TEST(Tar, ReadsTheShortestRecordOfPaxAndZerosBehindTheLast) {
+  const std::string bytes =
+      pax("5 a=\n" + pax_line("path", "1") + std::string(3, '\0')) + tar_member({.name = "short"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre("1"));
+  const std::string of_solaris = pax(pax_line("path", "2"), 'X') + tar_member({.name = "short"}) + tar_end();
+  EXPECT_THAT(names_in(of_solaris), ElementsAre("2"));
+}
+
+TEST(Tar, ReadsTheLongestNameOfGnuAndOneWithoutItsZero) {
+  const std::string longest(4096, 'n');
+  const TarBytes without_zero{.name = "././@LongLink", .data = "name", .type = 'L', .magic = "ustar  "};
+  EXPECT_THAT(names_in(gnu('L', longest) + tar_member({.name = "a"}) + tar_member(without_zero) +
+                       tar_member({.name = "b"}) + tar_end()),
+              ElementsAre(longest, "name"));
+  EXPECT_THAT(refusal(gnu('L', longest + "n") + tar_member({.name = "a"}) + tar_end()),
+              AllOf(HasSubstr("at most 4097 bytes"), HasSubstr("found one of 4098")));
+}
+
 TEST(Tar, PrefersTheNameOfPaxToThatOfGnuAndTheLocalToTheGlobal) {
   const std::string bytes = pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) +
                             pax(pax_line("path", "local")) + gnu('L', "gnu") + tar_member({.name = "2"}) +
@@ -244,6 +263,11 @@ TEST(Tar, ReadsArchivesInGzip) {
   EXPECT_THAT(
       message_of<EnvironmentError>([&] { archive(deflated(bytes, Wrapping::gzip), {.inflated_limit_bytes = 1000}); }),
       HasSubstr("at most 1000 bytes"));
+}
+
+// "x^" may be the beginning of a zlib stream as well (RFC 1950: 0x785e is a multiple of 31).
+TEST(Tar, IsNotMisledByAFirstNameThatLooksCompressed) {
+  EXPECT_THAT(names_in(tar_member({.name = "x^2.jpg"}) + tar_end()), ElementsAre("x^2.jpg"));
 }
 
 TEST(Tar, RefusesMembersThatItDoesNotHave) {

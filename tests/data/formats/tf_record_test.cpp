@@ -67,6 +67,7 @@ TEST(TfRecord, ReadsRecordsInAnyOrder) {
   EXPECT_EQ(file.bytes(2), 9U);
   EXPECT_EQ(file.offset(1), 21U);
   EXPECT_EQ(file.describe(1), "TFRecord file 'train.tfrecord', record 1 at byte offset 21");
+  EXPECT_THAT(records_of(records_in(framed("first") + framed(""))), ElementsAre("first", ""));
 }
 
 // Its checksums were computed in Python, from the definition.

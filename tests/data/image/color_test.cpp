@@ -55,6 +55,14 @@ TEST(Color, SaturationMovesAwayFromThePixelsOwnGrey) {
   EXPECT_THAT(image.pixels, ElementsAre(3, 99));
 }
 
+// 1 * 19595 + 53 * 38470 + 185 * 7471 is half of 65536 above 52 * 65536, and 1 * 19595 + 63 * 38470 + 230 * 7471 one
+// less than half above 63 * 65536.
+TEST(Color, GreyIsRoundedInFixedPointToTheLastBit) {
+  Image image = row_of(3, {1, 53, 185, 1, 63, 230});
+  adjust_saturation(image, 0);
+  EXPECT_THAT(image.pixels, ElementsAre(53, 53, 53, 63, 63, 63));
+}
+
 TEST(Color, SharpnessSmoothsInsideOfTheBorder) {
   Image image = constant_picture(3, 3, 1, 0);
   image.row(1)[1] = 130;

@@ -1,6 +1,7 @@
 #include <libtrain/data/image/crop_policy.hpp>
 
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -65,6 +66,48 @@ TEST(CropPolicy, DrawsAreasRatiosAndPlacesUniformly) {
   EXPECT_LT(distance(log_ratios, uniform_over(std::log(0.5), std::log(3.0))), kMost);
   EXPECT_LT(distance(columns, uniform_over(0, 1)), kMost);
   EXPECT_LT(distance(rows, uniform_over(0, 1)), kMost);
+}
+
+// One pixel wide and as high as the picture, or the other way round.
+TEST(CropPolicy, MayBeAsHighOrAsWideAsThePictureAndReachesEveryPlace) {
+  SampleRandom random(1, 2, 3);
+  std::set<int> columns, rows;
+  for (int i = 0; i < 300; ++i) {
+    const Crop high = random_resized_crop(10, 10, {.scale = {0.1, 0.1}, .ratio = {0.1, 0.1}}, random);
+    const Crop wide = random_resized_crop(10, 10, {.scale = {0.1, 0.1}, .ratio = {10, 10}}, random);
+    ASSERT_EQ(high, (Crop{high.x, 0, 1, 10}));
+    ASSERT_EQ(wide, (Crop{0, wide.y, 10, 1}));
+    columns.insert(high.x);
+    rows.insert(wide.y);
+  }
+  const std::set<int> all{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  EXPECT_EQ(columns, all);
+  EXPECT_EQ(rows, all);
+}
+
+TEST(CropPolicy, RoundsHalfToEven) {
+  SampleRandom random(1, 2, 3);
+  const auto square = [&](double pixels) {
+    return random_resized_crop(16, 16, {.scale = {pixels / 256, pixels / 256}, .ratio = {1, 1}}, random);
+  };
+  EXPECT_EQ(square(6.25).width, 2);  // 2.5
+  EXPECT_EQ(square(6.25).height, 2);
+  EXPECT_EQ(square(12.25).width, 4);  // 3.5
+  EXPECT_EQ(square(12.25).height, 4);
+}
+
+// At a ratio of 4, a crop is no wider than the picture where it has at most a quarter of its pixels; the one in the
+// middle has 10000 x 2500.
+TEST(CropPolicy, GivesUpAfterTenDraws) {
+  constexpr int kDraws = 20000;
+  SampleRandom random(1, 2, 3);
+  int given_up = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const Crop crop = random_resized_crop(10'000, 10'000, {.scale = {1e-6, 1}, .ratio = {4, 4}}, random);
+    if (crop == Crop{0, 3750, 10'000, 2500}) ++given_up;
+  }
+  const double share = std::pow(0.75, 10);
+  EXPECT_NEAR(given_up, share * kDraws, 5 * std::sqrt(share * (1 - share) * kDraws));
 }
 
 TEST(CropPolicy, CropsTheSmallestPicture) {

@@ -1,6 +1,8 @@
 #include <libtrain/data/image/cutmix.hpp>
 
 #include <cmath>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -78,6 +80,28 @@ TEST(CutMix, DrawsRectanglesCutOffAtTheBorder) {
   EXPECT_NEAR(area / kDraws, 0.5 - 0.2 + 1.0 / 48, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
   EXPECT_NEAR(middle_x / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
   EXPECT_NEAR(middle_y / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
+}
+
+// Half a side of 3 is 1.5 sqrt(1 - l), rounded down: 1 where l, which is uniform, is at most 5/9, otherwise nothing.
+// The centre is any of the pixels.
+TEST(CutMix, RoundsHalfSidesDownAndCentresThemOnAPixel) {
+  constexpr int kDraws = 9000;
+  SampleRandom random(4, 5, 6);
+  std::set<std::pair<int, int>> columns, rows;
+  int empty = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const Crop box = draw_cutmix(3, 3, 1.0, random).box;
+    if (box.width == 0) {
+      ++empty;
+      continue;
+    }
+    columns.emplace(box.x, box.width);
+    rows.emplace(box.y, box.height);
+  }
+  const std::set<std::pair<int, int>> around_a_pixel{{0, 1}, {0, 2}, {1, 2}};
+  EXPECT_EQ(columns, around_a_pixel);
+  EXPECT_EQ(rows, around_a_pixel);
+  EXPECT_NEAR(empty, kDraws * 4 / 9.0, 5 * std::sqrt(kDraws * 4 / 9.0 * 5 / 9.0));
 }
 
 TEST(CutMix, RefusesWhatDoesNotFit) {

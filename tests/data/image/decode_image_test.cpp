@@ -45,7 +45,8 @@ std::vector<JpegRecipe> restart_recipes() {
       {.name = "4:1:1", .width = 121, .height = 40, .luma = {4, 1}, .restart_interval = 2},
       {.name = "grey", .width = 90, .height = 70, .color = JpegColor::grey, .restart_interval = 4},
       {.name = "grey 2x2", .width = 90, .height = 70, .color = JpegColor::grey, .luma = {2, 2}, .restart_interval = 4},
-      {.name = "ycck", .width = 120, .height = 70, .color = JpegColor::ycck, .luma = {2, 2}, .restart_interval = 4}};
+      {.name = "ycck", .width = 120, .height = 70, .color = JpegColor::ycck, .luma = {2, 2}, .restart_interval = 4},
+      {.name = "4:2:0, four pixels in the last MCU", .width = 36, .height = 33, .luma = {2, 2}, .restart_interval = 1}};
 }
 
 TEST(RestartSegments, ARectangleHasThePixelsThatItHasInTheWholePicture) {

@@ -93,6 +93,19 @@ TEST(PngDecoder, RefusesAFileTooShortForItsSizeBeforeAllocating) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { decode_png(file); }), HasSubstr("maximum_pixels"));
 }
 
+// A byte of deflated data becomes 1032 at most (zlib's technical details): 129 rows of 8 pixels.
+TEST(PngDecoder, TakesAFileForTruncatedWhereNoDataCouldInflateToItsSize) {
+  auto file = write_png({.width = 8, .height = 1, .color = PngColor::grey}).file;
+  const std::size_t size = file.size();
+  const auto error_with_height = [&](std::size_t height) {
+    for (std::size_t i = 0; i < 4; ++i) file[20 + i] = static_cast<std::byte>((height >> (24 - 8 * i)) & 0xFF);
+    return message_of<EnvironmentError>([&] { decode_png(file); });
+  };
+  EXPECT_THAT(error_with_height(129 * (size + 1)),
+              AllOf(HasSubstr("at least " + std::to_string(size + 1) + " bytes"), HasSubstr("truncated")));
+  EXPECT_THAT(error_with_height(129 * (size + 1) - 1), HasSubstr("checksum"));
+}
+
 TEST(PngDecoder, RefusesOptionsThatDoNotFit) {
   const auto file = write_png({}).file;
   EXPECT_THAT(message_of<UsageError>([&] { decode_png(file, {.scale_denominator = 2}); }),

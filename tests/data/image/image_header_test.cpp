@@ -103,6 +103,16 @@ TEST(ImageHeader, ReadsTheFieldsOfAJpeg) {
   EXPECT_EQ(header.mcu_rows(), 24);
 }
 
+TEST(ImageHeader, TakesNoOtherSegmentForAdobesOrJfifs) {
+  const Bytes extension{'J', 'F', 'X', 'X', 0, 0x10};
+  const Bytes without_transform{'A', 'd', 'o', 'b', 'e', 0, 100, 0, 0, 0, 0};
+  const auto file = file_of({kStart, segment(0xE0, extension), segment(0xEE, without_transform),
+                             segment(0xC0, kColorFrame), segment(0xDA, kColorScan)});
+  const JpegHeader header = parse_jpeg_header(file, "cat.jpg");
+  EXPECT_FALSE(header.jfif);
+  EXPECT_FALSE(header.adobe_transform.has_value());
+}
+
 TEST(ImageHeader, SkipsWhatLibjpegSkipsBetweenMarkers) {
   const auto file = file_of({kStart,
                              {0x00, 0x12, 0xFF, 0x00, 0xFF, 0xFF},
@@ -146,6 +156,7 @@ TEST(ImageHeader, RefusesMalformedJpegs) {
   EXPECT_THAT(jpeg_error(jpeg({8, 0, 0, 0, 9, 1, 1, 0x11, 0})),
               AllOf(HasSubstr("byte offset 7"), HasSubstr("found 0 x 9")));
   EXPECT_THAT(jpeg_error(jpeg({8, 0, 9, 0, 9, 5})), AllOf(HasSubstr("byte offset 11"), HasSubstr("found 5")));
+  EXPECT_THAT(jpeg_error(jpeg({8, 0, 9, 0, 9, 0})), AllOf(HasSubstr("byte offset 11"), HasSubstr("found 0")));
   EXPECT_THAT(jpeg_error(jpeg({8, 0, 9, 0, 9, 3, 1, 0x11, 0})), HasSubstr("15 bytes for 3 components, found 9"));
   EXPECT_THAT(jpeg_error(jpeg({8, 0, 9, 0, 9, 1, 1, 0x51, 0})), HasSubstr("found 5 x 1"));
   EXPECT_THAT(jpeg_error(jpeg({8, 0, 9, 0, 9, 1, 1, 0x10, 0})), HasSubstr("found 1 x 0"));
@@ -184,6 +195,22 @@ TEST(ImageHeader, ReadsTheFieldsOfAPng) {
   EXPECT_EQ(read_image_header(png({0, 0, 0, 1, 0, 0, 0, 1}, {4, 3, 0, 0, 0}), "cat.png").channels, 3);
 }
 
+TEST(ImageHeader, SaysTheSameOfBothFormats) {
+  const ImageHeader of_jpeg = read_image_header(jpeg(kColorFrame, kColorScan, 0xC2), "cat.jpg");
+  EXPECT_EQ(of_jpeg.format, ImageFormat::jpeg);
+  EXPECT_EQ(of_jpeg.height, 375);
+  EXPECT_EQ(of_jpeg.bit_depth, 8);
+  EXPECT_TRUE(of_jpeg.progressive);
+  EXPECT_FALSE(read_image_header(jpeg(), "cat.jpg").progressive);
+  const ImageHeader of_png = read_image_header(png({0, 0, 1, 0xF4, 0, 0, 1, 0x77}, {16, 4, 0, 0, 1}), "cat.png");
+  EXPECT_EQ(of_png.format, ImageFormat::png);
+  EXPECT_EQ(of_png.height, 375);
+  EXPECT_EQ(of_png.channels, 2);
+  EXPECT_EQ(of_png.bit_depth, 16);
+  EXPECT_TRUE(of_png.progressive);
+  EXPECT_FALSE(read_image_header(png(), "cat.png").progressive);
+}
+
 TEST(ImageHeader, RefusesMalformedPngs) {
   EXPECT_THAT(png_error(jpeg()), AllOf(HasSubstr("PNG 'cat.png'"), HasSubstr("signature")));
   auto other_chunk = png();
@@ -191,6 +218,11 @@ TEST(ImageHeader, RefusesMalformedPngs) {
   EXPECT_THAT(png_error(other_chunk), AllOf(HasSubstr("byte offset 8"), HasSubstr("IHDR")));
   EXPECT_THAT(png_error(png({0, 0, 0, 0, 0, 0, 0, 1})), AllOf(HasSubstr("byte offset 16"), HasSubstr("found 0 x 1")));
   EXPECT_THAT(png_error(png({0, 0, 0, 1, 0x80, 0, 0, 0})), HasSubstr("found 1 x 2147483648"));
+  EXPECT_THAT(png_error(png({0x80, 0, 0, 0, 0, 0, 0, 1})), HasSubstr("found 2147483648 x 1"));
+  EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 0})), HasSubstr("found 1 x 0"));
+  EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {3, 0, 0, 0, 0})), HasSubstr("found 3 and 0"));
+  EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {8, 2, 1, 0, 0})), HasSubstr("found 1, 0 and 0"));
+  EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {8, 2, 0, 1, 0})), HasSubstr("found 0, 1 and 0"));
   EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {4, 2, 0, 0, 0})), HasSubstr("found 4 and 2"));
   EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {16, 3, 0, 0, 0})), HasSubstr("found 16 and 3"));
   EXPECT_THAT(png_error(png({0, 0, 0, 1, 0, 0, 0, 1}, {8, 5, 0, 0, 0})), HasSubstr("found 8 and 5"));

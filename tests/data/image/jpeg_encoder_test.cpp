@@ -116,6 +116,7 @@ TEST(JpegEncoder, RefusesWhatNoJpegHas) {
   EXPECT_THAT(refuses({.quality = 0}), HasSubstr("::quality is 0, expected 1 to 100"));
   EXPECT_THAT(refuses({.quality = 101}), HasSubstr("101"));
   EXPECT_THAT(refuses({.restart_interval = -1}), HasSubstr("::restart_interval is -1, expected 0 to 65535"));
+  EXPECT_THAT(refuses({.restart_interval = 65536}), HasSubstr("::restart_interval is 65536"));
   EXPECT_THAT(message_of<UsageError>([] { encode_jpeg(constant_picture(65501, 1, 1, 0)); }), HasSubstr("65501 x 1"));
   EXPECT_THAT(message_of<UsageError>([] { encode_jpeg(Image{.width = 2, .height = 2}); }), HasSubstr("0 bytes"));
 }

@@ -66,6 +66,8 @@ TEST(Mixup, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refuses([&] { mixup(samples, 0, 0.5); }), HasSubstr("batch of 0"));
   EXPECT_THAT(refuses([&] { mixup(samples, 3, 1.5); }), HasSubstr("1.5"));
   EXPECT_THAT(refuses([&] { mixup(samples, 3, std::nan("")); }), HasSubstr("nan"));
+  EXPECT_THAT(refuses([&] { mixup(samples, 3, -0.25); }), HasSubstr("-0.25"));
+  EXPECT_THAT(refuses([&] { mix_labels(labels, 4, 1.25, samples); }), HasSubstr("1.25"));
   EXPECT_THAT(refuses([&] { mix_labels(labels, 3, 0.5, samples); }), HasSubstr("label to mix is 3"));
   EXPECT_THAT(refuses([&] { mix_labels(labels, 4, 0.5, samples); }), HasSubstr("6 elements"));
 }

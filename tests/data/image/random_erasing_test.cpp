@@ -2,6 +2,9 @@
 
 #include <bit>
 #include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -55,6 +58,50 @@ TEST(RandomErasing, LeavesPicturesAloneThatNothingFits) {
     EXPECT_TRUE(
         draw_random_erasing(100, 100, {.probability = 1, .scale = {0.1, 0.2}, .ratio = {1, 1}}, random).has_value());
   }
+}
+
+// Of a square picture: a rectangle of so many pixels at that ratio of height to width.
+std::optional<Crop> rectangle(int side, double pixels, double ratio, SampleRandom& random) {
+  const double share = pixels / (side * side);
+  return draw_random_erasing(side, side, {.probability = 1, .scale = {share, share}, .ratio = {ratio, ratio}}, random);
+}
+
+TEST(RandomErasing, TakesTheRatioOfHeightToWidthAndRoundsHalfToEven) {
+  SampleRandom random(1, 2, 3);
+  const auto size = [&](double pixels, double ratio) {
+    const auto area = rectangle(16, pixels, ratio, random);
+    return area ? std::pair{area->width, area->height} : std::pair{-1, -1};
+  };
+  EXPECT_EQ(size(8, 2), (std::pair{2, 4}));
+  EXPECT_EQ(size(8, 0.5), (std::pair{4, 2}));
+  EXPECT_EQ(size(6.25, 1), (std::pair{2, 2}));   // sides of 2.5
+  EXPECT_EQ(size(12.25, 1), (std::pair{4, 4}));  // of 3.5
+}
+
+TEST(RandomErasing, IsNeverAsWideOrAsHighAsThePictureAndReachesEveryPlace) {
+  SampleRandom random(1, 2, 3);
+  std::set<std::pair<int, int>> places;
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_FALSE(rectangle(10, 50, 2, random).has_value());    // 10 rows of 5
+    EXPECT_FALSE(rectangle(10, 50, 0.5, random).has_value());  // 5 rows of 10
+    const auto area = rectangle(10, 81, 1, random);
+    ASSERT_TRUE(area.has_value());
+    EXPECT_EQ(*area, (Crop{area->x, area->y, 9, 9}));
+    places.emplace(area->x, area->y);
+  }
+  EXPECT_EQ(places, (std::set<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
+}
+
+// At a ratio of 4, a rectangle is lower than the picture where it has less than a quarter of its pixels.
+TEST(RandomErasing, GivesUpAfterTenDraws) {
+  SampleRandom random(1, 2, 3);
+  int given_up = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const auto area = draw_random_erasing(10'000, 10'000, {.probability = 1, .scale = {0, 1}, .ratio = {4, 4}}, random);
+    if (!area) ++given_up;
+  }
+  const double share = std::pow(0.75, 10);
+  EXPECT_NEAR(given_up, share * kDraws, 5 * std::sqrt(share * (1 - share) * kDraws));
 }
 
 TEST(RandomErasing, WritesConstantsIntoTheRectangleAlone) {

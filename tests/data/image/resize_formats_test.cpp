@@ -172,6 +172,9 @@ TEST(ResizeFormats, KeepToTheStridesTheyAreGiven) {
 TEST(ResizeFormats, RefuseANormalizationThatDividesByZero) {
   const Image source = random_picture(8, 8, 3);
   Output<float> output(3, PixelType::float32, Layout::nchw);
+  const ResizeOptions without_mean{.normalization = {.mean = {0, 0, INFINITY}}};
+  EXPECT_THAT(message_of<UsageError>([&] { Resizer().resize(view(source), without_mean, output.target); }),
+              HasSubstr("Channel 2"));
   for (const float deviation : {0.0f, -1.0f, NAN}) {
     const ResizeOptions options{.normalization = {.standard_deviation = {1, deviation, 1}}};
     EXPECT_THAT(message_of<UsageError>([&] { Resizer().resize(view(source), options, output.target); }),

@@ -226,6 +226,7 @@ TEST(Resize, RefusesWhatItCannotResize) {
   EXPECT_THAT(message(view(grey), {}, target), HasSubstr("1 channels"));
   EXPECT_THAT(message(view(picture), {}, {.width = 4, .height = 4}), HasSubstr("memory"));
   EXPECT_THAT(message(view(picture), {.box = ResizeBox{0, 0, 11, 8}}, target), HasSubstr("column 0 to 11"));
+  EXPECT_THAT(message(view(picture), {.box = ResizeBox{-0.5, 0, 9, 8}}, target), HasSubstr("column -0.5 to 9"));
   EXPECT_THAT(message(view(picture), {.box = ResizeBox{0, 3, 10, 3}}, target), HasSubstr("row 3 to 3"));
   EXPECT_THAT(message(view(picture), {.box = ResizeBox{0, NAN, 10, 3}}, target), HasSubstr("nan"));
   EXPECT_THAT(message(view(picture), {.width = 6, .height = 6, .x = 3}, target), HasSubstr("columns 3 to 3 + 4"));

@@ -75,9 +75,11 @@ TEST(RestartIndex, AddedMarkersChangeNoPixel) {
 
 TEST(RestartIndex, AddedMarkersKeepTheOthers) {
   const auto plain = write_jpeg({.width = 80, .height = 40, .color = JpegColor::cmyk});
-  const auto file = with_segment(with_segment(plain, 0xE2, "ICC_PROFILE and so on"), 0xFE, "a comment");
+  const auto with_last = with_segment(plain, 0xEF, "the last application's");
+  const auto file = with_segment(with_segment(with_last, 0xE2, "ICC_PROFILE and so on"), 0xFE, "a comment");
   const auto marked = add_restart_markers(file);
   ASSERT_TRUE(marked.has_value());
+  EXPECT_TRUE(contains(*marked, "the last application's"));
   EXPECT_TRUE(contains(*marked, "ICC_PROFILE and so on"));
   EXPECT_TRUE(contains(*marked, "a comment"));
   const JpegHeader before = parse_jpeg_header(file, "before");
@@ -95,6 +97,14 @@ TEST(RestartIndex, LeavesWhatItCannotCutAsItIs) {
   const auto marked = add_restart_markers(write_jpeg({.width = 128}));
   ASSERT_TRUE(marked.has_value());
   EXPECT_FALSE(add_restart_markers(*marked).has_value());
+}
+
+// Rows of 16 MCUs.
+TEST(RestartIndex, CutsSegmentsOfMoreThanEightMcusAnew) {
+  EXPECT_FALSE(add_restart_markers(write_jpeg({.width = 128, .restart_interval = 8})).has_value());
+  const auto marked = add_restart_markers(write_jpeg({.width = 128, .restart_interval = 16}));
+  ASSERT_TRUE(marked.has_value());
+  EXPECT_EQ(parse_jpeg_header(*marked, "file").restart_interval, 4);
 }
 
 TEST(RestartIndex, LeavesAFileWithDamagedPlacesAsItIs) {
@@ -115,6 +125,7 @@ TEST(RestartIndex, RefusesDamagedFilesAndOddOptions) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { add_restart_markers(file, {.maximum_pixels = 100}); }),
               HasSubstr("at most 100"));
   EXPECT_THAT(message_of<UsageError>([&] { add_restart_markers(file, {.interval = 3}); }), HasSubstr("interval is 3"));
+  EXPECT_THAT(message_of<UsageError>([&] { add_restart_markers(file, {.interval = 9}); }), HasSubstr("interval is 9"));
 }
 
 // Segments found are those that a search for markers, byte by byte, finds.
@@ -136,6 +147,20 @@ TEST(RestartIndex, FindsEverySegment) {
   EXPECT_EQ(index.starts.size(), 13U);
 }
 
+// Any number of bytes 0xFF may stand before a marker (ITU-T T.81, B.1.1.2).
+TEST(RestartIndex, FindsMarkersBehindBytesThatFill) {
+  const auto file = write_jpeg({.width = 160, .height = 90, .luma = {2, 2}, .restart_interval = 5});
+  const JpegHeader header = parse_jpeg_header(file, "file");
+  RestartIndex index;
+  ASSERT_TRUE(find_restart_segments(file, header, index));
+  auto wanted = index.starts;
+  for (std::size_t i = 1; i < wanted.size(); ++i) wanted[i] += 2;
+  auto filled = file;
+  filled.insert(filled.begin() + static_cast<std::ptrdiff_t>(index.starts[1]) - 2, 2, std::byte{0xFF});
+  ASSERT_TRUE(find_restart_segments(filled, header, index));
+  EXPECT_EQ(index.starts, wanted);
+}
+
 TEST(RestartIndex, FindsNothingWhereMarkersAreAbsentOrOutOfPlace) {
   RestartIndex index;
   const auto find = [&](const std::vector<std::byte>& file) {
@@ -149,6 +174,10 @@ TEST(RestartIndex, FindsNothingWhereMarkersAreAbsentOrOutOfPlace) {
   const auto file = write_jpeg({.width = 160, .restart_interval = 5});
   ASSERT_TRUE(find(file));
   const auto starts = index.starts;
+  JpegHeader of_twelve_bits = parse_jpeg_header(file, "file");
+  of_twelve_bits.precision = 12;
+  RestartIndex other;
+  EXPECT_FALSE(find_restart_segments(file, of_twelve_bits, other));
   auto renumbered = file;
   renumbered[starts[3] - 1] = std::byte{0xD6};
   EXPECT_FALSE(find(renumbered));

@@ -1,5 +1,6 @@
 #include <libtrain/data/loader/bad_samples.hpp>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -90,6 +91,18 @@ TEST(BadSamples, BeyondTheRateAreAnError) {
   EXPECT_THAT(error_after({.maximum_count = 100, .maximum_rate = 0.005}, 1000, 5), HasSubstr("more than 5 of 1000"));
 }
 
+TEST(BadSamples, MustKeepToTheLowerOfTwoLimits) {
+  EXPECT_THAT(error_after({.maximum_count = 3, .maximum_rate = 0.5}, 1000, 3), HasSubstr("more than 3 of 1000"));
+}
+
+TEST(BadSamples, RatesAreRoundedDownAndMayBeOne) {
+  EXPECT_THAT(error_after({.maximum_rate = 0.0059}, 1000, 5), HasSubstr("more than 5 of 1000"));
+  const TemporaryFolder folder;
+  BadSamples all({.maximum_rate = 1.0}, 3, 0, folder.path());
+  for (std::uint64_t i = 0; i < 3; ++i) all.add(bad(i));
+  EXPECT_EQ(all.size(), 3u);
+}
+
 TEST(BadSamples, AreNotAllowedByDefault) {
   EXPECT_FALSE(BadSamples({}, 10, 0, {}).are_allowed());
   EXPECT_FALSE(BadSamples({.maximum_count = 5, .maximum_rate = 0.01}, 10, 0, {}).are_allowed());
@@ -108,6 +121,7 @@ TEST(BadSamples, AreCountedWhereTheListCannotBeWritten) {
 TEST(BadSamples, RefuseARateThatIsNone) {
   EXPECT_THROW(BadSamples({.maximum_rate = 1.5}, 10, 0, {}), UsageError);
   EXPECT_THROW(BadSamples({.maximum_rate = -0.1}, 10, 0, {}), UsageError);
+  EXPECT_THROW(BadSamples({.maximum_rate = std::nan("")}, 10, 0, {}), UsageError);
 }
 
 TEST(BadSamples, ReplacementsDependOnAllThatNamesThem) {

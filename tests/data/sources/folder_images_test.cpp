@@ -15,9 +15,10 @@
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 
-#include <tests/data/sources/set_folder.hpp>
+#include <tests/data/sources/image_sets.hpp>
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -25,19 +26,24 @@ namespace libtrain::data {
 namespace {
 
 using libtrain::testing::all_of;
-using libtrain::testing::CapturedWarnings;
-using libtrain::testing::expect_from_threads;
+using libtrain::testing::bytes_counted;
+using libtrain::testing::CapturedLog;
+using libtrain::testing::image_of;
 using libtrain::testing::Labelled;
 using libtrain::testing::MemoryStorage;
 using libtrain::testing::message_of;
+using libtrain::testing::read_message;
 using libtrain::testing::SetFolder;
 using libtrain::testing::Signal;
+using libtrain::testing::SilentLog;
 using libtrain::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+
+// What it does as other sources do is in image_source_test.cpp.
 
 class FolderImagesTest : public ::testing::Test {
  protected:
@@ -75,24 +81,10 @@ TEST_F(FolderImagesTest, NamesFilesOfARootWithOneSlash) {
   EXPECT_EQ(images.origin(0).path, "/cat/1.jpg");
 }
 
-TEST_F(FolderImagesTest, ReadsIntoTheMemoryThatIsThere) {
-  const FolderImages images(storage_, {.folder = "train"});
-  EncodedImage image;
-  image.bytes.assign(1000, 'x');
-  const char* const before = image.bytes.data();
-  images.read(1, image);
-  EXPECT_EQ(image.bytes, "another cat");
-  EXPECT_EQ(image.bytes.data(), before);
-}
-
 TEST_F(FolderImagesTest, CountsTheBytesOfFiles) {
   const FolderImages images(storage_, {.folder = "train"});
-  StageClock clock;
-  EncodedImage image;
-  images.read(1, image);
-  EXPECT_EQ(clock.counts().bytes, 11U);
-  images.read(2, image);
-  EXPECT_EQ(clock.counts().bytes, 16U);
+  EXPECT_EQ(bytes_counted(images, 1), 11U);
+  EXPECT_EQ(bytes_counted(images, 2), 5U);
 }
 
 TEST_F(FolderImagesTest, ListsOnceWithAManifest) {
@@ -136,14 +128,6 @@ TEST_F(FolderImagesTest, TakesAListThatWasMadeBefore) {
   EXPECT_EQ(storage_->counts().lists, 0U);
 }
 
-TEST_F(FolderImagesTest, RefusesAnImageBeyondTheLast) {
-  const FolderImages images(storage_, {.folder = "train"});
-  EncodedImage image;
-  EXPECT_THAT(message_of<UsageError>([&] { images.read(4, image); }),
-              AllOf(HasSubstr("Image 4"), HasSubstr("'memory://set/train'"), HasSubstr("4 images")));
-  EXPECT_THROW(images.origin(4), UsageError);
-}
-
 TEST_F(FolderImagesTest, RefusesAFolderWithoutImages) {
   storage_->put("empty/cat/notes.txt", "x");
   const ImageFolderOptions listing{.allow_empty_classes = true};
@@ -153,8 +137,7 @@ TEST_F(FolderImagesTest, RefusesAFolderWithoutImages) {
               HasSubstr("'memory://set/empty'"));
 }
 
-TEST_F(FolderImagesTest, NeedsAStorage) {
-  EXPECT_THROW(FolderImages(nullptr), UsageError);
+TEST_F(FolderImagesTest, NeedsAStorageWithAListToo) {
   EXPECT_THROW(FolderImages(nullptr, "", ImageList{}), UsageError);
 }
 
@@ -162,11 +145,9 @@ TEST_F(FolderImagesTest, NamesAFileThatCannotBeRead) {
   const FolderImages images(storage_, {.folder = "train"});
   storage_->remove("train/cat/1.jpg");
   storage_->fail_after("train/cat/2.png", 5);
-  EncodedImage image;
-  EXPECT_THAT(message_of<EnvironmentError>([&] { images.read(0, image); }), HasSubstr("memory://set/train/cat/1.jpg"));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { images.read(1, image); }), HasSubstr("memory://set/train/cat/2.png"));
-  images.read(2, image);
-  EXPECT_EQ(image.bytes, "a dog");
+  EXPECT_THAT(read_message(images, 0), HasSubstr("memory://set/train/cat/1.jpg"));
+  EXPECT_THAT(read_message(images, 1), HasSubstr("memory://set/train/cat/2.png"));
+  EXPECT_EQ(image_of(images, 2), Labelled("a dog", 1));
 }
 
 // Of a gibibyte and a byte, which takes no space on the disk.
@@ -218,11 +199,8 @@ TEST_F(FolderImagesInACache, AreFetchedAheadInTheirOrder) {
   EXPECT_THAT(fetched, ElementsAre("train/dog/1.jpg", "train/cat/1.jpg", "train/cat/2.png"));
 
   StageClock clock;
-  EncodedImage image;
-  images.read(2, image);
-  EXPECT_EQ(image.bytes, "a dog");
-  images.read(0, image);
-  EXPECT_EQ(image.bytes, "a cat");
+  EXPECT_EQ(image_of(images, 2), Labelled("a dog", 1));
+  EXPECT_EQ(image_of(images, 0), Labelled("a cat", 0));
   EXPECT_EQ(clock.counts().cache_hits, 2U);
   EXPECT_EQ(clock.counts().cache_misses, 0U);
   EXPECT_EQ(storage_->counts().opens, 3U);
@@ -233,7 +211,7 @@ TEST_F(FolderImagesInACache, ListedByAManifestAreListedOnceMoreAndNotAskedForOne
   const FolderImagesOptions options{.folder = "train", .manifest = scratch_ / "manifest"};
   EXPECT_EQ(FolderImages(cached(), options).size(), 4U);
   const auto lists = storage_->counts().lists.load();
-  const CapturedWarnings silence;
+  const SilentLog silence;
   const FolderImages images(cached(0), options);
   EXPECT_EQ(storage_->counts().lists, lists);
   const auto order = [] { return std::vector<std::uint64_t>{3, 2, 1, 0}; };
@@ -247,9 +225,9 @@ TEST_F(FolderImagesInACache, AreNotFetchedAheadWhereOneIsGoneWhichIsLeftToItsRea
   EXPECT_EQ(FolderImages(cached(), options).size(), 4U);
   storage_->remove("train/cat/2.png");
   const FolderImages images(cached(), options);
-  const CapturedWarnings warnings;
+  const CapturedLog log;
   EXPECT_EQ(images.read_ahead([] { return std::vector<std::uint64_t>{0, 1}; }), nullptr);
-  EXPECT_THAT(warnings.lines(),
+  EXPECT_THAT(log.lines(),
               ElementsAre(AllOf(HasSubstr("'memory://set/train'"), HasSubstr("memory://set/train/cat/2.png"))));
 }
 
@@ -260,20 +238,6 @@ TEST_F(FolderImagesInACache, RefuseAnOrderAndOptionsThatMakeNoSense) {
   const FolderImages wrong(cached(), {.folder = "train", .read_ahead = {.files_ahead = 0}});
   EXPECT_THAT(message_of<UsageError>([&] { wrong.read_ahead([] { return std::vector<std::uint64_t>{0}; }); }),
               HasSubstr("files_ahead"));
-}
-
-TEST_F(FolderImagesTest, ReadsFromSeveralThreadsAtOnce) {
-  const SetFolder folder;
-  std::vector<Labelled> expected;
-  for (const std::string name : {"a", "b", "c"}) {
-    for (int i = 0; i < 5; ++i) {
-      const std::string file = name + "/" + std::to_string(i) + ".jpg";
-      folder.write(file, std::string(static_cast<std::size_t>(1000 * (i + 1)), name[0]) + file);
-      expected.emplace_back(std::string(static_cast<std::size_t>(1000 * (i + 1)), name[0]) + file, name[0] - 'a');
-    }
-  }
-  const FolderImages images(folder.storage());
-  expect_from_threads(images, expected);
 }
 
 }  // namespace

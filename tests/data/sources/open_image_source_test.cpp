@@ -12,9 +12,7 @@
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 
-#include <tests/data/formats/record_bytes.hpp>
-#include <tests/data/formats/tar_bytes.hpp>
-#include <tests/data/sources/set_folder.hpp>
+#include <tests/data/sources/image_sets.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
@@ -23,10 +21,11 @@ namespace libtrain::data {
 namespace {
 
 using libtrain::testing::all_of;
-using libtrain::testing::example_of;
 using libtrain::testing::MemoryStorage;
 using libtrain::testing::message_of;
 using libtrain::testing::TemporaryFolder;
+using libtrain::testing::tf_record_file;
+using libtrain::testing::web_dataset_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -35,15 +34,6 @@ using ::testing::Pair;
 
 class OpenImageSource : public ::testing::Test {
  protected:
-  void put_records(const std::string& path, const std::string& image, std::int64_t label) {
-    storage_->put(path, framed(example_of(image, label)));
-  }
-
-  void put_tar(const std::string& path, const std::string& image, const std::string& label) {
-    storage_->put(
-        path, tar_member({.name = "1.jpg", .data = image}) + tar_member({.name = "1.cls", .data = label}) + tar_end());
-  }
-
   std::unique_ptr<const ImageSource> open(const OpenImageSourceOptions& options = {}) const {
     return open_image_source(storage_, options);
   }
@@ -56,7 +46,7 @@ class OpenImageSource : public ::testing::Test {
 };
 
 TEST_F(OpenImageSource, FindsTfRecords) {
-  put_records("train/a.tfrecord", "a", 4);
+  storage_->put("train/a.tfrecord", tf_record_file({{"a", 4}}));
   storage_->put("train/classes.txt", "ant\nbee\ncat\ndog\n");
   const auto images = open({.folder = "train", .tf_record_images = {.folder = "other", .label_offset = -1}});
   EXPECT_NE(dynamic_cast<const TfRecordImages*>(images.get()), nullptr);
@@ -66,7 +56,7 @@ TEST_F(OpenImageSource, FindsTfRecords) {
 }
 
 TEST_F(OpenImageSource, FindsTarArchives) {
-  put_tar("train/a.tar", "a", "4");
+  storage_->put("train/a.tar", web_dataset_file({{"a", 4}}));
   const auto images = open({.folder = "train", .web_dataset_images = {.image_extensions = {"jpg"}}});
   EXPECT_NE(dynamic_cast<const WebDatasetImages*>(images.get()), nullptr);
   EXPECT_EQ(images->name(), "memory://set/train");
@@ -91,7 +81,7 @@ TEST_F(OpenImageSource, FindsFoldersOfImages) {
 }
 
 TEST_F(OpenImageSource, TakesTheRootWithoutOptions) {
-  put_tar("a.tar", "a", "4");
+  storage_->put("a.tar", web_dataset_file({{"a", 4}}));
   EXPECT_THAT(all_of(*open()), ElementsAre(Pair("a", 4)));
 }
 
@@ -129,8 +119,8 @@ TEST_F(OpenImageSource, ChecksTheListWhereItIsToldTo) {
 }
 
 TEST_F(OpenImageSource, KeepsTheIndicesOfShards) {
-  put_records("records/a.tfrecord", "a", 4);
-  put_tar("archives/a.tar", "a", "4");
+  storage_->put("records/a.tfrecord", tf_record_file({{"a", 4}}));
+  storage_->put("archives/a.tar", web_dataset_file({{"a", 4}}));
   const TemporaryFolder folder;
   for (const std::string set : {"records", "archives"}) {
     const OpenImageSourceOptions options{.folder = set, .index_folder = folder.path()};
@@ -142,23 +132,23 @@ TEST_F(OpenImageSource, KeepsTheIndicesOfShards) {
 }
 
 TEST_F(OpenImageSource, TakesOneSplitByThePrefixOfItsNames) {
-  put_tar("train-0.tar", "a", "4");
-  put_records("validation-00000-of-00001", "b", 5);
+  storage_->put("train-0.tar", web_dataset_file({{"a", 4}}));
+  storage_->put("validation-00000-of-00001", tf_record_file({{"b", 5}}));
   EXPECT_THAT(all_of(*open({.prefix = "train"})), ElementsAre(Pair("a", 4)));
   EXPECT_THAT(all_of(*open({.prefix = "validation"})), ElementsAre(Pair("b", 5)));
 }
 
 TEST_F(OpenImageSource, RefusesSeveralKindsOfShards) {
-  put_tar("train/a.tar", "a", "4");
-  put_tar("train/b.tgz", "a", "4");
-  put_records("train/a.tfrecord", "a", 4);
+  storage_->put("train/a.tar", web_dataset_file({{"a", 4}}));
+  storage_->put("train/b.tgz", web_dataset_file({{"a", 4}}));
+  storage_->put("train/a.tfrecord", tf_record_file({{"a", 4}}));
   EXPECT_THAT(message({.folder = "train"}),
               AllOf(HasSubstr("'memory://set/train'"), HasSubstr("tar archives (2)"), HasSubstr("TFRecord files (1)"),
                     Not(HasSubstr("Parquet files (")), Not(HasSubstr("images in folders ("))));
 }
 
 TEST_F(OpenImageSource, RefusesShardsBesideFoldersOfImages) {
-  put_tar("train/a.tar", "a", "4");
+  storage_->put("train/a.tar", web_dataset_file({{"a", 4}}));
   storage_->put("train/cat/1.JPEG", "a");
   storage_->put("train/cat/2.png", "b");
   storage_->put("train/cat/.listing", "c");
@@ -166,7 +156,7 @@ TEST_F(OpenImageSource, RefusesShardsBesideFoldersOfImages) {
 }
 
 TEST_F(OpenImageSource, IgnoresFoldersOfOtherFilesBesideShards) {
-  put_tar("train/a.tar", "a", "4");
+  storage_->put("train/a.tar", web_dataset_file({{"a", 4}}));
   storage_->put("train/.index/a.tar-0011223344556677.tar-index", "x");
   EXPECT_EQ(open({.folder = "train"})->size(), 1U);
 }

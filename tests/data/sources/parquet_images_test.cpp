@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 
-#include <tests/data/sources/set_folder.hpp>
+#include <tests/data/sources/image_sets.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {

@@ -19,8 +19,6 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/base/log.hpp>
-
 namespace libtrain::testing {
 
 /// The paths of what is in a folder, not of what is in folders below; none where there is no such folder.
@@ -30,24 +28,6 @@ inline std::vector<std::string> files_in(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) files.push_back(entry.path().string());
   return files;
 }
-
-/// The warnings that are logged while it lives, instead of on standard error.
-class CapturedWarnings {
- public:
-  CapturedWarnings()
-      : former_(set_log_sink([this](LogLevel level, const std::string& lines) {
-          if (level == LogLevel::warning) lines_.push_back(lines);
-        })) {}
-  CapturedWarnings(const CapturedWarnings&) = delete;  // the sink refers to it
-  CapturedWarnings& operator=(const CapturedWarnings&) = delete;
-  ~CapturedWarnings() { set_log_sink(former_); }
-
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  std::vector<std::string> lines_;
-  LogSink former_;
-};
 
 /// One process tells another that it has come to some point.
 class Signal {

@@ -10,17 +10,18 @@
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
-using testing::CapturedWarnings;
 using testing::content_of;
 using ::testing::HasSubstr;
 using testing::MemoryStorage;
 using testing::message_of;
+using testing::SilentLog;
 using testing::TemporaryFolder;
 
 class CachedStorageTest : public ::testing::Test {
@@ -99,7 +100,7 @@ TEST_F(CachedStorageTest, WithoutACacheThatWorksIsTheRemoteStorage) {
   remote_->put("a", content_of(5000, 1));
   auto nothing = options();
   nothing.limit_bytes = 0;
-  const CapturedWarnings warnings;
+  const SilentLog silence;
   const CachedStorage storage(remote_, std::make_shared<FileCache>(nothing));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(read_all(*storage.open("a"), 5000), content_of(5000, 1));
   EXPECT_EQ(remote_->counts().opens, 2u);

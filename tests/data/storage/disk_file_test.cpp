@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/data/storage/file_lock.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
@@ -22,6 +24,7 @@ using libtrain::testing::TemporaryFolder;
 using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(DiskFile, ErrorsNameThePath) {
   const TemporaryFolder folder;
@@ -49,6 +52,16 @@ TEST(DiskFile, ThatIsNotThereIsNotOpenAndLeavesTheReason) {
   const int code = errno;
   EXPECT_EQ(code, ENOENT);
   EXPECT_FALSE(absent.is_open());
+}
+
+TEST(DiskFile, BlamesAFileForItsOwnErrorsOnly) {
+  for (const int code : {EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN, ESTALE, ETIMEDOUT}) {
+    EXPECT_THAT(message_of<StorageUnavailable>([&] { throw_if_not_of_the_file("File 'x'", code); }),
+                AllOf(StartsWith("File 'x': "), HasSubstr(std::strerror(code))));
+  }
+  for (const int code : {0, EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EOVERFLOW}) {
+    EXPECT_NO_THROW(throw_if_not_of_the_file("File 'x'", code)) << code;
+  }
 }
 
 }  // namespace

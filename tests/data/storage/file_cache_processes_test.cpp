@@ -23,6 +23,7 @@
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -31,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using testing::CapturedWarnings;
+using testing::CapturedLog;
 using testing::Child;
 using testing::content_of;
 using ::testing::ElementsAre;
@@ -41,6 +42,7 @@ using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
 using testing::Signal;
+using testing::SilentLog;
 using testing::TemporaryFolder;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
@@ -144,11 +146,11 @@ TEST_F(FileCacheProcesses, OneThatWaitsTooLongReadsRemotely) {
   Child second([this] {
     auto impatient = options();
     impatient.fetch_timeout = std::chrono::milliseconds{20};
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(impatient);
     EXPECT_EQ(read(cache, storage_, "a"), content_);
     EXPECT_EQ(cache.statistics().bypasses, 1u);
-    EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("Another process"), HasSubstr("'a'"))));
+    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("Another process"), HasSubstr("'a'"))));
   });
   EXPECT_EQ(second.wait(), 0);
   go_.give();
@@ -165,7 +167,7 @@ TEST_F(FileCacheProcesses, AnEntryInUseByOneIsNotEvictedByAnother) {
     EXPECT_EQ(read_all(*file, 8000), content_);
   });
   opening_.wait();
-  const CapturedWarnings warnings;
+  const SilentLog silence;
   FileCache cache(options(8192));
   EXPECT_EQ(read(cache, storage_, "b"), content_);
   EXPECT_EQ(cache.statistics().bypasses, 1u);
@@ -231,18 +233,18 @@ TEST_F(FileCacheSmallDisk, EvictsWhatItMustAndReadsTheRestRemotely) {
   put_files("abcdef");
   storage_.put("large", content_of(5 * kMebibyte, 7));
   const int code = on_small_disk(scratch_.path(), [this] {
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(options());
     for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
       EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().misses, 6u);
     EXPECT_EQ(cache.statistics().evictions, 3u);  // three files of 1 MiB and their trailers fit
-    EXPECT_THAT(warnings.lines(), IsEmpty());
+    EXPECT_THAT(log.lines(), IsEmpty());
 
     EXPECT_EQ(read(cache, storage_, "large"), content_of(5 * kMebibyte, 7));
     EXPECT_EQ(cache.statistics().bypasses, 1u);
-    EXPECT_EQ(warnings.lines().size(), 1u);
+    EXPECT_EQ(log.lines().size(), 1u);
   });
   EXPECT_EQ(code, 0);
 }
@@ -250,7 +252,7 @@ TEST_F(FileCacheSmallDisk, EvictsWhatItMustAndReadsTheRestRemotely) {
 TEST_F(FileCacheSmallDisk, FilledByOthersTheDiskIsDoneWithout) {
   put_files("abcd");
   const int code = on_small_disk(scratch_.path(), [this] {
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(options());
     const auto held = cache.open(storage_, "a", cache_key(storage_.name(), storage_.info("a")));
     fill();
@@ -258,7 +260,7 @@ TEST_F(FileCacheSmallDisk, FilledByOthersTheDiskIsDoneWithout) {
       EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().bypasses, 3u);
-    EXPECT_EQ(warnings.lines().size(), 1u);
+    EXPECT_EQ(log.lines().size(), 1u);
     EXPECT_EQ(read_all(*held, kMebibyte), content_of(kMebibyte, 'a'));
   });
   EXPECT_EQ(code, 0);
@@ -268,13 +270,13 @@ TEST_F(FileCacheSmallDisk, ACacheThatIsMadeOnAFullDiskIsDoneWithout) {
   put_files("ab");
   const int code = on_small_disk(scratch_.path(), [this] {
     fill();
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(options());
     for (const char* name : {"a", "b"}) {
       EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().bypasses, 2u);
-    EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("No space left")));
+    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("No space left")));
   });
   EXPECT_EQ(code, 0);
 }

@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -20,11 +22,14 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
 #include <libtrain/data/storage/cache_directory.hpp>
 #include <libtrain/data/storage/cache_space.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/file_lock.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
@@ -32,15 +37,44 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using testing::CapturedWarnings;
+using testing::CapturedLog;
 using testing::content_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::kSmallEntry;
 using testing::read_file;
+using testing::SilentLog;
+using testing::write_file;
 
-class FileCacheSpace : public testing::FileCacheFixture {};
+class FileCacheSpace : public testing::FileCacheFixture {
+ protected:
+  // What the account says of the bytes that are taken.
+  std::uint64_t accounted() const {
+    std::array<std::uint64_t, 2> numbers{};
+    const auto bytes = read_file(folder_ / "account");
+    if (bytes.size() == sizeof numbers) std::memcpy(numbers.data(), bytes.data(), sizeof numbers);
+    return numbers[1];
+  }
+};
+
+TEST(EvictionOrder, BeginsWithTheFurthestUseThenTheOldestAndSparesWhatIsNeededBefore) {
+  // The number of an entry is the position of its next use; from 10 on there is none.
+  const auto next_use = [](const ContentHash& key) { return key.low < 10 ? key.low : kNeverUsed; };
+  const auto entry = [](std::uint64_t number, std::int64_t last_used) {
+    return detail::StoredEntry{.key = {.high = 0, .low = number}, .bytes = 1, .last_used = last_used};
+  };
+  const std::vector<detail::StoredEntry> entries{entry(0, 1),  entry(4, 2),  entry(11, 7), entry(5, 3),
+                                                 entry(12, 6), entry(13, 6), entry(6, 4)};
+  const auto numbers = [&](std::uint64_t needed_at) {
+    std::vector<std::uint64_t> order;
+    for (const auto& each : detail::eviction_order(entries, next_use, needed_at)) order.push_back(each.key.low);
+    return order;
+  };
+  EXPECT_THAT(numbers(0), ElementsAre(12, 13, 11, 6, 5, 4, 0));
+  EXPECT_THAT(numbers(5), ElementsAre(12, 13, 11, 6, 5));
+  EXPECT_THAT(numbers(kNeverUsed), ElementsAre(12, 13, 11));
+}
 
 TEST_F(FileCacheSpace, BeyondItsLimitEvictsTheLeastRecentlyUsed) {
   put_small_files("abcde");
@@ -95,16 +129,28 @@ TEST_F(FileCacheSpace, FetchingAheadEvictsNothingThatIsNeededBefore) {
   EXPECT_EQ(cache.statistics().hits, 1u);
 }
 
+TEST_F(FileCacheSpace, EvictsNothingWhereAllThatMayGoIsNotEnough) {
+  put_small_files("ab");
+  storage_.put("large", content_of(5000, 1));
+  FileCache cache(options(2 * kSmallEntry));
+  for (const char* name : {"a", "b"}) read(cache, name);
+  cache.expect(key_of("a"), 5);
+  cache.expect(key_of("b"), 20);
+  EXPECT_EQ(fetch(cache, "large", 10), FetchOutcome::no_room);
+  EXPECT_EQ(kept(cache), "ab");
+  EXPECT_EQ(cache.statistics().evictions, 0u);
+}
+
 TEST_F(FileCacheSpace, WhatIsInUseStays) {
   put_small_files("abc");
   FileCache cache(options(2 * kSmallEntry));
   auto first = open(cache, "a");
   const auto second = open(cache, "b");
-  const CapturedWarnings warnings;
+  const CapturedLog log;
   EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
   EXPECT_EQ(kept(cache), "ab");
   EXPECT_EQ(cache.statistics().bypasses, 1u);
-  EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("no room for 'c'"), HasSubstr("read remotely"))));
+  EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("no room for 'c'"), HasSubstr("read remotely"))));
   EXPECT_EQ(read_all(*first, 1000), content_of(1000, 'a'));
 
   first.reset();
@@ -116,26 +162,26 @@ TEST_F(FileCacheSpace, AFileLargerThanTheLimitIsReadRemotely) {
   const auto content = content_of(5000, 1);
   storage_.put("large", content);
   put_small_files("a");
-  const CapturedWarnings warnings;
+  const CapturedLog log;
   FileCache cache(options(kSmallEntry));
   read(cache, "a");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "large"), content);
   EXPECT_EQ(cache.statistics().bypasses, 3u);
   EXPECT_EQ(kept(cache), "a");
-  EXPECT_EQ(warnings.lines().size(), 1u);
+  EXPECT_EQ(log.lines().size(), 1u);
 }
 
 TEST_F(FileCacheSpace, LeavesTheDiskItsReserve) {
   put_small_files("ab");
   auto greedy = options();
   greedy.free_space_reserve_bytes = std::uint64_t{1} << 60;
-  const CapturedWarnings warnings;
+  const CapturedLog log;
   FileCache cache(greedy);
   EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
   EXPECT_EQ(read(cache, "b"), content_of(1000, 'b'));
   EXPECT_EQ(cache.statistics().bypasses, 2u);
   EXPECT_EQ(cache.capacity_bytes(), 0u);
-  EXPECT_EQ(warnings.lines().size(), 1u);
+  EXPECT_EQ(log.lines().size(), 1u);
   EXPECT_THAT(unfinished(), IsEmpty());
 }
 
@@ -148,11 +194,11 @@ TEST_F(FileCacheSpace, OnADiskThatIsFullReadsRemotelyAndWarnsOnce) {
     full.write = [&left](const detail::DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
       return left-- > 0 ? to.write(offset, bytes) : ENOSPC;
     };
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(full);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "a"), content);
     EXPECT_EQ(cache.statistics().bypasses, 3u);
-    EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("read remotely"))));
+    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("read remotely"))));
     EXPECT_THAT(unfinished(), IsEmpty());
     EXPECT_THAT(entries(), IsEmpty());
     left = 100;
@@ -178,6 +224,64 @@ TEST_F(FileCacheSpace, AccountsForNothingWhereAClaimGetsNoLength) {
   EXPECT_EQ(read_file(folder_ / "account"), booked);
 }
 
+// With a limit far away, so that nothing is counted anew.
+TEST_F(FileCacheSpace, AccountsForWhatIsThereAndNothingElse) {
+  put_small_files("abc");
+  storage_.put("large", content_of(5000, 1));
+  const SilentLog silence;
+  const detail::CacheDirectory directory(folder_);
+  const auto leave_claim_as_if_killed = [&](const ContentHash& key) {
+    detail::CacheSpace space(directory, 100 * kSmallEntry, 0);
+    const auto claim = directory.claim(key, Deadline::after(std::chrono::seconds{20}), {});
+    EXPECT_TRUE(space.book(claim, 1000, [](const ContentHash&) { return kNeverUsed; }, 0));
+  };
+  FileCache cache(options(100 * kSmallEntry));
+  for (const char* name : {"a", "b", "large"}) read(cache, name);
+  EXPECT_EQ(accounted(), 4 * kSmallEntry);
+  storage_.fail_after("c", 500);
+  EXPECT_THROW(fetch(cache, "c"), EnvironmentError);
+  EXPECT_EQ(accounted(), 4 * kSmallEntry) << "after a download that failed";
+  storage_.heal("c");
+  fs::resize_file(directory.entry_path(key_of("a").hash), 100);
+  EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
+  EXPECT_EQ(accounted(), 4 * kSmallEntry) << "after a damaged copy was replaced";
+  leave_claim_as_if_killed(key_of("c").hash);
+  EXPECT_EQ(accounted(), 5 * kSmallEntry);
+  EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
+  EXPECT_EQ(accounted(), 5 * kSmallEntry) << "after a claim was taken over";
+  leave_claim_as_if_killed({.high = 1, .low = 2});
+  EXPECT_EQ(accounted(), 6 * kSmallEntry);
+  const FileCache next(options(100 * kSmallEntry));
+  EXPECT_EQ(accounted(), 5 * kSmallEntry) << "after a claim was found at the start";
+}
+
+// An account that is too low lets the cache grow beyond its limit.
+TEST_F(FileCacheSpace, NeverAccountsForTooLittleWhereACopyHasGrown) {
+  put_small_files("abc");
+  const SilentLog silence;
+  FileCache cache(options(100 * kSmallEntry));
+  for (const char* name : {"a", "b", "c"}) read(cache, name);
+  fs::resize_file(detail::CacheDirectory(folder_).entry_path(key_of("a").hash), 100'000);
+  EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
+  EXPECT_GE(accounted(), 3 * kSmallEntry);
+}
+
+TEST_F(FileCacheSpace, DiscardsADamagedEntryButNotTheOneThatTookItsPlace) {
+  const detail::CacheDirectory directory(folder_);
+  const detail::CacheSpace space(directory, 10 * kSmallEntry, 0);
+  const CacheKey key{.hash = {.high = 1, .low = 2}, .size = 7};
+  const auto path = directory.entry_path(key.hash);
+  write_file(path, "damaged");
+  const auto damaged = directory.open_entry(key.hash);
+  ASSERT_TRUE(damaged.is_open());
+  fs::remove(path);
+  write_file(path, "sound");
+  space.discard(damaged, key);
+  EXPECT_EQ(read_file(path), "sound");
+  space.discard(directory.open_entry(key.hash), key);
+  EXPECT_FALSE(directory.has(key.hash));
+}
+
 TEST_F(FileCacheSpace, RemovesAtStartWhatNobodyFetchesAnyMore) {
   put_small_files("a");
   FileCache{options()};
@@ -192,7 +296,7 @@ TEST_F(FileCacheSpace, RemovesAtStartWhatNobodyFetchesAnyMore) {
 
 TEST_F(FileCacheSpace, KeepsItsLimitAlsoWhereTheAccountIsLost) {
   put_small_files("abcd");
-  for (const char* lost : {"", "nonsense"}) {
+  for (const auto& lost : {std::string{}, std::string{"nonsense"}, std::string(16, '\0')}) {
     {
       FileCache cache(options(2 * kSmallEntry));
       for (const char* name : {"a", "b"}) read(cache, name);
@@ -209,7 +313,7 @@ TEST_F(FileCacheSpace, ManyThreadsInLittleSpaceReadWhatIsThere) {
   constexpr unsigned threads = 4;
   constexpr unsigned rounds = 100;
   put_small_files("abcdefghijkl");
-  const CapturedWarnings silence;  // four threads may hold all of the space
+  const SilentLog silence;  // four threads may hold all of the space
   FileCache cache(options(5 * kSmallEntry));
   {
     std::vector<std::jthread> readers;

@@ -1,5 +1,9 @@
 #include <libtrain/data/storage/file_cache.hpp>
 
+#include <fcntl.h>
+
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -14,8 +18,10 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/storage/cached_file.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -24,13 +30,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using testing::CapturedWarnings;
+using testing::CapturedLog;
 using testing::content_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
+using testing::SilentLog;
 using testing::write_file;
 
 class FileCacheTest : public testing::FileCacheFixture {};
@@ -62,7 +69,7 @@ TEST_F(FileCacheTest, TellsTheClockOfTheThreadWhatWasThere) {
   EXPECT_EQ(clock.counts().cache_hits, 2u);
   EXPECT_EQ(clock.counts().cache_misses, 1u);
 
-  const CapturedWarnings warnings;
+  const SilentLog silence;
   FileCache without_room(options(0));
   open(without_room, "c");
   EXPECT_EQ(without_room.statistics().bypasses, 1u);
@@ -162,12 +169,12 @@ TEST_F(FileCacheTest, ADamagedCopyIsThrownAwayAndFetchedAgain) {
       std::fstream file(entries().front(), std::ios::in | std::ios::out | std::ios::binary);
       flip(file, offset);
     }
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     FileCache cache(options());
     EXPECT_EQ(read(cache, "a"), content) << offset;
     EXPECT_EQ(cache.statistics().damaged, 1u) << offset;
     EXPECT_EQ(cache.statistics().fetched_files, 1u) << offset;
-    EXPECT_THAT(warnings.lines(), ElementsAre(AllOf(HasSubstr("memory://set/a"), HasSubstr("damaged")))) << offset;
+    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("memory://set/a"), HasSubstr("damaged")))) << offset;
     EXPECT_EQ(entries().size(), 1u);
   }
 }
@@ -179,11 +186,21 @@ TEST_F(FileCacheTest, ACopyOfAnotherLengthIsThrownAwayEvenWhereItWasReadBefore) 
   for (const std::uintmax_t length : {0u, 100u, 5000u, 5063u, 5065u}) {
     read(cache, "a");
     fs::resize_file(entries().front(), length);
-    const CapturedWarnings warnings;
+    const CapturedLog log;
     EXPECT_EQ(read(cache, "a"), content) << length;
-    EXPECT_THAT(warnings.lines(), ElementsAre(HasSubstr("bytes instead of 5064"))) << length;
+    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("bytes instead of 5064"))) << length;
   }
   EXPECT_EQ(cache.statistics().damaged, 5u);
+}
+
+TEST_F(FileCacheTest, ACopyThatIsCutShortWhileItIsOpenIsAnError) {
+  storage_.put("a", content_of(5000, 1));
+  FileCache cache(options());
+  const auto file = open(cache, "a");
+  fs::resize_file(entries().front(), 100);
+  std::string part(10, '\0');
+  EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(95, std::as_writable_bytes(std::span{part})); }),
+              AllOf(HasSubstr("memory://set/a"), HasSubstr("offset 95"), HasSubstr("cut short")));
 }
 
 TEST_F(FileCacheTest, AFailedDownloadLeavesNothing) {
@@ -268,6 +285,14 @@ TEST_F(FileCacheTest, RefusesWhatItCannotWorkWith) {
   auto in_a_file = options();
   in_a_file.directory = scratch_ / "file/cache";
   EXPECT_THAT(message_of<EnvironmentError>([&] { FileCache cache(in_a_file); }), HasSubstr("file/cache"));
+}
+
+TEST(CachedFile, IsNotToBlameForADiskThatFails) {
+  // At address 0 there is no memory: the kernel says EIO.
+  const detail::CachedFile file("remote/a", 10, detail::DiskFile::open("/proc/self/mem", O_RDONLY));
+  std::array<std::byte, 4> bytes{};
+  EXPECT_THAT(message_of<StorageUnavailable>([&] { file.read_at(0, bytes); }),
+              AllOf(HasSubstr("'remote/a', byte offset 0"), HasSubstr("copy in the cache"), HasSubstr("Input/output")));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <libtrain/data/storage/local_storage.hpp>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,6 +197,37 @@ TEST_F(LocalStorageTest, NamesWhatIsMissingOrOfTheWrongKind) {
               HasSubstr("No such file"));
   EXPECT_THAT(message_of<EnvironmentError>([&] { LocalStorage{(root_ / "a/x").string()}; }),
               AllOf(HasSubstr("folder"), HasSubstr("a file")));
+}
+
+// While it lives, this process may open no file.
+class NoFiles {
+ public:
+  NoFiles() {
+    getrlimit(RLIMIT_NOFILE, &former_);
+    const rlimit none{.rlim_cur = 0, .rlim_max = former_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  NoFiles(const NoFiles&) = delete;  // sets the limit back
+  NoFiles& operator=(const NoFiles&) = delete;
+  ~NoFiles() { setrlimit(RLIMIT_NOFILE, &former_); }
+
+ private:
+  rlimit former_{};
+};
+
+TEST_F(LocalStorageTest, BlamesNoFileThatTheProcessMayNotOpenForWantOfDescriptors) {
+  write("x", "x");
+  const LocalStorage local = storage();
+  std::string file;
+  std::string folder;
+  {
+    const NoFiles none;
+    file = message_of<StorageUnavailable>([&] { local.open("x"); });
+    folder = message_of<StorageUnavailable>([&] { local.list(""); });
+  }
+  EXPECT_THAT(file, AllOf(HasSubstr((root_ / "x").string()), HasSubstr("byte offset 0"), HasSubstr("ulimit -n")));
+  EXPECT_THAT(folder, AllOf(HasSubstr(root_.string()), HasSubstr("ulimit -n")));
+  EXPECT_EQ(read(*local.open("x"), 0, 1), "x");
 }
 
 TEST_F(LocalStorageTest, RefusesPathsThatLeadOutOfItsRoot) {

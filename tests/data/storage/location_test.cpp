@@ -1,5 +1,6 @@
 #include <libtrain/data/storage/location.hpp>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -193,6 +194,20 @@ TEST(Location, RefusesWhatItDoesNotUnderstandAndSaysWhatItWants) {
   for (const auto& entry : cases) {
     EXPECT_THAT(message_for(entry.location), HasSubstr(entry.complaint)) << entry.location;
   }
+}
+
+// learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules, and Google's limit for buckets.
+TEST(Location, KnowsHowLongNamesMayBe) {
+  const auto azure = [](std::size_t account, std::size_t container) {
+    return "abfss://" + std::string(container, 'c') + "@" + std::string(account, 'a') + ".dfs.core.windows.net/x";
+  };
+  const auto bucket = [](std::size_t length) { return "gs://" + std::string(length, 'b') + "/x"; };
+  for (const std::size_t length : {3, 24}) EXPECT_EQ(parse_location(azure(length, 9)).account.size(), length);
+  for (const std::size_t length : {2, 25}) EXPECT_THAT(message_for(azure(length, 9)), HasSubstr("is 3 to 24"));
+  for (const std::size_t length : {3, 63}) EXPECT_EQ(parse_location(azure(9, length)).container.size(), length);
+  for (const std::size_t length : {2, 64}) EXPECT_THAT(message_for(azure(9, length)), HasSubstr("is 3 to 63"));
+  for (const std::size_t length : {3, 222}) EXPECT_EQ(parse_location(bucket(length)).container.size(), length);
+  for (const std::size_t length : {2, 223}) EXPECT_THAT(message_for(bucket(length)), HasSubstr("3 to 222"));
 }
 
 TEST(Location, ErrorsNameTheLocationWithoutItsSecrets) {

@@ -75,6 +75,8 @@ std::uint64_t bytes_of(const PrefetchTask& task, const Files& files) {
 // Follows the plan as early as it allows, evicting what is used last, and checks that nothing goes wrong.
 void follow(const PrefetchTask& task, const PrefetchPlan& plan) {
   Files local(task.local.begin(), task.local.end());
+  ASSERT_TRUE(std::is_sorted(plan.fetches().begin(), plan.fetches().end(),
+                             [](const auto& a, const auto& b) { return a.start_at < b.start_at; }));
   auto fetch = plan.fetches().begin();
   for (std::size_t position = 0; position < task.uses.size(); ++position) {
     for (; fetch != plan.fetches().end() && fetch->start_at <= position; ++fetch) {
@@ -157,6 +159,9 @@ TEST(PrefetchPlan, LeavesOutWhatIsLocalOrTooLarge) {
 TEST(PrefetchPlan, EvictsLocalFilesThatAreNotNeededAtOnce) {
   const PrefetchPlan plan({.uses = {0, 1}, .file_bytes = {10, 10, 10}, .capacity_bytes = 20, .local = {2, 0}});
   EXPECT_THAT(plan.fetches(), ElementsAre(PlannedFetch{.file = 1, .needed_at = 1, .start_at = 0}));
+  // One that is named twice takes its space once, so that none has to go.
+  const PrefetchPlan twice({.uses = {0, 1}, .file_bytes = {10, 10}, .capacity_bytes = 20, .local = {1, 1}});
+  EXPECT_THAT(twice.fetches(), ElementsAre(PlannedFetch{.file = 0, .needed_at = 0, .start_at = 0}));
 }
 
 TEST(PrefetchPlan, OfNothingIsEmpty) {

@@ -14,19 +14,20 @@
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
-using testing::CapturedWarnings;
 using testing::content_of;
 using testing::files_in;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
+using testing::SilentLog;
 using testing::TemporaryFolder;
 
 constexpr std::uint64_t kEntry = 4096;  // what a file of 1000 bytes takes of the cache
@@ -124,7 +125,7 @@ TEST_F(PrefetcherTest, InACacheTooSmallForAllEveryReadFindsItsFile) {
 
 TEST_F(PrefetcherTest, SeveralThreadsAndAReaderInHasteGetAlongInASmallCache) {
   prepare("abcdefghijklabcdefghijklabcdefghijkl", 4);
-  const CapturedWarnings silence;
+  const SilentLog silence;
   Prefetcher prefetcher(*storage_, order(), {.threads = 3, .files_ahead = 4});
   for (std::uint64_t position = 0; position < order_.size(); ++position) {
     read(order_[position]);
@@ -184,6 +185,18 @@ TEST_F(PrefetcherTest, StopsInTheMiddleOfADownload) {
   go.count_down();
   stopper.join();
   EXPECT_THAT(files_in(scratch_ / "cache/fetching"), IsEmpty());
+}
+
+TEST_F(PrefetcherTest, LeavesNothingExpectedWhenItEnds) {
+  prepare("ab", 2);
+  remote_->put("c", content_of(1000, 'c'));
+  {
+    Prefetcher prefetcher(*storage_, order(), {.threads = 1});
+    wait_for(prefetcher);
+  }
+  EXPECT_EQ(kept(), "ab");
+  read('c');
+  EXPECT_EQ(kept(), "bc") << "the one used least recently goes, not the one that was needed last";
 }
 
 TEST_F(PrefetcherTest, StartsAndStopsWithoutWork) {

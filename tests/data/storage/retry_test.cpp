@@ -158,6 +158,8 @@ TEST(Retry, RefusesNegativeTimes) {
   FakeTimer timer;
   const RetryOptions options{.deadline = milliseconds{-1}};
   EXPECT_THAT(message_of<UsageError>([&] { retry(options, timer, {}, [] {}, always); }), HasSubstr("deadline -1 ms"));
+  EXPECT_THROW(retry({.first_wait = milliseconds{-1}}, timer, {}, [] {}, always), UsageError);
+  EXPECT_THROW(retry({.longest_wait = milliseconds{-1}}, timer, {}, [] {}, always), UsageError);
 }
 
 TEST(Retry, TakesTheLongestDurationsThereAre) {

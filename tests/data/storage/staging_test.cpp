@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 #include <tests/data/storage/staging_fixture.hpp>
 #include <tests/support/message_of.hpp>
@@ -87,6 +88,30 @@ TEST_F(Staging, FollowsWhatChangedInTheStorage) {
   expected_.erase("2/inside");
   put("train/2", "now it is a file");
   EXPECT_EQ(contents_of(stage_all().folder), expected_);
+}
+
+TEST_F(Staging, RemovesWhatTheStorageHasNoMoreAlsoWhereNothingIsToBeCopied) {
+  put_files(3);
+  stage_all();
+  storage_.remove("train/2");
+  expected_.erase("2");
+  auto greedy = options();
+  greedy.free_space_reserve_bytes = std::uint64_t{1} << 60;  // nothing to copy needs no space
+  const auto result = stage(storage_, "train", target_, greedy);
+  EXPECT_EQ(contents_of(result.folder), expected_);
+  EXPECT_EQ(result.files, 2u);
+  EXPECT_EQ(result.copied_files, 0u);
+}
+
+// By the time of its manifest those who wait for the copier know that it is done.
+TEST_F(Staging, GivesAManifestThatIsStillRightThePresentTime) {
+  put_files(1);
+  stage_all();
+  const auto manifest = target_ / "manifest";
+  fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours{1});
+  const auto before = detail::wall_clock_nanoseconds();
+  EXPECT_EQ(stage_all().copied_files, 0u);
+  EXPECT_GE(detail::modification_time(manifest), before);
 }
 
 TEST_F(Staging, WhatAnotherSourceLeftIsCopiedAnew) {
@@ -211,6 +236,9 @@ TEST_F(Staging, RefusesAFolderThatHoldsSomethingElse) {
   std::ofstream(target_ / "files" / "precious") << "of the user";
   EXPECT_THAT(message_of<UsageError>([&] { stage_all(); }), HasSubstr("set' holds files"));
   EXPECT_TRUE(fs::exists(target_ / "files" / "precious"));
+  // What file systems themselves make at their root does not count.
+  fs::create_directories(scratch_ / "disk/lost+found");
+  EXPECT_EQ(stage(storage_, "train", scratch_ / "disk", options()).copied_files, 1u);
 }
 
 TEST_F(Staging, RefusesWhatItCannotWorkWith) {

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <iostream>
 #include <memory>
 #include <span>
@@ -26,6 +25,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+
+#include <tests/support/run_program.hpp>
 
 namespace {
 
@@ -158,14 +159,6 @@ int main(int argc, char** argv) {
   Options options;
   add_commands(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
-    run(app.get_subcommands().front()->get_name(), options);
-    return 0;
-  } catch (const libtrain::Error& error) {
-    libtrain::log_error(error.what());
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    libtrain::log_error(error.what());
-    return static_cast<int>(libtrain::ExitCode::failure);
-  }
+  return libtrain::testing::run_program([&] { run(app.get_subcommands().front()->get_name(), options); },
+                                        libtrain::log_error);
 }

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace libtrain::testing {
+
+/// Sanitizers keep for a while what was freed, keep books in memory of their own, look for leaks themselves, and take
+/// several times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+}  // namespace libtrain::testing
