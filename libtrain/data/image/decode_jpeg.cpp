@@ -1,9 +1,12 @@
 #include <libtrain/data/image/decode_jpeg.hpp>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/image/fast_scan.hpp>
 #include <libtrain/data/image/libjpeg.hpp>
 #include <libtrain/data/image/pixel_conversion.hpp>
 
@@ -126,38 +129,61 @@ void read_rows(const RowJob& job) {
   }
 }
 
-void read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const PixelRows& to,
-                 std::vector<std::uint8_t>& row) {
+// What decode() and decode_into() keep between pictures.
+struct Memory {
+  std::vector<std::uint8_t>& row;
+  detail::ScanDecoder* scan_decoder = nullptr;  // none: libjpeg's own
+};
+
+// Returns false where the scan decoder refused: the picture is to be decoded without it.
+bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const PixelRows& to,
+                 const Memory& memory) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_start_decompress(&info); });
-  row.resize(static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
+  std::optional<detail::FastScan> fast_scan;
+  if (memory.scan_decoder != nullptr) fast_scan.emplace(*memory.scan_decoder).take_over(reader);
+  memory.row.resize(static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
   const RowJob job{.info = &info,
                    .in_parts = options.crop.has_value() && parts_are_exact(info, options.scale_denominator),
                    .crop = crop,
                    .columns = columns_of(crop, info),
-                   .row = row.data(),
+                   .row = memory.row.data(),
                    .convert = conversion(info.out_color_space, options.channels),
                    .to = to};
-  reader.run([&job] { read_rows(job); });
+  return reader.try_run([&job] { read_rows(job); });
+}
+
+// `rows` says where the pixels of a rectangle go.
+template <typename Rows>
+void decode_to(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
+               std::vector<std::uint8_t>& row, detail::ScanDecoder& scan_decoder) {
+  detail::check_options(options);
+  for (detail::ScanDecoder* decoder : {&scan_decoder, static_cast<detail::ScanDecoder*>(nullptr)}) {
+    detail::JpegReader reader(file, options.name, options.maximum_warnings);
+    const Crop crop = prepare(reader, options);
+    if (read_pixels(reader, crop, options, rows(crop), {.row = row, .scan_decoder = decoder})) return;
+  }
 }
 
 }  // namespace
 
 Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
-  detail::check_options(options);
-  detail::JpegReader reader(file, options.name, options.maximum_warnings);
-  const Crop crop = prepare(reader, options);
-  Image image = detail::blank_image(crop, options);
-  read_pixels(reader, crop, options, detail::rows_of(image), row_);
+  Image image;
+  const auto make_image = [&](const Crop& crop) {
+    image = {};  // where this is the second attempt
+    image = detail::blank_image(crop, options);
+    return detail::rows_of(image);
+  };
+  decode_to(file, options, make_image, row_, scan_decoder_);
   return image;
 }
 
 void JpegDecoder::decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to) {
-  detail::check_options(options);
-  detail::JpegReader reader(file, options.name, options.maximum_warnings);
-  const Crop crop = prepare(reader, options);
-  detail::check_rows(to, crop, options);
-  read_pixels(reader, crop, options, to, row_);
+  const auto check_room = [&](const Crop& crop) {
+    detail::check_rows(to, crop, options);
+    return to;
+  };
+  decode_to(file, options, check_room, row_, scan_decoder_);
 }
 
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {

@@ -7,6 +7,7 @@
 
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
+#include <libtrain/data/image/scan_decoder.hpp>
 
 namespace libtrain::data {
 
@@ -19,7 +20,8 @@ namespace libtrain::data {
 /// decoding below it, and has exactly the pixels that it has in the whole picture.
 ///
 /// Keeps its working memory between pictures; used by one thread at a time. Memory: that of the pixels wanted and a few
-/// rows, for files with several scans 2 bytes a coefficient as well.
+/// rows, a copy of the scan, tables of 70 KB, and for files with several scans 2 bytes a coefficient instead of the
+/// copy.
 ///
 /// Both functions throw UsageError for options that do not fit each other or the picture, and EnvironmentError (name,
 /// byte offset, what was expected and what was found) for a file that is truncated, damaged in more places than
@@ -33,6 +35,7 @@ class JpegDecoder {
   void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
 
  private:
+  detail::ScanDecoder scan_decoder_;
   std::vector<std::uint8_t> row_;  // as libjpeg gives it, where that differs from what is wanted
 };
 

@@ -21,6 +21,7 @@ struct JpegErrors {
   std::jmp_buf escape = {};
   long warnings = 0;  ///< damaged places so far; what libjpeg warns of without having lost any pixels does not count
   long maximum_warnings = 0;
+  bool scan_refused = false;           ///< see FastScan
   char message[JMSG_LENGTH_MAX] = {};  ///< libjpeg's, of the error
 };
 
@@ -58,6 +59,14 @@ class JpegReader {
   template <typename Step>
   void run(const Step& step) {
     if (!guarded(errors_, step)) fail();
+  }
+
+  /// The same, but returns false where it was FastScan that gave up.
+  template <typename Step>
+  bool try_run(const Step& step) {
+    if (guarded(errors_, step)) return true;
+    if (!errors_.scan_refused) fail();
+    return false;
   }
 
   /// Throws EnvironmentError where the file is too short to hold a picture of the size that its header, which has been

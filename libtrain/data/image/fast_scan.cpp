@@ -1,0 +1,48 @@
+// jpeglib.h declares what is inside libjpeg to its own modules alone, of which the entropy decoder below is one more.
+#define JPEG_INTERNALS
+#include <libtrain/data/image/fast_scan.hpp>
+
+#include <csetjmp>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include <libtrain/data/image/scan_layout.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+static_assert(std::is_same_v<JCOEF, std::int16_t> && sizeof(JBLOCK) == ScanDecoder::kBlockSize * sizeof(JCOEF));
+
+// libjpeg's decode_mcu: blocks that are zero, or null to pass over the MCU.
+boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
+  ScanDecoder& decoder = static_cast<FastScan*>(info->client_data)->decoder();
+  bool read = false;
+  if (blocks == nullptr) {
+    read = decoder.decode_mcu(nullptr);
+  } else {
+    JCOEF* coefficients[ScanLayout::kMostBlocks];
+    for (int i = 0; i < info->blocks_in_MCU; ++i) coefficients[i] = blocks[i][0];
+    read = decoder.decode_mcu(coefficients);
+  }
+  if (read) return TRUE;
+  JpegErrors& errors = *reinterpret_cast<JpegErrors*>(info->err);
+  errors.scan_refused = true;
+  std::longjmp(errors.escape, 1);
+}
+
+}  // namespace
+
+bool FastScan::take_over(JpegReader& reader) {
+  jpeg_decompress_struct& info = reader.info();
+  const std::optional<ScanLayout> layout = prepare_scan(info, decoder_);
+  const std::span<const JOCTET> data(info.src->next_input_byte, info.src->bytes_in_buffer);
+  if (!layout || !decoder_.start(std::as_bytes(data), *layout)) return false;
+  info.client_data = this;
+  info.entropy->decode_mcu = decode_mcu;
+  return true;
+}
+
+}  // namespace libtrain::data::detail

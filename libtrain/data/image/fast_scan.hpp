@@ -1,0 +1,29 @@
+#pragma once
+
+#include <libtrain/data/image/libjpeg.hpp>
+#include <libtrain/data/image/scan_decoder.hpp>
+
+namespace libtrain::data::detail {
+
+/// libjpeg with a ScanDecoder in the place of its own entropy decoder; all else, from the inverse transform to the
+/// colours, stays libjpeg's. Where the scan turns out not to be flawless, the guarded step that was reading it fails
+/// with JpegErrors::scan_refused set, and the picture is to be decoded anew without this.
+class FastScan {
+ public:
+  /// `decoder` must outlive this.
+  explicit FastScan(ScanDecoder& decoder) : decoder_(decoder) {}
+  FastScan(const FastScan&) = delete;  // libjpeg points to it
+  FastScan& operator=(const FastScan&) = delete;
+
+  /// To be called between jpeg_start_decompress() and the first row; must outlive the reader's last row. Returns false,
+  /// having changed nothing, for scans that ScanDecoder does not understand or refuses at once, and where libtrain was
+  /// built with a libjpeg whose inner interface (jpegint.h) is not public.
+  bool take_over(JpegReader& reader);
+
+  ScanDecoder& decoder() { return decoder_; }
+
+ private:
+  ScanDecoder& decoder_;
+};
+
+}  // namespace libtrain::data::detail

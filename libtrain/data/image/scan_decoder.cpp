@@ -1,0 +1,241 @@
+#include <libtrain/data/image/scan_decoder.hpp>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include <libtrain/base/vector_clones.hpp>
+#include <libtrain/data/image/jpeg_markers.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+// Where the coefficient of each place in a scan belongs (T.81, figure A.6). The place behind the last one, where an
+// entry with one number may write a zero, is that of the first coefficient, which is written at the end.
+constexpr std::array<std::uint8_t, ScanDecoder::kBlockSize + 1> kNaturalOrder = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 0};
+
+// After Bits::refill() at least this many bits are there.
+constexpr int kRefilledBits = 56;
+constexpr int kLongestNumber = 11;
+constexpr int kMostBits = HuffmanTable::kLongestCode + kLongestNumber;  // of a symbol and its number
+// So many entries can be read between two refills, of which only the last one may be incomplete.
+constexpr int kEntriesPerRefill = 3;
+static_assert((kEntriesPerRefill - 1) * HuffmanTable::kLookupBits + kMostBits <= kRefilledBits);
+
+// However wrong the data, one MCU reads no further behind the end than this; decode_mcu() looks where it is when it is
+// through with one.
+constexpr std::size_t kPadding =
+    ScanLayout::kMostBlocks * ScanDecoder::kBlockSize * kMostBits / 8 + 2 * sizeof(std::uint64_t);
+
+// One large picture should not take its memory from every worker for the rest of the run.
+constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
+
+// Returned for data that make no sense: greater than any difference, and behind any place.
+constexpr std::int32_t kNoDifference = 1 << 20;
+constexpr unsigned int kNowhere = 2 * HuffmanEntry::kEndOfBlock;
+
+std::uint64_t load_big_endian(const std::uint8_t* from) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, from, sizeof word);
+  if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap64(word);
+  return word;
+}
+
+const std::uint8_t* bytes_of(std::span<const std::byte> data) {
+  return reinterpret_cast<const std::uint8_t*>(data.data());
+}
+
+bool is_restart(std::uint8_t code) {
+  return code >= kFirstRestart && code < kStartOfImage;
+}
+
+// The next 0xFF, if any.
+const std::uint8_t* find_0xff(const std::uint8_t* from, const std::uint8_t* end) {
+  if (from == end) return nullptr;
+  return static_cast<const std::uint8_t*>(std::memchr(from, 0xFF, static_cast<std::size_t>(end - from)));
+}
+
+constexpr std::size_t kNoEnd = std::numeric_limits<std::size_t>::max();
+
+// Where the marker that ends the scan begins, the bytes 0xFF that may come before any marker included.
+std::size_t scan_end(std::span<const std::byte> data, const ScanLayout& layout) {
+  const std::uint8_t* const begin = bytes_of(data);
+  const std::uint8_t* const end = begin + data.size();
+  const std::uint8_t* from = begin;
+  std::size_t segment = 1;
+  while (const std::uint8_t* const found = find_0xff(from, end)) {
+    const std::uint8_t* code = found + 1;
+    while (code != end && *code == 0xFF) ++code;
+    if (code == end) return kNoEnd;
+    from = code + 1;
+    if (*code == 0) {
+      // A 0xFF of the data. libjpeg does not read one behind bytes that fill in the same way everywhere.
+      if (code != found + 1) return kNoEnd;
+      continue;
+    }
+    if (!is_restart(*code) || segment == layout.segments) return static_cast<std::size_t>(found - begin);
+    if (*code != kFirstRestart + (segment - 1) % 8) return kNoEnd;
+    ++segment;
+  }
+  return kNoEnd;
+}
+
+}  // namespace
+
+// The bits to come, the next one on top. Below the `count` that are known to be there lie bits that the next refill
+// puts there again (F. Giesen, "Reading bits in far too many ways", part 2, variant 4).
+struct ScanDecoder::Bits {
+  const std::uint8_t* next = nullptr;
+  std::uint64_t bits = 0;
+  unsigned int count = 0;
+
+  void refill() {
+    bits |= load_big_endian(next) >> count;
+    next += (63 - count) >> 3;
+    count |= kRefilledBits;
+  }
+
+  void drop(unsigned int n) {
+    bits <<= n;
+    count -= n;
+  }
+
+  // Reads the number behind a symbol, whose code has been read.
+  std::int32_t number(unsigned int length) {
+    if (length == 0) return 0;
+    const auto number = static_cast<std::uint32_t>(bits >> (64 - length));
+    drop(length);
+    return extend(number, static_cast<int>(length));
+  }
+
+  // Reads by how much the first coefficient differs from that of the block before, or kNoDifference.
+  std::int32_t difference(const HuffmanTable& table) {
+    const HuffmanEntry entry = table.entry(bits);
+    if (entry.bits() > 0) {
+      drop(entry.bits());
+      return entry.first_value();
+    }
+    const HuffmanEntry symbol = table.next_symbol(bits);
+    if (symbol.code_bits() == 0) return kNoDifference;
+    drop(symbol.code_bits());
+    return number(symbol.number_bits());
+  }
+
+  // Reads one symbol where the entry is incomplete, or leads out of the block: what follows the last coefficient of a
+  // block belongs to the next one. Returns the place behind it, or kNowhere.
+  unsigned int coefficient(const HuffmanTable& table, HuffmanEntry entry, unsigned int place, std::int16_t* to) {
+    if (entry.bits() > 0) {
+      entry = table.next_symbol(bits);
+    } else if (entry.code_bits() == 0) {
+      entry = table.next_symbol(bits, HuffmanTable::kLookupBits + 1);
+    }
+    if (entry.code_bits() == 0) return kNowhere;
+    drop(entry.code_bits());
+    if (entry.run() == 0 && entry.number_bits() == 0) return HuffmanEntry::kEndOfBlock;
+    place += entry.run();
+    if (place >= kBlockSize) return kNowhere;
+    to[kNaturalOrder[place]] = static_cast<std::int16_t>(number(entry.number_bits()));
+    return place + 1;
+  }
+};
+
+bool ScanDecoder::start(std::span<const std::byte> data, const ScanLayout& layout) {
+  const std::size_t end = scan_end(data, layout);
+  if (end == kNoEnd) return false;
+  layout_ = layout;
+  const std::size_t room = end + kPadding;
+  if (bytes_.size() < room || bytes_.size() > kKeptBytes) {
+    bytes_ = {};  // rather than copied
+    bytes_.resize(room);
+  }
+  if (ends_.capacity() * sizeof ends_[0] > kKeptBytes) ends_ = {};
+  copy(data.first(end));
+  segment_ = 0;
+  position_ = 0;
+  mcus_left_ = layout.restart_interval;
+  predictions_ = {};
+  return true;
+}
+
+void ScanDecoder::copy(std::span<const std::byte> scan) {
+  const auto* from = bytes_of(scan);
+  const std::uint8_t* const end = from + scan.size();
+  std::uint8_t* to = bytes_.data();
+  ends_.clear();
+  while (const std::uint8_t* const found = find_0xff(from, end)) {
+    const std::uint8_t code = found[1];
+    const auto size = static_cast<std::size_t>(found - from) + (code == 0 ? 1 : 0);
+    std::memcpy(to, from, size);
+    to += size;
+    from = found + (code == 0xFF ? 1 : 2);
+    if (is_restart(code)) ends_.push_back(static_cast<std::size_t>(to - bytes_.data()));
+  }
+  const auto size = static_cast<std::size_t>(end - from);
+  std::memcpy(to, from, size);
+  to += size;
+  ends_.push_back(static_cast<std::size_t>(to - bytes_.data()));
+  std::memset(to, 0, kPadding);
+}
+
+bool ScanDecoder::next_segment() noexcept {
+  // What is left of the segment fills its last byte.
+  const std::size_t end = 8 * ends_[segment_];
+  if (end - position_ >= 8 || segment_ + 1 == ends_.size()) return false;
+  ++segment_;
+  position_ = end;
+  mcus_left_ = layout_.restart_interval;
+  predictions_ = {};
+  return true;
+}
+
+// Into decode_mcu(), whose `bits` then stay in registers.
+LIBTRAIN_INLINED bool ScanDecoder::decode_block(Bits& bits, const ScanLayout::Block& block, std::int16_t* to) noexcept {
+  bits.refill();
+  const std::int32_t difference = bits.difference(difference_tables_[block.difference_table]);
+  const std::int32_t first = predictions_[block.component] + difference;
+  if (first != static_cast<std::int16_t>(first)) return false;  // or kNoDifference
+  const HuffmanTable& coefficients = coefficient_tables_[block.coefficient_table];
+  unsigned int place = 1;
+  while (place < kBlockSize) {
+    bits.refill();
+    for (int i = 0; i < kEntriesPerRefill; ++i) {
+      const HuffmanEntry entry = coefficients.entry(bits.bits);
+      const unsigned int next = place + entry.places();
+      if (next % HuffmanEntry::kEndOfBlock > kBlockSize) {
+        place = bits.coefficient(coefficients, entry, place, to);
+        if (place == kNowhere) return false;
+        break;
+      }
+      bits.drop(entry.bits());
+      to[kNaturalOrder[place + entry.first_place()]] = entry.first_value();
+      to[kNaturalOrder[place + entry.second_place()]] = entry.second_value();
+      place = next;
+      if (place >= kBlockSize) break;
+    }
+  }
+  to[0] = static_cast<std::int16_t>(first);
+  predictions_[block.component] = first;
+  return true;
+}
+
+bool ScanDecoder::decode_mcu(std::int16_t* const* blocks) noexcept {
+  if (layout_.restart_interval > 0) {
+    if (mcus_left_ == 0 && !next_segment()) return false;
+    --mcus_left_;
+  }
+  Bits bits{.next = bytes_.data() + position_ / 8};
+  bits.refill();
+  bits.drop(static_cast<unsigned int>(position_ % 8));
+  std::int16_t unwanted[kBlockSize];
+  for (std::size_t i = 0; i < layout_.block_count; ++i) {
+    if (!decode_block(bits, layout_.blocks[i], blocks == nullptr ? unwanted : blocks[i])) return false;
+  }
+  position_ = 8 * static_cast<std::size_t>(bits.next - bytes_.data()) - bits.count;
+  return position_ <= 8 * ends_[segment_];
+}
+
+}  // namespace libtrain::data::detail
