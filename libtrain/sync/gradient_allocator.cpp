@@ -36,7 +36,10 @@ struct Served {
 };
 thread_local Served served_thread;
 
-c10::DeleterFnPtr delete_ordinary = nullptr;
+// LibTorch's allocator and its deleter. Set before ours is put in place, and never again; atomic because LibTorch keeps
+// its allocator in a plain pointer, so that a thread that finds ours there has not synchronised with who put it there.
+constinit std::atomic<c10::Allocator*> ordinary = nullptr;
+constinit std::atomic<c10::DeleterFnPtr> delete_ordinary = nullptr;
 
 // Blocks are shared with the parent, which knows nothing of what a child does with them.
 std::atomic<bool> is_forked_child = false;
@@ -53,7 +56,7 @@ void give_back(void* memory) {
   } else if (owner) {
     owner->give_back(memory);
   } else {
-    delete_ordinary(memory);  // raw_deallocate() knows one deleter only
+    delete_ordinary.load(std::memory_order_relaxed)(memory);  // raw_deallocate() knows one deleter only
   }
 }
 
@@ -73,16 +76,19 @@ void* take(std::size_t bytes) {
 
 void GradientAllocator::install() {
   static const bool installed = [] {
-    auto& next = *c10::GetCPUAllocator();
-    delete_ordinary = next.raw_deleter();
-    if (delete_ordinary == nullptr) return false;  // someone's allocator that cannot do without its own deleters
+    auto* const found = c10::GetCPUAllocator();
+    const auto deleter = found->raw_deleter();
+    if (deleter == nullptr) return false;  // someone's allocator that cannot do without its own deleters
+    ordinary.store(found, std::memory_order_relaxed);
+    delete_ordinary.store(deleter, std::memory_order_relaxed);
+    auto* const allocator = new GradientAllocator;
     pthread_atfork([] { taken().mutex.lock(); }, [] { taken().mutex.unlock(); },
                    [] {
                      taken().mutex.unlock();
                      is_forked_child = true;
                    });
     // Of the same priority as LibTorch's own: whoever sets another later means it.
-    c10::SetCPUAllocator(new GradientAllocator(next));
+    c10::SetCPUAllocator(allocator);
     return true;
   }();
   static_cast<void>(installed);
@@ -104,7 +110,7 @@ c10::DataPtr GradientAllocator::allocate(std::size_t bytes) {
   if (bytes >= smallest_of_this_thread) {
     if (auto* const block = take(bytes)) return {block, block, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
-  return next_.allocate(bytes);
+  return ordinary.load(std::memory_order_relaxed)->allocate(bytes);
 }
 
 c10::DeleterFnPtr GradientAllocator::raw_deleter() const {
@@ -112,7 +118,7 @@ c10::DeleterFnPtr GradientAllocator::raw_deleter() const {
 }
 
 void GradientAllocator::copy_data(void* target, const void* source, std::size_t bytes) const {
-  next_.copy_data(target, source, bytes);
+  ordinary.load(std::memory_order_relaxed)->copy_data(target, source, bytes);
 }
 
 }  // namespace libtrain::detail

@@ -38,9 +38,7 @@ class GradientAllocator final : public c10::Allocator {
   void copy_data(void* target, const void* source, std::size_t bytes) const override;
 
  private:
-  explicit GradientAllocator(c10::Allocator& next) : next_(next) {}
-
-  c10::Allocator& next_;
+  GradientAllocator() = default;
 };
 
 }  // namespace libtrain::detail

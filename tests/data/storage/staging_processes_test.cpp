@@ -16,6 +16,7 @@
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/staging_fixture.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/sanitized.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -86,6 +87,7 @@ TEST_F(StagingProcesses, OneCopiesAndTheOthersWait) {
 }
 
 TEST_F(StagingProcesses, AWaitingOneTakesOverFromACopierThatIsKilled) {
+  if (libtrain::testing::kThreadSanitized) GTEST_SKIP() << "the waiting process would start threads";
   const auto copier = start_held_up_copier();
   copying_.wait();
   const auto waiter = start_waiter(3);
