@@ -1,6 +1,7 @@
 #include <libtrain/data/image/decode_jpeg.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -129,6 +130,15 @@ void read_rows(const RowJob& job) {
   }
 }
 
+// Room for `size` bytes that libjpeg-turbo's vector code does not take for aligned: it writes aligned rows past the
+// caches, which suits a picture that nobody reads soon, and makes copying a row from memory cost more than decoding it.
+std::uint8_t* cached_row(std::vector<std::uint8_t>& memory, std::size_t size) {
+  constexpr std::size_t kLargestVector = 64;
+  memory.resize(size + kLargestVector + 1);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (kLargestVector - address % kLargestVector) + 1;
+}
+
 // What decode() and decode_into() keep between pictures.
 struct Memory {
   std::vector<std::uint8_t>& row;
@@ -142,12 +152,13 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
   reader.run([&info] { jpeg_start_decompress(&info); });
   std::optional<detail::FastScan> fast_scan;
   if (memory.scan_decoder != nullptr) fast_scan.emplace(*memory.scan_decoder).take_over(reader);
-  memory.row.resize(static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
+  std::uint8_t* const row = cached_row(
+      memory.row, static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
   const RowJob job{.info = &info,
                    .in_parts = options.crop.has_value() && parts_are_exact(info, options.scale_denominator),
                    .crop = crop,
                    .columns = columns_of(crop, info),
-                   .row = memory.row.data(),
+                   .row = row,
                    .convert = conversion(info.out_color_space, options.channels),
                    .to = to};
   return reader.try_run([&job] { read_rows(job); });
