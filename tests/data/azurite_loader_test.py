@@ -6,102 +6,29 @@ Exit code 77, and a line that says so, where Azurite cannot be had; ctest then r
 
 import json
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
-import urllib.parse
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "storage"))
-import azurite_emulator as emulator
+import azurite_jobs
 import loader_jobs
-from loader_jobs import path_of, steps_of
-import jobs
+from azurite_jobs import ENVIRONMENT, PATIENCE_S
+from loader_jobs import path_of
 
 IMAGES = 61
-OPTIONS = ("--seed", "7", "--remainder", "exact")
-ENVIRONMENT = 3
-PATIENCE_S = 120
-AZURITE = []  # the command, found before the tests begin
 
 
-class Loader:
-    """loader_program, which runs while the test goes on."""
-
-    def __init__(self, test, *words, environment):
-        self._process = subprocess.Popen(
-            [jobs.program(loader_jobs.PROGRAM), *OPTIONS, *map(str, words)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=emulator.clean_environment() | loader_jobs.ENVIRONMENT | environment)
-        test.addCleanup(self._end)
-        self.lines = emulator.Lines(self._process.stdout)
-        self.errors = emulator.Lines(self._process.stderr)
-
-    def _end(self):
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
-
-    def expect_images(self, count):
-        line = self.lines.next(PATIENCE_S)
-        if line is None:
-            raise AssertionError(f"the loader ended: {self.errors.rest(10)}")
-        if json.loads(line)["images"] != count:
-            raise AssertionError(f"expected {count} images, found {line}")
-
-    def begin_epoch(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def expect_end(self, epoch):
-        self.lines.expect(rf'"ended":{epoch}\b', PATIENCE_S)
-
-    def finish(self):
-        """Waits for its end; returns exit code, standard output and standard error."""
-        exit_code = self._process.wait(PATIENCE_S)
-        return exit_code, self.lines.rest(10), self.errors.rest(10)
-
-
-@unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
-class AzuriteLoader(unittest.TestCase):
-    maxDiff = None
-
+class FolderTest(azurite_jobs.AzuriteLoaderTest):
     @classmethod
-    def setUpClass(cls):
-        folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
-        cls.pictures = folder / "pictures"
+    def fill(cls):
+        cls.pictures = cls.shared / "pictures"
         loader_jobs.make_pictures(cls.pictures, IMAGES)
-        (folder / "server").mkdir()
-        cls.server = emulator.Azurite(AZURITE, folder / "server")
-        cls.addClassCleanup(cls.server.kill)
-        cls.server.start()
-        cls.server.make_container("data")
-        cls.fill("data")
-        # What was written must survive a kill.
-        cls.server.stop()
-        cls.server.start()
-
-    @classmethod
-    def fill(cls, container):
-        for number in range(IMAGES):
-            cls.server.put(container, f"train/{path_of(number)}", cls.content(number))
+        cls.put_folder("data", "train", cls.pictures)
+        cls.keep()
 
     @classmethod
     def content(cls, number):
         return (cls.pictures / path_of(number)).read_bytes()
 
-    def setUp(self):
-        self.folder = jobs.temporary_directory(self)
-        if not self.server.is_running():
-            self.server.start()
-        self.token = emulator.account_sas()
-
     def start(self, *words, container="data"):
-        location = f"az://{container}/train?{self.token}"
-        return Loader(self, "--data", location, *words,
-                      environment={"AZURE_STORAGE_BLOB_ENDPOINT": self.server.endpoint()})
+        return super().start(*words, path=f"{container}/train")
 
     def start_waiting(self, *words, container="data"):
         """A loader that has listed the images and waits for the first epoch to begin."""
@@ -109,28 +36,8 @@ class AzuriteLoader(unittest.TestCase):
         loader.expect_images(IMAGES)
         return loader
 
-    def cache(self):
-        return ("--cache", self.folder / "cache")
-
     def local(self, *words, data=None):
-        """What the same run gets of a local folder."""
-        job = loader_jobs.run_rank("--data", data or self.pictures, *OPTIONS, *words)
-        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
-        return steps_of(job.stdout)
-
-    def require_no_secret(self, *outputs):
-        signature = self.token.partition("sig=")[2]
-        for secret in (self.token, signature, urllib.parse.unquote(signature)):
-            for output in outputs:
-                self.assertNotIn(secret, output)
-
-    def require_good_end(self, loader, expected):
-        """Returns what it says on standard error."""
-        exit_code, output, errors = loader.finish()
-        self.assertEqual(exit_code, 0, errors)
-        self.require_no_secret(output, errors)
-        self.assertEqual(steps_of(output), expected)
-        return errors
+        return super().local(*words, data=data or self.pictures)
 
     def require_refusal(self, loader, *says):
         exit_code, output, errors = loader.finish()
@@ -145,11 +52,11 @@ class AzuriteLoader(unittest.TestCase):
         loader.errors.expect(r"warning: File 'az://data/train/\d+/picture\.\w+'.*Trying again", PATIENCE_S)
 
 
-class Outages(AzuriteLoader):
+class Outages(FolderTest):
     def test_a_server_that_is_killed_and_comes_back_changes_nothing(self):
         # The steps take long enough for the server to go while most samples are still to be read.
         loader = self.start("--batch-size", 2, "--step-delay-ms", 200)
-        loader.lines.expect(r'"step":1\b', PATIENCE_S)
+        loader.expect_step(1)
         self.server.kill()
         self.expect_warning(loader)
         self.server.start()
@@ -183,7 +90,7 @@ class Outages(AzuriteLoader):
         self.assertEqual(first["fetched_files"], IMAGES)
 
 
-class UnderTheReader(AzuriteLoader):
+class UnderTheReader(FolderTest):
     NUMBER = 30
 
     def setUp(self):
@@ -192,7 +99,7 @@ class UnderTheReader(AzuriteLoader):
 
     def own_container(self, name):
         self.server.make_container(name)
-        self.fill(name)
+        self.put_folder(name, "train", self.pictures)
         return name
 
     def change(self, container):
@@ -238,6 +145,4 @@ class UnderTheReader(AzuriteLoader):
 
 
 if __name__ == "__main__":
-    jobs.require_programs(loader_jobs.PROGRAM)
-    AZURITE[:] = emulator.find_azurite()
-    unittest.main()
+    azurite_jobs.run_tests(loader_jobs.PROGRAM)

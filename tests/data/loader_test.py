@@ -4,7 +4,6 @@ ranks and workers, also where a run stops and goes on as another one, and where 
 
 import json
 import shutil
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -26,8 +25,7 @@ class LoaderTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+        folder = jobs.temporary_directory(cls)
         cls.pictures = folder / "pictures"
         loader_jobs.make_pictures(cls.pictures, IMAGES)
         cls.whole = joined([steps_of(cls.run_one("--epoch", EPOCH, "--remainder", "exact").stdout)])
@@ -57,12 +55,6 @@ class LoaderTest(unittest.TestCase):
         for job in ended:
             self.assertEqual((job.exit_code, job.reports()), (0, []), job)
         return [steps_of(job.stdout) for job in ended]
-
-    def require_refusal(self, job, exit_code, *says):
-        self.assertEqual(job.exit_code, exit_code, job)
-        self.assertEqual(len(job.reports()), 1, job)
-        for word in says:
-            self.assertIn(word, job.reports()[0])
 
 
 class WorldSizes(LoaderTest):
@@ -136,7 +128,7 @@ class DamagedFiles(LoaderTest):
     def test_the_first_one_in_the_order_ends_the_epoch_and_is_named(self):
         data = self.damaged_copy(self.TEXT)
         job, = self.run_all(1, "--remainder", "exact", data=data)
-        self.require_refusal(job, ENVIRONMENT, f"'{data / path_of(self.TEXT)}', byte offset 0",
+        jobs.require_refusal(self, job, ENVIRONMENT, f"'{data / path_of(self.TEXT)}', byte offset 0",
                              "expected the first bytes of a JPEG or a PNG")
         step, = (step for step, samples in enumerate(self.whole) if self.TEXT in dict(samples))
         self.assertEqual(joined([steps_of(job.stdout)]), self.whole[:step])
@@ -180,7 +172,8 @@ class DamagedFiles(LoaderTest):
         data = self.damaged_copy(self.TEXT, self.EMPTY, self.CUT_PNG, self.CUT_JPEG)
         file = self.folder / "output/bad_samples.jsonl"
         job, = self.run_all(1, "--max-bad", 3, "--output", file.parent, data=data)
-        self.require_refusal(job, ENVIRONMENT, f"more than 3 of {IMAGES} samples are bad, as '{file}' lists", str(data))
+        jobs.require_refusal(self, job, ENVIRONMENT, f"more than 3 of {IMAGES} samples are bad, as '{file}' lists",
+                             str(data))
         self.assertEqual({json.loads(line)["index"] for line in file.read_text().splitlines()},
                          {self.TEXT, self.EMPTY, self.CUT_PNG, self.CUT_JPEG})
 
@@ -188,7 +181,7 @@ class DamagedFiles(LoaderTest):
 class SmallFolders(LoaderTest):
     def require_refusal_before_the_first_step(self, ended, exit_code, *says):
         for job in ended:
-            self.require_refusal(job, exit_code, *says)
+            jobs.require_refusal(self, job, exit_code, *says)
             self.assertEqual(job.stdout, "", job)
 
     def two_pictures(self):

@@ -116,10 +116,20 @@ def _end_processes(mark, patience):
     return killed
 
 
+def require_refusal(test, job, exit_code, *words):
+    """That `job` ended with `exit_code`, one line of libtrain's on the screen that holds all `words`, and no process."""
+    test.assertEqual(job.exit_code, exit_code, job)
+    test.assertEqual(len(job.reports()), 1, job)
+    for word in words:
+        test.assertIn(str(word), job.reports()[0])
+    test.assertEqual(job.left_over, (), job)
+
+
 def temporary_directory(test):
-    """A folder that is removed when the unittest.TestCase `test` ends."""
+    """A folder that is removed when the unittest.TestCase `test` ends; for a class of them, after its last test."""
     folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-    test.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+    add_cleanup = test.addClassCleanup if isinstance(test, type) else test.addCleanup
+    add_cleanup(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

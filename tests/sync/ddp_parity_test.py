@@ -2,9 +2,7 @@
 
 import array
 import json
-import shutil
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -41,8 +39,7 @@ def deviation(actual, wanted):
 class DdpParity(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.folder = jobs.temporary_directory(cls)
         peer = jobs.run([PYTHON, PEER, cls.folder, json.dumps(CASES)], time_limit=180,
                         environment={"OMP_NUM_THREADS": "1"})
         if peer.exit_code != 0:

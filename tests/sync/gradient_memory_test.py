@@ -11,9 +11,7 @@ whose means nothing, so that the mean over the ranks is what is compared.
 """
 
 import json
-import shutil
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -32,8 +30,7 @@ ALLOWED_BYTES = 8 * MIB
 class GradientMemory(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.folder = jobs.temporary_directory(cls)
 
     def growth(self, what, *options, ranks=None, environment=None):
         """Bytes of memory that a rank has gained, and those of its parameters."""

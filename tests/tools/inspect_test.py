@@ -12,7 +12,6 @@ import shutil
 import struct
 import sys
 import tarfile
-import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -124,8 +123,7 @@ class Inspect(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.images = Path(tempfile.mkdtemp(prefix="libtrain-")) / "train"
-        cls.addClassCleanup(shutil.rmtree, cls.images.parent, ignore_errors=True)
+        cls.images = jobs.temporary_directory(cls) / "train"
         for seed, (path, mode, size, options) in enumerate(IMAGES):
             (cls.images / path).parent.mkdir(parents=True, exist_ok=True)
             if mode:

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -92,8 +91,7 @@ def members_of(path):
 class Pack(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.images = Path(tempfile.mkdtemp(prefix="libtrain-")) / "train"
-        cls.addClassCleanup(shutil.rmtree, cls.images.parent, ignore_errors=True)
+        cls.images = jobs.temporary_directory(cls) / "train"
         for seed, (path, mode, size, options) in enumerate(IMAGES):
             (cls.images / path).parent.mkdir(parents=True, exist_ok=True)
             picture(mode, size, seed).save(cls.images / path, **options)

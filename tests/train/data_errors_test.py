@@ -28,12 +28,8 @@ class DigitsTest(unittest.TestCase):
         return jobs.run([jobs.program("digits"), *arguments, *output], ranks=ranks)
 
     def require_refusal(self, job, exit_code, *words):
-        """`exit_code`, one line of libtrain's on the screen that holds all `words`, and nothing on the disk."""
-        self.assertEqual(job.exit_code, exit_code, job)
-        self.assertEqual(len(job.reports()), 1, job)
-        for word in words:
-            self.assertIn(str(word), job.reports()[0])
-        self.assertEqual(job.left_over, (), job)
+        """And nothing on the disk."""
+        jobs.require_refusal(self, job, exit_code, *words)
         self.assertFalse(self.output.exists(), job)
 
 

@@ -38,6 +38,13 @@ def inodes_of(folder):
     return {name: path.stat().st_ino for name, path in files_in(folder).items()}
 
 
+def outcome_of(output):
+    """The loss and the accuracy of a run of one epoch, of which `output` is the folder."""
+    records = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    epoch, = (record for record in records if record["event"] == "epoch")
+    return epoch["loss"], epoch["accuracy"]
+
+
 def copied_files(journal):
     """The paths that a staging folder's journal says are complete: see libtrain/data/storage/staging_manifest.hpp."""
     lines = journal.read_text().split("\n")[1:-1]
@@ -48,8 +55,7 @@ def copied_files(journal):
 class StageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.data = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, cls.data, ignore_errors=True)
+        cls.data = jobs.temporary_directory(cls)
         loader_jobs.make_pictures(cls.data / "train", IMAGES)
         shutil.copytree(cls.data / "train", cls.data / "val")
 
@@ -67,20 +73,14 @@ class StageTest(unittest.TestCase):
         return jobs.run(command, ranks=2, time_limit=TIME_LIMIT_S, environment=loader_jobs.ENVIRONMENT)
 
     def train(self, *words, data=None):
-        """The loss and the accuracy of a run, which must end well."""
+        """The outcome of a run, which must end well."""
         output = Path(tempfile.mkdtemp(dir=self.folder))
         job = self.start(self.command(*words, data=data, output=output))
         self.assertEqual((job.exit_code, job.reports()), (0, []), job)
-        records = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
-        epoch, = (record for record in records if record["event"] == "epoch")
-        return epoch["loss"], epoch["accuracy"]
+        return outcome_of(output)
 
     def require_refusal(self, job, exit_code, *words):
-        self.assertEqual(job.exit_code, exit_code, job)
-        self.assertEqual(len(job.reports()), 1, job)
-        for word in words:
-            self.assertIn(str(word), job.reports()[0])
-        self.assertEqual(job.left_over, (), job)
+        jobs.require_refusal(self, job, exit_code, *words)
         self.assertFalse(self.output.exists(), job)
 
     def staged_folder(self):

@@ -40,13 +40,7 @@ data::Image shrink(const data::Image& image, int short_side, const std::string& 
   }
   data::Image small{.width = shrunk(image.width), .height = shrunk(image.height), .channels = image.channels};
   small.pixels.resize(small.row_bytes() * static_cast<std::size_t>(small.height));
-  const data::PixelTarget target{.pixels = small.pixels.data(),
-                                 .width = small.width,
-                                 .height = small.height,
-                                 .channels = small.channels,
-                                 .type = data::PixelType::uint8,
-                                 .layout = data::Layout::nhwc};
-  data::Resizer().resize(data::view(image), {}, target);
+  data::Resizer().resize(data::view(image), {}, data::target_of(small));
   return small;
 }
 

@@ -50,15 +50,6 @@ bool augments(const ImagePipelineOptions& options) {
   return options.color_jitter.has_value() || options.trivial_augment;
 }
 
-PixelTarget target_of(Image& image) {
-  return {.pixels = image.pixels.data(),
-          .width = image.width,
-          .height = image.height,
-          .channels = image.channels,
-          .type = PixelType::uint8,
-          .layout = Layout::nhwc};
-}
-
 void check(const ImagePipelineOptions& options) {
   const int width = options.width;
   const int height = options.height;

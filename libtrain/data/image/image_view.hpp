@@ -6,6 +6,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/image.hpp>
+#include <libtrain/data/image/pixel_format.hpp>
 
 namespace libtrain::data {
 
@@ -45,6 +46,16 @@ inline ImageView view(const Image& image) {
           .height = image.height,
           .channels = image.channels,
           .row_stride = static_cast<std::ptrdiff_t>(image.row_bytes())};
+}
+
+/// All of the picture, to be written as bytes.
+inline PixelTarget target_of(Image& image) {
+  return {.pixels = image.pixels.data(),
+          .width = image.width,
+          .height = image.height,
+          .channels = image.channels,
+          .type = PixelType::uint8,
+          .layout = Layout::nhwc};
 }
 
 /// A rectangle of the picture. What works on it does not see the pixels around it. Throws UsageError where it is empty

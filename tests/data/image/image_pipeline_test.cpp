@@ -88,15 +88,6 @@ std::vector<Variant> variants() {
   return result;
 }
 
-PixelTarget bytes_target(Image& image) {
-  return {.pixels = image.pixels.data(),
-          .width = image.width,
-          .height = image.height,
-          .channels = image.channels,
-          .type = PixelType::uint8,
-          .layout = Layout::nhwc};
-}
-
 Image mirrored(const Image& image) {
   Image result = image;
   for (int y = 0; y < image.height; ++y) {
@@ -113,13 +104,13 @@ Image cropped_and_resized(const Image& whole, const ImagePipelineOptions& option
   if (options.random_resized_crop) {
     const Crop crop = random_resized_crop(whole.width, whole.height, *options.random_resized_crop, random);
     Image picture = constant_picture(options.width, options.height, options.channels, 0);
-    Resizer().resize(view(cropped(whole, crop)), {}, bytes_target(picture));
+    Resizer().resize(view(cropped(whole, crop)), {}, target_of(picture));
     return picture;
   }
   const ResizedCrop resized =
       resized_center_crop(whole.width, whole.height, options.short_side, options.width, options.height);
   Image all = constant_picture(resized.width, resized.height, options.channels, 0);
-  Resizer().resize(view(whole), {}, bytes_target(all));
+  Resizer().resize(view(whole), {}, target_of(all));
   return cropped(all, resized.crop);
 }
 

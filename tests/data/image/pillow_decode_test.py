@@ -10,11 +10,9 @@ the borders of the picture. Such a file ("DC only") is not compared. All others 
 
 import json
 import random
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
 import zlib
@@ -165,8 +163,7 @@ def run_pillow(folder):
 class PillowDecode(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = Path(tempfile.mkdtemp(prefix="libtrain-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.folder = jobs.temporary_directory(cls)
         program = jobs.program("decode_program")
         ours = cls.run_command([program, "--write", cls.folder])
         cls.names = dict(line.split("\t", 1) for line in ours.splitlines())

@@ -18,15 +18,6 @@ using testing::constant_picture;
 using ::testing::HasSubstr;
 using testing::random_picture;
 
-PixelTarget target_of(Image& image) {
-  return {.pixels = image.pixels.data(),
-          .width = image.width,
-          .height = image.height,
-          .channels = image.channels,
-          .type = PixelType::uint8,
-          .layout = Layout::nhwc};
-}
-
 Image resized(const ImageView& source, int width, int height, const ResizeOptions& options) {
   Image result = constant_picture(width, height, source.channels, 0);
   Resizer().resize(source, options, target_of(result));

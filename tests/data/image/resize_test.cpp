@@ -29,15 +29,6 @@ struct Size {
   int height = 0;
 };
 
-PixelTarget target_of(Image& image) {
-  return {.pixels = image.pixels.data(),
-          .width = image.width,
-          .height = image.height,
-          .channels = image.channels,
-          .type = PixelType::uint8,
-          .layout = Layout::nhwc};
-}
-
 Image resized(const ImageView& source, Size size, const ResizeOptions& options = {}) {
   Image result = constant_picture(size.width, size.height, source.channels, 0);
   Resizer().resize(source, options, target_of(result));
