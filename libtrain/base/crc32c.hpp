@@ -35,7 +35,8 @@ std::uint32_t extend_crc32c_by_instructions(std::uint32_t crc, std::string_view 
 
 bool has_crc32c_instructions() noexcept;
 
-/// extend_crc32c() by carry-less multiplication of 512 bits at a time; only where has_crc32c_folding().
+/// extend_crc32c() by carry-less multiplication of 512 bits at a time beside the instructions; only where
+/// has_crc32c_folding().
 std::uint32_t extend_crc32c_by_folding(std::uint32_t crc, std::string_view bytes) noexcept;
 
 bool has_crc32c_folding() noexcept;
