@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -19,13 +20,19 @@ namespace libtrain::data {
 
 namespace {
 
+// The product of a decimal fraction and a count may come out a little less than it is: 0.29 of 100 is 29.
+std::uint64_t whole_samples(double rate, std::uint64_t dataset_size) {
+  constexpr double kRoundingError = 2 * std::numeric_limits<double>::epsilon();
+  return static_cast<std::uint64_t>(std::floor(rate * static_cast<double>(dataset_size) * (1 + kRoundingError)));
+}
+
 std::uint64_t allowed(const BadSampleOptions& options, std::uint64_t dataset_size) {
   if (const double rate = options.maximum_rate.value_or(0); !(rate >= 0 && rate <= 1)) {
     throw UsageError(text("maximum_rate is ", rate, ": it must be from 0 to 1."));
   }
   if (!options.maximum_count && !options.maximum_rate) return 0;
-  const double by_rate = std::floor(options.maximum_rate.value_or(1) * static_cast<double>(dataset_size));
-  return std::min(options.maximum_count.value_or(dataset_size), static_cast<std::uint64_t>(by_rate));
+  return std::min(options.maximum_count.value_or(dataset_size),
+                  whole_samples(options.maximum_rate.value_or(1), dataset_size));
 }
 
 std::string line_of(const BadSample& sample, int rank) {

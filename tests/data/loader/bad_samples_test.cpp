@@ -97,6 +97,8 @@ TEST(BadSamples, MustKeepToTheLowerOfTwoLimits) {
 
 TEST(BadSamples, RatesAreRoundedDownAndMayBeOne) {
   EXPECT_THAT(error_after({.maximum_rate = 0.0059}, 1000, 5), HasSubstr("more than 5 of 1000"));
+  // In floating point 0.29 * 100 is less than 29.
+  EXPECT_THAT(error_after({.maximum_rate = 0.29}, 100, 29), HasSubstr("more than 29 of 100"));
   const TemporaryFolder folder;
   BadSamples all({.maximum_rate = 1.0}, 3, 0, folder.path());
   for (std::uint64_t i = 0; i < 3; ++i) all.add(bad(i));
