@@ -16,18 +16,9 @@ namespace {
 
 static_assert(std::is_same_v<JCOEF, std::int16_t> && sizeof(JBLOCK) == ScanDecoder::kBlockSize * sizeof(JCOEF));
 
-// libjpeg's decode_mcu: blocks that are zero, or null to pass over the MCU.
-boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
-  ScanDecoder& decoder = static_cast<FastScan*>(info->client_data)->decoder();
-  bool read = false;
-  if (blocks == nullptr) {
-    read = decoder.decode_mcu(nullptr);
-  } else {
-    JCOEF* coefficients[ScanLayout::kMostBlocks];
-    for (int i = 0; i < info->blocks_in_MCU; ++i) coefficients[i] = blocks[i][0];
-    read = decoder.decode_mcu(coefficients);
-  }
-  if (read) return TRUE;
+// libjpeg's decode_mcu.
+boolean decode_next_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
+  if (static_cast<FastScan*>(info->client_data)->decode_mcu(*info, blocks)) return TRUE;
   JpegErrors& errors = *reinterpret_cast<JpegErrors*>(info->err);
   errors.scan_refused = true;
   std::longjmp(errors.escape, 1);
@@ -41,8 +32,18 @@ bool FastScan::take_over(JpegReader& reader) {
   const std::span<const JOCTET> data(info.src->next_input_byte, info.src->bytes_in_buffer);
   if (!layout || !decoder_.start(std::as_bytes(data), *layout)) return false;
   info.client_data = this;
-  info.entropy->decode_mcu = decode_mcu;
+  info.entropy->decode_mcu = decode_next_mcu;
   return true;
+}
+
+bool FastScan::decode_mcu(const jpeg_decompress_struct& info, JBLOCKROW* blocks) noexcept {
+  const JDIMENSION column = column_;
+  column_ = column + 1 < info.MCUs_per_row ? column + 1 : 0;
+  const bool wanted = column >= info.master->first_iMCU_col && column <= info.master->last_iMCU_col;
+  if (blocks == nullptr || !wanted) return decoder_.decode_mcu(nullptr);
+  JCOEF* coefficients[ScanLayout::kMostBlocks];
+  for (int i = 0; i < info.blocks_in_MCU; ++i) coefficients[i] = blocks[i][0];
+  return decoder_.decode_mcu(coefficients);
 }
 
 }  // namespace libtrain::data::detail

@@ -20,10 +20,13 @@ class FastScan {
   /// built with a libjpeg whose inner interface (jpegint.h) is not public.
   bool take_over(JpegReader& reader);
 
-  ScanDecoder& decoder() { return decoder_; }
+  /// libjpeg's call for the next MCU's `blocks`, or null where it passes over rows. MCUs beside the columns that it
+  /// crops to are passed over too: it makes no pixels of them.
+  bool decode_mcu(const jpeg_decompress_struct& info, JBLOCKROW* blocks) noexcept;
 
  private:
   ScanDecoder& decoder_;
+  JDIMENSION column_ = 0;  // of the next MCU
 };
 
 }  // namespace libtrain::data::detail

@@ -1,5 +1,7 @@
 #include <libtrain/data/image/huffman_table.hpp>
 
+#include <algorithm>
+
 namespace libtrain::data::detail {
 
 namespace {
@@ -7,6 +9,7 @@ namespace {
 // The greatest numbers of a picture of 8 bits have 11 and 10 bits (T.81, tables F.1 and F.2).
 constexpr int kMaximumDifferenceBits = 11;
 constexpr int kMaximumCoefficientBits = 10;
+constexpr unsigned int kBlockSize = 64;
 constexpr std::uint8_t kEndOfBlockSymbol = 0x00;
 constexpr std::uint8_t kSixteenZeros = 0xF0;
 
@@ -28,6 +31,7 @@ bool HuffmanTable::assign(const HuffmanCode& code, Use use) {
   code_ = code;
   use_ = use;
   lookup_.fill(HuffmanEntry{});
+  Symbols symbols = {};
   std::uint32_t next = 0;  // the next code, of the length at hand (T.81, C.2)
   std::size_t index = 0;
   for (int length = 1; length <= kLongestCode; ++length) {
@@ -37,13 +41,21 @@ bool HuffmanTable::assign(const HuffmanCode& code, Use use) {
       if (index == code.symbols.size() || next >> length != 0) return false;
       const std::uint8_t symbol = code.symbols[index++];
       if (!has_meaning(symbol, use)) return false;
-      if (length <= kLookupBits) fill(next, length, symbol);
+      if (length <= kLookupBits) {
+        const auto first = symbols.begin() + (std::ptrdiff_t{next} << (kLookupBits - length));
+        std::fill_n(first, 1 << (kLookupBits - length),
+                    Symbol{.symbol = symbol, .code_bits = static_cast<std::uint8_t>(length)});
+        fill(next, length, symbol);
+      }
       ++next;
     }
     limits_[at] = next << (kLongestCode - length);
     next <<= 1;
   }
-  if (use == Use::kCoefficients) pair_up();
+  if (use == Use::kCoefficients) {
+    pair_up();
+    fill_strides(symbols);
+  }
   return true;
 }
 
@@ -76,6 +88,25 @@ void HuffmanTable::pair_up() {
     const HuffmanEntry second = single[(i << first.bits()) % lookup_.size()];
     const unsigned int bits = first.bits() + second.bits();
     if (second.bits() > 0 && bits <= kLookupBits) lookup_[i] = HuffmanEntry::pair(first, second);
+  }
+}
+
+// A stride of more than kBlockSize places would look like the end of a block.
+void HuffmanTable::fill_strides(const Symbols& symbols) {
+  for (std::size_t i = 0; i < kLookups; ++i) {
+    unsigned int bits = 0;
+    unsigned int places = 0;
+    while (bits < kLookupBits && places < HuffmanEntry::kEndOfBlock) {
+      const auto [symbol, code_bits] = symbols[(i << bits) % kLookups];
+      if (code_bits == 0 || bits + code_bits > kLookupBits) break;
+      const bool ends = symbol == kEndOfBlockSymbol;
+      const unsigned int further = ends ? HuffmanEntry::kEndOfBlock + 1 : (symbol >> 4) + 1U;
+      if (!ends && places + further > kBlockSize) break;
+      bits += code_bits + (symbol & 0xFU);
+      places += further;
+    }
+    strides_[i] = {};
+    if (bits > 0) strides_[i] = {.bits = static_cast<std::uint8_t>(bits), .places = static_cast<std::uint8_t>(places)};
   }
 }
 

@@ -74,11 +74,20 @@ class HuffmanEntry {
   std::uint64_t word_;
 };
 
+/// How far the next bits of a scan lead, where nobody wants the numbers: as many symbols as show their codes in a
+/// lookup, the last one's number behind it. To be used as a HuffmanEntry is.
+struct HuffmanStride {
+  std::uint8_t bits = 0;
+  std::uint8_t places = HuffmanEntry::kIncomplete;
+};
+
 /// A Huffman code of a JPEG, made ready for decoding.
 class HuffmanTable {
  public:
   static constexpr int kLookupBits = 10;
   static constexpr int kLongestCode = 16;
+  static constexpr int kLongestNumber = 11;
+  static constexpr int kLongestStride = kLookupBits + kLongestNumber;
 
   enum class Use : std::uint8_t { kDifference, kCoefficients };  // T.81: DC and AC
 
@@ -90,16 +99,30 @@ class HuffmanTable {
   /// `bits` has the next bit on top. In the use kDifference, entries have one number each.
   HuffmanEntry entry(std::uint64_t bits) const { return lookup_[bits >> (64 - kLookupBits)]; }
 
+  /// In the use kCoefficients.
+  HuffmanStride stride(std::uint64_t bits) const { return strides_[bits >> (64 - kLookupBits)]; }
+
   /// The next symbol alone, where its code is known to have at least `shortest` bits: incomplete, with code_bits() 0
   /// where the bits begin no code.
   HuffmanEntry next_symbol(std::uint64_t bits, int shortest = 1) const;
 
  private:
+  static constexpr std::size_t kLookups = std::size_t{1} << kLookupBits;
+
+  // What a lookup begins with; 0 bits: no code that it shows the whole of.
+  struct Symbol {
+    std::uint8_t symbol = 0;
+    std::uint8_t code_bits = 0;
+  };
+  using Symbols = std::array<Symbol, kLookups>;
+
   bool assign(const HuffmanCode& code, Use use);
   void fill(std::uint32_t code, int length, std::uint8_t symbol);
   void pair_up();
+  void fill_strides(const Symbols& symbols);
 
-  std::array<HuffmanEntry, std::size_t{1} << kLookupBits> lookup_ = {};
+  std::array<HuffmanEntry, kLookups> lookup_ = {};
+  std::array<HuffmanStride, kLookups> strides_ = {};
   // By length: one more than the greatest code, moved to the top of 16 bits, and where the symbol of code 0 would be.
   std::array<std::uint32_t, kLongestCode + 1> limits_ = {};
   std::array<std::int32_t, kLongestCode + 1> offsets_ = {};

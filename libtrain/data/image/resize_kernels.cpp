@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <libtrain/base/vector_clones.hpp>
-#include <libtrain/data/image/half.hpp>
 #include <libtrain/data/image/transpose.hpp>
 
 namespace libtrain::data::detail {
@@ -109,47 +108,11 @@ LIBTRAIN_VECTOR_CLONES void resample_clones(const std::uint8_t* __restrict from,
   add_by_taps<0>(from, stride, begins, weights, taps, outputs, to, to_stride, count);
 }
 
-LIBTRAIN_INLINED float normalized(std::uint8_t value, float mean, float factor) {
-  return (static_cast<float>(std::int32_t{value}) - mean) * factor;
-}
-
-LIBTRAIN_VECTOR_CLONES void float32_clones(const std::uint8_t* __restrict from, const float* __restrict mean,
-                                           const float* __restrict factor, std::size_t count, float* __restrict to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = normalized(from[i], mean[i], factor[i]);
-}
-
-LIBTRAIN_VECTOR_CLONES void float16_clones(const std::uint8_t* __restrict from, const float* __restrict mean,
-                                           const float* __restrict factor, std::size_t count,
-                                           std::uint16_t* __restrict to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = half_bits(normalized(from[i], mean[i], factor[i]));
-}
-
-LIBTRAIN_VECTOR_CLONES void bfloat16_clones(const std::uint8_t* __restrict from, const float* __restrict mean,
-                                            const float* __restrict factor, std::size_t count,
-                                            std::uint16_t* __restrict to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = bfloat16_bits(normalized(from[i], mean[i], factor[i]));
-}
-
 }  // namespace
 
 void resample(const ResamplePass& pass) {
   resample_clones(pass.from, pass.from_stride, pass.begins, pass.weights, pass.taps, pass.outputs, pass.to,
                   pass.to_stride, pass.count);
-}
-
-void normalize(const std::uint8_t* from, const float* mean, const float* factor, std::size_t count, PixelType type,
-               void* to) {
-  switch (type) {
-    case PixelType::uint8:
-      std::memcpy(to, from, count);
-      return;
-    case PixelType::float16:
-      return float16_clones(from, mean, factor, count, static_cast<std::uint16_t*>(to));
-    case PixelType::bfloat16:
-      return bfloat16_clones(from, mean, factor, count, static_cast<std::uint16_t*>(to));
-    case PixelType::float32:
-      return float32_clones(from, mean, factor, count, static_cast<float*>(to));
-  }
 }
 
 }  // namespace libtrain::data::detail

@@ -20,11 +20,12 @@ constexpr std::array<std::uint8_t, ScanDecoder::kBlockSize + 1> kNaturalOrder = 
 
 // After Bits::refill() at least this many bits are there.
 constexpr int kRefilledBits = 56;
-constexpr int kLongestNumber = 11;
-constexpr int kMostBits = HuffmanTable::kLongestCode + kLongestNumber;  // of a symbol and its number
+constexpr int kMostBits = HuffmanTable::kLongestCode + HuffmanTable::kLongestNumber;  // of a symbol and its number
 // So many entries can be read between two refills, of which only the last one may be incomplete.
 constexpr int kEntriesPerRefill = 3;
 static_assert((kEntriesPerRefill - 1) * HuffmanTable::kLookupBits + kMostBits <= kRefilledBits);
+constexpr int kStridesPerRefill = 2;
+static_assert((kStridesPerRefill - 1) * HuffmanTable::kLongestStride + kMostBits <= kRefilledBits);
 
 // However wrong the data, one MCU reads no further behind the end than this; decode_mcu() looks where it is when it is
 // through with one.
@@ -99,6 +100,9 @@ struct ScanDecoder::Bits {
     count |= kRefilledBits;
   }
 
+  // Of the next bit, counted from `begin`.
+  std::size_t position(const std::uint8_t* begin) const { return 8 * static_cast<std::size_t>(next - begin) - count; }
+
   void drop(unsigned int n) {
     bits <<= n;
     count -= n;
@@ -157,6 +161,7 @@ bool ScanDecoder::start(std::span<const std::byte> data, const ScanLayout& layou
   segment_ = 0;
   position_ = 0;
   mcus_left_ = layout.restart_interval;
+  passed_ = 0;
   predictions_ = {};
   return true;
 }
@@ -182,9 +187,11 @@ void ScanDecoder::copy(std::span<const std::byte> scan) {
 }
 
 bool ScanDecoder::next_segment() noexcept {
-  // What is left of the segment fills its last byte.
+  if (segment_ + 1 == ends_.size()) return false;
   const std::size_t end = 8 * ends_[segment_];
-  if (end - position_ >= 8 || segment_ + 1 == ends_.size()) return false;
+  // Where all was read, what is left of the segment fills its last byte.
+  if (passed_ == 0 && end - position_ >= 8) return false;
+  passed_ = 0;
   ++segment_;
   position_ = end;
   mcus_left_ = layout_.restart_interval;
@@ -192,12 +199,19 @@ bool ScanDecoder::next_segment() noexcept {
   return true;
 }
 
-// Into decode_mcu(), whose `bits` then stay in registers.
-LIBTRAIN_INLINED bool ScanDecoder::decode_block(Bits& bits, const ScanLayout::Block& block, std::int16_t* to) noexcept {
+// The first coefficient of a block is then its component's prediction.
+LIBTRAIN_INLINED bool ScanDecoder::read_difference(Bits& bits, const ScanLayout::Block& block) noexcept {
   bits.refill();
   const std::int32_t difference = bits.difference(difference_tables_[block.difference_table]);
   const std::int32_t first = predictions_[block.component] + difference;
   if (first != static_cast<std::int16_t>(first)) return false;  // or kNoDifference
+  predictions_[block.component] = first;
+  return true;
+}
+
+// Into decode_mcu(), whose `bits` then stay in registers.
+LIBTRAIN_INLINED bool ScanDecoder::decode_block(Bits& bits, const ScanLayout::Block& block, std::int16_t* to) noexcept {
+  if (!read_difference(bits, block)) return false;
   const HuffmanTable& coefficients = coefficient_tables_[block.coefficient_table];
   unsigned int place = 1;
   while (place < kBlockSize) {
@@ -217,25 +231,65 @@ LIBTRAIN_INLINED bool ScanDecoder::decode_block(Bits& bits, const ScanLayout::Bl
       if (place >= kBlockSize) break;
     }
   }
-  to[0] = static_cast<std::int16_t>(first);
-  predictions_[block.component] = first;
+  to[0] = static_cast<std::int16_t>(predictions_[block.component]);
   return true;
 }
 
+LIBTRAIN_INLINED bool ScanDecoder::pass_block(Bits& bits, const ScanLayout::Block& block) noexcept {
+  if (!read_difference(bits, block)) return false;
+  const HuffmanTable& coefficients = coefficient_tables_[block.coefficient_table];
+  std::int16_t unwanted[kBlockSize];
+  unsigned int place = 1;
+  while (place < kBlockSize) {
+    bits.refill();
+    for (int i = 0; i < kStridesPerRefill; ++i) {
+      const HuffmanStride stride = coefficients.stride(bits.bits);
+      const unsigned int next = place + stride.places;
+      if (next % HuffmanEntry::kEndOfBlock > kBlockSize) {
+        place = bits.coefficient(coefficients, coefficients.entry(bits.bits), place, unwanted);
+        if (place == kNowhere) return false;
+        break;
+      }
+      bits.drop(stride.bits);
+      place = next;
+      if (place >= kBlockSize) break;
+    }
+  }
+  return true;
+}
+
+bool ScanDecoder::is_in_segment(const Bits& bits) const noexcept {
+  return bits.position(bytes_.data()) <= 8 * ends_[segment_];
+}
+
+bool ScanDecoder::pass_mcu(Bits& bits) noexcept {
+  for (std::size_t i = 0; i < layout_.block_count; ++i) {
+    if (!pass_block(bits, layout_.blocks[i])) return false;
+  }
+  return is_in_segment(bits);
+}
+
 bool ScanDecoder::decode_mcu(std::int16_t* const* blocks) noexcept {
-  if (layout_.restart_interval > 0) {
+  const bool has_segments = layout_.restart_interval > 0;
+  if (has_segments) {
     if (mcus_left_ == 0 && !next_segment()) return false;
     --mcus_left_;
+  }
+  if (blocks == nullptr) {
+    ++passed_;
+    if (has_segments) return true;  // read once one behind it is wanted
   }
   Bits bits{.next = bytes_.data() + position_ / 8};
   bits.refill();
   bits.drop(static_cast<unsigned int>(position_ % 8));
-  std::int16_t unwanted[kBlockSize];
-  for (std::size_t i = 0; i < layout_.block_count; ++i) {
-    if (!decode_block(bits, layout_.blocks[i], blocks == nullptr ? unwanted : blocks[i])) return false;
+  for (; passed_ > 0; --passed_) {
+    if (!pass_mcu(bits)) return false;
   }
-  position_ = 8 * static_cast<std::size_t>(bits.next - bytes_.data()) - bits.count;
-  return position_ <= 8 * ends_[segment_];
+  for (std::size_t i = 0; blocks != nullptr && i < layout_.block_count; ++i) {
+    if (!decode_block(bits, layout_.blocks[i], blocks[i])) return false;
+  }
+  position_ = bits.position(bytes_.data());
+  return is_in_segment(bits);
 }
 
 }  // namespace libtrain::data::detail

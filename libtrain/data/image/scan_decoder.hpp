@@ -47,8 +47,9 @@ class ScanDecoder {
   bool start(std::span<const std::byte> data, const ScanLayout& layout);
 
   /// Decodes the next MCU: writes to blocks[i][0..63], in natural order, the coefficients that are not zero and perhaps
-  /// some that are; all must be zero before. Where `blocks` is null, passes over the MCU. Returns false where the data
-  /// is not flawless, after which there is nothing to be done but start().
+  /// some that are; all must be zero before. Where `blocks` is null, passes over the MCU, which is faster, and free
+  /// where none is wanted behind it before the next restart marker; what is wrong with such data goes unnoticed.
+  /// Returns false where the data is not flawless, after which there is nothing to be done but start().
   ///
   /// Owns nothing on the stack and does not throw: libjpeg may be beneath it.
   bool decode_mcu(std::int16_t* const* blocks) noexcept;
@@ -58,7 +59,11 @@ class ScanDecoder {
 
   void copy(std::span<const std::byte> scan);
   bool next_segment() noexcept;
+  bool read_difference(Bits& bits, const ScanLayout::Block& block) noexcept;
   bool decode_block(Bits& bits, const ScanLayout::Block& block, std::int16_t* to) noexcept;
+  bool pass_block(Bits& bits, const ScanLayout::Block& block) noexcept;
+  bool pass_mcu(Bits& bits) noexcept;
+  bool is_in_segment(const Bits& bits) const noexcept;
 
   // Not on the stack, where decoders may be.
   std::vector<HuffmanTable> difference_tables_ = std::vector<HuffmanTable>(ScanLayout::kMostTables);
@@ -72,6 +77,7 @@ class ScanDecoder {
   std::size_t segment_ = 0;
   std::size_t position_ = 0;    // in bits
   unsigned int mcus_left_ = 0;  // of the segment, where there are restart markers
+  unsigned int passed_ = 0;     // MCUs at position_ that are not wanted and have not been read
   std::array<std::int32_t, 4> predictions_ = {};
 };
 

@@ -27,10 +27,13 @@ HuffmanCode code_of(std::initializer_list<Group> groups) {
   return code;
 }
 
-// Zeros and ones, the first one on top, with zeros behind them.
+// Zeros and ones, the first one on top, with zeros behind them. Spaces part codes and numbers for the reader.
 std::uint64_t bits_of(std::string_view digits) {
   std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < digits.size(); ++i) bits |= std::uint64_t{digits[i] == '1'} << (63 - i);
+  int place = 63;
+  for (const char digit : digits) {
+    if (digit != ' ') bits |= std::uint64_t{digit == '1'} << place--;
+  }
   return bits;
 }
 
@@ -56,13 +59,7 @@ TEST(Extend, TakesTheLowerHalfForNegativeNumbers) {  // T.81, table F.2
 
 TEST(HuffmanTable, LooksUpTwoNumbersAtOnce) {
   // -1, then one zero and 3, then a code with its first bit alone.
-  const HuffmanEntry entry =
-      coefficients().entry(bits_of("01"
-                                   "0"
-                                   "100"
-                                   "11"
-                                   "1"
-                                   "1"));
+  const HuffmanEntry entry = coefficients().entry(bits_of("01 0 100 11 1 1"));
   EXPECT_EQ(entry.bits(), 8U);
   EXPECT_EQ(entry.first_place(), 0U);
   EXPECT_EQ(entry.first_value(), -1);
@@ -72,11 +69,7 @@ TEST(HuffmanTable, LooksUpTwoNumbersAtOnce) {
 }
 
 TEST(HuffmanTable, LooksUpANumberAloneWhereTheNextOneIsTooLong) {
-  const HuffmanEntry entry =
-      coefficients().entry(bits_of("100"
-                                   "10"
-                                   "1100"
-                                   "0000000001"));
+  const HuffmanEntry entry = coefficients().entry(bits_of("100 10 1100 0000000001"));
   EXPECT_EQ(entry.bits(), 5U);
   EXPECT_EQ(entry.first_place(), 1U);
   EXPECT_EQ(entry.first_value(), 2);
@@ -87,32 +80,18 @@ TEST(HuffmanTable, LooksUpANumberAloneWhereTheNextOneIsTooLong) {
 
 // All ten bits of a lookup, and not one more.
 TEST(HuffmanTable, APairMayTakeTheWholeLookup) {
-  const HuffmanEntry whole =
-      coefficients().entry(bits_of("100"
-                                   "10"
-                                   "100"
-                                   "11"));
+  const HuffmanEntry whole = coefficients().entry(bits_of("100 10 100 11"));
   EXPECT_EQ(whole.bits(), static_cast<unsigned int>(HuffmanTable::kLookupBits));
   EXPECT_EQ(whole.second_value(), 3);
-  const HuffmanEntry longer =
-      coefficients().entry(bits_of("101"
-                                   "101"
-                                   "100"
-                                   "11"));
+  const HuffmanEntry longer = coefficients().entry(bits_of("101 101 100 11"));
   EXPECT_EQ(longer.bits(), 6U);
 }
 
 TEST(HuffmanTable, LooksUpTheEndOfABlockWithTheNumberBeforeIt) {
-  const HuffmanEntry alone =
-      coefficients().entry(bits_of("00"
-                                   "01"
-                                   "1"));
+  const HuffmanEntry alone = coefficients().entry(bits_of("00 01 1"));
   EXPECT_EQ(alone.bits(), 2U) << "what follows the end of a block is another block's";
   EXPECT_EQ(alone.places(), HuffmanEntry::kEndOfBlock + 1);
-  const HuffmanEntry after =
-      coefficients().entry(bits_of("01"
-                                   "1"
-                                   "00"));
+  const HuffmanEntry after = coefficients().entry(bits_of("01 1 00"));
   EXPECT_EQ(after.bits(), 5U);
   EXPECT_EQ(after.first_value(), 1);
   EXPECT_EQ(after.second_value(), 0);
@@ -120,10 +99,7 @@ TEST(HuffmanTable, LooksUpTheEndOfABlockWithTheNumberBeforeIt) {
 }
 
 TEST(HuffmanTable, SixteenZerosAreANumberThatIsZero) {
-  const HuffmanEntry entry =
-      coefficients().entry(bits_of("101"
-                                   "01"
-                                   "1"));
+  const HuffmanEntry entry = coefficients().entry(bits_of("101 01 1"));
   EXPECT_EQ(entry.bits(), 6U);
   EXPECT_EQ(entry.first_place(), 15U);
   EXPECT_EQ(entry.first_value(), 0);
@@ -132,9 +108,7 @@ TEST(HuffmanTable, SixteenZerosAreANumberThatIsZero) {
 }
 
 TEST(HuffmanTable, ANumberThatDoesNotFitIsIncomplete) {
-  const HuffmanEntry entry =
-      coefficients().entry(bits_of("1100"
-                                   "1000000000"));
+  const HuffmanEntry entry = coefficients().entry(bits_of("1100 1000000000"));
   EXPECT_EQ(entry.bits(), 0U);
   EXPECT_EQ(entry.places(), HuffmanEntry::kIncomplete);
   EXPECT_EQ(entry.code_bits(), 4U);
@@ -143,11 +117,42 @@ TEST(HuffmanTable, ANumberThatDoesNotFitIsIncomplete) {
 }
 
 TEST(HuffmanTable, ANumberMayTakeTheWholeLookup) {
-  const HuffmanEntry entry =
-      coefficients().entry(bits_of("1101"
-                                   "100001"));
+  const HuffmanEntry entry = coefficients().entry(bits_of("1101 100001"));
   EXPECT_EQ(entry.bits(), static_cast<unsigned int>(HuffmanTable::kLookupBits));
   EXPECT_EQ(entry.first_value(), 33);
+}
+
+TEST(HuffmanTable, AStrideTakesTheSymbolsWhoseCodesALookupShows) {
+  // The last of them half.
+  const HuffmanStride two = coefficients().stride(bits_of("01 0 100 11 1101 000000"));
+  EXPECT_EQ(two.bits, 3U + 5U);
+  EXPECT_EQ(two.places, 1U + 2U);
+  // The last of them without its number.
+  const HuffmanStride three = coefficients().stride(bits_of("101 101 1100 1000000000"));
+  EXPECT_EQ(three.bits, 3U + 3U + 4U + 10U);
+  EXPECT_EQ(three.places, 16U + 16U + 1U);
+}
+
+TEST(HuffmanTable, AStrideStopsAtTheEndOfABlock) {
+  const HuffmanStride stride = coefficients().stride(bits_of("01 0 101 00 01"));
+  EXPECT_EQ(stride.bits, 3U + 3U + 2U);
+  EXPECT_EQ(stride.places, 1U + 16U + HuffmanEntry::kEndOfBlock + 1);
+}
+
+TEST(HuffmanTable, AStrideIsNoLongerThanABlock) {
+  HuffmanTable table;
+  ASSERT_TRUE(table.build(code_of({{1, {0xF0}}, {2, {0x01}}}), Use::kCoefficients));
+  const HuffmanStride stride = table.stride(0);
+  EXPECT_EQ(stride.bits, 4U);
+  EXPECT_EQ(stride.places, 4 * 16U);
+}
+
+TEST(HuffmanTable, AStrideIsIncompleteWhereALookupShowsNoCode) {
+  HuffmanTable table;
+  ASSERT_TRUE(table.build(code_of({{1, {0x01}}, {11, {0x02}}}), Use::kCoefficients));
+  const HuffmanStride stride = table.stride(bits_of("10000000000"));
+  EXPECT_EQ(stride.bits, 0U);
+  EXPECT_EQ(stride.places, HuffmanEntry::kIncomplete);
 }
 
 TEST(HuffmanTable, FindsCodesThatAreLongerThanALookup) {
@@ -170,17 +175,10 @@ TEST(HuffmanTable, FindsCodesThatAreLongerThanALookup) {
 TEST(HuffmanTable, DifferencesAreNotPaired) {
   HuffmanTable table;
   ASSERT_TRUE(table.build(code_of({{2, {0, 1, 11}}}), Use::kDifference));
-  const HuffmanEntry none =
-      table.entry(bits_of("00"
-                          "01"));
+  const HuffmanEntry none = table.entry(bits_of("00 01"));
   EXPECT_EQ(none.bits(), 2U);
   EXPECT_EQ(none.first_value(), 0);
-  EXPECT_EQ(table
-                .entry(bits_of("01"
-                               "0"
-                               "01"))
-                .first_value(),
-            -1);
+  EXPECT_EQ(table.entry(bits_of("01 0 01")).first_value(), -1);
   EXPECT_EQ(table.entry(bits_of("10")).number_bits(), 11U);
 }
 

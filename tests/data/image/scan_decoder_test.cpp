@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <random>
@@ -86,8 +87,15 @@ std::vector<Block> libjpeg_blocks(const File& file, std::vector<Place>& places) 
   return blocks;
 }
 
-/// What the decoder makes of it; none where it refuses.
-std::optional<std::vector<Block>> decoded_blocks(ScanDecoder& decoder, const File& file) {
+using IsWanted = std::function<bool(std::size_t mcu)>;
+
+bool is_any(std::size_t /*mcu*/) {
+  return true;
+}
+
+/// What the decoder makes of it, with zeros for what is not wanted; none where it refuses.
+std::optional<std::vector<Block>> decoded_blocks(ScanDecoder& decoder, const File& file,
+                                                 const IsWanted& is_wanted = is_any) {
   const std::string name = "file";
   JpegReader reader(file, name, 0);
   jpeg_decompress_struct& info = reader.info();
@@ -104,7 +112,7 @@ std::optional<std::vector<Block>> decoded_blocks(ScanDecoder& decoder, const Fil
   std::array<std::int16_t*, ScanLayout::kMostBlocks> to = {};
   for (std::size_t mcu = 0; mcu < mcus; ++mcu) {
     for (std::size_t i = 0; i < layout->block_count; ++i) to[i] = blocks[mcu * layout->block_count + i].data();
-    if (!decoder.decode_mcu(to.data())) return std::nullopt;
+    if (!decoder.decode_mcu(is_wanted(mcu) ? to.data() : nullptr)) return std::nullopt;
   }
   return blocks;
 }
@@ -155,27 +163,68 @@ TEST(ScanDecoder, ReadsLongCodesAndLongNumbers) {
   expect_same_as_libjpeg(*blocks, *file, "codes made for the picture");
 }
 
+// One after the other, and some in a row.
+void expect_same_beside_passed_mcus(ScanDecoder& decoder, const JpegRecipe& recipe) {
+  const File file = write_jpeg(recipe);
+  const auto all = decoded_blocks(decoder, file);
+  ASSERT_TRUE(all.has_value()) << recipe.name;
+  for (const std::size_t period : {2U, 5U}) {
+    const auto some = decoded_blocks(decoder, file, [&](std::size_t mcu) { return mcu % period == 0; });
+    const auto others = decoded_blocks(decoder, file, [&](std::size_t mcu) { return mcu % period != 0; });
+    ASSERT_TRUE(some.has_value() && others.has_value()) << recipe.name;
+    EXPECT_NE((*some)[0], Block{});
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      const Block& decoded = (*some)[i] == Block{} ? (*others)[i] : (*some)[i];
+      const Block& passed = (*some)[i] == Block{} ? (*some)[i] : (*others)[i];
+      ASSERT_EQ(decoded, (*all)[i]) << recipe.name << ", block " << i;
+      ASSERT_EQ(passed, Block{}) << recipe.name << ", block " << i;
+    }
+  }
+}
+
 TEST(ScanDecoder, PassesOverMcusThatAreNotWanted) {
-  const File file = write_jpeg({.width = 100, .height = 80, .luma = {2, 2}, .restart_interval = 5});
   ScanDecoder decoder;
-  const auto blocks = decoded_blocks(decoder, file);
-  ASSERT_TRUE(blocks.has_value());
-  const std::string name = "file";
-  JpegReader reader(file, name, 0);
-  reader.run([&] {
-    jpeg_read_header(&reader.info(), TRUE);
-    jpeg_start_decompress(&reader.info());
-  });
-  const auto layout = prepare_scan(reader.info(), decoder);
-  const auto offset = static_cast<std::size_t>(parse_jpeg_header(file, name).scan_offset);
-  ASSERT_TRUE(decoder.start(std::span(file).subspan(offset), layout.value()));
-  constexpr std::size_t kPassed = 23;
-  for (std::size_t i = 0; i < kPassed; ++i) ASSERT_TRUE(decoder.decode_mcu(nullptr));
-  std::array<Block, 6> next = {};
-  std::array<std::int16_t*, ScanLayout::kMostBlocks> to = {};
-  for (std::size_t i = 0; i < next.size(); ++i) to[i] = next[i].data();
-  ASSERT_TRUE(decoder.decode_mcu(to.data()));
-  for (std::size_t i = 0; i < next.size(); ++i) EXPECT_EQ(next[i], (*blocks)[kPassed * next.size() + i]) << i;
+  for (const JpegRecipe& recipe : all_recipes()) {
+    if (recipe.arithmetic || recipe.scans != JpegScans::one) continue;
+    ASSERT_NO_FATAL_FAILURE(expect_same_beside_passed_mcus(decoder, recipe));
+  }
+  // Blocks that are full, and long codes and numbers.
+  expect_same_beside_passed_mcus(decoder, {.width = 160, .height = 160, .luma = {2, 2}, .quality = 100});
+}
+
+// Of the marker with this number, 0 to 7, the first in the file.
+std::size_t restart_marker(const File& file, int number) {
+  const std::array marker{std::byte{0xFF}, static_cast<std::byte>(0xD0 + number)};
+  const auto found = std::search(file.begin(), file.end(), marker.begin(), marker.end());
+  EXPECT_NE(found, file.end());
+  return static_cast<std::size_t>(found - file.begin());
+}
+
+TEST(ScanDecoder, DoesNotReadSegmentsThatNobodyWants) {
+  constexpr unsigned int kInterval = 5;
+  File file = write_jpeg({.width = 100, .height = 80, .luma = {2, 2}, .restart_interval = kInterval});
+  ScanDecoder decoder;
+  const auto all = decoded_blocks(decoder, file);
+  ASSERT_TRUE(all.has_value());
+  std::fill(file.begin() + static_cast<std::ptrdiff_t>(restart_marker(file, 0) + 2),
+            file.begin() + static_cast<std::ptrdiff_t>(restart_marker(file, 1)), std::byte{0x55});
+  EXPECT_FALSE(decoded_blocks(decoder, file).has_value());
+  const auto others = decoded_blocks(decoder, file, [](std::size_t mcu) { return mcu / kInterval != 1; });
+  ASSERT_TRUE(others.has_value());
+  const std::size_t segment = kInterval * 6;  // blocks
+  for (std::size_t i = 0; i < all->size(); ++i) {
+    ASSERT_EQ((*others)[i], i / segment == 1 ? Block{} : (*all)[i]) << i;
+  }
+}
+
+// An MCU that is not wanted is read where one behind it is.
+TEST(ScanDecoder, RefusesDamageBeforeWhatIsWanted) {
+  constexpr unsigned int kInterval = 5;
+  File file = write_jpeg({.width = 100, .height = 80, .luma = {2, 2}, .restart_interval = kInterval});
+  std::fill(file.begin() + static_cast<std::ptrdiff_t>(restart_marker(file, 0) + 2),
+            file.begin() + static_cast<std::ptrdiff_t>(restart_marker(file, 1)), std::byte{0x55});
+  ScanDecoder decoder;
+  EXPECT_FALSE(decoded_blocks(decoder, file, [](std::size_t mcu) { return mcu == 2 * kInterval - 1; }).has_value());
 }
 
 TEST(ScanDecoder, RefusesWhatItDoesNotUnderstand) {
@@ -351,8 +400,10 @@ TEST(ScanDecoder, RefusesAWholeByteThatIsLeftInASegment) {
     append(file, {0xFF, 0xD9});
     ScanDecoder decoder = decoder_of_steps();
     ASSERT_TRUE(decoder.start(file, {.block_count = 1, .restart_interval = 8, .segments = 2}));
-    for (int i = 0; i < 8; ++i) ASSERT_TRUE(decoder.decode_mcu(nullptr)) << i;
-    EXPECT_EQ(decoder.decode_mcu(nullptr), !longer);
+    Block block = {};
+    std::int16_t* const to = block.data();
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(decoder.decode_mcu(&to)) << i;
+    EXPECT_EQ(decoder.decode_mcu(&to), !longer);
   }
 }
 
