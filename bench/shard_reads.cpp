@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::uint64_t kBytesOfRound = std::uint64_t{512} << 20;
 constexpr std::uint64_t kBlockBytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMembersOfTarSample = 2;
 
 /// From `begin` to `end`: part number `part` of `parts`, of so many things.
 struct Share {
@@ -41,13 +40,31 @@ void in_threads(std::uint64_t threads, const std::function<void(std::uint64_t pa
   for (auto& other : others) other.get();
 }
 
-/// `Shard` is a TarFile or a TfRecordFile. Each entry of a sample has a buffer of its own, as a reader of samples has.
+/// A tar archive in which an image and its label alternate, sample by sample.
+class TarSamples {
+ public:
+  explicit TarSamples(data::TarFile archive) : archive_(std::move(archive)) {}
+
+  std::uint64_t size() const { return archive_.size() / 2; }
+  std::uint64_t bytes(std::uint64_t sample) const {
+    return archive_.bytes(2 * sample) + archive_.bytes(2 * sample + 1);
+  }
+
+  void read(std::uint64_t sample, std::string& image) const {
+    std::string label;
+    archive_.read(2 * sample, image, 2 * sample + 1, label);
+  }
+
+ private:
+  data::TarFile archive_;
+};
+
+/// `Shard` is TarSamples or a TfRecordFile.
 template <typename Shard>
 class ShardReads final : public LoaderWorkload {
  public:
-  ShardReads(Shard shard, std::uint64_t entries_of_sample, int threads)
-      : shard_(std::move(shard)), entries_of_sample_(entries_of_sample), threads_(static_cast<std::uint64_t>(threads)) {
-    for (std::uint64_t entry = 0; entry < shard_.size(); ++entry) bytes_ += shard_.bytes(entry);
+  ShardReads(Shard shard, int threads) : shard_(std::move(shard)), threads_(static_cast<std::uint64_t>(threads)) {
+    for (std::uint64_t sample = 0; sample < shard_.size(); ++sample) bytes_ += shard_.bytes(sample);
     passes_ = passes_over(bytes_);
   }
 
@@ -55,21 +72,18 @@ class ShardReads final : public LoaderWorkload {
 
   LoaderPass run() override {
     in_threads(threads_, [this](std::uint64_t part) { read({shard_.size(), part, threads_}); });
-    return {.samples = passes_ * shard_.size() / entries_of_sample_, .bytes = passes_ * bytes_};
+    return {.samples = passes_ * shard_.size(), .bytes = passes_ * bytes_};
   }
 
  private:
   void read(const Share& share) const {
-    std::vector<std::string> buffers(static_cast<std::size_t>(entries_of_sample_));
+    std::string buffer;
     for (std::uint64_t pass = 0; pass < passes_; ++pass) {
-      for (std::uint64_t entry = share.begin; entry < share.end; ++entry) {
-        shard_.read(entry, buffers[static_cast<std::size_t>(entry % entries_of_sample_)]);
-      }
+      for (std::uint64_t sample = share.begin; sample < share.end; ++sample) shard_.read(sample, buffer);
     }
   }
 
   Shard shard_;
-  std::uint64_t entries_of_sample_;
   std::uint64_t threads_;
   std::uint64_t bytes_ = 0;  // of a pass
   std::uint64_t passes_ = 1;
@@ -112,12 +126,11 @@ class PlainReads final : public LoaderWorkload {
 }  // namespace
 
 std::unique_ptr<LoaderWorkload> tar_reads(const std::string& path, int threads) {
-  return std::make_unique<ShardReads<data::TarFile>>(data::TarFile{data::open_file(path)}, kMembersOfTarSample,
-                                                     threads);
+  return std::make_unique<ShardReads<TarSamples>>(TarSamples{data::TarFile{data::open_file(path)}}, threads);
 }
 
 std::unique_ptr<LoaderWorkload> tf_record_reads(const std::string& path, data::DataChecksum checksum, int threads) {
-  return std::make_unique<ShardReads<data::TfRecordFile>>(data::TfRecordFile{data::open_file(path), {}, checksum}, 1,
+  return std::make_unique<ShardReads<data::TfRecordFile>>(data::TfRecordFile{data::open_file(path), {}, checksum},
                                                           threads);
 }
 

@@ -17,6 +17,10 @@ Compression compression_of_archive(const File& file) {
   return compression_of(begin) == Compression::gzip ? Compression::gzip : Compression::none;
 }
 
+// Between two members that are read at once: their headers and some small members. From the page cache so much takes
+// about as long as another system call.
+constexpr std::uint64_t kLargestGap = std::uint64_t{16} << 10;
+
 constexpr detail::ShardFormat kTar{.name = "tar", .compression = &compression_of_archive, .index = &index_tar};
 
 }  // namespace
@@ -50,6 +54,21 @@ void TarFile::read(std::uint64_t member, std::string& data) const {
   require_member(member);
   data.resize(static_cast<std::size_t>(shard_.index.bytes(member)));
   shard_.file->read_at(shard_.index.offset(member), std::as_writable_bytes(std::span{data}));
+}
+
+void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other, std::string& other_data) const {
+  const auto begin = std::min(offset(member), offset(other));
+  const auto end = std::max(offset(member) + bytes(member), offset(other) + bytes(other));
+  if (end - begin > bytes(member) + kLargestGap + bytes(other)) {
+    read(member, data);
+    read(other, other_data);
+    return;
+  }
+  data.resize(static_cast<std::size_t>(end - begin));
+  shard_.file->read_at(begin, std::as_writable_bytes(std::span{data}));
+  other_data.assign(data, static_cast<std::size_t>(offset(other) - begin), static_cast<std::size_t>(bytes(other)));
+  data.erase(0, static_cast<std::size_t>(offset(member) - begin));
+  data.resize(static_cast<std::size_t>(bytes(member)));
 }
 
 std::string TarFile::describe(std::uint64_t member) const {

@@ -63,13 +63,14 @@ std::string printable(std::string content) {
   return content;
 }
 
-std::int64_t read_label(const TarFile& archive, std::uint64_t member) {
+void require_short_label(const TarFile& archive, std::uint64_t member) {
   if (archive.bytes(member) > kLongestLabel) {
     throw EnvironmentError(text(archive.describe(member), ": expected a label of at most ", kLongestLabel,
                                 " bytes, found ", archive.bytes(member), "."));
   }
-  std::string content;
-  archive.read(member, content);
+}
+
+std::int64_t require_label(const TarFile& archive, std::uint64_t member, std::string content) {
   const auto label = parse_label(content);
   if (!label || *label < 0) {
     throw EnvironmentError(text(archive.describe(member), ": expected a label, a decimal integer of 0 or more, found '",
@@ -96,11 +97,14 @@ std::vector<WebDatasetShard> WebDatasetImages::open_shards() {
 void WebDatasetImages::read(std::uint64_t index, EncodedImage& image) const {
   const auto place = table_.place(index);
   const WebDatasetShard& shard = shards_[place.shard];
+  const TarFile& archive = shard.archive();
   const auto member = require_first(shard, place.position, options_.image_extensions);
   const auto label = require_first(shard, place.position, {options_.label_extension});
-  image.label = read_label(shard.archive(), label);
-  classes_.require(image.label, [&] { return shard.archive().describe(label); });
-  shard.archive().read(member, image.bytes);
+  require_short_label(archive, label);
+  std::string label_text;
+  archive.read(member, image.bytes, label, label_text);
+  image.label = require_label(archive, label, std::move(label_text));
+  classes_.require(image.label, [&] { return archive.describe(label); });
 }
 
 SampleOrigin WebDatasetImages::origin(std::uint64_t index) const {

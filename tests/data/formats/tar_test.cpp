@@ -1,6 +1,8 @@
 #include <libtrain/data/formats/tar.hpp>
 
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,6 +64,36 @@ TEST(Tar, ReadsMembersInAnyOrder) {
   EXPECT_EQ(file.offset(2), 2048U);
   EXPECT_EQ(file.bytes(2), 600U);
   EXPECT_EQ(file.describe(2), "Tar file 'train.tar', member 'b.jpg' at byte offset 2048");
+}
+
+// The contents of two members, and the number of reads that they took.
+std::tuple<std::string, std::string, int> two_contents(const std::string& bytes, std::uint64_t member,
+                                                       std::uint64_t other) {
+  auto file = std::make_unique<MemoryFile>(bytes);
+  const MemoryFile& seen = *file;
+  const TarFile opened(std::move(file));
+  const int reads_before = seen.reads();
+  std::tuple<std::string, std::string, int> result{"a longer text than what is read", "another one", 0};
+  opened.read(member, std::get<0>(result), other, std::get<1>(result));
+  std::get<2>(result) = seen.reads() - reads_before;
+  return result;
+}
+
+TEST(Tar, ReadsTwoMembersThatLieCloseAtOnce) {
+  const std::string picture(1'500, 'p');
+  const auto bytes = tar_member({.name = "a.jpg", .data = picture}) + tar_member({.name = "a.json", .data = "{}"}) +
+                     tar_member({.name = "a.cls", .data = "17"}) + tar_end();
+  EXPECT_EQ(two_contents(bytes, 0, 2), std::tuple(picture, "17", 1));
+  EXPECT_EQ(two_contents(bytes, 2, 0), std::tuple("17", picture, 1));
+  EXPECT_EQ(two_contents(bytes, 1, 1), std::tuple("{}", "{}", 1));
+}
+
+TEST(Tar, ReadsTwoMembersThatLieApartOneByOne) {
+  const auto bytes = tar_member({.name = "a.jpg", .data = "picture"}) +
+                     tar_member({.name = "a.wav", .data = std::string(20'000, 'w')}) +
+                     tar_member({.name = "a.cls", .data = "17"}) + tar_end();
+  EXPECT_EQ(two_contents(bytes, 0, 2), std::tuple("picture", "17", 2));
+  EXPECT_EQ(two_contents(bytes, 2, 0), std::tuple("17", "picture", 2));
 }
 
 TEST(Tar, HasNoMembersWhereThereAreOnlyZeros) {

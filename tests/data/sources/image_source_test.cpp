@@ -118,7 +118,7 @@ TYPED_TEST(ImageSources, ReadIntoTheMemoryThatIsThere) {
   this->write({{"a picture", 0}});
   const auto images = this->open();
   EncodedImage image;
-  image.bytes.assign(1000, 'x');
+  image.bytes.assign(2000, 'x');
   const char* const before = image.bytes.data();
   images.read(0, image);
   EXPECT_EQ(image.bytes, "a picture");
