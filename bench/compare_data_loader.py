@@ -1,9 +1,10 @@
 """libtrain's data loader against PyTorch's, against its own parts put together otherwise, and against plain reading.
 
-Starts bench_data_loader and bench/peers/data_loader.py once and has them run a round of each workload in turns, in the
-opposite order every other round; one round before is not counted. What counts is work per second of CPU time, all
-threads and processes together, and only ratios within a round. Makes the photographs and the shards that it needs where
-they are missing.
+Starts bench_data_loader, a second one to work beside it, and bench/peers/data_loader.py once and has them run a round of
+each workload in turns, in the opposite order every other round; one round before is not counted. What counts is work
+per second of CPU time, all threads and processes together, and only ratios within a round. Two processes, which share
+nothing, show how far this machine's second core goes; two threads cannot go further. Makes the photographs and the
+shards that it needs where they are missing.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Optional
 
 from compare_train_step import GRACE_S, LINES_OF_A_FAILURE, ROOT, ProgramFailed, end, range_of
@@ -26,12 +28,14 @@ ROUND_TIMEOUT_S = 600
 FEWEST_ROUNDS_TO_TRUST = 15
 # Random crops move the mean of a few photographs; pictures that are not normalised are further away.
 MEAN_TOLERANCE = 0.15
+RATES = ("samples_per_s", "samples_per_core_s", "bytes_per_core_s")
 
 
 class Contestant(NamedTuple):
     workload: str
-    threads: int = 1
+    threads: int = 1  # of each process
     implementation: str = "libtrain"
+    processes: int = 1
 
 
 class Comparison(NamedTuple):
@@ -50,6 +54,7 @@ COMPARISONS = (
     Comparison("restart-marked shards / random resized crop", Contestant("restart_shards"), CROPS, goal=1.15),
     Comparison("restart-marked shards / shards without", Contestant("restart_shards"), Contestant("shards")),
     Comparison("2 threads / 1", CROPS._replace(threads=2), CROPS, "samples_per_s", 1.9),
+    Comparison("2 processes / 1: what this machine allows", CROPS._replace(processes=2), CROPS, "samples_per_s"),
     Comparison("tar / plain reading", Contestant("tar_read"), Contestant("tar_plain_read"), "bytes_per_core_s", 0.8),
     Comparison("TFRecord / plain reading",
                Contestant("tfrecord_read"), Contestant("tfrecord_plain_read"), "bytes_per_core_s", 0.8),
@@ -148,15 +153,17 @@ def run_rounds(options):
     with contextlib.ExitStack() as stack:
         programs = {}
         for name, command in (("libtrain", [options.program]), ("pytorch", [options.python, PEER])):
-            programs[name] = Program([*command, f"--data={options.data}", "--serve"])
-            stack.callback(programs[name].close)
+            programs[name] = []
+            for _ in range(max(each.processes for each in CONTESTANTS if each.implementation == name)):
+                programs[name].append(Program([*command, f"--data={options.data}", "--serve"]))
+                stack.callback(programs[name][-1].close)
         # Each starts and warms up while nobody is timed.
         for each in CONTESTANTS:
-            programs[each.implementation].round(each)
+            round_of(programs[each.implementation], each)
         for number in range(options.rounds):
             print(f"round {number + 1}/{options.rounds}", file=sys.stderr)
             for each in CONTESTANTS if number % 2 == 0 else reversed(CONTESTANTS):
-                results[each].append(programs[each.implementation].round(each))
+                results[each].append(round_of(programs[each.implementation], each))
             require_same_pictures(results[CROPS][-1], results[PYTORCH_CROPS][-1])
     return results
 
@@ -168,13 +175,33 @@ def save(results, file_name):
                 file.write(json.dumps({**record, "round": number}) + "\n")
 
 
+def together(records):
+    """The record of what processes did at the same time, where that is several: until the last of them was done."""
+    if len(records) == 1:
+        return records[0]
+    joined = records[0] | {name: sum(record[name] for record in records) for name in ("samples", "bytes")}
+    joined |= {name: max(record[name] for record in records) for name in ("median_s", "min_s")}
+    joined |= {name: sum(record[name] for record in records) for name in ("median_core_s", "min_core_s")}
+    for amount in ("samples", "bytes"):
+        joined[f"{amount}_per_s"] = joined[amount] / joined["median_s"]
+        joined[f"{amount}_per_core_s"] = joined[amount] / joined["median_core_s"]
+    return joined
+
+
+def round_of(programs, contestant):
+    """The record of a round, of as many of the programs as the contestant has processes."""
+    with ThreadPoolExecutor(contestant.processes) as pool:
+        records = list(pool.map(lambda program: program.round(contestant), programs[:contestant.processes]))
+    return together(records) | {"processes": contestant.processes}
+
+
 def rates(results, contestant, rate):
     return [record[rate] for record in results[contestant]]
 
 
 def rate_line(results, contestant):
-    line = f"{contestant.implementation:<10}{contestant.workload:<25}{contestant.threads:>7}"
-    for rate, scale in (("samples_per_s", 1), ("samples_per_core_s", 1), ("bytes_per_core_s", 1e-6)):
+    line = f"{contestant.implementation:<10}{contestant.workload:<25}{contestant.processes:>9}{contestant.threads:>9}"
+    for rate, scale in zip(RATES, (1, 1, 1e-6)):
         line += f"{range_of([value * scale for value in rates(results, contestant, rate)], 0):>26}"
     return line
 
@@ -191,7 +218,7 @@ def comparison_line(results, comparison):
 def table(results):
     rounds = len(results[CROPS])
     lines = [f"{results[CROPS][0]['samples']} photographs, {rounds} rounds; median (least-greatest) over rounds", ""]
-    lines += [f"{'':<35}{'threads':>7}{'samples/s':>26}{'samples/core s':>26}{'MB/core s':>26}"]
+    lines += [f"{'':<35}{'processes':>9}{'threads':>9}{'samples/s':>26}{'samples/core s':>26}{'MB/core s':>26}"]
     lines += [rate_line(results, each) for each in CONTESTANTS]
     lines += ["", f"{'times as fast':<46}{'within a round':>22}{'of fastest':>12}{'goal':>8}"]
     lines += [comparison_line(results, each) for each in COMPARISONS]

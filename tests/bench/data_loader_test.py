@@ -45,12 +45,13 @@ class DataLoader(unittest.TestCase):
                       f"--data={cls.data}", f"--program={jobs.program('bench_data_loader')}", f"--json={json_file}")
         if cls.job.exit_code != 0:
             raise AssertionError(str(cls.job))
-        cls.records = {(each["implementation"], each["workload"], each["threads"]): each
+        cls.records = {(each["implementation"], each["workload"], each["threads"], each["processes"]): each
                        for each in records_in(json_file)}
 
     def test_every_workload_leaves_a_record(self):
-        self.assertEqual({("libtrain", name, 1) for name in PICTURES + READS} |
-                         {("libtrain", "random_resized_crop", 2), ("pytorch", "random_resized_crop", 1)},
+        self.assertEqual({("libtrain", name, 1, 1) for name in PICTURES + READS} |
+                         {("libtrain", "random_resized_crop", 2, 1), ("libtrain", "random_resized_crop", 1, 2),
+                          ("pytorch", "random_resized_crop", 1, 1)},
                          set(self.records))
         for each in self.records.values():
             self.assertEqual(("loader", 0, 1), (each["event"], each["round"], each["iterations"]))
@@ -67,13 +68,13 @@ class DataLoader(unittest.TestCase):
             if key[1] in PICTURES:
                 with self.subTest(key=key):
                     self.assertEqual([IMAGES, 3, SIDE, SIDE], each["shape"])
-                    self.assertEqual(("float16", True, IMAGES),
+                    self.assertEqual(("float16", True, IMAGES * each["processes"]),
                                      (each["dtype"], each["channels_last"], each["samples"]))
 
     def test_libtrains_ways_make_the_same_pictures(self):
-        means = [each["mean"] for (implementation, name, _), each in self.records.items()
+        means = [each["mean"] for (implementation, name, *_), each in self.records.items()
                  if implementation == "libtrain" and name in PICTURES]
-        self.assertEqual(len(PICTURES) + 1, len(means))
+        self.assertEqual(len(PICTURES) + 2, len(means))  # also by two threads, and by two processes
         for mean in means:
             self.assertAlmostEqual(means[0], mean, places=7)
 
@@ -81,14 +82,14 @@ class DataLoader(unittest.TestCase):
         photographs = sum(file.stat().st_size for file in self.data.glob("photographs/*/*.jpg"))
         for implementation, name in (("libtrain", "random_resized_crop"), ("pytorch", "random_resized_crop"),
                                      ("libtrain", "shards")):
-            self.assertEqual(photographs, self.records[implementation, name, 1]["bytes"])
+            self.assertEqual(photographs, self.records[implementation, name, 1, 1]["bytes"])
 
     def test_reads_go_through_whole_files(self):
         archive = self.data / "shards/photographs.tar"
         contents = sum(map(len, members(archive).values()))
         for name, size in (("tar_read", contents), ("tar_plain_read", archive.stat().st_size),
                            ("tfrecord_plain_read", (self.data / "records/photographs.tfrecord").stat().st_size)):
-            each = self.records["libtrain", name, 1]
+            each = self.records["libtrain", name, 1, 1]
             self.assertEqual(each["bytes"] * IMAGES, each["samples"] * size, name)
 
     def test_only_restart_shards_have_restart_markers(self):

@@ -43,7 +43,7 @@ class Table(unittest.TestCase):
 
     def test_has_a_line_for_every_contestant_and_every_comparison(self):
         lines = lines_of(crops=[100], others=[100])
-        self.assertEqual(["pytorch", "random_resized_crop", "1", "100", "(100-100)", "100", "(100-100)", "0", "(0-0)"],
+        self.assertEqual(["pytorch", "random_resized_crop", "1", "1", "100", "(100-100)", "100", "(100-100)", "0", "(0-0)"],
                          next(line.split() for line in lines if line.startswith("pytorch")))
         self.assertEqual(len(CONTESTANTS), sum(line.startswith(("libtrain", "pytorch")) for line in lines))
         self.assertEqual(len(COMPARISONS), sum(" / " in line for line in lines))
@@ -77,6 +77,18 @@ class Rounds(unittest.TestCase):
                                "for line in sys.stdin: print(json.dumps({'asked': line.split()}))")
         self.assertEqual({"asked": ["random_resized_crop", "1"]}, program.round(CROPS))
         self.assertEqual({"asked": ["random_resized_crop", "2"]}, program.round(CROPS._replace(threads=2)))
+
+    def test_of_two_processes_are_taken_together(self):
+        records = [{"mean": 0.5, "samples": 64, "bytes": 640, "median_s": seconds, "min_s": seconds,
+                    "median_core_s": 1.5, "min_core_s": 1.5, "samples_per_s": 64 / seconds,
+                    "samples_per_core_s": 64 / 1.5, "bytes_per_s": 640 / seconds, "bytes_per_core_s": 640 / 1.5}
+                   for seconds in (1, 2)]
+        programs = [self.program(f"for line in iter(input, ''): print('{json.dumps(each)}')") for each in records]
+        self.assertEqual(records[0] | {"processes": 1}, compare_data_loader.round_of(programs, CROPS))
+        self.assertEqual({"mean": 0.5, "samples": 128, "bytes": 1280, "median_s": 2, "min_s": 2, "median_core_s": 3,
+                          "min_core_s": 3, "samples_per_s": 64, "samples_per_core_s": 128 / 3, "bytes_per_s": 640,
+                          "bytes_per_core_s": 1280 / 3, "processes": 2},
+                         compare_data_loader.round_of(programs, CROPS._replace(processes=2)))
 
     def test_of_a_program_that_ends_are_an_error_with_its_last_words(self):
         program = self.program("import sys; sys.exit('the disk is full')")
