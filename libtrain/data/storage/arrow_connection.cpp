@@ -34,12 +34,12 @@ std::optional<StorageFailure> ArrowConnection::failure_of(const Request& request
   try {
     const arrow::Status status = request();
     if (status.ok()) return std::nullopt;
-    // Arrow marks what it could not find and drops the store's words.
-    if (arrow::internal::ErrnoFromStatus(status) == ENOENT) {
-      return StorageFailure{.kind = FailureKind::missing,
-                            .reason = printable_reason(status.message(), remote_.secrets)};
+    auto failure = classify_failure(status.message(), remote_.secrets);
+    // Arrow marks what it could not find and drops the store's words; on GCS also that a token could not be found.
+    if (failure.kind != FailureKind::unreachable && arrow::internal::ErrnoFromStatus(status) == ENOENT) {
+      failure.kind = FailureKind::missing;
     }
-    return classify_failure(status.message(), remote_.secrets);
+    return failure;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

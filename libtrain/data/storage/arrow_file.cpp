@@ -26,6 +26,9 @@ using Clock = std::chrono::steady_clock;
 // What is read again after a failure; large enough for a request to cost nothing beside it.
 constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
 
+// The last byte of a piece before it is read, and still where less came; any but those on which files often end.
+constexpr std::byte kUntouched{0xa7};
+
 struct OpenObject {
   std::shared_ptr<arrow::io::RandomAccessFile> file;
   std::int64_t size = 0;
@@ -88,12 +91,21 @@ class ArrowFile final : public File {
 
   void read_piece(std::uint64_t offset, std::span<std::byte> piece) const {
     std::int64_t count = 0;
-    connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
-      ARROW_ASSIGN_OR_RAISE(
-          count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
-                                      static_cast<void*>(piece.data())));
-      return arrow::Status::OK();
-    });
+    try {
+      connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
+        piece.back() = kUntouched;
+        ARROW_ASSIGN_OR_RAISE(
+            count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
+                                        static_cast<void*>(piece.data())));
+        return arrow::Status::OK();
+      });
+    } catch (const RequestError& failure) {
+      // GCS is asked for the generation that was opened, and has it no more once the file was written again.
+      if (failure.kind() == FailureKind::missing) require_same_version(offset);
+      throw;
+    }
+    // Of S3 Arrow counts what it asked for, not what came. The byte may be the file's own, too.
+    if (piece.back() == kUntouched) require_same_version(offset);
     if (count == static_cast<std::int64_t>(piece.size())) return;
     throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: expected ", piece.size(),
                                 " more bytes, found ", count, "."));
@@ -103,12 +115,15 @@ class ArrowFile final : public File {
   void check_unchanged(std::uint64_t offset) const {
     const auto now = Clock::now();
     if (now - checked_.load(std::memory_order_relaxed) < connection_->options().change_check) return;
-    const auto current = open_object(*connection_, path_, subject(offset), RequestPhase::reading);
-    if (current.version != object_.version) {
-      throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: it was ", object_.version,
-                                  " and is ", current.version, "."));
-    }
+    require_same_version(offset);
     checked_.store(now, std::memory_order_relaxed);
+  }
+
+  void require_same_version(std::uint64_t offset) const {
+    const auto current = open_object(*connection_, path_, subject(offset), RequestPhase::reading);
+    if (current.version == object_.version) return;
+    throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: it was ", object_.version,
+                                " and is ", current.version, "."));
   }
 
   std::shared_ptr<const ArrowConnection> connection_;

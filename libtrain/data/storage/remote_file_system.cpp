@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -79,9 +81,9 @@ void start_s3(const std::string& name) {
 }
 
 // What atexit() is told of first runs last, and the destructors of static objects count among it: told only once a
-// client has been made, this runs before those of Arrow's own objects, which shutting down needs.
-void stop_s3_at_exit() {
-  static std::once_flag once;
+// client has been made, this runs before those of Arrow's own objects, which shutting down needs. Where none could be
+// made it is told as well, since the program crashes at its end otherwise, and again with the first client.
+void stop_s3_at_exit(std::once_flag& once) {
   std::call_once(once, [] { std::atexit([] { static_cast<void>(arrow::fs::EnsureS3Finalized()); }); });
 }
 
@@ -90,20 +92,22 @@ std::string first_of(const Environment& environment, std::string_view name, std:
   return environment.get(otherwise).value_or("");
 }
 
-void set_s3_endpoint(arrow::fs::S3Options& s3, const std::string& url) {
-  const auto uri = split_uri(url);
+// Where the environment says that S3 is: scheme and authority of a URL, or nothing.
+std::optional<Uri> s3_endpoint(const Environment& environment) {
+  const auto url = first_of(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+  if (url.empty()) return std::nullopt;
+  auto uri = split_uri(url);
   if (!uri || !uri->authority || uri->authority->empty() || (uri->scheme != "http" && uri->scheme != "https") ||
       (!uri->path.empty() && uri->path != "/") || uri->query || uri->authority->find('@') != std::string::npos) {
     throw EnvironmentError(
         text("The endpoint of S3 is '", uri ? uri->name : "",
              "' (AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL); expected http://HOST:PORT or https://HOST."));
   }
-  s3.scheme = uri->scheme;
-  s3.endpoint_override = *uri->authority;
+  return uri;
 }
 
-void connect_s3(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
-  start_s3(location.name);
+void make_s3_client(RemoteFileSystem& remote, const Location& location, const StorageOptions& options,
+                    const std::optional<Uri>& endpoint) {
   const auto& environment = options.environment;
   auto s3 =
       options.access == StorageAccess::anonymous ? arrow::fs::S3Options::Anonymous() : arrow::fs::S3Options::Defaults();
@@ -120,13 +124,27 @@ void connect_s3(RemoteFileSystem& remote, const Location& location, const Storag
     remote.signed_with = "whatever identity AWS's client found";
   }
   s3.region = first_of(environment, "AWS_REGION", "AWS_DEFAULT_REGION");
-  if (const auto endpoint = first_of(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"); !endpoint.empty()) {
-    set_s3_endpoint(s3, endpoint);
+  if (endpoint) {
+    s3.scheme = endpoint->scheme;
+    s3.endpoint_override = *endpoint->authority;
   } else if (s3.region.empty()) {
     s3.region = value_of(arrow::fs::ResolveS3BucketRegion(location.container), location.name, remote.secrets);
   }
   remote.file_system = value_of(arrow::fs::S3FileSystem::Make(s3), location.name, remote.secrets);
-  stop_s3_at_exit();
+}
+
+void connect_s3(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
+  static std::once_flag with_client;
+  static std::once_flag without_client;
+  const auto endpoint = s3_endpoint(options.environment);
+  start_s3(location.name);
+  try {
+    make_s3_client(remote, location, options, endpoint);
+  } catch (...) {
+    stop_s3_at_exit(without_client);
+    throw;
+  }
+  stop_s3_at_exit(with_client);
 }
 
 void connect_gcs(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {

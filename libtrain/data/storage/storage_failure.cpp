@@ -11,6 +11,7 @@
 
 #include <libtrain/base/ascii.hpp>
 #include <libtrain/base/redact.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/percent_encoding.hpp>
 
 namespace libtrain::data::detail {
@@ -28,12 +29,18 @@ constexpr std::string_view kAws = "AWS Error ";
 constexpr std::string_view kAwsStatus = "(HTTP status ";
 constexpr std::string_view kGoogle = "google::cloud::Status(";
 
+// What Google's client adds: why nothing was sent, libcurl's words, and what it knows of itself.
+constexpr std::string_view kNoToken = "Could not create a OAuth2 access token";
+constexpr std::string_view kUnderlying = "The underlying error message was: ";
+constexpr std::string_view kCurl = "CURL error ";
+constexpr std::string_view kErrorInfo = " error_info={";
+
 struct Meaning {
   std::string_view words;
   FailureKind kind;
 };
 
-// In libcurl's words, whose client is behind Azure's and AWS's.
+// In libcurl's words, which is behind all clients.
 constexpr std::array<Meaning, 3> kNetwork{{
     {"resolve host", FailureKind::unreachable},
     {"resolve proxy", FailureKind::unreachable},
@@ -74,9 +81,10 @@ constexpr std::array<Meaning, 10> kGoogleErrors{{
 }};
 
 // Arrow's own words, and those of exceptions that it lets through.
-constexpr std::array<Meaning, 8> kPlain{{
+constexpr std::array<Meaning, 9> kPlain{{
     {"Path does not exist", FailureKind::missing},
     {"No such file or directory", FailureKind::missing},
+    {"GetToken(): ", FailureKind::unreachable},
     {"AuthenticationException", FailureKind::unreachable},
     {"Credential", FailureKind::unreachable},
     {"credential", FailureKind::unreachable},
@@ -143,9 +151,22 @@ FailureKind kind_of_aws(std::string_view error) {
   return kind_of_status(leading_status(error.substr(status + kAwsStatus.size())).value_or(0));
 }
 
-// "UNAVAILABLE: ..."
+// "UNAVAILABLE: ...". Where there was no token to send, the name is that of the answer to the request for one.
 FailureKind kind_of_google(std::string_view error) {
-  return kind_of_name(kGoogleErrors, error.substr(0, error.find_first_of(":)")));
+  const auto kind = kind_of_name(kGoogleErrors, error.substr(0, error.find_first_of(":)")));
+  if (kind == FailureKind::refused) return kind;
+  if (kind != FailureKind::transient) return error.find(kNoToken) == kNone ? kind : FailureKind::unreachable;
+  const auto curl = error.find(kCurl);
+  return curl == kNone ? kind : first_contained(kNetwork, error.substr(curl)).value_or(kind);
+}
+
+// The reason comes last in a long message, and what the client knows of itself behind it.
+std::string words_of_google(std::string_view error) {
+  const auto words = error.substr(0, error.find(kErrorInfo));
+  const auto underlying = words.find(kUnderlying);
+  if (words.find(kNoToken) == kNone || underlying == kNone) return std::string{words};
+  return text(words.substr(0, words.find(':')),
+              ": no access token could be had, since: ", words.substr(underlying + kUnderlying.size()));
 }
 
 FailureKind kind_of_plain(std::string_view message) {
@@ -243,7 +264,7 @@ StorageFailure classify_failure(std::string_view message, const std::vector<std:
   }
   if (const auto google = message.find(kGoogle); google != kNone) {
     const auto error = message.substr(google + kGoogle.size());
-    return made(kind_of_google(error), error);
+    return made(kind_of_google(error), words_of_google(error));
   }
   return made(kind_of_plain(message), message);
 }

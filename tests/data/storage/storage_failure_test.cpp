@@ -68,6 +68,7 @@ TEST(StorageFailure, UnderstandsWhatAzureSays) {
        "N5Azure4Core11Credentials23AuthenticationExceptionE: Failed to get token from DefaultAzureCredential.",
        FailureKind::unreachable},
       {"ManagedIdentityCredential: Connection timed out", FailureKind::unreachable},
+      {"GetToken(): error response: 400 Bad Request\n\n{\"error\": \"invalid_request\"}", FailureKind::unreachable},
       {"403 Forbidden", FailureKind::refused},
   };
   for (const auto& entry : cases) {
@@ -101,6 +102,17 @@ TEST(StorageFailure, UnderstandsWhatAwsSays) {
   }
 }
 
+// As google-cloud-cpp 2.37 says that nothing was sent, for want of a token.
+std::string no_token(const std::string& status, const std::string& why) {
+  const auto words = text(
+      "Could not create a OAuth2 access token to authenticate the request. The request was not sent, as such an access "
+      "token is required to complete the request successfully. Learn more about Google Cloud authentication at "
+      "https://cloud.google.com/docs/authentication. The underlying error message was: ",
+      why);
+  return text("google::cloud::Status(", status, ": Permanent error, with a last message of ", words,
+              " error_info={reason=, domain=, metadata={gcloud-cpp.retry.original-message=", words, "}})");
+}
+
 TEST(StorageFailure, UnderstandsWhatGoogleAndArrowSay) {
   const std::vector<Case> cases{
       {"google::cloud::Status(NOT_FOUND: Permanent error in GetObjectMetadata: Not Found)", FailureKind::missing},
@@ -110,6 +122,16 @@ TEST(StorageFailure, UnderstandsWhatGoogleAndArrowSay) {
       {"google::cloud::Status(UNAVAILABLE: Retry policy exhausted)", FailureKind::transient},
       {"google::cloud::Status(RESOURCE_EXHAUSTED: 429)", FailureKind::transient},
       {"google::cloud::Status(INVALID_ARGUMENT: bucket)", FailureKind::permanent},
+      {"google::cloud::Status(UNAVAILABLE: ... PerformWork() - CURL error [7]=Could not connect to server)",
+       FailureKind::transient},
+      {"google::cloud::Status(UNAVAILABLE: ... PerformWork() - CURL error [6]=Could not resolve hostname)",
+       FailureKind::unreachable},
+      {no_token("UNAVAILABLE", "PerformWork() - CURL error [7]=Could not connect to server"), FailureKind::transient},
+      {no_token("UNAVAILABLE", "PerformWork() - CURL error [6]=Could not resolve hostname"), FailureKind::unreachable},
+      {no_token("UNKNOWN", "Cannot open credentials file /home/me/none.json"), FailureKind::unreachable},
+      {no_token("INVALID_ARGUMENT", "{\"error\": \"invalid_grant\"}"), FailureKind::unreachable},
+      {no_token("NOT_FOUND", "no service account"), FailureKind::unreachable},
+      {no_token("UNAUTHENTICATED", "{\"error\": \"invalid_client\"}"), FailureKind::refused},
       {"No such file or directory 'bucket/x'", FailureKind::missing},
       {"Not a directory: 'images/x'", FailureKind::permanent},
       {"malloc of size 64 failed", FailureKind::permanent},
@@ -127,6 +149,10 @@ TEST(StorageFailure, GivesAReasonOnOneLineInTheStoresWords) {
       "[BlobNotFound] 404 The specified blob does not exist. Gone. Request ID: 7");
   EXPECT_EQ(classify_failure("When reading: AWS Error SLOW_DOWN during GetObject operation: wait.", {}).reason,
             "AWS Error SLOW_DOWN during GetObject operation: wait");
+  EXPECT_EQ(classify_failure("google::cloud::Status(NOT_FOUND: Not Found error_info={reason=, domain=})", {}).reason,
+            "NOT_FOUND: Not Found");
+  EXPECT_EQ(classify_failure(no_token("UNKNOWN", "Cannot open credentials file /home/me/none.json"), {}).reason,
+            "UNKNOWN: no access token could be had, since: Cannot open credentials file /home/me/none.json");
   EXPECT_LT(classify_failure(std::string(100'000, 'x'), {}).reason.size(), 500U);
 }
 

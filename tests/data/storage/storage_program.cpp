@@ -1,4 +1,5 @@
-// Reads from a storage and prints what it found, one JSON object a line, for azurite_test.py:
+// Reads from a storage and prints what it found, one JSON object a line, for storage_cases.py and the tests of stores
+// that are made of it, azurite_test.py, s3_test.py and gcs_test.py:
 //
 //   storage_program list az://images/train
 //   storage_program info az://images a.bin

@@ -1,0 +1,181 @@
+"""What the tests share that run libtrain's programs on data in the Azurite emulator: a server that is filled once for
+all tests of a class, programs that run while a test goes on, and that no signature shows.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+import urllib.parse
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "storage"))
+import azurite_emulator as emulator
+import emulator_process
+import loader_jobs
+from loader_jobs import steps_of
+import jobs
+
+ENVIRONMENT = 3  # libtrain's exit code
+OPTIONS = ("--seed", "7", "--remainder", "exact")
+PATIENCE_S = 120
+AZURITE = []  # the command, found before the tests begin
+
+
+def run(command, environment):
+    """The Job of a program that knows of no cloud but what `environment` says."""
+    unset = emulator_process.foreign_unset()
+    return jobs.run(command, time_limit=PATIENCE_S, environment=unset | environment)
+
+
+def pack(images, output, kind, shards):
+    """The command that writes so many shards of a folder of images."""
+    return [jobs.program("libtrain-pack"), "--quiet", "--input", images, "--output", output, "--format", kind,
+            "--shards", shards]
+
+
+def make_shards(images, output, kind, shards):
+    job = jobs.run(pack(images, output, kind, shards))
+    if job.exit_code != 0:
+        raise AssertionError(str(job))
+
+
+class Running:
+    """A program that runs while the test goes on."""
+
+    def __init__(self, test, command, environment):
+        variables = {name: value for name, value in emulator_process.clean_environment().items()
+                     if not jobs.FOREIGN.match(name)}
+        self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True,
+                                         env=variables | loader_jobs.ENVIRONMENT | environment)
+        test.addCleanup(self._end)
+        self.lines = emulator_process.Lines(self._process.stdout)
+        self.errors = emulator_process.Lines(self._process.stderr)
+
+    def _end(self):
+        """mpirun ends its ranks when it is asked to, and leaves them behind when it is killed."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdin.close()
+
+    def write_line(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def finish(self):
+        """Waits for its end; returns exit code, standard output and standard error."""
+        exit_code = self._process.wait(PATIENCE_S)
+        return exit_code, self.lines.rest(10), self.errors.rest(10)
+
+
+class Loader(Running):
+    """loader_program."""
+
+    def __init__(self, test, *words, environment):
+        super().__init__(test, [jobs.program(loader_jobs.PROGRAM), *OPTIONS, *words], environment)
+
+    def expect_images(self, count):
+        line = self.lines.next(PATIENCE_S)
+        if line is None:
+            raise AssertionError(f"the loader ended: {self.errors.rest(10)}")
+        if json.loads(line)["images"] != count:
+            raise AssertionError(f"expected {count} images, found {line}")
+
+    def expect_step(self, step):
+        self.lines.expect(rf'"step":{step}\b', PATIENCE_S)
+
+    def begin_epoch(self):
+        self.write_line()
+
+    def expect_end(self, epoch):
+        self.lines.expect(rf'"ended":{epoch}\b', PATIENCE_S)
+
+
+class AzuriteTest(unittest.TestCase):
+    """The tests of a class share a server, which fill() fills."""
+
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = jobs.temporary_directory(cls)
+        (cls.shared / "server").mkdir()
+        cls.server = emulator.Azurite(AZURITE, cls.shared / "server")
+        cls.addClassCleanup(cls.server.kill)
+        cls.server.start()
+        cls.server.make_container("data")
+        cls.fill()
+
+    @classmethod
+    def fill(cls):
+        """Makes what the tests of the class read."""
+
+    @classmethod
+    def keep(cls):
+        """What was written until now survives that the server is killed."""
+        cls.server.stop()
+        cls.server.start()
+
+    @classmethod
+    def put_folder(cls, container, prefix, folder):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            cls.server.put(container, f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+    def setUp(self):
+        self.folder = jobs.temporary_directory(self)
+        if not self.server.is_running():
+            self.server.start()
+        self.token = emulator.account_sas()
+
+    def location(self, path):
+        return f"az://{path}?{self.token}"
+
+    def environment(self, port=None):
+        return {"AZURE_STORAGE_BLOB_ENDPOINT": self.server.endpoint(port)}
+
+    def run_to_end(self, command):
+        """The Job of a program, which must show no signature."""
+        job = run(command, self.environment())
+        self.require_no_secret(job.stdout, job.stderr)
+        return job
+
+    def require_no_secret(self, *outputs):
+        signature = self.token.partition("sig=")[2]
+        for secret in (self.token, signature, urllib.parse.unquote(signature)):
+            for output in outputs:
+                self.assertNotIn(secret, output)
+
+
+@unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
+class AzuriteLoaderTest(AzuriteTest):
+    def start(self, *words, path):
+        return Loader(self, "--data", self.location(path), *words, environment=self.environment())
+
+    def cache(self):
+        return ("--cache", self.folder / "cache")
+
+    def local(self, *words, data):
+        """What the same run gets of a local folder."""
+        job = loader_jobs.run_rank("--data", data, *OPTIONS, *words)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        return steps_of(job.stdout)
+
+    def require_good_end(self, loader, expected):
+        """Returns what it says on standard error."""
+        exit_code, output, errors = loader.finish()
+        self.assertEqual(exit_code, 0, errors)
+        self.require_no_secret(output, errors)
+        self.assertEqual(steps_of(output), expected)
+        return errors
+
+
+def run_tests(*programs):
+    jobs.require_programs(*programs)
+    AZURITE[:] = emulator.find_azurite()
+    unittest.main()
