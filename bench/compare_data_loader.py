@@ -1,10 +1,10 @@
 """libtrain's data loader against PyTorch's, against its own parts put together otherwise, and against plain reading.
 
-Starts bench_data_loader, a second one to work beside it, and bench/peers/data_loader.py once and has them run a round of
-each workload in turns, in the opposite order every other round; one round before is not counted. What counts is work
-per second of CPU time, all threads and processes together, and only ratios within a round. Two processes, which share
-nothing, show how far this machine's second core goes; two threads cannot go further. Makes the photographs and the
-shards that it needs where they are missing.
+Starts bench_data_loader, a second one to work beside it, and bench/peers/data_loader.py once and has them run a round
+of each workload in turns, in the opposite order every other round; one round before is not counted. What counts is
+work per second of CPU time, all threads and processes together, and only ratios within a round. Two processes, which
+share nothing, show how far this machine's second core goes; two threads cannot go much further. Makes the photographs
+and the shards that it needs where they are missing.
 """
 
 import argparse

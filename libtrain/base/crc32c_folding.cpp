@@ -29,7 +29,7 @@ constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
 constexpr std::size_t kWords = 5;
 constexpr std::size_t kStretchBytes = kWords * sizeof(std::uint64_t);
 constexpr std::size_t kStepBytes = kBlockBytes + 3 * kStretchBytes;
-// Below this, putting the parts together takes longer than they do.
+// Below this, putting the parts together costs more than the folding saves.
 constexpr std::size_t kFewestSteps = 4;
 
 // x^exponent modulo the polynomial, reflected.
@@ -89,7 +89,7 @@ LIBTRAIN_CRC_FOLDING inline std::uint32_t remainder_of(__m512i vector) {
 // Powers of x are kept 33 bits short: the product of two is then short by as much.
 constexpr std::uint32_t kPastStretch = static_cast<std::uint32_t>(power_of_x(8 * kStretchBytes - 33));
 
-// Of two remainders, one of them 33 bits short.
+// The product of two remainders, moved on by 33 bits: what is kept 33 bits short makes up for it.
 LIBTRAIN_CRC_FOLDING inline std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
   const __m128i product =
       _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(left)), _mm_cvtsi32_si128(static_cast<int>(right)), 0x00);

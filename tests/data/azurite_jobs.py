@@ -3,8 +3,6 @@ all tests of a class, programs that run while a test goes on, and that no signat
 """
 
 import json
-import os
-import subprocess
 import sys
 import unittest
 import urllib.parse
@@ -14,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "storage"))
 import azurite_emulator as emulator
 import emulator_process
 import loader_jobs
-from loader_jobs import steps_of
 import jobs
+from emulator_process import Running
+from loader_jobs import steps_of
 
 ENVIRONMENT = 3  # libtrain's exit code
 OPTIONS = ("--seed", "7", "--remainder", "exact")
@@ -29,56 +28,12 @@ def run(command, environment):
     return jobs.run(command, time_limit=PATIENCE_S, environment=unset | environment)
 
 
-def pack(images, output, kind, shards):
-    """The command that writes so many shards of a folder of images."""
-    return [jobs.program("libtrain-pack"), "--quiet", "--input", images, "--output", output, "--format", kind,
-            "--shards", shards]
-
-
-def make_shards(images, output, kind, shards):
-    job = jobs.run(pack(images, output, kind, shards))
-    if job.exit_code != 0:
-        raise AssertionError(str(job))
-
-
-class Running:
-    """A program that runs while the test goes on."""
-
-    def __init__(self, test, command, environment):
-        variables = {name: value for name, value in emulator_process.clean_environment().items()
-                     if not jobs.FOREIGN.match(name)}
-        self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE, text=True,
-                                         env=variables | loader_jobs.ENVIRONMENT | environment)
-        test.addCleanup(self._end)
-        self.lines = emulator_process.Lines(self._process.stdout)
-        self.errors = emulator_process.Lines(self._process.stderr)
-
-    def _end(self):
-        """mpirun ends its ranks when it is asked to, and leaves them behind when it is killed."""
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdin.close()
-
-    def write_line(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    def finish(self):
-        """Waits for its end; returns exit code, standard output and standard error."""
-        exit_code = self._process.wait(PATIENCE_S)
-        return exit_code, self.lines.rest(10), self.errors.rest(10)
-
-
 class Loader(Running):
     """loader_program."""
 
     def __init__(self, test, *words, environment):
-        super().__init__(test, [jobs.program(loader_jobs.PROGRAM), *OPTIONS, *words], environment)
+        super().__init__(test, [jobs.program(loader_jobs.PROGRAM), *OPTIONS, *words],
+                         loader_jobs.ENVIRONMENT | environment)
 
     def expect_images(self, count):
         line = self.lines.next(PATIENCE_S)
@@ -91,6 +46,11 @@ class Loader(Running):
         self.lines.expect(rf'"step":{step}\b', PATIENCE_S)
 
     def begin_epoch(self):
+        """Where it was told to --wait for that."""
+        self.write_line()
+
+    def go_on(self):
+        """Where it was told to --pause-after a step."""
         self.write_line()
 
     def expect_end(self, epoch):

@@ -54,10 +54,10 @@ class FolderTest(azurite_jobs.AzuriteLoaderTest):
 
 class Outages(FolderTest):
     def test_a_server_that_is_killed_and_comes_back_changes_nothing(self):
-        # The steps take long enough for the server to go while most samples are still to be read.
-        loader = self.start("--batch-size", 2, "--step-delay-ms", 200)
+        loader = self.start("--batch-size", 2, "--pause-after", 1)
         loader.expect_step(1)
         self.server.kill()
+        loader.go_on()
         self.expect_warning(loader)
         self.server.start()
         self.require_good_end(loader, self.local("--batch-size", 2))

@@ -42,7 +42,7 @@ class Shards(azurite_jobs.AzuriteLoaderTest):
         loader_jobs.make_pictures(cls.pictures, IMAGES)
         cls.write_parquet(cls.shared / "parquet")
         for kind in ("tar", "tfrecord"):
-            azurite_jobs.make_shards(cls.pictures, cls.shared / kind, kind, SHARDS)
+            loader_jobs.make_shards(cls.pictures, cls.shared / kind, kind, SHARDS)
         for kind in FORMATS:
             cls.put_folder("data", kind, cls.shared / kind)
         cls.keep()
@@ -84,8 +84,7 @@ class Shards(azurite_jobs.AzuriteLoaderTest):
         self.assertEqual([end["fetched_files"] for end in ends], [files] * 2, kind)
 
     def test_an_outage_changes_nothing_and_is_not_seen_by_a_cache(self):
-        # The steps take long enough for the server to go while most samples are still to be read.
-        direct = self.start_all(lambda kind: ("--step-delay-ms", 60))
+        direct = self.start_all(lambda kind: ("--pause-after", 1))
         cached = self.start_all(lambda kind: ("--epochs", 2, "--cache", self.folder / kind))
         for loader in [*direct.values(), *cached.values()]:
             loader.expect_images(IMAGES)
@@ -94,6 +93,8 @@ class Shards(azurite_jobs.AzuriteLoaderTest):
         for loader in direct.values():
             loader.expect_step(1)
         self.server.kill()
+        for loader in direct.values():
+            loader.go_on()
         for loader in cached.values():
             loader.begin_epoch()
             loader.begin_epoch()

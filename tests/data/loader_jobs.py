@@ -41,6 +41,18 @@ def write_pictures(folder, count):
         small.resize((40 + number % 7 * 8, 36 + number % 6 * 9), Image.Resampling.BICUBIC).save(path)
 
 
+def pack(images, output, kind, shards):
+    """The command that writes so many shards of a folder of images."""
+    return [jobs.program("libtrain-pack"), "--quiet", "--input", images, "--output", output, "--format", kind,
+            "--shards", shards]
+
+
+def make_shards(images, output, kind, shards):
+    job = jobs.run(pack(images, output, kind, shards))
+    if job.exit_code != 0:
+        raise AssertionError(str(job))
+
+
 def run_rank(*words):
     return jobs.run([jobs.program(PROGRAM), *words], time_limit=120, environment=ENVIRONMENT)
 

@@ -61,7 +61,7 @@ struct Options {
   bool resume = false;
   std::string cache;
   std::string output;
-  int step_delay_ms = 0;
+  std::uint64_t pause_after = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_bad = 0;
   bool wait = false;
 };
@@ -142,6 +142,11 @@ std::unique_ptr<const data::ImageDataset> open_images(std::shared_ptr<const data
   return std::make_unique<const data::ImageDataset>(data::open_image_source(std::move(storage)), images);
 }
 
+void wait_for_line() {
+  std::string line;
+  std::getline(std::cin, line);
+}
+
 // The state in which the epoch is left.
 data::LoaderState run_epoch(data::DataLoader& loader, const data::LoaderState& start, const Options& options) {
   auto epoch = loader.resume(start);
@@ -149,7 +154,7 @@ data::LoaderState run_epoch(data::DataLoader& loader, const data::LoaderState& s
     const auto batch = epoch.next();
     if (!batch) break;
     print_batch(*batch, start.epoch, step);
-    std::this_thread::sleep_for(std::chrono::milliseconds{options.step_delay_ms});
+    if (step == options.pause_after) wait_for_line();
   }
   return epoch.state();
 }
@@ -178,8 +183,7 @@ void run(const Options& options) {
       ++state.epoch;
       state.position = 0;
     }
-    std::string line;
-    if (options.wait) std::getline(std::cin, line);
+    if (options.wait) wait_for_line();
     state = run_epoch(loader, state, options);
     print_end(state.epoch, cache.get());
   }
@@ -202,7 +206,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--resume", options.resume, "go on from what that file says")->needs(state);
   app.add_option("--cache", options.cache, "folder that keeps what is read");
   app.add_option("--output", options.output, "folder for bad_samples.jsonl");
-  app.add_option("--step-delay-ms", options.step_delay_ms, "what a step takes beside waiting for its batch");
+  app.add_option("--pause-after", options.pause_after, "step behind which it waits for a line on standard input");
   app.add_option("--max-bad", options.max_bad, "BadSampleOptions::maximum_count");
   app.add_flag("--wait", options.wait, "begin each epoch when a line comes on standard input");
 }

@@ -5,7 +5,6 @@ ranks and workers, also where a run stops and goes on as another one, and where 
 import json
 import shutil
 import unittest
-from pathlib import Path
 
 import loader_jobs
 from loader_jobs import flat, joined, path_of, run_rank, run_ranks, steps_of

@@ -43,7 +43,8 @@ class Table(unittest.TestCase):
 
     def test_has_a_line_for_every_contestant_and_every_comparison(self):
         lines = lines_of(crops=[100], others=[100])
-        self.assertEqual(["pytorch", "random_resized_crop", "1", "1", "100", "(100-100)", "100", "(100-100)", "0", "(0-0)"],
+        self.assertEqual(["pytorch", "random_resized_crop", "1", "1", "100", "(100-100)", "100", "(100-100)", "0",
+                          "(0-0)"],
                          next(line.split() for line in lines if line.startswith("pytorch")))
         self.assertEqual(len(CONTESTANTS), sum(line.startswith(("libtrain", "pytorch")) for line in lines))
         self.assertEqual(len(COMPARISONS), sum(" / " in line for line in lines))

@@ -117,7 +117,7 @@ def _end_processes(mark, patience):
 
 
 def require_refusal(test, job, exit_code, *words):
-    """That `job` ended with `exit_code`, one line of libtrain's on the screen that holds all `words`, and no process."""
+    """That `job` ended with `exit_code`, one line of libtrain's on the screen with all `words`, and no process."""
     test.assertEqual(job.exit_code, exit_code, job)
     test.assertEqual(len(job.reports()), 1, job)
     for word in words:

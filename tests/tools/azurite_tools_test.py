@@ -32,7 +32,7 @@ class Tools(azurite_jobs.AzuriteTest):
         cls.data = cls.shared / "data"
         loader_jobs.make_pictures(cls.data / "pictures", IMAGES)
         for kind in ("tar", "tfrecord"):
-            azurite_jobs.make_shards(cls.data / "pictures", cls.data / kind, kind, SHARDS)
+            loader_jobs.make_shards(cls.data / "pictures", cls.data / kind, kind, SHARDS)
         (cls.data / "table").mkdir()
         (cls.data / "table/labels.csv").write_text("path,label\n" + "".join(f"{i}.jpg,{i % 3}\n" for i in range(999)))
         for path in sorted(cls.data.iterdir()):
@@ -69,7 +69,7 @@ class Tools(azurite_jobs.AzuriteTest):
         for kind in ("tar", "tfrecord"):
             with self.subTest(kind):
                 output = self.folder / kind
-                self.require_good_end(azurite_jobs.pack(self.location("data/pictures"), output, kind, SHARDS))
+                self.require_good_end(loader_jobs.pack(self.location("data/pictures"), output, kind, SHARDS))
                 self.assertEqual(contents_of(output), contents_of(self.data / kind))
 
     def test_an_expired_signature_ends_both_at_once(self):
@@ -77,7 +77,7 @@ class Tools(azurite_jobs.AzuriteTest):
         location = self.location("data/pictures")
         self.require_refusal(inspect(location), "libtrain-inspect")
         output = self.folder / "shards"
-        self.require_refusal(azurite_jobs.pack(location, output, "tar", SHARDS), "libtrain-pack")
+        self.require_refusal(loader_jobs.pack(location, output, "tar", SHARDS), "libtrain-pack")
         self.assertFalse(output.exists())
 
 

@@ -34,8 +34,8 @@ class TarFile {
   /// of it. Throws what File::read_at throws, and UsageError unless `member` < size().
   void read(std::uint64_t member, std::string& data) const;
 
-  /// The same for two members, by a single read where little lies between them: a store takes about as long for both as
-  /// for one.
+  /// The same for two members into two strings, by a single read where little lies between them: a store takes about as
+  /// long for both as for one.
   void read(std::uint64_t member, std::string& data, std::uint64_t other, std::string& other_data) const;
 
   /// How messages name a member: its name, its archive, its offset.

@@ -91,7 +91,8 @@ void HuffmanTable::pair_up() {
   }
 }
 
-// A stride of more than kBlockSize places would look like the end of a block.
+// A stride of a whole block fits nowhere, and with the end of a block behind it would look at the last place as if it
+// did.
 void HuffmanTable::fill_strides(const Symbols& symbols) {
   for (std::size_t i = 0; i < kLookups; ++i) {
     unsigned int bits = 0;
@@ -101,7 +102,7 @@ void HuffmanTable::fill_strides(const Symbols& symbols) {
       if (code_bits == 0 || bits + code_bits > kLookupBits) break;
       const bool ends = symbol == kEndOfBlockSymbol;
       const unsigned int further = ends ? HuffmanEntry::kEndOfBlock + 1 : (symbol >> 4) + 1U;
-      if (!ends && places + further > kBlockSize) break;
+      if (!ends && places + further >= kBlockSize) break;
       bits += code_bits + (symbol & 0xFU);
       places += further;
     }

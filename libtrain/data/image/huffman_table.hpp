@@ -75,7 +75,8 @@ class HuffmanEntry {
 };
 
 /// How far the next bits of a scan lead, where nobody wants the numbers: as many symbols as show their codes in a
-/// lookup, the last one's number behind it. To be used as a HuffmanEntry is.
+/// lookup; the number of the last one may reach beyond it. Fits a place under the condition that
+/// HuffmanEntry::kEndOfBlock states.
 struct HuffmanStride {
   std::uint8_t bits = 0;
   std::uint8_t places = HuffmanEntry::kIncomplete;

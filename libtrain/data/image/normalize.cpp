@@ -6,6 +6,7 @@
 #include <libtrain/data/image/half.hpp>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -46,8 +47,17 @@ __attribute__((target("avx2,f16c"))) std::size_t float16_by_f16c(const std::uint
   return i;
 }
 
+// Clang knows "f16c" by name from version 18 on.
+bool find_f16c() {
+  unsigned int a = 0;
+  unsigned int b = 0;
+  unsigned int c = 0;
+  unsigned int d = 0;
+  return __builtin_cpu_supports("avx2") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 bool has_f16c() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool has = find_f16c();
   return has;
 }
 

@@ -29,8 +29,8 @@ struct ScanLayout {
 /// Reads the Huffman codes of a sequential JPEG's scan: half of libjpeg-turbo's work for a photograph, in about half of
 /// its time, because two coefficients are mostly read at once.
 ///
-/// It refuses whatever libjpeg would warn of or mend, and whoever called it turns to libjpeg then. What it accepts it
-/// reads as libjpeg does, also where that is damaged but makes sense.
+/// Of what it reads it refuses whatever libjpeg would warn of or mend, and whoever called it turns to libjpeg then.
+/// What it accepts it reads as libjpeg does, also where that is damaged but makes sense.
 ///
 /// Keeps its tables between pictures, and its memory up to a few MiB; used by one thread at a time. Not to be used once
 /// it has been moved from.

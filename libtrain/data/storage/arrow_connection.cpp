@@ -35,7 +35,8 @@ std::optional<StorageFailure> ArrowConnection::failure_of(const Request& request
     const arrow::Status status = request();
     if (status.ok()) return std::nullopt;
     auto failure = classify_failure(status.message(), remote_.secrets);
-    // Arrow marks what it could not find and drops the store's words; on GCS also that a token could not be found.
+    // Arrow marks what was not found, and drops the store's words; on GCS a token that was not found bears the mark
+    // too.
     if (failure.kind != FailureKind::unreachable && arrow::internal::ErrnoFromStatus(status) == ENOENT) {
       failure.kind = FailureKind::missing;
     }

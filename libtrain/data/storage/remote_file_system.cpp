@@ -81,8 +81,9 @@ void start_s3(const std::string& name) {
 }
 
 // What atexit() is told of first runs last, and the destructors of static objects count among it: told only once a
-// client has been made, this runs before those of Arrow's own objects, which shutting down needs. Where none could be
-// made it is told as well, since the program crashes at its end otherwise, and again with the first client.
+// client has been made, this runs before those of Arrow's own objects, which shutting down needs. Where no client
+// could be made it is told nevertheless, or the program would crash at its end; the first client tells it once more, so
+// as to come before that client's objects.
 void stop_s3_at_exit(std::once_flag& once) {
   std::call_once(once, [] { std::atexit([] { static_cast<void>(arrow::fs::EnsureS3Finalized()); }); });
 }

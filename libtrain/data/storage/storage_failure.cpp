@@ -40,7 +40,7 @@ struct Meaning {
   FailureKind kind;
 };
 
-// In libcurl's words, which is behind all clients.
+// In the words of libcurl, which is behind all clients.
 constexpr std::array<Meaning, 3> kNetwork{{
     {"resolve host", FailureKind::unreachable},
     {"resolve proxy", FailureKind::unreachable},

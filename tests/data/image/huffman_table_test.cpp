@@ -139,12 +139,14 @@ TEST(HuffmanTable, AStrideStopsAtTheEndOfABlock) {
   EXPECT_EQ(stride.places, 1U + 16U + HuffmanEntry::kEndOfBlock + 1);
 }
 
-TEST(HuffmanTable, AStrideIsNoLongerThanABlock) {
+TEST(HuffmanTable, AStrideIsShorterThanABlock) {
   HuffmanTable table;
-  ASSERT_TRUE(table.build(code_of({{1, {0xF0}}, {2, {0x01}}}), Use::kCoefficients));
-  const HuffmanStride stride = table.stride(0);
-  EXPECT_EQ(stride.bits, 4U);
-  EXPECT_EQ(stride.places, 4 * 16U);
+  ASSERT_TRUE(table.build(code_of({{1, {0xF0}}, {2, {0x00}}}), Use::kCoefficients));
+  for (const std::string_view digits : {"0 0 0 0 0", "0 0 0 0 10"}) {
+    const HuffmanStride stride = table.stride(bits_of(digits));
+    EXPECT_EQ(stride.bits, 3U) << digits;
+    EXPECT_EQ(stride.places, 3 * 16U) << digits;
+  }
 }
 
 TEST(HuffmanTable, AStrideIsIncompleteWhereALookupShowsNoCode) {

@@ -1,5 +1,6 @@
 #include <libtrain/data/image/normalize.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,7 +24,8 @@ TEST(Normalize, RoundsToFloat16AsTheDefinitionDoes) {
         std::vector<std::uint16_t> to(count + 1, 0xABCD);
         normalize(from.data(), means.data(), factors.data(), count, PixelType::float16, to.data());
         for (std::size_t i = 0; i < count; ++i) {
-          ASSERT_EQ(to[i], half_bits((static_cast<float>(from[i]) - mean) * factor)) << i << " " << mean << factor;
+          ASSERT_EQ(to[i], half_bits((static_cast<float>(from[i]) - mean) * factor))
+              << i << " " << mean << " " << factor;
         }
         ASSERT_EQ(to[count], 0xABCD);
       }

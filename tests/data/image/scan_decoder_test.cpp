@@ -407,6 +407,26 @@ TEST(ScanDecoder, RefusesAWholeByteThatIsLeftInASegment) {
   }
 }
 
+// Sixteen zeros behind the last place, whether the numbers are wanted or not.
+TEST(ScanDecoder, RefusesZerosBehindABlock) {
+  // 0: sixteen zeros; 10: one bit after thirteen zeros; 110: end of block.
+  HuffmanCode code;
+  code.counts[1] = code.counts[2] = code.counts[3] = 1;
+  code.symbols[0] = 0xF0;
+  code.symbols[1] = 0xD1;
+  ScanDecoder decoder;
+  ASSERT_TRUE(decoder.difference_table(0).build(code_for(0), HuffmanTable::Use::kDifference));
+  ASSERT_TRUE(decoder.coefficient_table(0).build(code, HuffmanTable::Use::kCoefficients));
+  File file;
+  append(file, {0b0000'10'1'0, 0b000'110'11, 0xFF, 0xD9});  // three times sixteen, to place 63, four times sixteen, end
+  Block block = {};
+  std::int16_t* const to = block.data();
+  ASSERT_TRUE(decoder.start(file, {.block_count = 1}));
+  EXPECT_FALSE(decoder.decode_mcu(&to));
+  ASSERT_TRUE(decoder.start(file, {.block_count = 1}));
+  EXPECT_FALSE(decoder.decode_mcu(nullptr));
+}
+
 // What it does not refuse, it reads as libjpeg does, however damaged.
 TEST(ScanDecoder, ReadsDamagedDataAsLibjpegDoesOrNotAtAll) {
   constexpr int kFiles = 1000;
@@ -423,8 +443,11 @@ TEST(ScanDecoder, ReadsDamagedDataAsLibjpegDoesOrNotAtAll) {
     if (file[place] == std::byte{0xFF} || changed == std::byte{0xFF} || file[place - 1] == std::byte{0xFF}) continue;
     file[place] = changed;
     const auto blocks = decoded_blocks(decoder, file);
+    const auto last = decoded_blocks(decoder, file, [](std::size_t mcu) { return mcu == 5; });
+    ASSERT_EQ(last.has_value(), blocks.has_value()) << i << ": passing over damage notices as much as reading it";
     if (!blocks) continue;
     ++accepted;
+    ASSERT_EQ(last->back(), blocks->back()) << i;
     ASSERT_NO_FATAL_FAILURE(expect_same_as_libjpeg(*blocks, file, std::to_string(i)));
   }
   EXPECT_GE(accepted, 30);

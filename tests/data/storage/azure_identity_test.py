@@ -130,7 +130,8 @@ class Identity(unittest.TestCase):
         return endpoint
 
     def environment(self, endpoint, variables):
-        return {"AZURE_STORAGE_BLOB_ENDPOINT": self.server.endpoint(),
+        # Away from what the user of this machine may have signed in as.
+        return {"AZURE_STORAGE_BLOB_ENDPOINT": self.server.endpoint(), "HOME": str(self.certificate.parent),
                 "SSL_CERT_FILE": str(self.certificate)} | endpoint.environment() | variables
 
     def run_program(self, endpoint, *words, **variables):
@@ -143,7 +144,7 @@ class Identity(unittest.TestCase):
             self.assertNotIn(secret, output)
 
     def require_readable(self, endpoint, **variables):
-        """Listed and read; nothing but identities of the given queries has been asked for."""
+        """Listed and read. Of what the endpoint was asked for the versions of its interface are left out afterwards."""
         for words, key, value in ((("list", "az://data"), "path", "train/x"),
                                   (("hash", "az://data/train", "x"), "sha256", hashlib.sha256(CONTENT).hexdigest())):
             job = self.run_program(endpoint, *words, **variables)
@@ -154,6 +155,7 @@ class Identity(unittest.TestCase):
     def require_refusal(self, endpoint, *says, **variables):
         job = self.run_program(endpoint, "hash", "az://data/train", "x", **variables)
         jobs.require_refusal(self, job, ENVIRONMENT, "'az://data/train/x'", *says)
+        self.assertNotIn("Trying again", job.stderr)
 
     def test_a_managed_identity_by_its_client_id(self):
         for variable in ("AZURE_CLIENT_ID", "DEFAULT_IDENTITY_CLIENT_ID"):
@@ -176,8 +178,8 @@ class Identity(unittest.TestCase):
                 self.require_refusal(endpoint, "access was refused", "whatever identity Azure's client found")
 
     def test_an_identity_that_is_not_there(self):
-        self.require_refusal(self.serve(make_token(), status=400), "the managed identity that AZURE_CLIENT_ID names",
-                             AZURE_CLIENT_ID=CLIENT)
+        self.require_refusal(self.serve(make_token(), status=400), "the store could not be asked",
+                             "signed with the managed identity that AZURE_CLIENT_ID names", AZURE_CLIENT_ID=CLIENT)
 
     def test_an_identity_that_is_gone_for_a_while(self):
         # So short a time that every request asks for a token of its own.

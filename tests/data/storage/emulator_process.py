@@ -12,11 +12,14 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import jobs
+
 ROOT = Path(__file__).resolve().parents[3]
 UNAVAILABLE = 77
 # What the user's shell may have set, and must not reach an emulator on this machine.
-FOREIGN = re.compile(r"^(AZURE|AZURITE|AWS|DEFAULT_IDENTITY|GOOGLE|CLOUD|CLOUDSDK|GCE|MOTO)_|^(ALL|HTTPS?|NO)_PROXY$",
-                     re.IGNORECASE)
+FOREIGN = re.compile(r"^(AZURE|AZURITE|AWS|DEFAULT_IDENTITY|IDENTITY|MSI|GOOGLE|CLOUD|CLOUDSDK|GCE|MOTO)_"
+                     r"|^(ALL|HTTPS?|NO)_PROXY$", re.IGNORECASE)
 
 
 def clean_environment():
@@ -82,6 +85,43 @@ class Lines:
         while self.next(seconds) is not None:
             pass
         return "\n".join(self.seen)
+
+
+class Running:
+    """A program that runs while the test goes on, and knows of no cloud but what `environment` says."""
+
+    def __init__(self, test, command, environment):
+        variables = {name: value for name, value in clean_environment().items()
+                     if not jobs.FOREIGN.match(name)}
+        self._process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True,
+                                         env=variables | environment)
+        test.addCleanup(self._end)
+        self.lines = Lines(self._process.stdout)
+        self.errors = Lines(self._process.stderr)
+
+    def _end(self):
+        """mpirun ends its ranks when it is asked to, and leaves them behind when it is killed."""
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdin.close()
+
+    def write_line(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def wait(self):
+        """Waits for its end; returns the exit code."""
+        return self._process.wait(120)
+
+    def finish(self):
+        """Waits for its end; returns exit code, standard output and standard error."""
+        exit_code = self.wait()
+        return exit_code, self.lines.rest(10), self.errors.rest(10)
 
 
 class Emulator:

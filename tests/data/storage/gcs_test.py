@@ -1,5 +1,5 @@
-"""Google Cloud Storage as libtrain reads it, against the emulator gcp-storage-emulator, which this test starts on a free
-port: the cases of storage_cases.py, and the store's credentials.
+"""Google Cloud Storage as libtrain reads it, against the emulator gcp-storage-emulator, which this test starts on a
+free port: the cases of storage_cases.py, and the store's credentials.
 
 Exit code 77, and a line that says so, where it cannot be had; ctest then reports the test as skipped.
 """
@@ -59,6 +59,10 @@ class GcsOutages(Gcs, cases.Outages):
     pass
 
 
+class GcsLoading(Gcs, cases.Loading):
+    pass
+
+
 class GcsCredentials(Gcs):
     @classmethod
     def fill(cls):
@@ -107,6 +111,6 @@ class GcsCredentials(Gcs):
 
 
 if __name__ == "__main__":
-    jobs.require_programs(cases.PROGRAM)
+    jobs.require_programs(*cases.PROGRAMS)
     PYTHON[:] = emulators.find_emulators()
     unittest.main()

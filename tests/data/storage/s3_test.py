@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cloud_emulators as emulators
+import emulator_process
 import jobs
 import storage_cases as cases
 
@@ -73,6 +74,10 @@ class S3Outages(S3, cases.Outages):
     pass
 
 
+class S3Loading(S3, cases.Loading):
+    pass
+
+
 class S3Credentials(S3):
     @classmethod
     def fill(cls):
@@ -120,8 +125,10 @@ class S3Credentials(S3):
         if shutil.which("unshare") is None or subprocess.run([*offline, "true"], check=False).returncode != 0:
             self.skipTest("not run: this machine has no network namespaces for its users")
         job = jobs.run([*offline, jobs.program(cases.PROGRAM), "list", "s3://data"], time_limit=120,
-                       environment=self.with_key(self.server.key, self.server.secret) |
+                       environment=emulator_process.foreign_unset() |
+                       self.with_key(self.server.key, self.server.secret) |
                        {"AWS_ENDPOINT_URL": "", "AWS_REGION": ""})
+        self.require_no_secret(job.stdout + job.stderr)
         jobs.require_refusal(self, job, cases.ENVIRONMENT, "'s3://data' cannot be opened", "region")
 
     def test_a_damaged_endpoint_is_named(self):
@@ -148,6 +155,6 @@ class S3Anonymous(S3):
 
 
 if __name__ == "__main__":
-    jobs.require_programs(cases.PROGRAM)
+    jobs.require_programs(*cases.PROGRAMS)
     PYTHON[:] = emulators.find_emulators()
     unittest.main()

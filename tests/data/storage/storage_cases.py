@@ -4,20 +4,21 @@ under the reader, a server that goes and comes back. The tests of a store make c
 
 import hashlib
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import emulator_process
 import jobs
+import loader_jobs
 
 PROGRAM = "storage_program"
+PROGRAMS = (PROGRAM, loader_jobs.PROGRAM, "libtrain-pack", "libtrain-inspect")
 ENVIRONMENT = 3  # libtrain's exit code
 CHUNK = 300_000
 BIG = random.Random(1).randbytes(7 * CHUNK + 1234)
@@ -33,28 +34,18 @@ def chunks(content):
     return [{"offset": begin, "length": len(piece), "sha256": sha256(piece)} for begin, piece in pieces]
 
 
-class Reader:
+class Reader(emulator_process.Running):
     """A program that reads the next chunk of an open file when it is told to."""
 
     def __init__(self, test, location, path, environment, *options):
         command = [jobs.program(PROGRAM), "loop", location, path, "--chunk", str(CHUNK), *options]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                         text=True, env=emulator_process.clean_environment() | environment)
-        self.answers = emulator_process.Lines(self._process.stdout)
-        self.errors = emulator_process.Lines(self._process.stderr)
-        test.addCleanup(self._end)
-
-    def _end(self):
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
+        super().__init__(test, command, environment)
 
     def ask(self):
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self.write_line()
 
     def answer(self, seconds=120):
-        line = self.answers.next(seconds)
+        line = self.lines.next(seconds)
         if line is None:
             raise AssertionError(f"the reader ended: {self.errors.rest(10)}")
         return json.loads(line)
@@ -62,9 +53,6 @@ class Reader:
     def chunk(self):
         self.ask()
         return self.answer()
-
-    def wait(self, seconds=120):
-        return self._process.wait(seconds)
 
 
 class Store(unittest.TestCase):
@@ -105,9 +93,9 @@ class Store(unittest.TestCase):
         """How a message names it."""
         return f"'{self.at(path)}'"
 
-    def run_program(self, *words, environment=None):
+    def run_program(self, *words, environment=None, program=PROGRAM):
         unset = emulator_process.foreign_unset()
-        job = jobs.run([jobs.program(PROGRAM), *words], time_limit=120,
+        job = jobs.run([jobs.program(program), *words], time_limit=120,
                        environment=unset | (self.credentials() if environment is None else environment))
         self.require_no_secret(job.stdout + job.stderr)
         return job
@@ -133,7 +121,7 @@ class Store(unittest.TestCase):
 
     def require_reader_fails(self, reader, *says):
         reader.ask()
-        self.assertIsNone(reader.answers.next(120), "the reader went on")
+        self.assertIsNone(reader.lines.next(120), "the reader went on")
         self.assertEqual(reader.wait(), ENVIRONMENT)
         errors = reader.errors.rest(10)
         self.require_no_secret(errors)
@@ -290,3 +278,43 @@ class Outages(Store):
         self.server.kill()
         self.require_reader_fails(reader, self.quoted("/big.bin"), "the store failed or did not answer", "Tried ",
                                   " s.")
+
+
+@unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
+class Loading(Store):
+    """Whole programs get of the store what they get of the local disk."""
+
+    IMAGES = 13
+
+    @classmethod
+    def fill(cls):
+        cls.local = jobs.temporary_directory(cls)
+        loader_jobs.make_pictures(cls.local / "pictures", cls.IMAGES)
+        loader_jobs.make_shards(cls.local / "pictures", cls.local / "tar", "tar", 2)
+        for path in sorted(path for path in cls.local.rglob("*") if path.is_file()):
+            cls.server.put("data", path.relative_to(cls.local).as_posix(), path.read_bytes())
+
+    def output_of(self, program, *words):
+        job = self.run_program(*words, program=program)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        return job.stdout
+
+    def samples(self, data, *words):
+        """What a loader gets of two epochs."""
+        return loader_jobs.steps_of(self.output_of(loader_jobs.PROGRAM, "--data", data, "--epochs", 2, *words))
+
+    def test_a_loader_gets_the_pictures_and_shards_of_the_local_disk(self):
+        for kind, words in (("pictures", ()), ("tar", ("--shards",))):
+            expected = self.samples(self.local / kind, *words)
+            labels = [label for samples in expected.values() for label, _ in samples]
+            self.assertEqual(sorted(labels), sorted([*range(self.IMAGES)] * 2))
+            for cache in ((), ("--cache", jobs.temporary_directory(self))):
+                with self.subTest(kind=kind, cache=cache):
+                    self.assertEqual(self.samples(self.at(f"/{kind}"), *words, *cache), expected)
+
+    def test_inspect_says_what_it_says_of_local_data(self):
+        for kind in ("pictures", "tar"):
+            with self.subTest(kind=kind):
+                expected = self.output_of("libtrain-inspect", self.local / kind, "--check", "decode", "--json")
+                said = self.output_of("libtrain-inspect", self.at(f"/{kind}"), "--check", "decode", "--json")
+                self.assertEqual(said, expected.replace(str(self.local), self.at()))
