@@ -57,35 +57,24 @@ class Loader(Running):
         self.lines.expect(rf'"ended":{epoch}\b', PATIENCE_S)
 
 
-class AzuriteTest(unittest.TestCase):
-    """The tests of a class share a server, which fill() fills."""
+class AzuriteTest(emulator_process.ServerTest):
 
     maxDiff = None
 
     @classmethod
-    def setUpClass(cls):
-        cls.shared = jobs.temporary_directory(cls)
-        (cls.shared / "server").mkdir()
-        cls.server = emulator.Azurite(AZURITE, cls.shared / "server")
-        cls.addClassCleanup(cls.server.kill)
-        cls.server.start()
-        cls.server.make_container("data")
-        cls.fill()
+    def new_server(cls, folder):
+        return emulator.Azurite(AZURITE, folder)
 
     @classmethod
-    def fill(cls):
-        """Makes what the tests of the class read."""
+    def setUpClass(cls):
+        cls.shared = jobs.temporary_directory(cls)
+        super().setUpClass()
 
     @classmethod
     def keep(cls):
         """What was written until now survives that the server is killed."""
         cls.server.stop()
         cls.server.start()
-
-    @classmethod
-    def put_folder(cls, container, prefix, folder):
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            cls.server.put(container, f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
     def setUp(self):
         self.folder = jobs.temporary_directory(self)

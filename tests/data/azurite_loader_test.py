@@ -20,7 +20,7 @@ class FolderTest(azurite_jobs.AzuriteLoaderTest):
     def fill(cls):
         cls.pictures = cls.shared / "pictures"
         loader_jobs.make_pictures(cls.pictures, IMAGES)
-        cls.put_folder("data", "train", cls.pictures)
+        cls.put_folder(cls.pictures, "train/")
         cls.keep()
 
     @classmethod
@@ -99,7 +99,7 @@ class UnderTheReader(FolderTest):
 
     def own_container(self, name):
         self.server.make_container(name)
-        self.put_folder(name, "train", self.pictures)
+        self.put_folder(self.pictures, "train/", name)
         return name
 
     def change(self, container):

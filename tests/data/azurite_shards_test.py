@@ -44,7 +44,7 @@ class Shards(azurite_jobs.AzuriteLoaderTest):
         for kind in ("tar", "tfrecord"):
             loader_jobs.make_shards(cls.pictures, cls.shared / kind, kind, SHARDS)
         for kind in FORMATS:
-            cls.put_folder("data", kind, cls.shared / kind)
+            cls.put_folder(cls.shared / kind, f"{kind}/")
         cls.keep()
 
     @classmethod

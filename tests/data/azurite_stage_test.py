@@ -67,7 +67,7 @@ class Staging(azurite_jobs.AzuriteTest):
         notes.mkdir()
         for number in range(NOTES):
             (notes / f"{number}.txt").write_bytes(random.Random(number).randbytes(NOTE_BYTES))
-        cls.put_folder("data", "set", cls.data)
+        cls.put_folder(cls.data, "set/")
         cls.keep()
 
     def setUp(self):

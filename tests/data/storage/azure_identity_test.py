@@ -86,12 +86,7 @@ class IdentityRequest(http.server.BaseHTTPRequestHandler):
                   "resource": STORAGE, "token_type": "Bearer"}
         if status != 200:
             answer = {"statusCode": status, "message": "No managed identity found for the client id."}
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        emulator_process.answer_json(self, status, answer)
 
     def log_message(self, *_):
         pass

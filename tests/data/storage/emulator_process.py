@@ -2,6 +2,7 @@
 of an answer. What each of them says and understands is in azurite_emulator.py and cloud_emulators.py.
 """
 
+import json
 import os
 import queue
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
@@ -220,3 +222,40 @@ class Relay:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+
+def answer_json(request, status, content):
+    """Answers what an http.server.BaseHTTPRequestHandler was asked."""
+    body = json.dumps(content).encode()
+    request.send_response(status)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+class ServerTest(unittest.TestCase):
+    """The tests of a class share an emulator with a container "data", which fill() fills."""
+
+    @classmethod
+    def new_server(cls, folder):
+        """The emulator, not yet started, whose data stay in `folder`."""
+        raise NotImplementedError
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.new_server(jobs.temporary_directory(cls))
+        cls.addClassCleanup(cls.server.kill)
+        cls.server.start()
+        cls.server.make_container("data")
+        cls.fill()
+
+    @classmethod
+    def fill(cls):
+        """Makes what the tests of the class read."""
+
+    @classmethod
+    def put_folder(cls, folder, prefix="", container="data"):
+        """Copies the files below a local folder to the server."""
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            cls.server.put(container, prefix + path.relative_to(folder).as_posix(), path.read_bytes())

@@ -16,13 +16,14 @@ command does neither. What the emulator leaves out and the real store has:
 import functools
 import hashlib
 import http.server
-import json
 import sys
 import urllib.parse
 
 from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
+
+from emulator_process import answer_json
 
 
 class Handler(RequestHandler):
@@ -84,13 +85,7 @@ class Handler(RequestHandler):
     def error(status, message):
         return status, {"error": {"code": status, "message": message, "errors": [{"message": message}]}}
 
-    def answer(self, status, content):
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    answer = answer_json
 
 
 def main():

@@ -7,7 +7,6 @@ import json
 import random
 import re
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -55,32 +54,15 @@ class Reader(emulator_process.Running):
         return self.answer()
 
 
-class Store(unittest.TestCase):
+class Store(emulator_process.ServerTest):
     """An emulator with a container "data". A store's own class says how it is reached."""
 
     SCHEME = ""
     VERSION = ""  # what tells versions of a file apart, in messages
 
-    @classmethod
-    def new_server(cls, folder):
-        """The emulator, not yet started, whose data stay in `folder`."""
-        raise NotImplementedError
-
     def credentials(self, port=None):
         """The variables with which the server is reached, at another port where one is given, and reading allowed."""
         raise NotImplementedError
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = cls.new_server(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="libtrain-")))
-        cls.addClassCleanup(cls.server.kill)
-        cls.server.start()
-        cls.server.make_container("data")
-        cls.fill()
-
-    @classmethod
-    def fill(cls):
-        """Makes what the tests of the class read."""
 
     def setUp(self):
         self.secrets = []  # what no output may hold
@@ -291,8 +273,7 @@ class Loading(Store):
         cls.local = jobs.temporary_directory(cls)
         loader_jobs.make_pictures(cls.local / "pictures", cls.IMAGES)
         loader_jobs.make_shards(cls.local / "pictures", cls.local / "tar", "tar", 2)
-        for path in sorted(path for path in cls.local.rglob("*") if path.is_file()):
-            cls.server.put("data", path.relative_to(cls.local).as_posix(), path.read_bytes())
+        cls.put_folder(cls.local)
 
     def output_of(self, program, *words):
         job = self.run_program(*words, program=program)
