@@ -187,9 +187,14 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   auto listener = detail::listen_at(any_port_of_loopback());
   const auto address = detail::local_address(listener).name();
   const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
-  std::thread answerer([&] { detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [] {}); });
+  std::promise<void> greeted;
+  std::thread answerer([&, listens = greeted.get_future()] {
+    detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [&] { listens.wait(); });
+  });
+  // No answer is there yet: with one at hand, advance() would go on, to the end of the handshake even.
   auto data = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
-  data.advance();
+  EXPECT_EQ(data.advance(), Handshake::State::underway);
+  greeted.set_value();
   EXPECT_TRUE(wait_for(data.descriptor(), POLLIN));
   std::vector<FileDescriptor> strangers;
   for (int count = 0; count < 40; ++count) strangers.push_back(knock(address));
