@@ -17,7 +17,7 @@ check() {
   shift
   configure release "$tree" "$@"
   cmake --build "$tree" -j "$jobs"
-  ctest --test-dir "$tree" -j "$jobs" --output-on-failure --no-tests=error
+  "$python" scripts/run_tests.py "$tree" -j "$jobs" --output-on-failure --no-tests=error
 }
 
 # Prints the torch folder of an unpacked wheel, downloaded once; NVIDIA's libraries lie beside it as in an environment.

@@ -5,24 +5,17 @@ Runs itself with the project's Python, which has pyarrow. Exit code 77, and a li
 cannot be had; ctest then reports the test as skipped.
 """
 
-import importlib.util
 import json
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import azurite_jobs
 import loader_jobs
-from azurite_jobs import PATIENCE_S, emulator_process
+from azurite_jobs import PATIENCE_S, jobs
 from loader_jobs import path_of
 
-if importlib.util.find_spec("pyarrow") is None:
-    if loader_jobs.PYTHON.exists() and "LIBTRAIN_AZURITE_SHARDS_TEST" not in os.environ:
-        os.environ["LIBTRAIN_AZURITE_SHARDS_TEST"] = "1"
-        os.execv(loader_jobs.PYTHON, [str(loader_jobs.PYTHON), *sys.argv])
-    print("NOT RUN: this environment has no Python with pyarrow.", file=sys.stderr)
-    sys.exit(emulator_process.UNAVAILABLE)
+jobs.require_packages("pyarrow")
 
 import pyarrow.parquet
 

@@ -4,6 +4,7 @@ The build's bin directory and mpirun come from LIBTRAIN_BIN and LIBTRAIN_MPIRUN;
 project's own mpirun are taken.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".deps/bin/python"  # of the environment, which has the pinned packages
+SKIPPED = 77  # the exit code, for ctest
 MARK = "LIBTRAIN_TEST_JOB"
 # What a launcher around the tests, or the user's shell, may have set.
 FOREIGN = re.compile(r"^(OMPI|PMI|PMIX|PRTE|SLURM|AZ|AZUREML|FLUX|HOROVOD|MV2|PALS|LIBTRAIN|TORCHELASTIC)_"
@@ -138,3 +141,21 @@ def require_programs(*names):
     missing = [program(name) for name in names if not os.access(program(name), os.X_OK)]
     if missing:
         sys.exit(f"not built: {', '.join(missing)} (set LIBTRAIN_BIN to the bin folder of a build)")
+
+
+def skip(reason):
+    """Ends the test program as one that was not run; scripts/test.sh fails unless tests/skips.txt allows that."""
+    print(f"not run: {reason}", flush=True)
+    sys.exit(SKIPPED)
+
+
+def require_packages(*names):
+    """Goes on with the environment's Python where this one lacks a package. There a missing one is an error."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    if not PYTHON.exists():
+        skip(f"this environment has no Python with {', '.join(missing)}")
+    if Path(sys.prefix).resolve() == PYTHON.parents[1].resolve():
+        sys.exit(f"{PYTHON} has no {', '.join(missing)}: run scripts/setup.sh --repair")
+    os.execve(PYTHON, [str(PYTHON), *sys.argv], os.environ | {"PYTHONUTF8": "1"})

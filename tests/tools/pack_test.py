@@ -3,7 +3,6 @@
 Runs itself with the project's Python, which has Pillow.
 """
 
-import importlib.util
 import io
 import os
 import random
@@ -21,13 +20,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "data/formats")]
 import jobs
 
-PYTHON = jobs.ROOT / ".deps/bin/python"
-if importlib.util.find_spec("PIL") is None:
-    if PYTHON.exists() and "LIBTRAIN_PACK_TEST" not in os.environ:
-        os.environ["LIBTRAIN_PACK_TEST"] = "1"
-        os.execv(PYTHON, [str(PYTHON), *sys.argv])
-    print("not run: this environment has no Python with Pillow")
-    sys.exit(0)
+jobs.require_packages("PIL")
 
 from PIL import Image, ImageChops, ImageStat
 

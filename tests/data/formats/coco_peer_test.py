@@ -5,10 +5,8 @@ Runs itself with the project's Python, which has pycocotools.
 
 import contextlib
 import csv
-import importlib.util
 import io
 import json
-import os
 import random
 import sys
 import unittest
@@ -17,18 +15,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import jobs
 
-PYTHON = jobs.ROOT / ".deps/bin/python"
 FILES = 12
 NAMES = ["", "a.jpg", "ünï/中文 🙂.jpg", 'quote " and \\ slash', "line\nbreak\ttab", "}, {", "[[1, 2]]", "\u2028\x7f"]
 
-if importlib.util.find_spec("pycocotools") is None:
-    if PYTHON.exists() and "LIBTRAIN_COCO_PEER" not in os.environ:
-        os.environ |= {"LIBTRAIN_COCO_PEER": "1", "PYTHONUTF8": "1"}
-        os.execv(PYTHON, [str(PYTHON), *sys.argv])
-    if PYTHON.exists():
-        sys.exit(f"{PYTHON} has no pycocotools: run scripts/setup.sh")
-    print("not run: this environment has no Python with pycocotools")
-    sys.exit(0)
+jobs.require_packages("numpy", "pycocotools")
 
 import numpy as np
 import pycocotools.mask

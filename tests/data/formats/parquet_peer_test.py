@@ -3,7 +3,6 @@
 Runs itself with the project's Python, which has both.
 """
 
-import importlib.util
 import math
 import os
 import random
@@ -14,21 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import jobs
 
-PYTHON = jobs.ROOT / ".deps/bin/python"
-NEEDED = ["pyarrow", "torchvision"]
 LIMIT = 1 << 30
 ENVIRONMENT_ERROR = 3
 BYTES, INTEGER, REAL, OTHER = range(4)
 WORDS = ["", "a", "label", "ünï/中文 🙂", "line\nbreak", "x" * 300]
 
-if any(importlib.util.find_spec(name) is None for name in NEEDED):
-    if PYTHON.exists() and "LIBTRAIN_PARQUET_PEER" not in os.environ:
-        os.environ |= {"LIBTRAIN_PARQUET_PEER": "1", "PYTHONUTF8": "1"}
-        os.execv(PYTHON, [str(PYTHON), *sys.argv])
-    if PYTHON.exists():
-        sys.exit(f"{PYTHON} has no pyarrow, or no torchvision: run scripts/setup.sh")
-    print("not run: this environment has no Python with pyarrow and torchvision")
-    sys.exit(0)
+jobs.require_packages("pyarrow", "torchvision")
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -11,23 +11,15 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import jobs
 
-# The tests run under a plain Python; Pillow and torchvision are among the project's own packages.
-PYTHON = jobs.ROOT / ".deps/bin/python"
-if PYTHON.exists() and Path(sys.prefix).resolve() != (jobs.ROOT / ".deps").resolve():
-    os.execve(PYTHON, [str(PYTHON), *sys.argv], os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+jobs.require_packages("numpy", "PIL", "torch", "torchvision")
 
-try:
-    import numpy
-    import PIL
-    import torch
-    from PIL import Image
-    from torchvision import transforms
-    from torchvision.transforms import autoaugment, functional
-except ImportError as error:
-    if PYTHON.exists():
-        raise
-    print(f"not run: this environment has no Pillow, or no torchvision ({error})")
-    sys.exit(0)
+import numpy
+import PIL
+import torch
+from PIL import Image
+from torchvision import transforms
+from torchvision.transforms import autoaugment, functional
 
 CASES = 40
 OUR_DRAWS = 50000

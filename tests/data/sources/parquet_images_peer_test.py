@@ -3,8 +3,6 @@
 Runs itself with the project's Python, which has pyarrow.
 """
 
-import importlib.util
-import os
 import random
 import sys
 import unittest
@@ -13,16 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import jobs
 
-PYTHON = jobs.ROOT / ".deps/bin/python"
 ENVIRONMENT_ERROR = 3
 THREADS = 4
 
-if importlib.util.find_spec("pyarrow") is None:
-    if PYTHON.exists() and "LIBTRAIN_PARQUET_IMAGES_PEER" not in os.environ:
-        os.environ |= {"LIBTRAIN_PARQUET_IMAGES_PEER": "1", "PYTHONUTF8": "1"}
-        os.execv(PYTHON, [str(PYTHON), *sys.argv])
-    print("not run: this environment has no Python with pyarrow")
-    sys.exit(0)
+jobs.require_packages("pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
