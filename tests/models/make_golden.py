@@ -3,29 +3,27 @@
 
     python tests/models/make_golden.py
 
-NAME.txt lists parameters and buffers with their shapes, in torchvision's order. resnet18_outputs.txt holds numbers that
-a ResNet-18 with 10 classes computes in one thread: after a fill by formula (`fill` here and in the test, exact in float
-on both sides), and the sums of the absolute values of a few parameters after initialisation with seed 0.
+NAME.txt lists parameters and buffers with their shapes, in torchvision's order. NAME_outputs.txt holds numbers that the
+model with 10 classes computes in double precision after a fill by formula (`fill` here and in the test, exact on
+both sides), and the sums of the absolute values of a few parameters after initialisation with seed 0.
 """
 
 import math
 import pathlib
 
+import numpy as np
 import torch
 import torchvision
 
 DATA = pathlib.Path(__file__).parent / "data"
-MASK = (1 << 64) - 1
 
 
 def unit(tensor_index, count):
     """`count` numbers in [0, 1), multiples of 2^-24, from a multiplicative hash of tensor and element index."""
-    values = []
-    for i in range(count):
-        x = ((tensor_index * 1_000_003 + i + 1) * 0x9E3779B97F4A7C15) & MASK
-        x = ((x ^ (x >> 32)) * 0xD6E8FEB86659FD93) & MASK
-        values.append((x >> 40) / (1 << 24))
-    return torch.tensor(values, dtype=torch.float32)
+    x = np.arange(tensor_index * 1_000_003 + 1, tensor_index * 1_000_003 + 1 + count, dtype=np.uint64)
+    x *= np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
+    x = (x ^ (x >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return torch.from_numpy((x >> np.uint64(40)).astype(np.float32)) / (1 << 24)
 
 
 def fill(tensor, name, index):
@@ -49,26 +47,30 @@ def write_names(name, model):
     (DATA / f"{name}.txt").write_text("\n".join(lines) + "\n")
 
 
-def write_outputs():
+def write_outputs(name, model, initial, mean, variance):
     lines = []
 
     def record(key, tensor):
-        lines.append(f"{key} " + " ".join(f"{float(value):.9g}" for value in tensor.flatten()))
+        lines.append(f"{key} " + " ".join(f"{float(value):.12g}" for value in tensor.flatten()))
 
-    torch.manual_seed(0)
-    model = torchvision.models.resnet18(num_classes=10)
-    for key in ("conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.conv2.weight", "fc.weight", "fc.bias"):
+    for key in initial:
         record(f"initial_{key}", model.get_parameter(key).detach().double().abs().sum())
     with torch.no_grad():
         tensors = list(model.named_parameters()) + list(model.named_buffers())
         for index, (key, tensor) in enumerate(tensors):
             fill(tensor, key, index)
         images = unit(len(tensors), 4 * 3 * 64 * 64).view(4, 3, 64, 64) * 2 - 1
+        model, images = model.double(), images.double()
         record("eval_logits", model.eval()(images))
         record("train_logits", model.train()(images))
-        record("bn1.running_mean", model.bn1.running_mean)
-        record("layer4.1.bn2.running_var", model.layer4[1].bn2.running_var[:64])
-    (DATA / "resnet18_outputs.txt").write_text("\n".join(lines) + "\n")
+        for key in (mean, variance):
+            record(key, model.get_buffer(key)[:64])
+    (DATA / f"{name}_outputs.txt").write_text("\n".join(lines) + "\n")
+
+
+def seeded(make):
+    torch.manual_seed(0)
+    return make(num_classes=10)
 
 
 if __name__ == "__main__":
@@ -76,4 +78,9 @@ if __name__ == "__main__":
     DATA.mkdir(exist_ok=True)
     write_names("resnet18", torchvision.models.resnet18())
     write_names("resnet50", torchvision.models.resnet50())
-    write_outputs()
+    write_outputs("resnet18", seeded(torchvision.models.resnet18),
+                  ["conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.conv2.weight", "fc.weight", "fc.bias"],
+                  "bn1.running_mean", "layer4.1.bn2.running_var")
+    write_outputs("resnet50", seeded(torchvision.models.resnet50),
+                  ["conv1.weight", "layer2.0.downsample.0.weight", "layer4.2.conv3.weight", "fc.weight", "fc.bias"],
+                  "layer2.0.bn1.running_mean", "layer4.2.bn3.running_var")
