@@ -195,14 +195,31 @@ class ImageFolder(Inspect):
         self.assertEqual(facts["classes"]["largest"], {"label": 2, "name": "emu", "samples": 4})
         self.assertNotIn("bad samples", inspect(images, "--check", "none").stdout)
 
-    def test_may_have_classes_and_files_that_training_refuses(self):
+    def test_may_have_images_that_are_not_read(self):
+        images = self.copy_of_images()
+        (images / "cat/picture.bmp").write_bytes(b"BM")
+        self.require(self.facts(images), samples=13, unsupported=1)
+
+    def test_is_refused_but_described_where_a_class_has_no_images(self):
         images = self.copy_of_images()
         (images / "bee").mkdir()
-        (images / "bee/readme.txt").write_text("no image")
-        (images / "cat/picture.bmp").write_bytes(b"BM")
-        facts = self.facts(images)
-        self.require(facts, samples=13, unsupported=1)
-        self.assertEqual(facts["classes"]["missing"], {"count": 1, "first": [{"label": 0, "name": "bee"}]})
+        for _ in range(2):  # empty, and then with a file that is no image
+            facts = self.facts(images, exit_code=ENVIRONMENT)
+            self.require(facts, samples=13, bad_samples=[])
+            self.assertEqual(facts["classes"]["missing"], {"count": 1, "first": [{"label": 0, "name": "bee"}]})
+            self.assertIn("found none in 'bee'", facts["refusal"])
+            (images / "bee/readme.txt").write_text("no image")
+        job = inspect(images)
+        self.assertEqual(job.exit_code, ENVIRONMENT, job)
+        self.assertIn(f"refused: Image folder '{images}': expected images", job.stdout)
+
+    def test_has_a_bad_sample_for_each_link_that_leads_nowhere(self):
+        images = self.copy_of_images()
+        (images / "bee").mkdir()
+        (images / "bee/1.jpg").symlink_to("nowhere.jpg")
+        (bad,) = self.facts(images, exit_code=ENVIRONMENT)["bad_samples"]
+        self.require(bad, index=0, path=f"{images}/bee/1.jpg")
+        self.assertIn("No such file", bad["reason"])
 
     def test_names_what_is_no_data_set(self):
         self.assertIn(str(self.folder), self.refuse(ENVIRONMENT, self.folder))

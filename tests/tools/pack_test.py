@@ -307,8 +307,9 @@ class WrongFolders(Pack):
     def test_empty_classes_keep_their_labels_on_request(self):
         images = self.copy_of_images()
         (images / "bee").mkdir()
+        self.assertIn("'bee'", self.refuse(ENVIRONMENT, images=images))
         (images / "bee/readme.txt").write_text("no image")
-        self.assertIn("bee", self.refuse(ENVIRONMENT, images=images))
+        self.assertIn("'bee'", self.refuse(ENVIRONMENT, images=images))
         self.pack("--allow-empty-classes", "--order", "folder", images=images)
         self.assertEqual((self.output / "classes.txt").read_text(), "bee\ncat\ndog\nemu\n")
         self.assertEqual([label for _, _, _, label in self.samples()], [label + 1 for label in LABELS])

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/ordered_prefetcher.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
@@ -47,6 +48,17 @@ Shards shards_among(const std::vector<data::FileInfo>& files, const std::string&
     shards.bytes += file.size;
   }
   return shards;
+}
+
+// What a loader says of classes without images.
+std::string refusal_of(const ListedOnce& storage) {
+  try {
+    const auto subject = data::detail::image_folder_name(storage, "");
+    data::detail::order_images(storage.files(), "", subject, {.skip_unsupported = true});
+    return {};
+  } catch (const EnvironmentError& error) {
+    return error.what();
+  }
 }
 
 // Returns how many images each class has.
@@ -114,6 +126,7 @@ Report inspect_images(const InspectOptions& options) {
     describe_shards(shards, source->size(), report.facts);
   } else {
     labels = describe_folder(*storage, report.facts);
+    report.refusal = refusal_of(*storage);
   }
   ImageStatistics statistics;
   if (options.check != Check::none) check_images(*source, options, statistics, report.bad_samples);

@@ -17,8 +17,9 @@ namespace {
 
 constexpr const char* kDescription =
     "Says what a data set holds, finds samples that are damaged, and shows what a loader makes of them. Exit code 3\n"
-    "where a sample is damaged or cannot be read; duplicates, missing labels and small images are told, and are no "
-    "error.";
+    "where a sample is damaged or cannot be read, or a class has no images; duplicates, missing labels and small "
+    "images\n"
+    "are told, and are no error.";
 
 constexpr std::uint64_t kMostSamples = 1'000'000;
 constexpr int kLargestSide = 4096;

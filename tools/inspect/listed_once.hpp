@@ -22,6 +22,7 @@ class ListedOnce final : public data::Storage {
   std::unique_ptr<const data::File> open(const std::string& path) const override { return storage_->open(path); }
   data::FileInfo info(const std::string& path) const override { return storage_->info(path); }
   std::vector<data::FileInfo> list(const std::string& folder) const override;
+  std::vector<std::string> folders(const std::string& folder) const override { return storage_->folders(folder); }
 
  private:
   std::shared_ptr<const data::Storage> storage_;

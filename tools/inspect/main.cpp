@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
     }
     const auto report = libtrain::inspect::inspect(line.options);
     std::cout << (line.options.as_json ? to_json_line(report) : to_text(report));
-    return report.bad_samples.empty() ? libtrain::ExitCode::success : libtrain::ExitCode::environment;
+    const bool is_sound = report.bad_samples.empty() && report.refusal.empty();
+    return is_sound ? libtrain::ExitCode::success : libtrain::ExitCode::environment;
   });
 }

@@ -109,6 +109,7 @@ std::string to_text(const Report& report) {
   FactWriter writer;
   writer.write(report.facts, "");
   std::string lines = writer.take() + text("check ", name_of(report.check), '\n');
+  if (!report.refusal.empty()) lines += text("refused: ", printable(report.refusal), '\n');
   for (const auto& sample : report.bad_samples) lines += describe(sample);
   if (report.check != Check::none) lines += text("bad samples ", report.bad_samples.size(), '\n');
   return lines;
@@ -116,6 +117,7 @@ std::string to_text(const Report& report) {
 
 std::string to_json_line(const Report& report) {
   Json json = report.facts;
+  if (!report.refusal.empty()) json["refusal"] = report.refusal;
   json["check"] = name_of(report.check);
   json["bad_samples"] = nullptr;
   if (report.check != Check::none) {

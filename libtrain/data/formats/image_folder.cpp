@@ -53,7 +53,10 @@ class Ordering {
     }
     const auto inner = path.substr(prefix_.size());
     const auto first_slash = inner.find('/');
-    if (first_slash == std::string_view::npos) return;
+    if (first_slash == std::string_view::npos) {
+      if (file.kind == FileKind::unreadable) fail_unreadable(path);
+      return;
+    }
     const auto last_slash = inner.rfind('/');
     const Place place{.class_name = inner.substr(0, first_slash),
                       .folder = inner.substr(0, last_slash),
@@ -77,6 +80,7 @@ class Ordering {
     }
     ImageList images;
     images.set_skipped(skipped_);
+    std::vector<std::string_view> empty;
     auto place = places_.begin();
     for (const auto class_name : classes_) {
       const auto label = static_cast<std::uint32_t>(images.classes().size());
@@ -85,8 +89,9 @@ class Ordering {
       for (; place != places_.end() && place->class_name == class_name; ++place) {
         images.add(place->file->path, label, place->file->size);
       }
-      if (images.size() == before && !options_.allow_empty_classes) fail_empty(class_name);
+      if (images.size() == before) empty.push_back(class_name);
     }
+    if (!empty.empty() && !options_.allow_empty_classes) fail_empty(empty);
     return images;
   }
 
@@ -94,16 +99,23 @@ class Ordering {
   void skip(const FileInfo& file) {
     if (!options_.skip_unsupported) {
       throw EnvironmentError(text(subject_, ": expected JPEG and PNG files, found '", file.path,
-                                  "', which libtrain cannot decode; convert it, or set skip_unsupported to leave such "
-                                  "files out."));
+                                  "', which libtrain cannot decode; convert or remove it."));
     }
     ++skipped_;
   }
 
-  [[noreturn]] void fail_empty(std::string_view class_name) const {
+  // It may stand for the folder of a class, whose number the class behind it would take.
+  [[noreturn]] void fail_unreadable(std::string_view path) const {
+    throw EnvironmentError(text(subject_, ": expected folders and files, found '", path,
+                                "', a link that leads nowhere or a special file; restore what it stands for, or remove "
+                                "it."));
+  }
+
+  [[noreturn]] void fail_empty(const std::vector<std::string_view>& classes) const {
+    const auto others = classes.size() == 1 ? std::string{} : text(" and ", classes.size() - 1, " more");
     throw EnvironmentError(text(subject_, ": expected images (", join(kDecoded, ", "),
-                                ") in the folder of each class, found none in '", class_name,
-                                "'; remove that folder, or set allow_empty_classes to keep its label."));
+                                ") in the folder of each class, found none in '", classes.front(), "'", others,
+                                "; restore them, or remove what is no class."));
   }
 
   std::string_view prefix_;

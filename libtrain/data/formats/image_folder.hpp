@@ -11,7 +11,7 @@ namespace libtrain::data {
 
 struct ImageFolderOptions {
   bool skip_unsupported = false;     ///< leave out and count the images that cannot be decoded, rather than to fail
-  bool allow_empty_classes = false;  ///< a class whose files are no images keeps its number, rather than to fail
+  bool allow_empty_classes = false;  ///< a class without images keeps its number, rather than to fail
 };
 
 /// The images of an ImageFolder in the order of torchvision 0.26 (torchvision.datasets.ImageFolder): the folders right
@@ -21,12 +21,13 @@ struct ImageFolderOptions {
 /// ignored. Endings in any case: .jpg, .jpeg and .png; and .ppm, .bmp, .pgm, .tif, .tiff and .webp, which torchvision
 /// reads and libtrain does not: they are an error unless options.skip_unsupported.
 ///
-/// Two things differ from torchvision: storages tell of files alone, so a class folder without any file is no class
-/// rather than an error; and links that lead nowhere are not listed.
+/// As there, a class without images is an error, and a link that leads nowhere is an image where its name ends like
+/// one: reading it fails. Otherwise than there, such a link in `folder` itself, which may stand for a class, is an
+/// error. Object stores tell of an empty folder only where something has marked it.
 ///
 /// `folder` lies below the storage's root, "" for the root itself. Lists the storage once and opens nothing. Throws as
-/// Storage::list; EnvironmentError as well for a folder without classes, a class without images, or the first image
-/// that cannot be decoded. Any thread may call it.
+/// Storage::list; EnvironmentError as well for a folder without classes, a class without images, a link that
+/// leads nowhere in `folder` itself, or the first image that cannot be decoded. Any thread may call it.
 ImageList list_image_folder(const Storage& storage, const std::string& folder, const ImageFolderOptions& options = {});
 
 namespace detail {

@@ -21,7 +21,7 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr std::string_view kFileFormat = "ltimage1";
+constexpr std::string_view kFileFormat = "ltimage2";
 constexpr std::uint64_t kLongestFile = std::uint64_t{4} << 30;
 constexpr std::size_t kSampledClasses = 8;
 
@@ -144,14 +144,23 @@ std::string sampled_difference(const Source& source, const ImageList& images) {
   return "";
 }
 
+// A class that came or went changes the labels of others, which shows in no picture.
+std::string difference(const Source& source, const ImageList& images) {
+  const auto classes = source.storage.folders(source.folder);
+  if (classes != images.classes()) {
+    return text("Its ", images.classes().size(), " classes are not the ", classes.size(), " folders that are there.");
+  }
+  return source.options.recheck == Recheck::sample ? sampled_difference(source, images) : std::string{};
+}
+
 std::optional<ImageList> load(const std::string& path, const std::string& key, const Source& source) {
   std::string reason;
   try {
     const auto message = detail::SealedMessage::read(path, kFileFormat, kLongestFile);
     if (!message) return std::nullopt;
     auto images = decode(message->reader(), key, source.folder);
-    if (!images || source.options.recheck != Recheck::sample) return images;
-    reason = sampled_difference(source, *images);
+    if (!images) return std::nullopt;
+    reason = difference(source, *images);
     if (reason.empty()) return images;
   } catch (const EnvironmentError& damage) {
     reason = damage.what();

@@ -10,8 +10,8 @@ namespace libtrain::data {
 
 /// How much of a manifest is compared with the storage before it is used.
 enum class Recheck {
-  none,    ///< nothing: only its own checksum, and that it belongs to this folder
-  sample,  ///< up to 8 classes, spread evenly over all with the first and the last, are listed: paths and sizes
+  none,    ///< its own checksum, that it belongs to this folder, and the names of the classes, by a single look
+  sample,  ///< and up to 8 classes, spread evenly over all with the first and the last, are listed: paths and sizes
   full,    ///< all is listed
 };
 
@@ -26,7 +26,7 @@ struct ImageManifestOptions {
 /// the cache folder. Where it cannot be written there is a warning only.
 ///
 /// A manifest belongs to the storage's name (a local path made absolute), the folder in it and the options: with
-/// Recheck::none a set that changes in its place needs a new cache folder. Throws as list_image_folder.
+/// Recheck::none a set whose images change in their place needs a new cache folder. Throws as list_image_folder.
 ImageList list_image_folder_once(const Storage& storage, const std::string& folder, const std::string& cache_folder,
                                  const ImageManifestOptions& options = {});
 

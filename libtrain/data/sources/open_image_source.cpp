@@ -33,6 +33,7 @@ class ListedStorage final : public Storage {
   const std::string& name() const override { return storage_.name(); }
   std::unique_ptr<const File> open(const std::string& path) const override { return storage_.open(path); }
   FileInfo info(const std::string& path) const override { return storage_.info(path); }
+  std::vector<std::string> folders(const std::string& folder) const override { return storage_.folders(folder); }
 
   std::vector<FileInfo> list(const std::string& folder) const override {
     if (folder != folder_ || !files_) return storage_.list(folder);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -64,23 +65,53 @@ class ArrowStorage final : public Storage {
 
   std::vector<FileInfo> list(const std::string& folder) const override {
     arrow::fs::FileSelector selector;
-    selector.base_dir = folder.empty() ? root_ : path_of(folder);
     selector.recursive = true;
+    const auto found = select(folder, selector);
+    std::vector<FileInfo> files;
+    for (const auto& info : found) {
+      if (info.IsFile()) files.push_back(info_of(below_root(info.path()), info));
+    }
+    std::sort(files.begin(), files.end(), by_path);
+    add_empty_folders(found, files);
+    return files;
+  }
+
+  std::vector<std::string> folders(const std::string& folder) const override {
+    std::vector<std::string> names;
+    for (const auto& info : select(folder, {})) {
+      if (info.IsDirectory()) names.push_back(info.base_name());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  arrow::fs::FileInfoVector select(const std::string& folder, arrow::fs::FileSelector selector) const {
+    selector.base_dir = folder.empty() ? root_ : path_of(folder);
     const auto subject = text("Folder '", name_, folder.empty() ? "" : "/", folder, "'");
     arrow::fs::FileInfoVector found;
     look(subject, [&]() -> arrow::Status {
       ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(selector));
       return arrow::Status::OK();
     });
-    std::vector<FileInfo> files;
-    for (const auto& info : found) {
-      if (info.IsFile()) files.push_back(info_of(below_root(info.path()), info));
-    }
-    std::sort(files.begin(), files.end(), [](const auto& left, const auto& right) { return left.path < right.path; });
-    return files;
+    return found;
   }
 
- private:
+  static bool by_path(const FileInfo& left, const FileInfo& right) { return left.path < right.path; }
+
+  // The folders in which no file lies, which are sorted.
+  void add_empty_folders(const arrow::fs::FileInfoVector& found, std::vector<FileInfo>& files) const {
+    std::vector<FileInfo> empty;
+    for (const auto& info : found) {
+      if (!info.IsDirectory()) continue;
+      FileInfo folder{.path = below_root(info.path()) + '/', .kind = FileKind::empty_folder};
+      const auto inside = std::lower_bound(files.begin(), files.end(), folder, by_path);
+      if (inside == files.end() || !inside->path.starts_with(folder.path)) empty.push_back(std::move(folder));
+    }
+    files.insert(files.end(), std::make_move_iterator(empty.begin()), std::make_move_iterator(empty.end()));
+    std::sort(files.begin(), files.end(), by_path);
+  }
+
   std::string path_of(const std::string& path) const {
     detail::require_path_below(name_, path);
     return text(root_, '/', path);

@@ -29,6 +29,7 @@ class CachedStorage : public Storage {
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
   std::vector<FileInfo> list(const std::string& folder) const override;
+  std::vector<std::string> folders(const std::string& folder) const override { return remote_->folders(folder); }
 
   /// The version of `path` that open() gives. Throws as info() does.
   CacheKey key_of(const std::string& path) const;

@@ -1,6 +1,7 @@
 #include <libtrain/data/storage/local_storage.hpp>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -58,6 +59,14 @@ class Listing {
     add(folder, {status.st_dev, status.st_ino});
   }
 
+  /// The names of the folders in `folder`, sorted.
+  std::vector<std::string> folders_in(const std::string& folder) {
+    std::vector<std::string> names;
+    for (const auto& [path, identity] : add_files(folder)) names.push_back(path.substr(path.rfind('/') + 1));
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
   std::vector<FileInfo> take_sorted() {
     std::sort(files_.begin(), files_.end(), [](const auto& left, const auto& right) { return left.path < right.path; });
     return std::move(files_);
@@ -72,7 +81,11 @@ class Listing {
       fail("folder", path_of(folder), text("more than ", kDeepestFolder, " folders one in the other"));
     }
     above_.push_back(identity);
-    for (const auto& [inner, inner_identity] : add_files(folder)) add(inner, inner_identity);
+    for (const auto& [inner, inner_identity] : add_files(folder)) {
+      const auto before = files_.size();
+      add(inner, inner_identity);
+      if (files_.size() == before) files_.push_back({.path = inner + '/', .kind = FileKind::empty_folder});
+    }
     above_.pop_back();
   }
 
@@ -89,14 +102,17 @@ class Listing {
       auto inner = folder.empty() ? std::string{name} : text(folder, '/', name);
       if (::fstatat(::dirfd(entries.get()), entry->d_name, &status, 0) != 0) {
         const int code = errno;
-        // A link that leads nowhere or to itself, or a file that was deleted since.
-        if (code == ENOENT || code == ELOOP) continue;
-        fail("file", path_of(inner), code);
-      }
-      if (S_ISREG(status.st_mode))
+        if (code != ENOENT && code != ELOOP) fail("file", path_of(inner), code);
+        // A link that leads nowhere or to itself; otherwise a file that was deleted since.
+        const bool is_link = ::fstatat(::dirfd(entries.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+        if (is_link) files_.push_back({.path = std::move(inner), .kind = FileKind::unreadable});
+      } else if (S_ISREG(status.st_mode)) {
         files_.push_back(info_of(std::move(inner), status));
-      else if (S_ISDIR(status.st_mode))
+      } else if (S_ISDIR(status.st_mode)) {
         folders.emplace_back(std::move(inner), FolderIdentity{status.st_dev, status.st_ino});
+      } else {
+        files_.push_back({.path = std::move(inner), .kind = FileKind::unreadable});
+      }
     }
     return folders;
   }
@@ -143,6 +159,11 @@ std::vector<FileInfo> LocalStorage::list(const std::string& folder) const {
   Listing listing{root_};
   listing.add(folder);
   return listing.take_sorted();
+}
+
+std::vector<std::string> LocalStorage::folders(const std::string& folder) const {
+  if (!folder.empty()) detail::require_path_below(root_, folder);
+  return Listing{root_}.folders_in(folder);
 }
 
 }  // namespace libtrain::data

@@ -20,10 +20,12 @@ class LocalStorage final : public Storage {
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
 
-  /// Follows links to files and to folders. A link to one of the folders that it lies in is left out, so that the list
-  /// ends; so are links that lead nowhere, and what is neither a file nor a folder. Files that two links lead to are
-  /// listed twice. Costs one stat(2) a file. Throws EnvironmentError as well for folders nested more than 200 deep.
+  /// Follows links to files and to folders. A link to one of the folders that it lies in counts as an empty folder, so
+  /// that the list ends. Files that two links lead to are listed twice. Costs one stat(2) a file. Throws
+  /// EnvironmentError as well for folders nested more than 200 deep.
   std::vector<FileInfo> list(const std::string& folder) const override;
+
+  std::vector<std::string> folders(const std::string& folder) const override;
 
  private:
   std::string path_of(const std::string& path) const;

@@ -104,6 +104,7 @@ class Staging {
     if (staged.size != task.remote.size || staged.version != task.remote.version) return false;
     const auto path = area_.files() / task.path;
     std::error_code error;
+    if (task.remote.kind == FileKind::empty_folder) return fs::is_directory(path, error);
     if (fs::file_size(path, error) != staged.size || error) return false;
     if (options_.check == StagedCheck::sizes) return true;
     const auto file = DiskFile::open(path, O_RDONLY);
@@ -136,15 +137,18 @@ class Staging {
   // What an earlier version of the set had would otherwise be taken for a part of it.
   void remove_strangers(const std::vector<StagingTask>& tasks) const {
     std::unordered_set<std::string> expected;
-    for (const auto& task : tasks) expected.insert((area_.files() / task.path).string());
+    for (const auto& task : tasks) {
+      const bool is_folder = task.remote.kind == FileKind::empty_folder;
+      expected.insert((area_.files() / task.path).string() + (is_folder ? "/" : ""));
+    }
     std::vector<fs::path> folders;
     std::vector<fs::path> strangers;
     std::error_code error;
     for (auto file = fs::recursive_directory_iterator(area_.files(), error);
          !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
       const bool is_folder = file->symlink_status(error).type() == fs::file_type::directory;
-      if (is_folder) folders.push_back(file->path());
-      if (!is_folder && !expected.contains(file->path().string())) strangers.push_back(file->path());
+      if (expected.contains(file->path().string() + (is_folder ? "/" : ""))) continue;
+      (is_folder ? folders : strangers).push_back(file->path());
     }
     if (error) throw_disk_error("list the folder", area_.files(), error.value());
     for (const auto& stranger : strangers) unlink(stranger.c_str());

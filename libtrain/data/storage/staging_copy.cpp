@@ -40,15 +40,18 @@ void move_to_place(const fs::path& partial, const fs::path& place) {
 std::vector<StagingTask> list_tasks(const Storage& from, const std::string& folder) {
   const std::string prefix = folder.empty() ? "" : folder + '/';
   std::vector<StagingTask> tasks;
+  bool has_file = false;
   for (const auto& file : from.list(folder)) {
     const auto path = std::string_view(file.path).substr(file.path.starts_with(prefix) ? prefix.size() : 0);
-    if (!file.path.starts_with(prefix) || !leads_below(path)) {
+    const auto without_slash = path.substr(0, path.size() - (path.ends_with('/') ? 1 : 0));
+    if (!file.path.starts_with(prefix) || !leads_below(without_slash)) {
       throw EnvironmentError(text("'", describe(from, folder), "' lists the path '", file.path,
                                   "', which cannot be a file below a folder: rename it, or stage another folder."));
     }
-    tasks.push_back({.remote = file, .path = std::string(path)});
+    tasks.push_back({.remote = file, .path = std::string(without_slash)});
+    has_file = has_file || file.kind != FileKind::empty_folder;
   }
-  if (tasks.empty()) throw EnvironmentError(text("There is no file to stage below '", describe(from, folder), "'."));
+  if (!has_file) throw EnvironmentError(text("There is no file to stage below '", describe(from, folder), "'."));
   return tasks;
 }
 
@@ -91,6 +94,11 @@ void StagingCopy::run(const std::vector<StagingTask>& tasks) {
 }
 
 void StagingCopy::copy(const StagingTask& task, int worker, const std::stop_token& stop) {
+  if (task.remote.kind == FileKind::empty_folder) {
+    make_folder(area_.files() / task.path);
+    note(manifest_line(task.path, {.version = task.remote.version}));
+    return add_progress(1, 0);
+  }
   const auto partial_path = area_.partial() / std::to_string(worker);
   const auto partial = open_to_write(partial_path, O_TRUNC);
   const auto remote = open_unchanged(from_, task.remote.path, cache_key(from_.name(), task.remote));

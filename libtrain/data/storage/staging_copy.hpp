@@ -14,14 +14,14 @@
 
 namespace libtrain::data::detail {
 
-/// A file to stage.
+/// A file to stage, or an empty folder.
 struct StagingTask {
   FileInfo remote = {};
   std::string path = {};  ///< below the staged folder
 };
 
-/// The files of a storage below `folder`, in the order of their paths. Throws EnvironmentError where there are none or
-/// where a path leads out of the folder.
+/// The files of a storage below `folder` and its empty folders, each of which may be a class, in the order of their
+/// paths. Throws EnvironmentError where there is no file or where a path leads out of the folder.
 std::vector<StagingTask> list_tasks(const Storage& from, const std::string& folder);
 
 /// Copies files with several threads and notes each in the journal as soon as it is in its place.

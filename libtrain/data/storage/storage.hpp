@@ -17,11 +17,18 @@ class StorageUnavailable : public EnvironmentError {
   using EnvironmentError::EnvironmentError;
 };
 
+enum class FileKind : std::uint8_t {
+  file,
+  empty_folder,  ///< in which no file lies, at any depth
+  unreadable,    ///< a link that leads nowhere, a FIFO, a socket, a device: opening it fails
+};
+
 /// What a storage knows of a file without reading it.
 struct FileInfo {
-  std::string path;        ///< below the storage's root, with '/' between its parts
-  std::uint64_t size = 0;  ///< bytes
+  std::string path;        ///< below the storage's root, with '/' between its parts, and behind an empty folder
+  std::uint64_t size = 0;  ///< bytes; 0 unless it is a file
   std::string version;     ///< changes when the file does: an entity tag, or a time of change in nanoseconds
+  FileKind kind = FileKind::file;
 };
 
 /// A folder and all below it, on a local disk or in an object store, to be read. Paths are relative to that folder,
@@ -40,9 +47,15 @@ class Storage {
   /// As open(), without opening it.
   virtual FileInfo info(const std::string& path) const = 0;
 
-  /// All regular files below `folder` ("" for the root), at any depth, sorted by path as bytes.
-  /// Throws EnvironmentError where the folder is missing or may not be listed.
+  /// All regular files below `folder` ("" for the root), at any depth, sorted by path as bytes. What a reader would
+  /// miss without a word is listed, too: folders without a file, and what lies where a file may be expected and cannot
+  /// be read. Object stores have empty folders where something has marked them, and nothing of the latter kind. Throws
+  /// EnvironmentError where the folder is missing or may not be listed.
   virtual std::vector<FileInfo> list(const std::string& folder) const = 0;
+
+  /// The names of the folders right in `folder` ("" for the root), sorted as bytes: those that begin the paths which
+  /// list() finds below other folders. A single look, which costs little. Throws as list().
+  virtual std::vector<std::string> folders(const std::string& folder) const = 0;
 };
 
 }  // namespace libtrain::data

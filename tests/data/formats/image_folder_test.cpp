@@ -1,6 +1,9 @@
 #include <libtrain/data/formats/image_folder.hpp>
 
+#include <sys/stat.h>
+
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,18 +12,23 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::testing::MemoryStorage;
 using libtrain::testing::message_of;
+using libtrain::testing::TemporaryFolder;
+using libtrain::testing::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Pair;
 
 std::vector<std::pair<std::string, int>> images_of(const ImageList& list) {
@@ -98,6 +106,59 @@ TEST_F(ImageFolderList, RefusesAClassWithoutImagesUnlessItIsAllowed) {
   EXPECT_THAT(list.classes(), ElementsAre("a", "b", "c"));
   EXPECT_THAT(images_of(list), ElementsAre(Pair("a/1.jpg", 0), Pair("c/1.jpg", 2)));
   EXPECT_EQ(list.begin_of(1), list.begin_of(2));
+}
+
+// What torchvision does: otherwise c would become class 1.
+TEST_F(ImageFolderList, RefusesAClassWithoutAnyFile) {
+  put({"a/1.jpg", "b/", "c/1.jpg", "d/deep/", "e/1.jpg"});
+  EXPECT_THAT(refusal(storage_, ""), AllOf(HasSubstr("memory://set"), HasSubstr("found none in 'b' and 1 more;")));
+  EXPECT_THAT(refusal(storage_, ""), Not(HasSubstr("allow_empty_classes")));  // no program has an option of this name
+  const auto list = list_image_folder(storage_, "", {.allow_empty_classes = true});
+  EXPECT_THAT(list.classes(), ElementsAre("a", "b", "c", "d", "e"));
+  EXPECT_THAT(images_of(list), ElementsAre(Pair("a/1.jpg", 0), Pair("c/1.jpg", 2), Pair("e/1.jpg", 4)));
+}
+
+class ImageFolderOnDisk : public ::testing::Test {
+ protected:
+  ImageFolderOnDisk() {
+    for (const std::string name : {"a", "b", "c"}) std::filesystem::create_directory(root_ / name);
+    for (const std::string name : {"a/1.jpg", "c/1.jpg"}) write_file((root_ / name).string(), "x");
+  }
+
+  std::string refusal() const {
+    return message_of<EnvironmentError>([&] { list_image_folder(LocalStorage{root_.string()}, ""); });
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path root_ = folder_.path();
+};
+
+TEST_F(ImageFolderOnDisk, RefusesAClassThatHoldsNothingToTrainOn) {
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(root_.string()), HasSubstr("found none in 'b'")));
+  ASSERT_EQ(mkfifo((root_ / "b/fifo").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(), HasSubstr("found none in 'b'"));
+  std::filesystem::remove_all(root_ / "b");
+  std::filesystem::create_directory_symlink(".", root_ / "b");  // into itself
+  EXPECT_THAT(refusal(), HasSubstr("found none in 'b'"));
+}
+
+TEST_F(ImageFolderOnDisk, RefusesALinkThatMayHaveLedToAClass) {
+  std::filesystem::remove_all(root_ / "b");
+  std::filesystem::create_directory_symlink("/nowhere/b", root_ / "b");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(root_.string()), HasSubstr("'b', a link that leads nowhere")));
+}
+
+// As torchvision does: reading it fails, or makes a bad sample.
+TEST_F(ImageFolderOnDisk, KeepsImagesThatCannotBeRead) {
+  std::filesystem::create_symlink("nowhere.jpg", root_ / "b/1.jpg");
+  std::filesystem::create_symlink("nowhere.txt", root_ / "b/1.txt");
+  ASSERT_EQ(mkfifo((root_ / "a/2.png").c_str(), 0600), 0);
+  const LocalStorage storage{root_.string()};
+  const auto list = list_image_folder(storage, "");
+  EXPECT_THAT(images_of(list),
+              ElementsAre(Pair("a/1.jpg", 0), Pair("a/2.png", 0), Pair("b/1.jpg", 1), Pair("c/1.jpg", 2)));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { storage.open("b/1.jpg"); }),
+              AllOf(HasSubstr("b/1.jpg'"), HasSubstr("No such file")));
 }
 
 TEST_F(ImageFolderList, RefusesAFolderWithoutClasses) {

@@ -13,6 +13,7 @@
 #include <tests/data/formats/mutation.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/log_sinks.hpp>
+#include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
@@ -20,6 +21,7 @@ namespace {
 
 using libtrain::testing::CapturedLog;
 using libtrain::testing::MemoryStorage;
+using libtrain::testing::message_of;
 using libtrain::testing::read_file;
 using libtrain::testing::TemporaryFolder;
 using libtrain::testing::write_file;
@@ -63,7 +65,7 @@ TEST_F(ImageManifest, ListsOnce) {
 // Written out by hand but for the checksums of the message and of its key, which is in the file's name: these were
 // computed in Python from the definition of CRC-32C.
 TEST_F(ImageManifest, HasItsBytesSpeltOut) {
-  const std::string bytes = "ltimage1" + from_hex("833601db") +                          //
+  const std::string bytes = "ltimage2" + from_hex("833601db") +                          //
                             from_hex("0a13") + "memory://set\ntrain\n" +                 // 1: key
                             from_hex("1003 1800") +                                      // 2: images, 3: skipped files
                             from_hex("2203") + "cat" + from_hex("2203") + "dog" +        // 4: classes
@@ -130,11 +132,23 @@ TEST_F(ImageManifest, IsTrustedWithoutARecheck) {
   EXPECT_THAT(log_.lines(), IsEmpty());
 }
 
+// Without a listing: one look at the folders.
+TEST_F(ImageManifest, NoticesAClassThatCameOrWent) {
+  list();
+  storage_.put("train/bee/1.jpg", "x");
+  EXPECT_THAT(list().classes(), ElementsAre("bee", "cat", "dog", "emu"));
+  EXPECT_THAT(log_.lines(), ElementsAre(AllOf(HasSubstr("warning"), HasSubstr("3 classes are not the 4 folders"))));
+  for (const std::string name : {"0.jpg", "1.jpg", "2.jpg"}) storage_.remove("train/cat/" + name);
+  EXPECT_THAT(list().classes(), ElementsAre("bee", "dog", "emu"));
+  storage_.put("train/cat/", "");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { list(); }), HasSubstr("found none in 'cat'"));
+}
+
 TEST_F(ImageManifest, FullRecheckNoticesEveryChange) {
   list();
   storage_.put("train/dog/1.jpg", "of another size");
   EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
-  storage_.put("train/gnu/1.jpg", "x");
+  storage_.put("train/emu/9.jpg", "x");
   EXPECT_EQ(list(Recheck::full), list_image_folder(storage_, "train"));
   EXPECT_THAT(log_.lines(),
               ElementsAre(HasSubstr("it had 9 images and has 9"), HasSubstr("it had 9 images and has 10")));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,13 @@ class LocalStorageTest : public ::testing::Test {
     std::vector<std::string> paths;
     for (const auto& info : storage().list(folder)) paths.push_back(info.path);
     return paths;
+  }
+
+  FileKind kind_of(const std::string& path) const {
+    for (const auto& info : storage().list("")) {
+      if (info.path == path) return info.kind;
+    }
+    throw std::out_of_range(path);
   }
 
   std::string open_message(const std::string& path) const {
@@ -152,11 +160,16 @@ TEST_F(LocalStorageTest, SeesANewVersionWhereOnlyTheTimeIsAnother) {
 TEST_F(LocalStorageTest, ListsFilesAtAnyDepthSortedAsBytes) {
   for (const std::string path : {"b/2", "b/10", "a.txt", "a/z/deep", "Z", "a-b/x", "\xc3\xa9"}) write(path, path);
   std::filesystem::create_directories(root_ / "empty");
-  EXPECT_THAT(listed(""), ElementsAre("Z", "a-b/x", "a.txt", "a/z/deep", "b/10", "b/2", "\xc3\xa9"));
+  EXPECT_THAT(listed(""), ElementsAre("Z", "a-b/x", "a.txt", "a/z/deep", "b/10", "b/2", "empty/", "\xc3\xa9"));
   EXPECT_THAT(listed("b"), ElementsAre("b/10", "b/2"));
   EXPECT_THAT(listed("a/z"), ElementsAre("a/z/deep"));
   EXPECT_THAT(listed("empty"), ElementsAre());
   EXPECT_EQ(storage().list("a")[0].size, 8U);
+  EXPECT_EQ(kind_of("a.txt"), FileKind::file);
+  EXPECT_EQ(kind_of("empty/"), FileKind::empty_folder);
+  EXPECT_THAT(storage().folders(""), ElementsAre("a", "a-b", "b", "empty"));
+  EXPECT_THAT(storage().folders("a"), ElementsAre("z"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { storage().folders("none"); }), HasSubstr("No such file"));
 }
 
 TEST_F(LocalStorageTest, FollowsLinksWithoutGoingInCircles) {
@@ -171,16 +184,21 @@ TEST_F(LocalStorageTest, FollowsLinksWithoutGoingInCircles) {
   std::filesystem::create_symlink("nowhere", data / "dangling");
   std::filesystem::create_symlink(data, root_ / "outside/back");
   EXPECT_EQ(LocalStorage{data.string()}.list("").size(), listed("data").size());
-  // From "up" everything is seen once more, except for the folders that lie above.
-  EXPECT_THAT(listed("data"), ElementsAre("data/folder/y", "data/link", "data/up/outside/y", "data/x"));
+  // From "up" everything is seen once more; the folders that lie above count as empty.
+  EXPECT_THAT(listed("data"),
+              ElementsAre("data/dangling", "data/folder/back/", "data/folder/y", "data/here/", "data/link", "data/self",
+                          "data/up/data/", "data/up/outside/back/", "data/up/outside/y", "data/x"));
+  EXPECT_EQ(kind_of("data/dangling"), FileKind::unreadable);
+  EXPECT_EQ(kind_of("data/self"), FileKind::unreadable);
   EXPECT_EQ(storage().info("data/link").size, 2U);
   EXPECT_EQ(read(*storage().open("data/folder/y"), 0, 2), "yy");
 }
 
-TEST_F(LocalStorageTest, LeavesOutWhatIsNoFile) {
+TEST_F(LocalStorageTest, ListsWhatIsNoFileAsUnreadable) {
   write("x", "x");
   ASSERT_EQ(mkfifo((root_ / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(listed(""), ElementsAre("x"));
+  EXPECT_THAT(listed(""), ElementsAre("fifo", "x"));
+  EXPECT_EQ(kind_of("fifo"), FileKind::unreadable);
   EXPECT_THAT(open_message("fifo"), HasSubstr("regular file"));
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,6 +63,7 @@ class MemoryStorage : public data::Storage {
   /// The same before each listing.
   std::function<void()> before_list = {};
 
+  /// A path that ends with '/' is an empty folder.
   void put(const std::string& path, std::string bytes, std::string version = "1") {
     const std::lock_guard lock(mutex_);
     contents_[path] = std::make_shared<Content>(Content{std::move(bytes), std::move(version)});
@@ -106,9 +108,21 @@ class MemoryStorage : public data::Storage {
     std::vector<data::FileInfo> files;
     for (const auto& [path, content] : contents_) {
       if (!path.starts_with(prefix)) continue;
-      files.push_back({.path = path, .size = content->bytes.size(), .version = content->version});
+      const auto kind = path.ends_with('/') ? data::FileKind::empty_folder : data::FileKind::file;
+      files.push_back({.path = path, .size = content->bytes.size(), .version = content->version, .kind = kind});
     }
     return files;
+  }
+
+  std::vector<std::string> folders(const std::string& folder) const override {
+    const std::string prefix = folder.empty() ? "" : folder + "/";
+    const std::lock_guard lock(mutex_);
+    std::set<std::string> names;
+    for (const auto& [path, content] : contents_) {
+      const auto slash = path.starts_with(prefix) ? path.find('/', prefix.size()) : std::string::npos;
+      if (slash != std::string::npos) names.insert(path.substr(prefix.size(), slash - prefix.size()));
+    }
+    return {names.begin(), names.end()};
   }
 
  private:

@@ -15,6 +15,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/staging_fixture.hpp>
 #include <tests/support/message_of.hpp>
@@ -56,6 +57,35 @@ TEST_F(Staging, CopiesTheFilesBelowAFolder) {
   const auto whole = stage(storage_, "", scratch_ / "whole", options());
   EXPECT_EQ(whole.files, 7u);
   EXPECT_EQ(contents_of(whole.folder).at("train/class a/1.jpg"), content_of(5000, 7));
+}
+
+// A class without files keeps its place among the classes, or is refused where they are read.
+TEST_F(Staging, KeepsEmptyFoldersAsTheStorageHasThem) {
+  put_files(1);
+  storage_.put("train/b/", "");
+  storage_.put("train/c/deep/", "");
+  const auto files = stage_all().folder;
+  EXPECT_TRUE(fs::is_directory(files / "b"));
+  EXPECT_TRUE(fs::is_directory(files / "c/deep"));
+  EXPECT_EQ(stage_all().copied_files, 0u);
+  fs::remove(files / "b");
+  EXPECT_EQ(stage_all().copied_files, 1u);
+  EXPECT_TRUE(fs::is_directory(files / "b"));
+  storage_.remove("train/b/");
+  put("train/c/1.jpg", "c");
+  storage_.remove("train/c/deep/");
+  stage_all();
+  EXPECT_FALSE(fs::exists(files / "b"));
+  EXPECT_FALSE(fs::exists(files / "c/deep"));
+  EXPECT_EQ(contents_of(files), expected_);
+}
+
+TEST_F(Staging, RefusesALinkThatLeadsNowhere) {
+  const testing::TemporaryFolder set;
+  write_file(set / "a", "a");
+  fs::create_symlink("nowhere", set / "b");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(LocalStorage{set.path()}, "", target_, options()); }),
+              AllOf(HasSubstr(set / "b"), HasSubstr("No such file")));
 }
 
 TEST_F(Staging, ASecondTimeCopiesNothing) {
