@@ -107,6 +107,13 @@ void compare(Resolution& resolution, const Family& winning, const Claim& other, 
                                      "), which disagrees: unset the latter if it is left over."));
 }
 
+// What a batch script, or a shell of salloc, asked for and only srun or mpirun starts; 0 where this is none.
+long long tasks_without_step(const Environment& environment) {
+  const auto tasks = environment.get("SLURM_NTASKS");
+  if (!tasks || read_slurm_step(environment)) return 0;
+  return parse_integer(*tasks, 0, kLargestWorldSize).value_or(0);
+}
+
 }  // namespace
 
 Resolution resolve(const Environment& environment, const LaunchOptions& options) {
@@ -119,6 +126,11 @@ Resolution resolve(const Environment& environment, const LaunchOptions& options)
       resolution.warnings.push_back(
           "AZ_BATCHAI_TASK_INDEX=0 is set but no world size is: this is taken for a single process; "
           "give --world-size in a job of several nodes.");
+    }
+    if (const auto tasks = tasks_without_step(environment); tasks > 1 && !options.world_size) {
+      resolution.warnings.push_back(text("SLURM_NTASKS=", tasks, " asks for ", tasks,
+                                         " processes, but neither srun nor mpirun has started this one, which runs "
+                                         "alone: start it with srun --mpi=pmix or mpirun, or give --world-size 1."));
     }
     return resolution;
   }
