@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::chrono::nanoseconds kWarningInterval = std::chrono::seconds{30};
 
-bool is_about_the_file(FailureKind kind) {
-  return kind == FailureKind::missing || kind == FailureKind::changed || kind == FailureKind::permanent;
-}
-
 }  // namespace
 
 ArrowConnection::ArrowConnection(RemoteFileSystem remote, StorageOptions options)
@@ -63,10 +59,15 @@ std::string ArrowConnection::explanation(const StorageFailure& failure, RequestP
                   remote_.signed_with);
     case FailureKind::transient:
       return text("the store failed or did not answer: ", failure.reason);
-    case FailureKind::permanent:
+    case FailureKind::unknown:
       break;
   }
-  return text("the request failed: ", failure.reason);
+  return text("the request failed: ", failure.reason,
+              ". Nothing says that the file is to blame: check that what signs "
+              "the requests (",
+              remote_.signed_with,
+              ") has not expired, this machine's clock, and the certificates "
+              "that it trusts");
 }
 
 bool ArrowConnection::may_pass(FailureKind kind) const {

@@ -45,9 +45,8 @@ class ArrowConnection {
   const StorageOptions& options() const { return options_; }
 
   /// Makes a request until it succeeds. `subject` begins messages: "File 'az://c/x', byte offset 3".
-  /// Throws RequestError where the file is missing or has changed, and where the request fails for good otherwise;
-  /// StorageUnavailable where the store refuses or cannot be asked, or fails for longer than StorageOptions::retry
-  /// allows.
+  /// Throws RequestError where the file is missing or has changed; StorageUnavailable where the store refuses or cannot
+  /// be asked, fails for longer than StorageOptions::retry allows, or says anything else.
   void call(const std::string& subject, RequestPhase phase, const Request& request) const;
 
  private:

@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {
 
@@ -13,9 +13,8 @@ void CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
   const auto got = entry_.read(offset, to);
   if (got == to.size()) return;
   const int code = errno;
-  const auto subject = text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read");
-  if (!got) throw_if_not_of_the_file(subject, code);
-  throw EnvironmentError(text(subject, ": ", got ? "it was cut short" : std::strerror(code), ". Is the disk damaged?"));
+  throw StorageUnavailable(text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read: ",
+                                got ? "it was cut short" : std::strerror(code), ". Is the disk damaged?"));
 }
 
 }  // namespace libtrain::data::detail

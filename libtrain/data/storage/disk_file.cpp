@@ -26,22 +26,31 @@ constexpr std::uint64_t kHashedAtOnce = 1 << 20;
 constexpr mode_t kMode = 0644;
 constexpr std::int64_t kSecond = 1'000'000'000;  // in nanoseconds
 
-// What to do about an error code that says nothing about the file that was read; nothing for others.
+// What to do about an error code that says nothing about the file that was read; nothing for those that do, which are
+// few: whatever else a disk, a network mount or a FUSE server may say, it is not the file's fault.
 std::string_view advice_for(int code) {
   switch (code) {
+    case 0:
+    case EINVAL:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOENT:
+    case ENOTDIR:
+    case EOVERFLOW:
+      return {};
     case EMFILE:
       return "This process has as many files open as it may: raise that limit (ulimit -n).";
     case ENFILE:
       return "This machine has as many files open as it may: raise that limit (sysctl fs.file-max).";
     case ENOMEM:
       return "The system is out of memory: leave it more.";
-    case EIO:
-    case ESTALE:
-    case ENOTCONN:   // a mount whose server process has ended
-    case ETIMEDOUT:  // a mount that is not to wait for ever
-      return "The disk or the mount that the file lies on fails: see what the system's log says of it.";
+    case EACCES:  // of a mount as well, whose key or ticket has expired
+    case EPERM:
+      return "Give this user the right to read it; where all files of a mount are refused, see whether what signs its "
+             "requests has expired.";
     default:
-      return {};
+      return "The disk or the mount that the file lies on fails: see what the system's log says of it.";
   }
 }
 

@@ -32,8 +32,9 @@ class DiskError : public EnvironmentError {
 /// Throws DiskError: "Cannot `action` '`path`': what the error code means."
 [[noreturn]] void throw_disk_error(const std::string& action, const std::filesystem::path& path, int code);
 
-/// Returns unless an error code of reading says nothing about the file that was read: a failing disk or mount, too many
-/// open files, no memory. Then it throws StorageUnavailable: "`subject`: what the code means. What to do about it."
+/// Returns where an error code of reading says something about the file that was read: it is missing, or no file, or
+/// its name is. For any other, such as a failing disk or mount, no right to read, too many open files, it throws
+/// StorageUnavailable: "`subject`: what the code means. What to do about it."
 void throw_if_not_of_the_file(const std::string& subject, int code);
 
 /// An open file on a local disk, closed at the end. Offsets and lengths are bytes.

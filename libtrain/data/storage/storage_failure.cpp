@@ -44,7 +44,7 @@ struct Meaning {
 constexpr std::array<Meaning, 3> kNetwork{{
     {"resolve host", FailureKind::unreachable},
     {"resolve proxy", FailureKind::unreachable},
-    {"certificate", FailureKind::permanent},
+    {"certificate", FailureKind::unknown},
 }};
 
 // Aws::S3::S3Errors.
@@ -81,9 +81,8 @@ constexpr std::array<Meaning, 10> kGoogleErrors{{
 }};
 
 // Arrow's own words, and those of exceptions that it lets through.
-constexpr std::array<Meaning, 9> kPlain{{
+constexpr std::array<Meaning, 8> kPlain{{
     {"Path does not exist", FailureKind::missing},
-    {"No such file or directory", FailureKind::missing},
     {"GetToken(): ", FailureKind::unreachable},
     {"AuthenticationException", FailureKind::unreachable},
     {"Credential", FailureKind::unreachable},
@@ -104,7 +103,7 @@ FailureKind kind_of_name(std::span<const Meaning> meanings, std::string_view nam
   for (const auto& meaning : meanings) {
     if (meaning.words == name) return meaning.kind;
   }
-  return FailureKind::permanent;
+  return FailureKind::unknown;
 }
 
 FailureKind kind_of_status(int status) {
@@ -121,7 +120,7 @@ FailureKind kind_of_status(int status) {
     case 429:
       return FailureKind::transient;
     default:
-      return status >= 500 ? FailureKind::transient : FailureKind::permanent;
+      return status >= 500 ? FailureKind::transient : FailureKind::unknown;
   }
 }
 
@@ -147,7 +146,7 @@ FailureKind kind_of_aws(std::string_view error) {
   const auto name = error.substr(0, error.find(' '));
   if (name != "UNKNOWN") return kind_of_name(kAwsErrors, name);
   const auto status = error.find(kAwsStatus);
-  if (status == kNone) return FailureKind::permanent;
+  if (status == kNone) return FailureKind::unknown;
   return kind_of_status(leading_status(error.substr(status + kAwsStatus.size())).value_or(0));
 }
 
@@ -171,7 +170,7 @@ std::string words_of_google(std::string_view error) {
 
 FailureKind kind_of_plain(std::string_view message) {
   if (const auto status = leading_status(message)) return kind_of_status(*status);
-  return first_contained(kPlain, message).value_or(FailureKind::permanent);
+  return first_contained(kPlain, message).value_or(FailureKind::unknown);
 }
 
 std::string one_line(std::string_view message) {
@@ -249,6 +248,10 @@ std::string printable_reason(std::string_view message, const std::vector<std::st
   auto reason = mask_secrets(one_line(message), secrets);
   if (reason.size() <= kReasonBytes) return reason;
   return std::string{beginning_of(reason, kReasonBytes)} + "...";
+}
+
+bool is_about_the_file(FailureKind kind) {
+  return kind == FailureKind::missing || kind == FailureKind::changed;
 }
 
 StorageFailure classify_failure(std::string_view message, const std::vector<std::string>& secrets) {

@@ -13,13 +13,17 @@ enum class FailureKind {
   changed,      ///< the file is not any more what it was when it was opened
   unreachable,  ///< no such host, or nobody to sign the request as: for good unless it worked before
   transient,    ///< network trouble, a server that is busy, broken or restarting: may pass
-  permanent,    ///< anything else
+  unknown,      ///< anything else, such as expired credentials, a wrong clock or certificate: says nothing of the file
 };
 
 struct StorageFailure {
-  FailureKind kind = FailureKind::permanent;
+  FailureKind kind = FailureKind::unknown;
   std::string reason;  ///< one line in the store's words, shortened, nothing secret in it
 };
+
+/// Whether a failure of this kind says something about the file that was asked for, which may then count as a bad
+/// sample. Nothing else does: what is not recognised is no reason to leave a good sample out.
+bool is_about_the_file(FailureKind kind);
 
 /// Makes sense of the message of an Arrow status (or of an exception that came through Arrow), for the forms in which
 /// Arrow 19 to 26 hands on what Azure's, AWS's and Google's clients say. None of `secrets` gets into the reason.

@@ -38,6 +38,7 @@ using ::testing::IsEmpty;
 using testing::MemoryStorage;
 using testing::message_of;
 using testing::SilentLog;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 class FileCacheTest : public testing::FileCacheFixture {};
@@ -293,6 +294,14 @@ TEST(CachedFile, IsNotToBlameForADiskThatFails) {
   std::array<std::byte, 4> bytes{};
   EXPECT_THAT(message_of<StorageUnavailable>([&] { file.read_at(0, bytes); }),
               AllOf(HasSubstr("'remote/a', byte offset 0"), HasSubstr("copy in the cache"), HasSubstr("Input/output")));
+}
+
+TEST(CachedFile, IsNotToBlameForACopyThatWasCutShort) {
+  const TemporaryFolder folder;
+  write_file(folder / "entry", "01234");
+  const detail::CachedFile file("remote/a", 10, detail::DiskFile::open(folder / "entry", O_RDONLY));
+  std::array<std::byte, 10> bytes{};
+  EXPECT_THAT(message_of<StorageUnavailable>([&] { file.read_at(0, bytes); }), HasSubstr("it was cut short"));
 }
 
 }  // namespace

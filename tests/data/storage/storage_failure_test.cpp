@@ -45,8 +45,8 @@ TEST(StorageFailure, UnderstandsWhatAzureSays) {
       {azure("[] 408 Request Timeout"), FailureKind::transient},
       {azure("[] 504 Gateway Timeout"), FailureKind::transient},
       {azure("[InvalidHeaderValue] 400 The value for one of the HTTP headers is not in the correct format."),
-       FailureKind::permanent},
-      {azure("[ContainerBeingDeleted] 409 The specified container is being deleted."), FailureKind::permanent},
+       FailureKind::unknown},
+      {azure("[ContainerBeingDeleted] 409 The specified container is being deleted."), FailureKind::unknown},
       {azure("[] Fail to get a new connection for: http://127.0.0.1:10000. Couldn't connect to server"),
        FailureKind::transient},
       {azure("[] Fail to get a new connection for: https://data1.blob.core.windows.net. Timeout was reached"),
@@ -63,7 +63,7 @@ TEST(StorageFailure, UnderstandsWhatAzureSays) {
        FailureKind::unreachable},
       {azure("[] Fail to get a new connection for: https://data1.blob.core.windows.net. SSL peer certificate or SSH "
              "remote key was not OK. Underlying error: self signed certificate"),
-       FailureKind::permanent},
+       FailureKind::unknown},
       {"Check for Hierarchical Namespace support on 'https://data1.dfs.core.windows.net/images/?sig=C4n4rY' failed: "
        "N5Azure4Core11Credentials23AuthenticationExceptionE: Failed to get token from DefaultAzureCredential.",
        FailureKind::unreachable},
@@ -89,13 +89,13 @@ TEST(StorageFailure, UnderstandsWhatAwsSays) {
       {aws("UNKNOWN (HTTP status 416) during GetObject operation: The requested range is not satisfiable"),
        FailureKind::changed},
       {aws("UNKNOWN (HTTP status 502) during GetObject operation: Bad Gateway"), FailureKind::transient},
-      {aws("UNKNOWN (HTTP status 301) during HeadObject operation: moved"), FailureKind::permanent},
+      {aws("UNKNOWN (HTTP status 301) during HeadObject operation: moved"), FailureKind::unknown},
       {aws("SLOW_DOWN during GetObject operation: Please reduce your request rate."), FailureKind::transient},
       {aws("NETWORK_CONNECTION during GetObject operation: curlCode: 7, Couldn't connect to server"),
        FailureKind::transient},
       {aws("NETWORK_CONNECTION during GetObject operation: curlCode: 6, Couldn't resolve host name"),
        FailureKind::unreachable},
-      {aws("[code 134] during GetObject operation: what is that"), FailureKind::permanent},
+      {aws("[code 134] during GetObject operation: what is that"), FailureKind::unknown},
   };
   for (const auto& entry : cases) {
     EXPECT_EQ(classify_failure(entry.message, {}).kind, entry.kind) << entry.message;
@@ -121,7 +121,7 @@ TEST(StorageFailure, UnderstandsWhatGoogleAndArrowSay) {
       {"google::cloud::Status(OUT_OF_RANGE: ...)", FailureKind::changed},
       {"google::cloud::Status(UNAVAILABLE: Retry policy exhausted)", FailureKind::transient},
       {"google::cloud::Status(RESOURCE_EXHAUSTED: 429)", FailureKind::transient},
-      {"google::cloud::Status(INVALID_ARGUMENT: bucket)", FailureKind::permanent},
+      {"google::cloud::Status(INVALID_ARGUMENT: bucket)", FailureKind::unknown},
       {"google::cloud::Status(UNAVAILABLE: ... PerformWork() - CURL error [7]=Could not connect to server)",
        FailureKind::transient},
       {"google::cloud::Status(UNAVAILABLE: ... PerformWork() - CURL error [6]=Could not resolve hostname)",
@@ -132,14 +132,56 @@ TEST(StorageFailure, UnderstandsWhatGoogleAndArrowSay) {
       {no_token("INVALID_ARGUMENT", "{\"error\": \"invalid_grant\"}"), FailureKind::unreachable},
       {no_token("NOT_FOUND", "no service account"), FailureKind::unreachable},
       {no_token("UNAUTHENTICATED", "{\"error\": \"invalid_client\"}"), FailureKind::refused},
-      {"No such file or directory 'bucket/x'", FailureKind::missing},
-      {"Not a directory: 'images/x'", FailureKind::permanent},
-      {"malloc of size 64 failed", FailureKind::permanent},
-      {"", FailureKind::permanent},
+      {"Path does not exist 'bucket/credentials.jpg'", FailureKind::missing},
+      {"No such file or directory '/var/run/secrets/token'", FailureKind::unknown},
+      {"Not a directory: 'images/x'", FailureKind::unknown},
+      {"malloc of size 64 failed", FailureKind::unknown},
+      {"", FailureKind::unknown},
   };
   for (const auto& entry : cases) {
     EXPECT_EQ(classify_failure(entry.message, {}).kind, entry.kind) << entry.message;
   }
+}
+
+// What each store says once a session's token has expired, on a machine whose clock is wrong, and where a certificate
+// is not trusted: none of it is a reason to take another sample.
+TEST(StorageFailure, BlamesNoFileForExpiredCredentialsAClockOrACertificate) {
+  const auto aws = [](const std::string& error) {
+    return "When reading information for key 'x' in bucket 'b': AWS Error " + error;
+  };
+  const std::vector<std::string> messages{
+      aws("UNKNOWN (HTTP status 400) during HeadObject operation: No response body."),
+      aws("UNKNOWN (HTTP status 400) during ListObjectsV2 operation: Unable to parse ExceptionName: ExpiredToken "
+          "Message: The provided token has expired."),
+      aws("REQUEST_TIME_TOO_SKEWED during GetObject operation: The difference between the request time and the current "
+          "time is too large."),
+      aws("NETWORK_CONNECTION during HeadObject operation: curlCode: 60, SSL peer certificate or SSH remote key was "
+          "not "
+          "OK"),
+      aws("NETWORK_CONNECTION during HeadObject operation: curlCode: 77, Problem with the SSL CA cert (path? access "
+          "rights?)"),
+      aws("UNKNOWN during GetObject operation: no status at all"),
+      azure(
+          "[AuthenticationFailed] 403 Server failed to authenticate the request. Signature not valid in the specified "
+          "time frame: Start [...] - Expiry [...] - Current [...]"),
+      azure("[InvalidAuthenticationInfo] 400 Authentication information is not given in the correct format."),
+      azure("[] Fail to get a new connection for: https://data1.blob.core.windows.net. SSL peer certificate or SSH "
+            "remote key was not OK. Underlying error: certificate has expired"),
+      azure("[AccountIsDisabled] 409 The specified account is disabled."),
+      "google::cloud::Status(INVALID_ARGUMENT: Permanent error GetObjectMetadata: invalid_grant)",
+      "google::cloud::Status(UNKNOWN: PerformWork() - CURL error [60]=SSL peer certificate or SSH remote key was not "
+      "OK)",
+      "google::cloud::Status(UNAUTHENTICATED: Invalid Credentials)",
+      "WorkloadIdentityCredential: No such file or directory '/var/run/secrets/azure/tokens/azure-identity-token'",
+      "std::bad_alloc",
+      "\x01\xff anything at all",
+  };
+  for (const auto& message : messages) {
+    EXPECT_FALSE(is_about_the_file(classify_failure(message, {}).kind)) << message;
+  }
+  EXPECT_TRUE(is_about_the_file(classify_failure(aws("NO_SUCH_KEY during GetObject operation: gone."), {}).kind));
+  EXPECT_TRUE(is_about_the_file(classify_failure(azure("[ConditionNotMet] 412 The condition is not met."), {}).kind));
+  EXPECT_TRUE(is_about_the_file(classify_failure("google::cloud::Status(NOT_FOUND: Not Found)", {}).kind));
 }
 
 TEST(StorageFailure, GivesAReasonOnOneLineInTheStoresWords) {
