@@ -4,7 +4,6 @@
 #include <cctype>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <mutex>
@@ -12,10 +11,10 @@
 #include <thread>
 #include <utility>
 
-#include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/cached_storage.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/local_storage.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
@@ -41,14 +40,14 @@ struct Staging {
   std::exception_ptr error;
 };
 
-// "train-1f0c2a9b": data of several places may be staged below one folder.
-std::string folder_name(const std::string& storage_name) {
-  const auto slash = storage_name.find_last_of('/');
-  std::string last = storage_name.substr(slash == std::string::npos ? 0 : slash + 1);
+// "train-1f0c2a9b...": data of several places may be staged below one folder.
+std::string folder_name(const std::string& identity) {
+  const auto slash = identity.find_last_of('/');
+  std::string last = identity.substr(slash == std::string::npos ? 0 : slash + 1);
   std::erase_if(last, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-' && c != '_'; });
-  char hash[9];
-  std::snprintf(hash, sizeof hash, "%08x", crc32c(storage_name));
-  return text(last, last.empty() ? "" : "-", hash);
+  data::ContentHasher hasher;
+  hasher.update(identity);
+  return text(last, last.empty() ? "" : "-", to_string(hasher.digest()));
 }
 
 std::string describe(const data::StagingProgress& progress, const std::string& name) {
@@ -143,7 +142,7 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
   }
   auto storage = data::open_storage(location);
   if (!access.stage.empty()) {
-    const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->name()));
+    const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->identity()));
     return std::make_shared<data::LocalStorage>(wait(*staging, communicator, storage->name(), show).string());
   }
   if (access.cache.empty()) return storage;

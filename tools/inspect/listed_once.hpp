@@ -19,6 +19,7 @@ class ListedOnce final : public data::Storage {
   const std::vector<data::FileInfo>& files() const { return files_; }
 
   const std::string& name() const override { return storage_->name(); }
+  std::string identity() const override { return storage_->identity(); }
   std::unique_ptr<const data::File> open(const std::string& path) const override { return storage_->open(path); }
   data::FileInfo info(const std::string& path) const override { return storage_->info(path); }
   std::vector<data::FileInfo> list(const std::string& folder) const override;

@@ -31,6 +31,7 @@ class ListedStorage final : public Storage {
       : storage_(storage), folder_(folder), files_(std::move(files)) {}
 
   const std::string& name() const override { return storage_.name(); }
+  std::string identity() const override { return storage_.identity(); }
   std::unique_ptr<const File> open(const std::string& path) const override { return storage_.open(path); }
   FileInfo info(const std::string& path) const override { return storage_.info(path); }
   std::vector<std::string> folders(const std::string& folder) const override { return storage_.folders(folder); }

@@ -42,6 +42,7 @@ class ArrowConnection {
   ArrowConnection(RemoteFileSystem remote, StorageOptions options);
 
   arrow::fs::FileSystem& file_system() const { return *remote_.file_system; }
+  const std::string& endpoint() const { return remote_.endpoint; }
   const StorageOptions& options() const { return options_; }
 
   /// Makes a request until it succeeds. `subject` begins messages: "File 'az://c/x', byte offset 3".

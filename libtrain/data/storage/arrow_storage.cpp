@@ -42,9 +42,13 @@ FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) {
 class ArrowStorage final : public Storage {
  public:
   ArrowStorage(std::shared_ptr<const ArrowConnection> connection, std::string root, std::string name)
-      : connection_(std::move(connection)), root_(std::move(root)), name_(std::move(name)) {}
+      : connection_(std::move(connection)),
+        root_(std::move(root)),
+        name_(std::move(name)),
+        identity_(text(connection_->endpoint(), '/', root_)) {}
 
   const std::string& name() const override { return name_; }
+  std::string identity() const override { return identity_; }
 
   std::unique_ptr<const File> open(const std::string& path) const override {
     return detail::open_arrow_file(connection_, path_of(path), text(name_, '/', path));
@@ -140,6 +144,7 @@ class ArrowStorage final : public Storage {
   std::shared_ptr<const ArrowConnection> connection_;
   std::string root_;
   std::string name_;
+  std::string identity_;
   mutable std::mutex first_look_;
   mutable std::atomic<bool> has_looked_{false};
 };

@@ -84,7 +84,7 @@ std::unique_ptr<const File> open_unchanged(const Storage& from, const std::strin
   // Opened first and asked about second: where it changes in between, reading what was opened is an error.
   auto file = from.open(path);
   const auto now = from.info(path);
-  if (file->size() == key.size && cache_key(from.name(), now) == key) return file;
+  if (file->size() == key.size && cache_key(from.identity(), now) == key) return file;
   throw EnvironmentError(text("File '", describe(from, path), "' was changed since it was listed: it had ", key.size,
                               " bytes then and has ", now.size, " now, or is of another version (", now.version,
                               "). Leave the data alone while a run reads it, and start the run again."));

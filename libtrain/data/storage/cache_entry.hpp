@@ -14,13 +14,13 @@ namespace libtrain::data {
 
 /// Names one version of one file of one storage.
 struct CacheKey {
-  ContentHash hash = {};   ///< of the storage's name and the file's path, size and version
+  ContentHash hash = {};   ///< of the storage's identity and the file's path, size and version
   std::uint64_t size = 0;  ///< of the file, in bytes
 
   bool operator==(const CacheKey&) const = default;
 };
 
-/// `storage` is the storage's name(): equal names must stand for the same files.
+/// `storage` is the storage's identity().
 CacheKey cache_key(const std::string& storage, const FileInfo& file);
 
 namespace detail {

@@ -54,7 +54,7 @@ bool CachedStorage::knows(const std::string& path) const {
 }
 
 CacheKey CachedStorage::remember(const FileInfo& file) const {
-  const auto key = cache_key(remote_->name(), file);
+  const auto key = cache_key(remote_->identity(), file);
   const std::lock_guard lock(mutex_);
   keys_[hash_of(file.path)] = key;
   return key;

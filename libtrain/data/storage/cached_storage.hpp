@@ -26,6 +26,7 @@ class CachedStorage : public Storage {
   CachedStorage(std::shared_ptr<const Storage> remote, std::shared_ptr<FileCache> cache);
 
   const std::string& name() const override { return remote_->name(); }
+  std::string identity() const override { return remote_->identity(); }
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
   std::vector<FileInfo> list(const std::string& folder) const override;

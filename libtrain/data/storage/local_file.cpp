@@ -91,7 +91,8 @@ std::unique_ptr<const File> open_local_file(const std::string& path) {
 }
 
 std::string local_version(const struct stat& status) {
-  return text(nanoseconds_of(status.st_mtim), '-', status.st_size, '-', status.st_ino);
+  return text(nanoseconds_of(status.st_mtim), '-', nanoseconds_of(status.st_ctim), '-', status.st_size, '-',
+              status.st_ino);
 }
 
 }  // namespace libtrain::data::detail

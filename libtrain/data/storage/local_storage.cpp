@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -135,6 +136,9 @@ LocalStorage::LocalStorage(const std::string& root) : root_(detail::without_trai
   struct stat status{};
   if (::stat(root_.c_str(), &status) != 0) fail("folder", root_, errno);
   if (!S_ISDIR(status.st_mode)) fail("folder", root_, S_ISREG(status.st_mode) ? "a file" : "something else");
+  std::error_code error;
+  identity_ = std::filesystem::canonical(root_, error).string();
+  if (error) fail("folder", root_, error.value());
 }
 
 std::string LocalStorage::path_of(const std::string& path) const {

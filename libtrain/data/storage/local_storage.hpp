@@ -8,15 +8,19 @@
 
 namespace libtrain::data {
 
-/// A folder of this machine, or of what it has mounted. FileInfo::version is made of the time of modification in
-/// nanoseconds, the size and the inode. Paths with a part "..", "." or nothing are refused. A disk or a mount that
-/// fails, and what keeps this process from opening files, is a StorageUnavailable.
+/// A folder of this machine, or of what it has mounted. FileInfo::version is made of the times of modification and
+/// of change in nanoseconds, the size and the inode: whatever is written to a file makes another one, also where its
+/// size and its time of modification are set to what they were. Paths with a part "..", "." or nothing are refused. A
+/// disk or a mount that fails, and what keeps this process from opening files, is a StorageUnavailable.
 class LocalStorage final : public Storage {
  public:
   /// Throws EnvironmentError where `root` is not a folder.
   explicit LocalStorage(const std::string& root);
 
   const std::string& name() const override { return root_; }
+
+  /// The absolute path, in which no link is left.
+  std::string identity() const override { return identity_; }
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
 
@@ -31,6 +35,7 @@ class LocalStorage final : public Storage {
   std::string path_of(const std::string& path) const;
 
   std::string root_;
+  std::string identity_;
 };
 
 }  // namespace libtrain::data

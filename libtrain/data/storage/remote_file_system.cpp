@@ -60,6 +60,9 @@ arrow::Status set_credential(arrow::fs::AzureOptions& options, const AzureConnec
 void connect_azure(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
   const auto connection = azure_connection(location, options.access, options.environment);
   remote.signed_with = connection.signed_with;
+  remote.endpoint = connection.blob_authority.starts_with('.')
+                        ? text(connection.scheme, "://", connection.account, connection.blob_authority)
+                        : text(connection.scheme, "://", connection.blob_authority, '/', connection.account);
   if (connection.credential == AzureCredential::account_key) remote.secrets = {connection.secret};
   if (connection.credential == AzureCredential::sas_token) {
     remote.secrets = {connection.secret, std::string{sas_parameter(connection.secret, "sig")}};
@@ -138,6 +141,8 @@ void connect_s3(RemoteFileSystem& remote, const Location& location, const Storag
   static std::once_flag with_client;
   static std::once_flag without_client;
   const auto endpoint = s3_endpoint(options.environment);
+  remote.endpoint =
+      endpoint ? text(endpoint->scheme, "://", lower_case(*endpoint->authority)) : "https://amazonaws.com";
   start_s3(location.name);
   try {
     make_s3_client(remote, location, options, endpoint);
@@ -151,6 +156,8 @@ void connect_s3(RemoteFileSystem& remote, const Location& location, const Storag
 void connect_gcs(RemoteFileSystem& remote, const Location& location, const StorageOptions& options) {
   const bool is_anonymous = options.access == StorageAccess::anonymous;
   auto gcs = is_anonymous ? arrow::fs::GcsOptions::Anonymous() : arrow::fs::GcsOptions::Defaults();
+  remote.endpoint =
+      options.environment.get("CLOUD_STORAGE_EMULATOR_ENDPOINT").value_or("https://storage.googleapis.com");
   gcs.scheme = "https";
   gcs.retry_limit_seconds = kGcsRetrySeconds;
   remote.signed_with =

@@ -18,6 +18,7 @@ struct RemoteFileSystem {
   std::shared_ptr<arrow::fs::FileSystem> file_system = {};
   std::vector<std::string> secrets = {};  ///< what no message may hold
   std::string signed_with = {};           ///< for messages: what its requests are signed with
+  std::string endpoint = {};              ///< a URL of the service, and of the account where there is one
 };
 
 /// Makes the client for `location` with what `options` and the environment say of endpoints and credentials.

@@ -54,7 +54,12 @@ std::string read_or_empty(const fs::path& path) {
 class Staging {
  public:
   Staging(const Storage& from, const std::string& folder, const StagingArea& area, const StagingOptions& options)
-      : from_(from), folder_(folder), area_(area), options_(options), source_(describe(from, folder)) {}
+      : from_(from),
+        folder_(folder),
+        area_(area),
+        options_(options),
+        name_(describe(from, folder)),
+        source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)) {}
 
   /// Nothing to do where another process has completed the manifest since this one began.
   bool was_done_since(std::int64_t began, StagingResult& result) const {
@@ -162,7 +167,7 @@ class Staging {
     const std::uint64_t available = available_bytes(area_.root());
     const std::uint64_t reserve = options_.free_space_reserve_bytes;
     if (needed == 0 || (needed <= available && available - needed >= reserve)) return;
-    throw EnvironmentError(text("Staging '", source_, "' to '", area_.root().string(), "' needs ", needed,
+    throw EnvironmentError(text("Staging '", name_, "' to '", area_.root().string(), "' needs ", needed,
                                 " bytes more and is to leave ", reserve, " free, but the disk has ", available,
                                 ". Free some, stage to another disk, or read through a cache instead."));
   }
@@ -188,7 +193,8 @@ class Staging {
   const std::string& folder_;
   const StagingArea& area_;
   const StagingOptions& options_;
-  const std::string source_;
+  const std::string name_;    // for messages
+  const std::string source_;  // tells it from all others
 };
 
 }  // namespace

@@ -101,7 +101,7 @@ void StagingCopy::copy(const StagingTask& task, int worker, const std::stop_toke
   }
   const auto partial_path = area_.partial() / std::to_string(worker);
   const auto partial = open_to_write(partial_path, O_TRUNC);
-  const auto remote = open_unchanged(from_, task.remote.path, cache_key(from_.name(), task.remote));
+  const auto remote = open_unchanged(from_, task.remote.path, cache_key(from_.identity(), task.remote));
   const auto result = download(
       *remote, partial,
       {.block_bytes = options_.block_bytes, .progress = [this](std::uint64_t bytes) { add_progress(0, bytes); }}, stop);

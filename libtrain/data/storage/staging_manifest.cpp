@@ -12,7 +12,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr std::string_view kFormat = "libtrain-staging 1 ";
+constexpr std::string_view kFormat = "libtrain-staging 2 ";
 constexpr std::string_view kDigits = "0123456789abcdef";
 
 // One word without spaces, which is never empty.

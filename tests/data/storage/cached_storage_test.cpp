@@ -54,6 +54,14 @@ TEST_F(CachedStorageTest, AsksNothingAboutFilesThatWereListedAndHaveACopy) {
   EXPECT_EQ(remote_->counts().infos, 2u);
 }
 
+TEST_F(CachedStorageTest, GivesNothingOfAnotherStorageOfTheSameName) {
+  remote_->put("a", content_of(5000, 1));
+  read("a");
+  const auto other = std::make_shared<MemoryStorage>(remote_->name(), "another folder");
+  other->put("a", content_of(5000, 2));
+  EXPECT_EQ(read_all(*CachedStorage(other, cache_).open("a"), 5000), content_of(5000, 2));
+}
+
 TEST_F(CachedStorageTest, KnowsWhatWasListedOrAskedAbout) {
   remote_->put("folder/a", "1");
   remote_->put("b", "2");

@@ -149,6 +149,31 @@ TEST_F(LocalStorageTest, TellsSizeAndVersion) {
   EXPECT_NE(storage().info("a/x").version, first.version);
 }
 
+TEST_F(LocalStorageTest, SeesANewVersionWhereSizeTimeAndInodeAreTheSame) {
+  write("x", "0123");
+  const auto first = storage().info("x").version;
+  const auto time = std::filesystem::last_write_time(root_ / "x");
+  write("x", "4567");
+  std::filesystem::last_write_time(root_ / "x", time);
+  EXPECT_NE(storage().info("x").version, first);
+}
+
+TEST_F(LocalStorageTest, IsTheSameByWhateverPathAndAnotherInEachWorkingDirectory) {
+  write("a/data/x", "a");
+  write("b/data/x", "b");
+  std::filesystem::create_directory_symlink(root_ / "a/data", root_ / "link");
+  const auto canonical = std::filesystem::canonical(root_).string();
+  EXPECT_EQ(LocalStorage((root_ / "a/data").string()).identity(), canonical + "/a/data");
+  EXPECT_EQ(LocalStorage((root_ / "b/../a/data/").string()).identity(), canonical + "/a/data");
+  EXPECT_EQ(LocalStorage((root_ / "link").string()).identity(), canonical + "/a/data");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(root_ / "b");
+  const LocalStorage relative("data");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(relative.identity(), canonical + "/b/data");
+  EXPECT_EQ(relative.name(), "data") << "messages name it as the user does";
+}
+
 TEST_F(LocalStorageTest, SeesANewVersionWhereOnlyTheTimeIsAnother) {
   write("x", "0123");
   const auto first = storage().info("x").version;

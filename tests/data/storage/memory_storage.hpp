@@ -48,7 +48,8 @@ inline std::string content_of(std::size_t size, unsigned seed) {
 /// then removed or put anew can be read no more, as with an object store that is asked for one version.
 class MemoryStorage : public data::Storage {
  public:
-  explicit MemoryStorage(std::string name = "memory://set") : name_(std::move(name)) {
+  explicit MemoryStorage(std::string name = "memory://set", std::string identity = {})
+      : name_(std::move(name)), identity_(identity.empty() ? name_ : std::move(identity)) {
     void* memory = mmap(nullptr, sizeof(StorageCounts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw EnvironmentError("mmap failed.");
     counts_ = new (memory) StorageCounts;
@@ -88,6 +89,7 @@ class MemoryStorage : public data::Storage {
   const StorageCounts& counts() const { return *counts_; }
 
   const std::string& name() const override { return name_; }
+  std::string identity() const override { return identity_; }
 
   std::unique_ptr<const data::File> open(const std::string& path) const override {
     ++counts_->opens;
@@ -175,6 +177,7 @@ class MemoryStorage : public data::Storage {
   }
 
   const std::string name_;
+  const std::string identity_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Content>> contents_;
   std::map<std::string, std::uint64_t> readable_;

@@ -77,6 +77,34 @@ TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { azure->list("a//b"); }), HasSubstr("none of them empty"));
 }
 
+TEST_F(OpenStorage, TellsEqualNamesInTwoStoresApart) {
+  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  const auto s3 = [](const std::string& endpoint) {
+    return open_storage("s3://bucket/train", with({{"AWS_ENDPOINT_URL", endpoint},
+                                                   {"AWS_REGION", "us-east-1"},
+                                                   {"AWS_ACCESS_KEY_ID", "key"},
+                                                   {"AWS_SECRET_ACCESS_KEY", "secret-of-the-key"}}))
+        ->identity();
+  };
+  EXPECT_EQ(s3("http://127.0.0.1:9000"), "http://127.0.0.1:9000/bucket/train");
+  EXPECT_EQ(s3("https://Minio.example"), "https://minio.example/bucket/train");
+  EXPECT_EQ(s3(""), "https://amazonaws.com/bucket/train");
+  const auto azure = [](const std::string& location, const std::string& account, const std::string& endpoint) {
+    return open_storage(location, with({{"AZURE_STORAGE_ACCOUNT", account}, {"AZURE_STORAGE_BLOB_ENDPOINT", endpoint}}))
+        ->identity();
+  };
+  EXPECT_EQ(azure("az://images/train?sig=C4n4rY", "data1", ""), "https://data1.blob.core.windows.net/images/train");
+  EXPECT_EQ(azure("abfss://images@data1.dfs.core.windows.net/train?sig=x", "", ""),
+            "https://data1.blob.core.windows.net/images/train");
+  EXPECT_EQ(azure("az://images/train?sig=x", "data2", ""), "https://data2.blob.core.windows.net/images/train");
+  EXPECT_EQ(azure("az://images/train?sig=x", "data1", "http://127.0.0.1:10000/data1"),
+            "http://127.0.0.1:10000/data1/images/train");
+  const StorageOptions emulator{
+      .access = StorageAccess::anonymous,
+      .environment = Environment{{{"CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://localhost:1"}}}};
+  EXPECT_EQ(open_storage("gs://bucket/train", emulator)->identity(), "http://localhost:1/bucket/train");
+}
+
 TEST_F(OpenStorage, NamesTheAccountThatIsMissing) {
   if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
   EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/train", with({})); }),

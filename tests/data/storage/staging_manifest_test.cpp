@@ -40,7 +40,7 @@ TEST(StagingManifest, IsReadBack) {
 TEST(StagingManifest, HasALinePerFile) {
   EXPECT_EQ(manifest_line("b c", {.size = 22, .version = "7%", .hash = {.high = 3, .low = 4}}),
             "file 00000000000000030000000000000004 22 =7%25 =b%20c\n");
-  EXPECT_EQ(manifest_head("memory://a set"), "libtrain-staging 1 =memory://a%20set\n");
+  EXPECT_EQ(manifest_head("memory://a set"), "libtrain-staging 2 =memory://a%20set\n");
 }
 
 TEST(StagingManifest, OfAnotherSourceIsNotRead) {

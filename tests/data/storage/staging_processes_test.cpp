@@ -86,6 +86,26 @@ TEST_F(StagingProcesses, OneCopiesAndTheOthersWait) {
   EXPECT_EQ(storage_.counts().lists, 1u) << "those who waited need not list the files";
 }
 
+TEST_F(StagingProcesses, OneThatWaitsTakesNoOthersDataOfTheSameName) {
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  Child waiter([this] {
+    testing::MemoryStorage other(storage_.name(), "another folder");
+    other.put("train/0", "of another job");
+    auto waiting = options();
+    waiting.progress = [&, has_waited = false](const StagingProgress&) mutable {
+      if (!has_waited) waiting_.give();
+      has_waited = true;
+    };
+    const auto result = stage(other, "train", target_, waiting);
+    EXPECT_EQ(contents_of(result.folder), (testing::Contents{{"0", "of another job"}}));
+  });
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
 TEST_F(StagingProcesses, AWaitingOneTakesOverFromACopierThatIsKilled) {
   if (libtrain::testing::kThreadSanitized) GTEST_SKIP() << "the waiting process would start threads";
   const auto copier = start_held_up_copier();

@@ -109,10 +109,12 @@ TEST_F(Staging, FollowsWhatChangedInTheStorage) {
   expected_.erase("2");
   storage_.remove("train/3");
   expected_.erase("3");
-  const auto result = stage_all();
-  EXPECT_EQ(contents_of(result.folder), expected_);
-  EXPECT_EQ(result.files, 3u);
-  EXPECT_EQ(result.copied_files, 2u);
+  {
+    const auto result = stage_all();
+    EXPECT_EQ(contents_of(result.folder), expected_);
+    EXPECT_EQ(result.files, 3u);
+    EXPECT_EQ(result.copied_files, 2u);
+  }
 
   storage_.remove("train/2/inside");
   expected_.erase("2/inside");
@@ -153,6 +155,30 @@ TEST_F(Staging, WhatAnotherSourceLeftIsCopiedAnew) {
   const auto result = stage(other, "train", target_, options());
   EXPECT_EQ(result.copied_files, 2u);
   EXPECT_EQ(contents_of(result.folder).at("1"), content_of(2500, 51));
+}
+
+TEST_F(Staging, WhatAnotherSourceOfTheSameNameLeftIsCopiedAnew) {
+  put_files(2);
+  stage_all();
+  MemoryStorage other("memory://set", "memory://set at another endpoint");
+  other.put("train/0", content_of(2500, 50));
+  other.put("train/1", content_of(2500, 51));
+  const auto result = stage(other, "train", target_, options());
+  EXPECT_EQ(result.copied_files, 2u);
+  EXPECT_EQ(contents_of(result.folder).at("1"), content_of(2500, 51));
+}
+
+// As a tool does that keeps times, or an archive that is unpacked again.
+TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
+  const auto source = scratch_ / "source";
+  fs::create_directories(source);
+  write_file(source + "/a", "first");
+  const auto time = fs::last_write_time(source + "/a");
+  const LocalStorage local(source);
+  EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "first");
+  write_file(source + "/a", "other");
+  fs::last_write_time(source + "/a", time);
+  EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "other");
 }
 
 TEST_F(Staging, FindsFilesThatWereDamagedSince) {
