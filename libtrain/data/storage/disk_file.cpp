@@ -139,6 +139,17 @@ DiskFile open_to_write(const std::filesystem::path& path, int flags) {
   return file;
 }
 
+int sync_file_system(const DiskFile& file) {
+  return ::syncfs(file.descriptor()) == 0 ? 0 : errno;
+}
+
+void sync_folder(const std::filesystem::path& path) {
+  const auto folder = DiskFile::open(path, O_RDONLY | O_DIRECTORY);
+  if (!folder.is_open()) throw_disk_error("open the folder", path, errno);
+  // Some file systems have nothing to do for a folder, and say so with an error.
+  if (::fsync(folder.descriptor()) != 0 && errno != EINVAL) throw_disk_error("write the folder", path, errno);
+}
+
 std::optional<ContentHash> hash_of_beginning(const DiskFile& file, std::uint64_t bytes) {
   const auto block_bytes = static_cast<std::size_t>(std::min(bytes, kHashedAtOnce));
   const auto block = std::make_unique_for_overwrite<std::byte[]>(block_bytes);

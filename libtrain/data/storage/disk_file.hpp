@@ -85,6 +85,13 @@ class DiskFile {
 /// Throws DiskError.
 DiskFile open_to_write(const std::filesystem::path& path, int flags = 0);
 
+/// Writes all of the file system that holds `file` to its disk. 0, or the error code: also that of an earlier write
+/// that never reached the disk.
+int sync_file_system(const DiskFile& file);
+
+/// Writes the names in a folder to the disk. Throws DiskError.
+void sync_folder(const std::filesystem::path& path);
+
 /// The hash of the first `bytes` bytes of a file; nothing where it ends before or cannot be read.
 std::optional<ContentHash> hash_of_beginning(const DiskFile& file, std::uint64_t bytes);
 

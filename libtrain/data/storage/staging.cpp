@@ -79,6 +79,9 @@ class Staging {
     const bool is_complete = read_totals(record, source_).has_value();
     if (!is_complete) record = read_or_empty(area_.journal());
     const auto known = read_files(record, source_);
+    // What a journal names may never have reached the disk, if the machine went down: then lengths are right all the
+    // same.
+    const auto check = is_complete ? options_.check : StagedCheck::hashes;
 
     std::vector<StagingTask> missing;
     std::string journal = manifest_head(source_);
@@ -86,7 +89,7 @@ class Staging {
     for (const auto& task : tasks) done.bytes_total += task.remote.size;
     for (const auto& task : tasks) {
       const auto found = known.find(task.path);
-      if (found == known.end() || !is_there(task, found->second)) {
+      if (found == known.end() || !is_there(task, found->second, check)) {
         missing.push_back(task);
         continue;
       }
@@ -105,13 +108,13 @@ class Staging {
   }
 
  private:
-  bool is_there(const StagingTask& task, const StagedFile& staged) const {
+  bool is_there(const StagingTask& task, const StagedFile& staged, StagedCheck check) const {
     if (staged.size != task.remote.size || staged.version != task.remote.version) return false;
     const auto path = area_.files() / task.path;
     std::error_code error;
     if (task.remote.kind == FileKind::empty_folder) return fs::is_directory(path, error);
     if (fs::file_size(path, error) != staged.size || error) return false;
-    if (options_.check == StagedCheck::sizes) return true;
+    if (check == StagedCheck::sizes) return true;
     const auto file = DiskFile::open(path, O_RDONLY);
     return file.is_open() && hash_of_beginning(file, staged.size) == staged.hash;
   }
@@ -121,6 +124,7 @@ class Staging {
     // The new journal is in its place before the manifest goes, so that a kill in between forgets no file.
     write_file(area_.journal(), journal);
     unlink(area_.manifest().c_str());
+    sync_folder(area_.root());
     std::error_code ignored;
     fs::remove_all(area_.partial(), ignored);
     make_folder(area_.files());
@@ -177,10 +181,11 @@ class Staging {
     const auto journal = open_to_write(path);
     const auto lines = read_all(*open_local_file(path.string()), kLongestManifest);
     const auto end = manifest_end(lines, totals);
-    const int error = journal.write(lines.size(), end);
+    int error = journal.write(lines.size(), end);
+    if (error == 0) error = options_.sync(journal);
     if (error != 0) throw_disk_error("write", path, error);
-    if (options_.sync_to_disk && fdatasync(journal.descriptor()) != 0) throw_disk_error("write", path, errno);
     if (std::rename(path.c_str(), area_.manifest().c_str()) != 0) throw_disk_error("rename", path, errno);
+    sync_folder(area_.root());
     set_modification_time(journal, wall_clock_nanoseconds());
   }
 

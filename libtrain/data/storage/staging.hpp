@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
@@ -23,7 +24,8 @@ struct StagingProgress {
   bool operator==(const StagingProgress&) const = default;
 };
 
-/// What is trusted of files that are there from before.
+/// What is trusted of files that a manifest names. Those of a journal, which may not have reached the disk before the
+/// machine went down, are always read and compared with their hashes.
 enum class StagedCheck {
   sizes,   ///< those with the length that the manifest tells
   hashes,  ///< those with its length and hash: all is read once
@@ -34,7 +36,7 @@ struct StagingOptions {
   std::uint64_t free_space_reserve_bytes = std::uint64_t{1} << 30;  ///< that the disk keeps free
   std::uint64_t block_bytes = std::uint64_t{4} << 20;               ///< read from a remote file at once
   StagedCheck check = StagedCheck::sizes;
-  bool sync_to_disk = false;  ///< so that files are whole after a power failure, too
+  std::function<int(const detail::DiskFile&)> sync = detail::sync_file_system;  ///< for tests
   /// A process that waits for the copier gives up when that has not copied a block for so long, nor listed all files,
   /// nor found one that is there already.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes{10};
@@ -55,12 +57,14 @@ struct StagingResult {
 /// Copies all files below `folder` of a storage to the local disk, once per node: every process of the node calls it
 /// with the same arguments, one copies and the others wait. A process that dies while it copies is followed by one of
 /// those who wait, or by the next run; files that are complete are not copied again unless the storage has another
-/// version of them by then. Files that the storage has no more are removed.
+/// version of them by then. Files that the storage has no more are removed. All files have reached the disk before
+/// there is a manifest, so that one outlives a power failure.
 ///
 /// `to` is a new or empty folder on a local disk, or one from an earlier call, with
 ///
 ///     files/            what is staged, by the paths below `folder`
-///     manifest          the source, and the path, size, version and hash of every file; there if and only if all are
+///     manifest          the storage's identity, and the path, size, version and hash of every file; there if and
+///                       only if all are, on the disk
 ///     journal           the manifest as far as it goes, while files are copied
 ///     partial/          files that are not complete; a rename takes them to files/
 ///     progress          for those who wait

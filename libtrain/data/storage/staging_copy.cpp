@@ -107,7 +107,6 @@ void StagingCopy::copy(const StagingTask& task, int worker, const std::stop_toke
       {.block_bytes = options_.block_bytes, .progress = [this](std::uint64_t bytes) { add_progress(0, bytes); }}, stop);
   if (result.stopped) return;
   if (result.disk_error != 0) throw_disk_error("write", partial_path, result.disk_error);
-  if (options_.sync_to_disk && fdatasync(partial.descriptor()) != 0) throw_disk_error("write", partial_path, errno);
   move_to_place(partial_path, area_.files() / task.path);
   note(manifest_line(task.path, {.size = task.remote.size, .version = task.remote.version, .hash = result.content}));
   add_progress(1, 0);

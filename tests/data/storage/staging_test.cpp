@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -109,12 +110,10 @@ TEST_F(Staging, FollowsWhatChangedInTheStorage) {
   expected_.erase("2");
   storage_.remove("train/3");
   expected_.erase("3");
-  {
-    const auto result = stage_all();
-    EXPECT_EQ(contents_of(result.folder), expected_);
-    EXPECT_EQ(result.files, 3u);
-    EXPECT_EQ(result.copied_files, 2u);
-  }
+  const auto result = stage_all();
+  EXPECT_EQ(contents_of(result.folder), expected_);
+  EXPECT_EQ(result.files, 3u);
+  EXPECT_EQ(result.copied_files, 2u);
 
   storage_.remove("train/2/inside");
   expected_.erase("2/inside");
@@ -179,6 +178,47 @@ TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
   write_file(source + "/a", "other");
   fs::last_write_time(source + "/a", time);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "other");
+}
+
+TEST_F(Staging, TrustsNoLengthsOfFilesThatMayNotHaveReachedTheDisk) {
+  put_files(4);
+  storage_.fail_after("train/3", 1500);
+  auto one_by_one = options();
+  one_by_one.threads = 1;
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, one_by_one); }),
+              HasSubstr("connection was lost"));
+  // What a power failure leaves of a file whose length was written and whose content was not.
+  write_file((target_ / "files/1").string(), std::string(2500, '\0'));
+  storage_.heal("train/3");
+  const auto result = stage_all();
+  EXPECT_EQ(contents_of(result.folder), expected_);
+  EXPECT_EQ(result.copied_files, 2u) << "those that are whole are not copied again";
+}
+
+TEST_F(Staging, WritesAllFilesToTheDiskBeforeThereIsAManifest) {
+  put_files(3);
+  auto watched = options();
+  int calls = 0;
+  watched.sync = [&](const detail::DiskFile& on) {
+    ++calls;
+    EXPECT_EQ(contents_of(target_ / "files"), expected_);
+    EXPECT_THAT(read_file((target_ / "journal").string()), HasSubstr("\nend 3 7500 "));
+    EXPECT_FALSE(fs::exists(target_ / "manifest"));
+    return detail::sync_file_system(on);
+  };
+  stage(storage_, "train", target_, watched);
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(fs::exists(target_ / "manifest"));
+}
+
+TEST_F(Staging, ADiskThatCannotKeepTheFilesIsAnError) {
+  put_files(3);
+  auto failing = options();
+  failing.sync = [](const detail::DiskFile&) { return EIO; };
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, failing); }),
+              AllOf(HasSubstr("set/journal"), HasSubstr("Input/output error")));
+  EXPECT_FALSE(fs::exists(target_ / "manifest"));
+  EXPECT_EQ(contents_of(stage_all().folder), expected_);
 }
 
 TEST_F(Staging, FindsFilesThatWereDamagedSince) {
