@@ -36,8 +36,16 @@ struct Staging {
   std::condition_variable changed;
   data::StagingProgress progress = {};
   bool ended = false;
-  std::filesystem::path folder;
+  data::StagingResult result = {};
   std::exception_ptr error;
+};
+
+// The copy on this node's disk, which stays as it is while this lives.
+struct StagedData {
+  explicit StagedData(data::StagingResult result) : files(result.folder.string()), in_use(std::move(result.in_use)) {}
+
+  data::LocalStorage files;
+  std::shared_ptr<const void> in_use;
 };
 
 // "train-1f0c2a9b...": data of several places may be staged below one folder.
@@ -64,15 +72,15 @@ std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::f
       const std::lock_guard lock(staging->mutex);
       staging->progress = progress;
     };
-    std::filesystem::path folder;
+    data::StagingResult result;
     std::exception_ptr error;
     try {
-      folder = data::stage(*from, "", to, {.progress = note}).folder;
+      result = data::stage(*from, "", to, {.progress = note});
     } catch (...) {
       error = std::current_exception();
     }
     const std::lock_guard lock(staging->mutex);
-    staging->folder = std::move(folder);
+    staging->result = std::move(result);
     staging->error = error;
     staging->ended = true;
     staging->changed.notify_all();
@@ -95,8 +103,8 @@ constexpr std::string_view kDone = "done";
 
 // Ranks ask each other again and again, since one node may be done minutes before another, longer than a collective may
 // take.
-std::filesystem::path wait(Staging& staging, Communicator& communicator, const std::string& name,
-                           const std::function<void(const std::string&)>& show) {
+data::StagingResult wait(Staging& staging, Communicator& communicator, const std::string& name,
+                         const std::function<void(const std::string&)>& show) {
   Milliseconds round = kFirstRound;
   auto shown = std::chrono::steady_clock::now();
   while (true) {
@@ -122,7 +130,8 @@ std::filesystem::path wait(Staging& staging, Communicator& communicator, const s
       throw EnvironmentError(text("staging '", name, "' failed on rank ", failed - all.begin(), ": ", *failed),
                              ErrorScope::all_ranks);
     }
-    if (std::all_of(all.begin(), all.end(), [](const auto& word) { return word == kDone; })) return staging.folder;
+    if (std::all_of(all.begin(), all.end(), [](const auto& word) { return word == kDone; }))
+      return std::move(staging.result);
     // The last one to come sets the pace: who is through only waits.
     if (mine == kDone) std::this_thread::sleep_for(round);
     round = std::min(2 * round, kLongestRound);
@@ -143,7 +152,8 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
   auto storage = data::open_storage(location);
   if (!access.stage.empty()) {
     const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->identity()));
-    return std::make_shared<data::LocalStorage>(wait(*staging, communicator, storage->name(), show).string());
+    const auto staged = std::make_shared<StagedData>(wait(*staging, communicator, storage->name(), show));
+    return {staged, &staged->files};
   }
   if (access.cache.empty()) return storage;
   auto cache = std::make_shared<data::FileCache>(

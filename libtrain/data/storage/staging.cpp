@@ -18,6 +18,7 @@
 #include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
+#include <libtrain/data/storage/file_lock.hpp>
 #include <libtrain/data/storage/local_file.hpp>
 #include <libtrain/data/storage/staging_area.hpp>
 #include <libtrain/data/storage/staging_copy.hpp>
@@ -121,6 +122,7 @@ class Staging {
 
   void copy(const std::vector<StagingTask>& tasks, const std::vector<StagingTask>& missing, const std::string& journal,
             const StagingProgress& done) const {
+    require_unused();
     // The new journal is in its place before the manifest goes, so that a kill in between forgets no file.
     write_file(area_.journal(), journal);
     unlink(area_.manifest().c_str());
@@ -132,6 +134,14 @@ class Staging {
     require_space(missing);
     const auto open_journal = open_to_write(area_.journal());
     StagingCopy(from_, area_, open_journal, options_, done).run(missing);
+  }
+
+  // Those who read hold the lock as long as they do, and wait for nobody.
+  void require_unused() const {
+    if (try_lock(open_to_write(area_.users()), LockMode::exclusive)) return;
+    throw EnvironmentError(text("'", name_, "' has changed since it was staged to '", area_.root().string(),
+                                "', and another run of this machine still reads that copy: wait for its end, or stage "
+                                "to another folder."));
   }
 
   // Always by the same other name, which a lock makes safe, so that killed processes do not leave one each.
@@ -202,6 +212,12 @@ class Staging {
   const std::string source_;  // tells it from all others
 };
 
+std::shared_ptr<const void> hold(const StagingArea& area) {
+  auto lock = std::make_shared<DiskFile>(open_to_write(area.users()));
+  if (try_lock(*lock, LockMode::shared)) return lock;
+  throw_disk_error("lock", area.users(), EWOULDBLOCK);  // only a copier locks it, and it is this process's turn
+}
+
 }  // namespace
 
 }  // namespace detail
@@ -216,6 +232,7 @@ StagingResult stage(const Storage& from, const std::string& folder, const std::f
   const detail::Staging staging(from, folder, area, options);
   StagingResult result{.folder = area.files()};
   if (!staging.was_done_since(began, result)) staging.run(result);
+  result.in_use = detail::hold(area);
   result.seconds = stopwatch.seconds();
   return result;
 }

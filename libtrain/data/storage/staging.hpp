@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include <libtrain/data/storage/disk_file.hpp>
@@ -52,6 +53,9 @@ struct StagingResult {
   std::uint64_t copied_files = 0;  ///< by this process; the others were there or were copied by another one
   std::uint64_t copied_bytes = 0;
   double seconds = 0;
+
+  /// As long as this lives, in any process, stage() changes none of the files: it fails instead.
+  std::shared_ptr<const void> in_use = {};
 };
 
 /// Copies all files below `folder` of a storage to the local disk, once per node: every process of the node calls it
@@ -69,11 +73,12 @@ struct StagingResult {
 ///     partial/          files that are not complete; a rename takes them to files/
 ///     progress          for those who wait
 ///     staging.lock      locked by the process that copies
+///     in_use.lock       locked by those who read
 ///
 /// Throws UsageError for options that are not positive, and where `to` holds something else; EnvironmentError where the
 /// disk has not the space for what is still to be copied (found out before copying), where it refuses, where the
-/// storage cannot be read, has no files there, changes meanwhile or has paths that lead out of a folder, and where the
-/// copier stands still.
+/// storage cannot be read, has no files there, changes meanwhile or has paths that lead out of a folder, where the
+/// copier stands still, and where the storage has changed since and another run still reads the former copy.
 StagingResult stage(const Storage& from, const std::string& folder, const std::filesystem::path& to,
                     const StagingOptions& options = {});
 

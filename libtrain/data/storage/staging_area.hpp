@@ -20,6 +20,7 @@ class StagingArea {
   std::filesystem::path partial() const { return root_ / "partial"; }
   std::filesystem::path manifest() const { return root_ / "manifest"; }
   std::filesystem::path journal() const { return root_ / "journal"; }
+  std::filesystem::path users() const { return root_ / "in_use.lock"; }
 
   /// Waits until no other process copies; the caller is the copier then, as long as the result is open. `on_progress`,
   /// if any, is told what the copier does. Throws EnvironmentError where that has done nothing for `stall_timeout`.

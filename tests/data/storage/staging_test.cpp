@@ -110,10 +110,12 @@ TEST_F(Staging, FollowsWhatChangedInTheStorage) {
   expected_.erase("2");
   storage_.remove("train/3");
   expected_.erase("3");
-  const auto result = stage_all();
-  EXPECT_EQ(contents_of(result.folder), expected_);
-  EXPECT_EQ(result.files, 3u);
-  EXPECT_EQ(result.copied_files, 2u);
+  {
+    const auto result = stage_all();
+    EXPECT_EQ(contents_of(result.folder), expected_);
+    EXPECT_EQ(result.files, 3u);
+    EXPECT_EQ(result.copied_files, 2u);
+  }
 
   storage_.remove("train/2/inside");
   expected_.erase("2/inside");
@@ -178,6 +180,22 @@ TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
   write_file(source + "/a", "other");
   fs::last_write_time(source + "/a", time);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "other");
+}
+
+TEST_F(Staging, ChangesNothingUnderAnotherReader) {
+  put_files(2);
+  {
+    const auto reader = stage_all();
+    const auto before = contents_of(reader.folder);
+    EXPECT_EQ(stage_all().copied_files, 0u) << "a second reader is welcome";
+    put("train/1", content_of(2500, 100), "2");
+    EXPECT_THAT(message_of<EnvironmentError>([&] { stage_all(); }),
+                AllOf(HasSubstr("'memory://set/train' has changed since it was staged"), HasSubstr("another run")));
+    EXPECT_EQ(contents_of(reader.folder), before);
+    EXPECT_TRUE(fs::exists(target_ / "manifest"));
+  }
+  EXPECT_EQ(stage_all().copied_files, 1u);
+  EXPECT_EQ(contents_of(target_ / "files"), expected_);
 }
 
 TEST_F(Staging, TrustsNoLengthsOfFilesThatMayNotHaveReachedTheDisk) {
