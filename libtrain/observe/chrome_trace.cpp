@@ -1,10 +1,7 @@
 #include <libtrain/observe/chrome_trace.hpp>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <string_view>
+#include <cstdint>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
@@ -16,12 +13,13 @@ namespace libtrain {
 
 namespace {
 
-// Written in pieces that a network file system likes.
-constexpr std::size_t kBufferBytes = 1 << 20;
-
-[[noreturn]] void fail(std::string_view action, const std::filesystem::path& path, int error) {
-  throw EnvironmentError(text("Cannot ", action, " the timeline '", path.string(),
-                              "': ", std::system_category().message(error), ". Make room, or name another file."));
+// The same path, whose folder is there from now on.
+const std::filesystem::path& in_its_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (!error) return path;
+  throw EnvironmentError(
+      text("Cannot make the folder of the timeline '", path.string(), "': ", error.message(), ". Name another file."));
 }
 
 std::string quoted(const std::string& text) {
@@ -44,25 +42,12 @@ std::string labels_of(const Trace& trace) {
 
 }  // namespace
 
-ChromeTraceFile::ChromeTraceFile(std::filesystem::path path) : path_(std::move(path)), partial_(path_) {
-  // Two jobs that are given the same name must not write into the same file.
-  partial_ += text(".partial-", getpid());
-  std::error_code error;
-  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
-  if (error) fail("make the folder of", path_, error.value());
-  if (std::filesystem::is_directory(path_, error)) fail("write", path_, EISDIR);
-  file_.reset(std::fopen(partial_.c_str(), "we"));
-  if (!file_) fail("open", path_, errno);
-  static_cast<void>(std::setvbuf(file_.get(), nullptr, _IOFBF, kBufferBytes));
-  // Goes to the buffer, where it cannot fail.
-  static_cast<void>(std::fputs(R"({"displayTimeUnit":"ms","traceEvents":[)", file_.get()));
+ChromeTraceFile::ChromeTraceFile(std::filesystem::path path) : file_(in_its_folder(path).string()) {
+  file_.write(R"({"displayTimeUnit":"ms","traceEvents":[)");
 }
 
-ChromeTraceFile::~ChromeTraceFile() {
-  if (finished_) return;
-  file_.reset();
-  std::error_code error;
-  std::filesystem::remove(partial_, error);
+void ChromeTraceFile::require_writable(const std::filesystem::path& path) {
+  detail::OutputFile::require_writable(in_its_folder(path).string());
 }
 
 void ChromeTraceFile::add(int rank, const Trace& trace) {
@@ -110,25 +95,13 @@ void ChromeTraceFile::add_metadata(int rank, std::size_t thread, const std::stri
 }
 
 void ChromeTraceFile::add_event(const std::string& json) {
-  write((has_events_ ? ",\n" : "\n") + json);
+  file_.write((has_events_ ? ",\n" : "\n") + json);
   has_events_ = true;
 }
 
-void ChromeTraceFile::write(const std::string& bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail("write", path_, errno);
-}
-
 void ChromeTraceFile::finish() {
-  write("\n]}\n");
-  if (std::ferror(file_.get()) != 0) fail("write", path_, EIO);
-  // Some file systems tell only now that there is no room.
-  if (std::fflush(file_.get()) != 0) fail("write", path_, errno);
-  if (fsync(fileno(file_.get())) != 0 && errno != EINVAL) fail("store", path_, errno);
-  if (std::fclose(file_.release()) != 0) fail("store", path_, errno);
-  std::error_code error;
-  std::filesystem::rename(partial_, path_, error);
-  if (error) fail("name", path_, error.value());
-  finished_ = true;
+  file_.write("\n]}\n");
+  file_.commit();
 }
 
 }  // namespace libtrain

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <cstdio>
+#include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/observe/trace_buffer.hpp>
 
 namespace libtrain {
@@ -18,19 +17,16 @@ namespace libtrain {
 /// span with its detail as args.detail. A lane has the same thread number in all processes. Times are microseconds with
 /// three decimals. Bytes that are not UTF-8 become U+FFFD.
 ///
-/// The file is there as a whole or not at all: it grows beside `path`, as `path`.partial-<process>, and gets its name
-/// from finish(). Belongs to one thread.
+/// The file is there as a whole or not at all, and a device or a FIFO is written to as it is: see detail::OutputFile.
+/// Belongs to one thread.
 class ChromeTraceFile {
  public:
   /// Starts the file; makes the folder where it is missing. Throws EnvironmentError with the path and the system's
   /// reason, as do the methods below.
   explicit ChromeTraceFile(std::filesystem::path path);
 
-  /// Removes the file unless it was finished.
-  ~ChromeTraceFile();
-
-  ChromeTraceFile(const ChromeTraceFile&) = delete;  // owns the file under way
-  ChromeTraceFile& operator=(const ChromeTraceFile&) = delete;
+  /// Throws where the file could not be made; makes the folder, and nothing else.
+  static void require_writable(const std::filesystem::path& path);
 
   /// Adds the spans of a rank, in any order; their times must be on one clock for all ranks. May be called again for
   /// more spans of the same rank.
@@ -40,20 +36,12 @@ class ChromeTraceFile {
   void finish();
 
  private:
-  struct Closer {
-    void operator()(std::FILE* file) const { static_cast<void>(std::fclose(file)); }
-  };
-
   void describe_process(int rank, const Trace& trace);
   std::size_t thread_of(int rank, const std::string& lane);
   void add_metadata(int rank, std::size_t thread, const std::string& what, const std::string& arguments);
   void add_event(const std::string& json);
-  void write(const std::string& bytes);
 
-  std::filesystem::path path_;
-  std::filesystem::path partial_;
-  std::unique_ptr<std::FILE, Closer> file_;
-  bool finished_ = false;
+  detail::OutputFile file_;
   bool has_events_ = false;
   std::vector<std::string> lanes_;                       // thread n + 1 of every process
   std::set<std::pair<int, std::size_t>> named_threads_;  // of which rank

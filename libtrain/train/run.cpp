@@ -16,6 +16,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/launch/describe.hpp>
@@ -62,6 +63,8 @@ void write_summary_event(Context& context) {
 // Before the failure is reported: whoever reports it ends the job, and with it the ranks that are still writing.
 void write_own_timeline(const Timeline& timeline, const CommandLine& line, int rank) {
   try {
+    // There is no place for one of each rank beside a device or a pipe.
+    if (!detail::OutputFile::replaces(line.timeline)) return;
     timeline.write_local(text(line.timeline, ".rank", rank));
   } catch (const std::exception& error) {
     log_warning(error.what());

@@ -112,7 +112,7 @@ void Timeline::agree_on(const std::string& failure_of_rank_0) {
 
 void Timeline::require_writable(const std::filesystem::path& file) {
   const bool writes = communicator_.rank() == 0;
-  agree_on(writes ? failure_of([&] { const ChromeTraceFile begun{file}; }) : std::string{});
+  agree_on(writes ? failure_of([&] { ChromeTraceFile::require_writable(file); }) : std::string{});
 }
 
 void Timeline::write(const std::filesystem::path& file) {

@@ -214,6 +214,14 @@ TEST_F(ChromeTrace, AFullDiskIsAnErrorAndLeavesNoFile) {
   }
 }
 
+TEST_F(ChromeTrace, LeavesADeviceWhatItIs) {
+  fs::create_symlink("/dev/full", path());
+  EXPECT_NO_THROW(ChromeTraceFile::require_writable(path()));
+  EXPECT_THAT(message_of([&] { write(0, one_span(0, 1)); }), HasSubstr("timeline.json': No space left on device."));
+  EXPECT_TRUE(fs::is_symlink(path()));
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(ChromeTrace, NamesAPlaceWhereNoFileCanBe) {
   std::ofstream{path()} << "a file";
   EXPECT_THAT(message_of([&] { ChromeTraceFile{path() / "inside"}; }), HasSubstr("Not a directory"));

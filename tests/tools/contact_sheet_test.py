@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -138,6 +139,26 @@ class ContactSheet(Inspect):
         self.assertIn("contact sheet", job.stderr.splitlines()[-1])
         self.assertEqual(self.path.read_bytes(), b"former")
         self.assertEqual(sorted(os.listdir(self.folder)), ["sheet.png", "train"])
+
+    def test_is_written_to_a_device_or_a_pipe_and_behind_a_link(self):
+        words = (self.images, "--size", "8", "--check", "none", "--contact-sheet")
+        null = self.folder / "null"  # a link, which would go in the place of the machine's device
+        null.symlink_to("/dev/null")
+        self.assertEqual(inspect(*words, null).exit_code, 0)
+        self.assertTrue(null.is_symlink())
+        full = self.folder / "full"
+        full.symlink_to("/dev/full")
+        self.assertIn("No space left on device", self.refuse(ENVIRONMENT, *words, full))
+        link = self.folder / "link"
+        link.symlink_to(self.path)
+        self.assertEqual(inspect(*words, link).exit_code, 0)
+        self.assertTrue(link.is_symlink())
+        with open(self.folder / "piped.png", "wb") as piped:
+            script = 'set -o pipefail; "$@" --contact-sheet /dev/stderr 2>&1 >/dev/null | cat'
+            subprocess.run(["bash", "-c", script, "bash", jobs.program("libtrain-inspect"), *map(str, words[:-1]),
+                            "--quiet"], stdout=piped, check=True, timeout=60)
+        self.assertEqual((self.folder / "piped.png").read_bytes(), self.path.read_bytes())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["full", "link", "null", "piped.png", "sheet.png"])
 
     def test_cannot_be_written_where_there_is_no_folder(self):
         self.assertIn("nowhere", self.refuse(ENVIRONMENT, self.images, "--size", "8", "--contact-sheet",

@@ -11,6 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
@@ -18,7 +19,6 @@
 #include <libtrain/data/image/png_encoder.hpp>
 #include <libtrain/data/permutation.hpp>
 #include <libtrain/data/sample_random.hpp>
-#include <libtrain/data/storage/output_file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::inspect {
@@ -120,7 +120,7 @@ class Painter {
 
 void write_png(const data::Image& sheet, const std::string& path) {
   const auto png = data::encode_png(sheet);
-  data::detail::OutputFile file(path);
+  detail::OutputFile file(path);
   file.write(std::string_view{reinterpret_cast<const char*>(png.data()), png.size()});
   file.commit();
 }

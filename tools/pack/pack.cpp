@@ -11,6 +11,7 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/formats/image_list.hpp>
@@ -19,7 +20,6 @@
 #include <libtrain/data/permutation.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
-#include <libtrain/data/storage/output_file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 #include <libtrain/observe/progress.hpp>
 
@@ -182,7 +182,7 @@ data::ImageList list_images(const data::Storage& storage, const PackOptions& opt
 }
 
 void write_classes(const data::ImageList& images, const std::string& path) {
-  data::detail::OutputFile file(path);
+  detail::OutputFile file(path);
   for (const auto& name : images.classes()) file.write(name + '\n');
   file.commit();
 }

@@ -5,12 +5,12 @@
 
 #include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/little_endian.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/local_file.hpp>
-#include <libtrain/data/storage/output_file.hpp>
 
 namespace libtrain::data::detail {
 
@@ -36,7 +36,7 @@ void write_sealed_message(const std::string& path, std::string_view format, std:
   if (!folder.empty()) make_folder(folder);
   std::string header{format};
   append_little_endian(header, crc32c(message));
-  OutputFile file(path);
+  libtrain::detail::OutputFile file(path);
   file.write(header);
   file.write(message);
   file.commit();

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <libtrain/data/storage/output_file.hpp>
+#include <libtrain/base/output_file.hpp>
 
 namespace libtrain::data {
 
@@ -36,7 +36,7 @@ class TarWriter {
   void require_name(std::string_view name) const;
   void write_padded(std::string_view data);
 
-  detail::OutputFile file_;
+  libtrain::detail::OutputFile file_;
   std::uint64_t size_ = 0;
 };
 

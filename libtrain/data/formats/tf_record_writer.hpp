@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <libtrain/data/storage/output_file.hpp>
+#include <libtrain/base/output_file.hpp>
 
 namespace libtrain::data {
 
@@ -31,7 +31,7 @@ class TfRecordWriter {
  private:
   void require_open() const;
 
-  detail::OutputFile file_;
+  libtrain::detail::OutputFile file_;
   std::uint64_t size_ = 0;
 };
 
