@@ -6,8 +6,7 @@
 
 namespace libtrain::pack {
 
-/// A folder of one process at a time, for files that are not complete yet; it goes with the object. What a killed
-/// process left in it is removed by the next one.
+/// A folder of one process at a time, for files that are not complete yet; it goes with the object.
 class StagingFolder {
  public:
   /// Makes the folder and those above it. Throws EnvironmentError where that fails, or where another process uses it.
@@ -19,9 +18,16 @@ class StagingFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
+  /// Removes what a process that was killed has left in it.
+  void clear() const;
+
+  /// Leaves it where it is at the end.
+  void keep() { is_kept_ = true; }
+
  private:
   std::filesystem::path path_;
   data::detail::DiskFile lock_;
+  bool is_kept_ = false;
 };
 
 }  // namespace libtrain::pack

@@ -62,7 +62,14 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
   const std::string class_names = folder.empty() ? "classes.txt" : folder + "/classes.txt";
   auto files = storage.list(folder);
   ShardFolder found;
+  const std::string unfinished = text(folder, folder.empty() ? "" : "/", kUnfinishedSet);
   for (auto& file : files) {
+    if (file.path == unfinished) {
+      throw EnvironmentError(text("Folder '", name_in(storage, folder),
+                                  "': libtrain-pack is about to put new shards in the place of others there, or was "
+                                  "ended while it did; wait for it, or run it again for that folder, which puts the "
+                                  "former ones back first."));
+    }
     if (file.path == class_names) found.class_names = class_names;
     if (shard_kind_of(file.path, folder, prefix) == kind) found.shards.push_back(std::move(file));
   }

@@ -27,13 +27,18 @@ std::string_view name_of(ShardKind kind);
 /// beside them. Nothing unless the file lies right in `folder` ("" for the root) and its name begins with `prefix`.
 std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view folder, std::string_view prefix);
 
+/// The path, below a folder of shards, of a file that libtrain-pack keeps there as long as the folder holds neither the
+/// former set of shards as a whole nor the new one.
+inline constexpr std::string_view kUnfinishedSet = ".packing/publishing";
+
 /// What lies right in a folder of shards.
 struct ShardFolder {
   std::vector<FileInfo> shards = {};  ///< of one kind, in the order of their names
   std::string class_names = {};       ///< the path of `classes.txt`; empty where there is none
 };
 
-/// Lists the folder once. Throws as Storage::list; EnvironmentError as well where it holds no shards of that kind.
+/// Lists the folder once. Throws as Storage::list; EnvironmentError as well where it holds no shards of that kind, or
+/// a set that is not complete.
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
 
 /// Lists the folder once, reads the names of classes, and has `open` make a shard of each file. Throws as
