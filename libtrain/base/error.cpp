@@ -1,9 +1,10 @@
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/printable.hpp>
 #include <libtrain/base/redact.hpp>
 
 namespace libtrain {
 
 Error::Error(ExitCode exit_code, const std::string& message, ErrorScope scope)
-    : std::runtime_error(redact(message)), exit_code_(exit_code), scope_(scope) {}
+    : std::runtime_error(printable(redact(message))), exit_code_(exit_code), scope_(scope) {}
 
 }  // namespace libtrain

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <system_error>
 
+#include <libtrain/base/printable.hpp>
 #include <libtrain/base/redact.hpp>
 
 namespace libtrain::tools {
@@ -12,7 +13,7 @@ namespace libtrain::tools {
 namespace {
 
 int fail(const std::string& name, const std::exception& error, ExitCode code) {
-  std::cerr << name << ": " << redact(error.what()) << '\n';
+  std::cerr << name << ": " << printable(redact(error.what())) << '\n';
   return static_cast<int>(code);
 }
 
