@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/standard_output.hpp>
 
 namespace libtrain::bench {
 
@@ -20,11 +21,14 @@ int fail(const std::exception& error, ExitCode code) {
 
 int run_without_ranks(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& work) {
   try {
-    app.parse(argc, argv);
-    work();
+    try {
+      app.parse(argc, argv);
+      work();
+    } catch (const CLI::ParseError& error) {  // --help as well
+      if (app.exit(error) != 0) return static_cast<int>(ExitCode::usage);
+    }
+    require_printed();
     return static_cast<int>(ExitCode::success);
-  } catch (const CLI::ParseError& error) {  // --help as well
-    return static_cast<int>(app.exit(error) == 0 ? ExitCode::success : ExitCode::usage);
   } catch (const Error& error) {
     return fail(error, error.exit_code());
   } catch (const std::exception& error) {

@@ -19,6 +19,9 @@
 #include <libtrain/launch/variables.hpp>
 #include <libtrain/observe/gpu_check.hpp>
 
+#include <tools/common/command_line.hpp>
+#include <tools/common/run_tool.hpp>
+
 // libtrain-info: who a program started like this one would take itself for, and why.
 
 namespace {
@@ -123,7 +126,7 @@ void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
   print_section("communicator backends", facts.at("backends"));
 }
 
-int report(const libtrain::LaunchOptions& options, bool as_json) {
+libtrain::ExitCode report(const libtrain::LaunchOptions& options, bool as_json) {
   const auto environment = libtrain::Environment::of_process();
   std::optional<libtrain::Launch> launch;
   Json json = Json::object();
@@ -144,7 +147,7 @@ int report(const libtrain::LaunchOptions& options, bool as_json) {
   } else {
     print(launch, common);
   }
-  return static_cast<int>(exit_code);
+  return exit_code;
 }
 
 }  // namespace
@@ -160,18 +163,10 @@ int main(int argc, char** argv) {
   app.add_option("--local-rank", options.local_rank, "the rank among those on this node");
   app.add_option("--dist-url", options.dist_url, "where the ranks meet: tcp://host:port, file:///path or env://");
   app.add_option("--dist-backend", options.dist_backend, "the communicator backend");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "libtrain-info: " << libtrain::redact(error.what()) << ". Run libtrain-info --help.\n";
-    return static_cast<int>(libtrain::ExitCode::usage);
-  }
-  try {
-    return report(options, as_json);
-  } catch (const std::exception& error) {
-    std::cerr << "libtrain-info: " << libtrain::redact(error.what()) << '\n';
-    return static_cast<int>(libtrain::ExitCode::failure);
-  }
+  return libtrain::tools::run_tool("libtrain-info", [&] {
+    const auto help = libtrain::tools::read_arguments(app, "libtrain-info", argc, argv);
+    if (!help) return report(options, as_json);
+    std::cout << *help;
+    return libtrain::ExitCode::success;
+  });
 }

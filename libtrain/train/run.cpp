@@ -17,6 +17,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
+#include <libtrain/base/standard_output.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/launch/describe.hpp>
@@ -95,6 +96,7 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
     warn_of_unused_options(context, line);
     write_summary_event(context);
     if (timeline) timeline->write(line.timeline);
+    require_printed();
   } catch (...) {
     if (timeline) write_own_timeline(*timeline, line, communicator->rank());
     throw;
@@ -118,6 +120,7 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     const auto line = detail::parse_command_line(argc, argv, program);
     if (line.help) {
       std::fputs(line.help->c_str(), stdout);
+      require_printed();
       return 0;
     }
     launch = detect_launch(Environment::of_process(), line.launch);

@@ -91,6 +91,25 @@ class Errors(unittest.TestCase):
                 self.assertEqual(len(job.stderr.splitlines()), 1, job)
 
 
+    def test_a_standard_output_that_is_full_is_one(self):
+        for arguments in ((), ("--json",), ("--help",)):
+            with self.subTest(arguments=arguments):
+                job = jobs.run(["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("libtrain-info"),
+                                *arguments])
+                self.assertEqual(job.exit_code, ENVIRONMENT, job)
+                self.assertEqual(len(job.stderr.splitlines()), 1, job)
+                self.assertIn("Standard output cannot be written", job.stderr)
+
+    def test_arguments_are_shown_without_control_characters_and_not_at_any_length(self):
+        job = info("--\x1b[2J\x1b]0;title\x07" + 120_000 * "x")
+        self.assertEqual(job.exit_code, USAGE, job)
+        self.assertNotIn("\x1b", job.stderr)
+        self.assertNotIn("\x07", job.stderr)
+        self.assertIn(r"\x1b[2J\x1b]0;title\x07xxx", job.stderr)
+        self.assertLess(len(job.stderr), 5000)
+        self.assertTrue(job.stderr.endswith("Run libtrain-info --help.\n"), job)
+
+
 class Secrets(unittest.TestCase):
     SAS_URL = f"https://account.blob.core.windows.net/container?sv=2022-11-02&sp=r&sig={CANARY}%3D"
     ENVIRONMENTS = {

@@ -7,6 +7,7 @@
 
 #include <libtrain/base/printable.hpp>
 #include <libtrain/base/redact.hpp>
+#include <libtrain/base/standard_output.hpp>
 
 namespace libtrain::tools {
 
@@ -24,9 +25,7 @@ int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   try {
     const ExitCode code = work();
-    if (!std::cout.flush()) {
-      throw EnvironmentError("Standard output cannot be written; give it a place with room and run again.");
-    }
+    require_printed();
     return static_cast<int>(code);
   } catch (const Error& error) {
     return fail(name, error, error.exit_code());
