@@ -19,6 +19,7 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/file_clock.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -26,6 +27,7 @@ namespace libtrain::data {
 namespace {
 
 using libtrain::testing::message_of;
+using libtrain::testing::pass_time_of;
 using libtrain::testing::TemporaryFolder;
 using libtrain::testing::write_file;
 using ::testing::AllOf;
@@ -153,6 +155,7 @@ TEST_F(LocalStorageTest, SeesANewVersionWhereSizeTimeAndInodeAreTheSame) {
   write("x", "0123");
   const auto first = storage().info("x").version;
   const auto time = std::filesystem::last_write_time(root_ / "x");
+  pass_time_of((root_ / "x").string());
   write("x", "4567");
   std::filesystem::last_write_time(root_ / "x", time);
   EXPECT_NE(storage().info("x").version, first);

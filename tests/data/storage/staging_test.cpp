@@ -19,6 +19,7 @@
 #include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/staging_fixture.hpp>
+#include <tests/support/file_clock.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -177,6 +178,7 @@ TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
   const auto time = fs::last_write_time(source + "/a");
   const LocalStorage local(source);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "first");
+  testing::pass_time_of(source + "/a");
   write_file(source + "/a", "other");
   fs::last_write_time(source + "/a", time);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "other");
