@@ -8,6 +8,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/fast_scan.hpp>
+#include <libtrain/data/image/fast_scan_check.hpp>
 #include <libtrain/data/image/libjpeg.hpp>
 #include <libtrain/data/image/pixel_conversion.hpp>
 
@@ -91,7 +92,8 @@ Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
 // What read_rows() works on: it runs inside a guarded step, where nothing may own memory.
 struct RowJob {
   jpeg_decompress_struct* info = nullptr;
-  bool in_parts = false;  // skips rows and leaves out columns
+  detail::FastScan* fast_scan = nullptr;  // none: libjpeg's own entropy decoder
+  bool in_parts = false;                  // skips rows and leaves out columns
   Crop crop = {};
   Columns columns = {};
   std::uint8_t* row = nullptr;  // with room for the whole width
@@ -110,6 +112,7 @@ void read_rows(const RowJob& job) {
     begin = static_cast<JDIMENSION>(job.columns.begin);
     auto width = static_cast<JDIMENSION>(job.columns.end - job.columns.begin);
     jpeg_crop_scanline(&info, &begin, &width);
+    if (job.fast_scan != nullptr) job.fast_scan->crop(info, begin, width);
   }
   const auto rows_above = static_cast<JDIMENSION>(job.crop.y);
   if (job.in_parts && rows_above > 0) jpeg_skip_scanlines(&info, rows_above);
@@ -151,10 +154,11 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_start_decompress(&info); });
   std::optional<detail::FastScan> fast_scan;
-  if (memory.scan_decoder != nullptr) fast_scan.emplace(*memory.scan_decoder).take_over(reader);
+  if (memory.scan_decoder != nullptr && !fast_scan.emplace(*memory.scan_decoder).take_over(reader)) fast_scan.reset();
   std::uint8_t* const row = cached_row(
       memory.row, static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
   const RowJob job{.info = &info,
+                   .fast_scan = fast_scan ? &*fast_scan : nullptr,
                    .in_parts = options.crop.has_value() && parts_are_exact(info, options.scale_denominator),
                    .crop = crop,
                    .columns = columns_of(crop, info),
@@ -164,28 +168,53 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
   return reader.try_run([&job] { read_rows(job); });
 }
 
-// `rows` says where the pixels of a rectangle go.
+// `rows` says where the pixels of a rectangle go. Returns false where the scan decoder refused.
+template <typename Rows>
+bool try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows, const Memory& memory) {
+  detail::JpegReader reader(file, options.name, options.maximum_warnings);
+  const Crop crop = prepare(reader, options);
+  return read_pixels(reader, crop, options, rows(crop), memory);
+}
+
 template <typename Rows>
 void decode_to(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
                std::vector<std::uint8_t>& row, detail::ScanDecoder& scan_decoder) {
   detail::check_options(options);
-  for (detail::ScanDecoder* decoder : {&scan_decoder, static_cast<detail::ScanDecoder*>(nullptr)}) {
-    detail::JpegReader reader(file, options.name, options.maximum_warnings);
-    const Crop crop = prepare(reader, options);
-    if (read_pixels(reader, crop, options, rows(crop), {.row = row, .scan_decoder = decoder})) return;
-  }
+  const Memory fast{.row = row, .scan_decoder = &scan_decoder};
+  if (detail::uses_fast_scan() && try_decode(file, options, rows, fast)) return;
+  try_decode(file, options, rows, {.row = row});
 }
 
-}  // namespace
-
-Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
-  Image image;
-  const auto make_image = [&](const Crop& crop) {
+// Where try_decode() is to write to a new image.
+auto rows_of_new(Image& image, const DecodeOptions& options) {
+  return [&image, &options](const Crop& crop) {
     image = {};  // where this is the second attempt
     image = detail::blank_image(crop, options);
     return detail::rows_of(image);
   };
-  decode_to(file, options, make_image, row_, scan_decoder_);
+}
+
+}  // namespace
+
+bool detail::uses_fast_scan() {
+  const auto decode_with = [](ScanDecoder* scan_decoder) {
+    return [scan_decoder](std::span<const std::byte> file, const DecodeOptions& options) -> std::optional<Image> {
+      Image image;
+      std::vector<std::uint8_t> row;
+      const Memory memory{.row = row, .scan_decoder = scan_decoder};
+      return try_decode(file, options, rows_of_new(image, options), memory) ? std::optional(image) : std::nullopt;
+    };
+  };
+  static const bool result = [&decode_with] {
+    ScanDecoder scan_decoder;
+    return check_fast_scan(decode_with(&scan_decoder), decode_with(nullptr));
+  }();
+  return result;
+}
+
+Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
+  Image image;
+  decode_to(file, options, rows_of_new(image, options), row_, scan_decoder_);
   return image;
 }
 

@@ -42,4 +42,12 @@ class JpegDecoder {
 /// JpegDecoder::decode() with a decoder of its own.
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options = {});
 
+namespace detail {
+
+/// Whether JpegDecoder reads scans with FastScan. It does unless check_fast_scan(), at the first call, finds that the
+/// libjpeg that was loaded makes other pixels of them. Any thread may call it.
+bool uses_fast_scan();
+
+}  // namespace detail
+
 }  // namespace libtrain::data

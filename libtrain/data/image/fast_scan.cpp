@@ -1,4 +1,6 @@
 // jpeglib.h declares what is inside libjpeg to its own modules alone, of which the entropy decoder below is one more.
+// Libraries of the same soname differ there (libjpeg-turbo 3.0 moved members of jpeg_decomp_master). The first two
+// members of jpeg_entropy_decoder are where they were in libjpeg 5 of 1994: use no others.
 #define JPEG_INTERNALS
 #include <libtrain/data/image/fast_scan.hpp>
 
@@ -39,7 +41,7 @@ bool FastScan::take_over(JpegReader& reader) {
 bool FastScan::decode_mcu(const jpeg_decompress_struct& info, JBLOCKROW* blocks) noexcept {
   const JDIMENSION column = column_;
   column_ = column + 1 < info.MCUs_per_row ? column + 1 : 0;
-  const bool wanted = column >= info.master->first_iMCU_col && column <= info.master->last_iMCU_col;
+  const bool wanted = column >= first_column_ && column <= last_column_;
   if (blocks == nullptr || !wanted) return decoder_.decode_mcu(nullptr);
   JCOEF* coefficients[ScanLayout::kMostBlocks];
   for (int i = 0; i < info.blocks_in_MCU; ++i) coefficients[i] = blocks[i][0];

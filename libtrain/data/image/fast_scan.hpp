@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include <libtrain/data/image/libjpeg.hpp>
 #include <libtrain/data/image/scan_decoder.hpp>
 
@@ -20,12 +22,22 @@ class FastScan {
   /// built with a libjpeg whose inner interface (jpegint.h) is not public.
   bool take_over(JpegReader& reader);
 
-  /// libjpeg's call for the next MCU's `blocks`, or null where it passes over rows. MCUs beside the columns that it
-  /// crops to are passed over too: it makes no pixels of them.
+  /// To be called behind jpeg_crop_scanline(), with the columns that it settled on: the MCUs beside them are passed
+  /// over, since libjpeg makes no pixels of them. Before, and without, all MCUs are decoded.
+  void crop(const jpeg_decompress_struct& info, JDIMENSION begin, JDIMENSION width) noexcept {
+    const int blocks = info.comps_in_scan == 1 ? 1 : info.max_h_samp_factor;
+    const JDIMENSION mcu_width = static_cast<JDIMENSION>(blocks * DCTSIZE) * info.scale_num / info.scale_denom;
+    first_column_ = begin / mcu_width;
+    last_column_ = (begin + width - 1) / mcu_width;
+  }
+
+  /// libjpeg's call for the next MCU's `blocks`, or null where it passes over rows.
   bool decode_mcu(const jpeg_decompress_struct& info, JBLOCKROW* blocks) noexcept;
 
  private:
   ScanDecoder& decoder_;
+  JDIMENSION first_column_ = 0;  // of MCUs that are wanted
+  JDIMENSION last_column_ = std::numeric_limits<JDIMENSION>::max();
   JDIMENSION column_ = 0;  // of the next MCU
 };
 

@@ -1,5 +1,7 @@
 #include <libtrain/data/image/fast_scan.hpp>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +41,14 @@ bool is_read_fast(const std::vector<std::byte>& file) {
   return reader.try_run([&] {
     while (info.output_scanline < info.output_height) jpeg_read_scanlines(&info, &pointer, 1);
   });
+}
+
+// newer_libjpeg_test.py runs this with another libjpeg than that of the build, and looks at the property.
+TEST(FastScan, IsUsedWithTheLibjpegOfThisRun) {
+  EXPECT_TRUE(uses_fast_scan());
+  Dl_info library = {};
+  ASSERT_NE(dladdr(reinterpret_cast<const void*>(jpeg_std_error), &library), 0);
+  RecordProperty("libjpeg", library.dli_fname);
 }
 
 // That JpegDecoder finds the right pixels would not show it: it decodes without FastScan what this refuses.
