@@ -6,6 +6,7 @@ Runs itself with the project's Python, which has Pillow, numpy and pyarrow.
 import io
 import json
 import random
+import re
 import shutil
 import struct
 import sys
@@ -166,7 +167,8 @@ class ImageFolder(Inspect):
             "check": "headers", "bad_samples": []})
 
     def test_is_sound_when_decoded(self):
-        self.require(self.facts(self.images, "--check", "decode"), check="decode", bad_samples=[], samples=13)
+        self.require(self.facts(self.images, "--check", "decode"), check="decode", bad_samples=[], samples=13,
+                     damaged_images={"count": 0, "places": 0, "all": []})
 
     def test_is_described_in_words(self):
         facts = self.facts(self.images)
@@ -249,6 +251,19 @@ class DamagedImages(Inspect):
         facts = self.facts(self.damaged, "--check", "decode", exit_code=ENVIRONMENT)
         self.assertEqual([bad["index"] for bad in facts["bad_samples"]], [0, 10])
         self.assertIn("truncated", facts["bad_samples"][0]["reason"])
+
+    def test_that_can_be_decoded_are_counted_apart(self):
+        images = shutil.copytree(self.images, self.folder / "decoded")
+        content = self.contents["dog/a.b.jpg"]
+        segments = re.split(rb"(?=\xff[\xd0-\xd7])", content)
+        for hole in (3, 6, 9):
+            segments[hole] = segments[hole][:2]
+        path = images / "dog/a.b.jpg"
+        path.write_bytes(b"".join(segments))
+        damaged = {"count": 1, "places": 3, "all": [{"sample": str(path), "places": 3}]}
+        self.require(self.facts(images, "--check", "decode"), damaged_images=damaged, bad_samples=[])
+        self.assertIn(f"    sample {path}, places 3\n", inspect(images, "--check", "decode").stdout)
+        self.assertNotIn("damaged_images", self.facts(images))
 
     def test_are_a_line_each(self):
         job = inspect(self.damaged, "--check", "decode", "--threads", "3")

@@ -11,6 +11,17 @@ namespace libtrain::inspect {
 
 namespace {
 
+// Returns how many damaged places there are.
+long decode(std::span<const std::byte> file, data::ImageFormat format, const std::string& name) {
+  if (format != data::ImageFormat::jpeg) {
+    static_cast<void>(data::decode_image(file, {.name = name}));
+    return 0;
+  }
+  data::JpegDecoder decoder;
+  static_cast<void>(decoder.decode(file, {.name = name}));
+  return decoder.damaged_places();
+}
+
 ImageTraits read_traits(std::span<const std::byte> file, const std::string& name) {
   ImageTraits traits{.header = data::read_image_header(file, name)};
   if (traits.header.format == data::ImageFormat::jpeg) {
@@ -32,7 +43,7 @@ CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, C
     result.stored = StoredImage{.label = image.label, .hash = data::content_hash(file)};
     const std::string name = source.origin(index).path;
     result.traits = read_traits(file, name);
-    if (check == Check::decode) static_cast<void>(data::decode_image(file, {.name = name}));
+    if (check == Check::decode) result.damaged_places = decode(file, result.traits->header.format, name);
   } catch (const data::StorageUnavailable&) {
     throw;  // the image is as good as any
   } catch (const EnvironmentError& error) {

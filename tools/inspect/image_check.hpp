@@ -29,6 +29,7 @@ struct StoredImage {
 struct CheckedImage {
   std::optional<StoredImage> stored = {};
   std::optional<ImageTraits> traits = {};
+  long damaged_places = 0;  ///< of a JPEG that was decoded all the same, as training decodes it
   std::string damage = {};  ///< why training could not use it; empty where it could
 };
 

@@ -30,6 +30,7 @@ void ImageStatistics::add(std::uint64_t index, const CheckedImage& image) {
     contents_.push_back({.hash = image.stored->hash, .index = index});
   }
   if (image.traits) add_traits(index, *image.traits);
+  if (image.damaged_places > 0) damaged_.emplace_back(index, image.damaged_places);
 }
 
 void ImageStatistics::add_traits(std::uint64_t index, const ImageTraits& traits) {
@@ -54,12 +55,13 @@ void ImageStatistics::add_traits(std::uint64_t index, const ImageTraits& traits)
   count(kinds_.restart_markers, traits.has_restart_markers);
 }
 
-void ImageStatistics::describe(const data::ImageSource& source, Json& facts) const {
+void ImageStatistics::describe(const data::ImageSource& source, Check check, Json& facts) const {
   facts["widths"] = spread(widths_);
   facts["heights"] = spread(heights_);
   facts["kinds"] = kinds();
   facts["small_images"] = small_images(source);
   facts["duplicates"] = duplicates(source);
+  if (check == Check::decode) facts["damaged_images"] = damaged_images(source);
 }
 
 Json ImageStatistics::kinds() const {
@@ -103,6 +105,24 @@ Json ImageStatistics::duplicates(const data::ImageSource& source) const {
   Json json = Json::object();
   json["count"] = pairs.size();
   json["first"] = std::move(first);
+  return json;
+}
+
+// Those that libjpeg decodes, guessing what is lost.
+Json ImageStatistics::damaged_images(const data::ImageSource& source) const {
+  long places = 0;
+  Json all = Json::array();
+  for (const auto& [index, places_of_one] : damaged_) {
+    places += places_of_one;
+    Json one = Json::object();
+    one["sample"] = describe_sample(source, index);
+    one["places"] = places_of_one;
+    all.push_back(std::move(one));
+  }
+  Json json = Json::object();
+  json["count"] = damaged_.size();
+  json["places"] = places;
+  json["all"] = std::move(all);
   return json;
 }
 

@@ -26,8 +26,9 @@ class ImageStatistics {
   /// Of all images that could be read.
   const LabelCounts& labels() const { return labels_; }
 
-  /// Sets "widths", "heights", "kinds", "small_images" and "duplicates".
-  void describe(const data::ImageSource& source, Json& facts) const;
+  /// Sets "widths", "heights", "kinds", "small_images" and "duplicates", and "damaged_images" where `check` decoded
+  /// them.
+  void describe(const data::ImageSource& source, Check check, Json& facts) const;
 
  private:
   // By header: each image is one of the first three, and may be any of the others besides.
@@ -52,6 +53,7 @@ class ImageStatistics {
   Json kinds() const;
   Json small_images(const data::ImageSource& source) const;
   Json duplicates(const data::ImageSource& source) const;
+  Json damaged_images(const data::ImageSource& source) const;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> find_duplicates() const;
 
   std::vector<double> widths_;
@@ -60,6 +62,7 @@ class ImageStatistics {
   LabelCounts labels_;
   std::vector<std::uint64_t> small_;
   std::vector<Content> contents_;
+  std::vector<std::pair<std::uint64_t, long>> damaged_;  // index and damaged places
 };
 
 }  // namespace libtrain::inspect

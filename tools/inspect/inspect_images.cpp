@@ -132,7 +132,7 @@ Report inspect_images(const InspectOptions& options) {
   if (options.check != Check::none) check_images(*source, options, statistics, report.bad_samples);
   if (shards.kind) labels = statistics.labels();
   if (!labels.empty()) report.facts["classes"] = class_facts(labels, source->classes(), "samples");
-  if (options.check != Check::none) statistics.describe(*source, report.facts);
+  if (options.check != Check::none) statistics.describe(*source, options.check, report.facts);
   if (options.sheet) report.facts["contact_sheet"] = sheet;
   return report;
 }

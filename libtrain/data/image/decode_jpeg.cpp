@@ -168,21 +168,25 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
   return reader.try_run([&job] { read_rows(job); });
 }
 
-// `rows` says where the pixels of a rectangle go. Returns false where the scan decoder refused.
+// `rows` says where the pixels of a rectangle go. Returns how many damaged places libjpeg met; nothing where the scan
+// decoder refused.
 template <typename Rows>
-bool try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows, const Memory& memory) {
+std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
+                               const Memory& memory) {
   detail::JpegReader reader(file, options.name, options.maximum_warnings);
   const Crop crop = prepare(reader, options);
-  return read_pixels(reader, crop, options, rows(crop), memory);
+  if (!read_pixels(reader, crop, options, rows(crop), memory)) return std::nullopt;
+  return reader.errors().warnings;
 }
 
 template <typename Rows>
-void decode_to(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
+long decode_to(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
                std::vector<std::uint8_t>& row, detail::ScanDecoder& scan_decoder) {
   detail::check_options(options);
-  const Memory fast{.row = row, .scan_decoder = &scan_decoder};
-  if (detail::uses_fast_scan() && try_decode(file, options, rows, fast)) return;
-  try_decode(file, options, rows, {.row = row});
+  std::optional<long> damage;
+  if (detail::uses_fast_scan()) damage = try_decode(file, options, rows, {.row = row, .scan_decoder = &scan_decoder});
+  if (!damage) damage = try_decode(file, options, rows, {.row = row});
+  return damage.value();
 }
 
 // Where try_decode() is to write to a new image.
@@ -214,7 +218,7 @@ bool detail::uses_fast_scan() {
 
 Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
   Image image;
-  decode_to(file, options, rows_of_new(image, options), row_, scan_decoder_);
+  damaged_places_ = decode_to(file, options, rows_of_new(image, options), row_, scan_decoder_);
   return image;
 }
 
@@ -223,7 +227,7 @@ void JpegDecoder::decode_into(std::span<const std::byte> file, const DecodeOptio
     detail::check_rows(to, crop, options);
     return to;
   };
-  decode_to(file, options, check_room, row_, scan_decoder_);
+  damaged_places_ = decode_to(file, options, check_room, row_, scan_decoder_);
 }
 
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {

@@ -34,9 +34,13 @@ class JpegDecoder {
   /// Into memory of the caller, row by row; throws UsageError where it is too small. After an error it has any content.
   void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
 
+  /// How many damaged places libjpeg met in the last picture that was decoded, and filled as it could.
+  long damaged_places() const { return damaged_places_; }
+
  private:
   detail::ScanDecoder scan_decoder_;
   std::vector<std::uint8_t> row_;  // as libjpeg gives it, where that differs from what is wanted
+  long damaged_places_ = 0;
 };
 
 /// JpegDecoder::decode() with a decoder of its own.

@@ -163,8 +163,9 @@ TEST(JpegDecoder, ARectangleAboveTheDamageIsNotConcerned) {
   expect_same(decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
 }
 
-// A file of one MCU a restart segment, of which all but the first ten lack most of their data.
-std::vector<std::byte> file_with_holes() {
+// A file of one MCU a restart segment, of which all but the first ten, `holes` segments, lack most of their data.
+std::vector<std::byte> file_with_holes(long& holes) {
+  holes = 0;
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}, .restart_interval = 1});
   RestartIndex index;
   EXPECT_TRUE(find_restart_segments(whole, parse_jpeg_header(whole, "whole"), index));
@@ -175,17 +176,31 @@ std::vector<std::byte> file_with_holes() {
     // Two bytes are too few for six blocks; a 0xFF would need the zero behind it.
     const bool keep_all = i < 10 || begin[0] == std::byte{0xFF} || begin[1] == std::byte{0xFF};
     file.insert(file.end(), begin, keep_all ? end : begin + 2);
-    if (!keep_all) file.insert(file.end(), end - 2, end);
+    if (keep_all) continue;
+    file.insert(file.end(), end - 2, end);
+    ++holes;
   }
   return file;
 }
 
 TEST(JpegDecoder, RefusesMoreDamageThanAllowed) {
-  const auto file = file_with_holes();
+  long holes = 0;
+  const auto file = file_with_holes(holes);
   const auto message =
       message_of<EnvironmentError>([&] { decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
   EXPECT_THAT(message, AllOf(HasSubstr("JPEG 'cat.jpg', byte offset "), HasSubstr("(4 damaged places)")));
   EXPECT_EQ(decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
+}
+
+TEST(JpegDecoder, CountsTheDamagedPlacesOfTheLastPicture) {
+  long holes = 0;
+  const auto file = file_with_holes(holes);
+  ASSERT_GT(holes, 20);
+  JpegDecoder decoder;
+  decoder.decode(file, {.maximum_warnings = 1'000'000});
+  EXPECT_EQ(decoder.damaged_places(), holes);
+  decoder.decode(write_jpeg({.luma = {2, 2}}));
+  EXPECT_EQ(decoder.damaged_places(), 0);
 }
 
 // As several files of ImageNet have them.
