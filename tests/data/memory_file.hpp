@@ -46,4 +46,15 @@ inline std::unique_ptr<const File> memory_file(std::string bytes, std::string na
   return std::make_unique<MemoryFile>(std::move(bytes), std::move(name));
 }
 
+/// A tebibyte of zeros, as a sparse file of that length is read.
+class ZeroFile final : public File {
+ public:
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return std::uint64_t{1} << 40; }
+  void read_at(std::uint64_t, std::span<std::byte> to) const override { std::memset(to.data(), 0, to.size()); }
+
+ private:
+  std::string name_ = "zeros";
+};
+
 }  // namespace libtrain::data

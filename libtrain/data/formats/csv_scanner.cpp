@@ -5,6 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/row_offsets.hpp>
 
 namespace libtrain::data::detail {
 
@@ -14,6 +15,9 @@ void CsvScanner::add(std::string_view piece) {
   for (const char character : piece) {
     take(character);
     ++offset_;
+  }
+  if (offset_ > row_begin_ && offset_ - row_begin_ > kLongestRow) {
+    fail(row_begin_, row_line_, text("a row of more than ", kLongestRow, " bytes"));
   }
 }
 

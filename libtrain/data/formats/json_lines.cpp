@@ -32,10 +32,14 @@ std::vector<std::uint64_t> boundaries_of(const File& file) {
     std::size_t position = 0;
     while (position < piece.size()) {
       const std::size_t found = within ? piece.find('\n', position) : piece.find_first_not_of(kJsonSpace, position);
-      if (found == std::string_view::npos) return;
+      if (found == std::string_view::npos) break;
       if (!within) boundaries.push_back(offset + found);
       within = !within;
       position = found;
+    }
+    if (within && offset + piece.size() - boundaries.back() > detail::kLongestRow) {
+      throw EnvironmentError(text("JSON lines file '", file.name(), "', byte offset ", boundaries.back(),
+                                  ": expected a line of at most ", detail::kLongestRow, " bytes, found a longer one."));
     }
   });
   boundaries.push_back(file.size());

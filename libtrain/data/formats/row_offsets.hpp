@@ -11,6 +11,9 @@
 
 namespace libtrain::data::detail {
 
+/// A longer row is no row of a table, but a file of another kind, or one of zeros: it would be taken into memory whole.
+constexpr std::uint64_t kLongestRow = std::uint64_t{64} << 20;
+
 /// Where the rows of a file begin, and where the last one ends: 8 bytes a row.
 class RowOffsets {
  public:

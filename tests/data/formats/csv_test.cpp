@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/formats/utf8_check.hpp>
+
+#include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -46,6 +49,11 @@ TEST(Csv, QuotesHoldSeparatorsLineBreaksAndQuotes) {
   EXPECT_THAT(file.row(0), ElementsAre("a,b", "one\ntwo\r\nthree", "say \"no\"", ""));
   EXPECT_THAT(file.row(1), ElementsAre("x", "\"", "y", "z"));
   EXPECT_EQ(file.field(0, "2"), "say \"no\"");
+}
+
+TEST(Csv, RefusesARowOfMoreThan64MiBAtOnce) {
+  EXPECT_THAT(message_of<EnvironmentError>([] { CsvFile{std::make_shared<const ZeroFile>(), kWithoutHeader}; }),
+              AllOf(HasSubstr("'zeros', line 1, byte offset 0"), HasSubstr("a row of more than 67108864 bytes")));
 }
 
 TEST(Csv, LinesEndWithEitherLineEndAndTheLastNeedNot) {

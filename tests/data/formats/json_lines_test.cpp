@@ -11,6 +11,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/formats/text_table.hpp>
+#include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -112,6 +113,11 @@ TEST(JsonLines, IsATextTable) {
 
 TEST(JsonLines, NeedsAFile) {
   EXPECT_THAT(message_of<UsageError>([] { JsonLines(nullptr); }), HasSubstr("JSON lines file"));
+}
+
+TEST(JsonLines, RefusesALineOfMoreThan64MiBAtOnce) {
+  EXPECT_THAT(message_of<EnvironmentError>([] { JsonLines{std::make_shared<const ZeroFile>()}; }),
+              AllOf(HasSubstr("'zeros', byte offset 0"), HasSubstr("at most 67108864 bytes")));
 }
 
 TEST(FileBuffer, HasZerosBehindItsBytes) {
