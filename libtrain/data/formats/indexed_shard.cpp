@@ -34,7 +34,7 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
 
   const Compression compression = format.compression(*file);
   if (compression != Compression::none) {
-    file = inflate_file(std::move(file), compression, options.inflated_limit_bytes);
+    file = inflate_file(*file, compression, options.inflated_limit_bytes);
   }
   ShardIndex index = format.index(*file);
   if (is_kept && compression == Compression::none) keep(path, identity, index);

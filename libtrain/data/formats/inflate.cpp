@@ -4,13 +4,17 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <new>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/read_window.hpp>
 
 namespace libtrain::data {
 
@@ -20,10 +24,10 @@ namespace {
 constexpr int kZlibWindow = 15;
 constexpr int kGzipWindow = 15 + 16;
 
-// zlib counts in 32 bits.
-constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
+// The content lies in pieces of this size, so that none of it is copied while it grows.
+constexpr std::size_t kPiece = std::size_t{1} << 20;
 
-constexpr std::size_t kSmallestBuffer = std::size_t{16} << 10;
+constexpr std::uint64_t kCompressedRead = std::uint64_t{64} << 10;
 
 struct Step {
   int status = Z_OK;
@@ -42,14 +46,12 @@ class Inflater {
   ~Inflater() { inflateEnd(&stream_); }
 
   Step advance(std::string_view from, std::span<char> to) {
-    const auto input = static_cast<uInt>(std::min(from.size(), kMostPerCall));
-    const auto room = static_cast<uInt>(std::min(to.size(), kMostPerCall));
     stream_.next_in = reinterpret_cast<const Bytef*>(from.data());
-    stream_.avail_in = input;
+    stream_.avail_in = static_cast<uInt>(from.size());
     stream_.next_out = reinterpret_cast<Bytef*>(to.data());
-    stream_.avail_out = room;
+    stream_.avail_out = static_cast<uInt>(to.size());
     const int status = ::inflate(&stream_, Z_NO_FLUSH);
-    return {.status = status, .read = input - stream_.avail_in, .written = room - stream_.avail_out};
+    return {.status = status, .read = from.size() - stream_.avail_in, .written = to.size() - stream_.avail_out};
   }
 
   void begin_next_member() { inflateReset(&stream_); }
@@ -60,19 +62,48 @@ class Inflater {
   z_stream stream_{};
 };
 
-class Job {
+using Pieces = std::vector<std::unique_ptr<char[]>>;
+
+class InflatedFile final : public File {
  public:
-  Job(std::string_view compressed, Compression compression, std::uint64_t limit_bytes, std::string_view name)
-      : compressed_(compressed), compression_(compression), name_(name), inflater_(compression) {
-    limit_ = static_cast<std::size_t>(std::min<std::uint64_t>(limit_bytes, content_.max_size() - 1));
+  InflatedFile(std::string name, Pieces pieces, std::uint64_t size)
+      : name_(std::move(name)), pieces_(std::move(pieces)), size_(size) {}
+
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return size_; }
+
+  void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > size_ || size_ - offset < to.size()) {
+      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, " of its inflated content: expected ",
+                                  to.size(), " bytes, found ", size_ - std::min(offset, size_), "."));
+    }
+    while (!to.empty()) {
+      const auto begin = static_cast<std::size_t>(offset % kPiece);
+      const auto count = std::min(to.size(), kPiece - begin);
+      std::memcpy(to.data(), pieces_[static_cast<std::size_t>(offset / kPiece)].get() + begin, count);
+      to = to.subspan(count);
+      offset += count;
+    }
   }
 
-  std::string run() {
+ private:
+  std::string name_;
+  Pieces pieces_;
+  std::uint64_t size_;
+};
+
+class Job {
+ public:
+  Job(const File& file, Compression compression, std::uint64_t limit_bytes)
+      : file_(file), window_(file), compression_(compression), limit_(limit_bytes), inflater_(compression) {}
+
+  std::unique_ptr<const File> run() {
     while (true) {
-      if (produced_ == content_.size()) grow();
-      const Step step = inflater_.advance(compressed_.substr(consumed_), std::span{content_}.subspan(produced_));
+      if (room_.empty()) grow();
+      const Step step = inflater_.advance(compressed(kCompressedRead), room_);
       consumed_ += step.read;
       produced_ += step.written;
+      room_ = room_.subspan(step.written);
       if (produced_ > limit_) fail(text("expected at most ", limit_, " bytes of content, found more"));
       if (step.status == Z_STREAM_END) {
         if (!begin_next_member()) break;
@@ -80,25 +111,41 @@ class Job {
         refuse(step.status);
       }
     }
-    content_.resize(produced_);
-    return std::move(content_);
+    trim();
+    return std::make_unique<InflatedFile>(file_.name(), std::move(pieces_), produced_);
   }
 
  private:
-  // One byte more than the limit tells content that is too long from content that just fits.
+  // At most `count` bytes from here on.
+  std::string_view compressed(std::uint64_t count) {
+    return window_.at(consumed_, static_cast<std::size_t>(std::min(count, file_.size() - consumed_)));
+  }
+
   void grow() {
-    const std::size_t wanted = std::max({kSmallestBuffer, 2 * compressed_.size(), 2 * content_.size()});
-    content_.resize(std::min(wanted, limit_ + 1));
+    pieces_.push_back(std::make_unique_for_overwrite<char[]>(kPiece));
+    room_ = {pieces_.back().get(), kPiece};
+  }
+
+  // Many small shards would keep a large piece each.
+  void trim() {
+    const std::size_t used = kPiece - room_.size();
+    auto last = std::make_unique_for_overwrite<char[]>(used);
+    std::memcpy(last.get(), pieces_.back().get(), used);
+    pieces_.back() = std::move(last);
   }
 
   bool begin_next_member() {
-    const std::string_view rest = compressed_.substr(consumed_);
-    if (rest.find_first_not_of('\0') == std::string_view::npos) return false;
-    if (compression_ != Compression::gzip || compression_of(rest) != Compression::gzip) {
-      fail(text("expected the end of the file, found ", rest.size(), " more bytes"));
+    if (compression_ == Compression::gzip && compression_of(compressed(2)) == Compression::gzip) {
+      inflater_.begin_next_member();
+      return true;
     }
-    inflater_.begin_next_member();
-    return true;
+    const std::uint64_t end = consumed_;
+    for (; consumed_ < file_.size(); consumed_ += compressed(kCompressedRead).size()) {
+      if (compressed(kCompressedRead).find_first_not_of('\0') == std::string_view::npos) continue;
+      consumed_ = end;
+      fail(text("expected the end of the file, found ", file_.size() - end, " more bytes"));
+    }
+    return false;
   }
 
   [[noreturn]] void refuse(int status) const {
@@ -108,18 +155,19 @@ class Job {
   }
 
   [[noreturn]] void fail(const std::string& expected_and_found) const {
-    throw EnvironmentError(text(compression_ == Compression::gzip ? "gzip" : "zlib", " file '", name_,
+    throw EnvironmentError(text(compression_ == Compression::gzip ? "gzip" : "zlib", " file '", file_.name(),
                                 "', byte offset ", consumed_, ": ", expected_and_found, "."));
   }
 
-  std::string_view compressed_;
+  const File& file_;
+  detail::ReadWindow window_;
   Compression compression_;
-  std::string_view name_;
+  std::uint64_t limit_;
   Inflater inflater_;
-  std::string content_;
-  std::size_t limit_ = 0;
-  std::size_t consumed_ = 0;
-  std::size_t produced_ = 0;
+  Pieces pieces_;
+  std::span<char> room_;  // what is left of the last piece
+  std::uint64_t consumed_ = 0;
+  std::uint64_t produced_ = 0;
 };
 
 }  // namespace
@@ -134,18 +182,12 @@ Compression compression_of(std::string_view first_bytes) {
   return Compression::none;
 }
 
-std::string inflate_bytes(std::string_view compressed, Compression compression, std::uint64_t limit_bytes,
-                          std::string_view name) {
+std::unique_ptr<const File> inflate_file(const File& file, Compression compression, std::uint64_t limit_bytes) {
   if (compression == Compression::none) {
-    throw UsageError(text("'", name, "' is not compressed, so that it cannot be inflated; choose zlib or gzip."));
+    throw UsageError(
+        text("'", file.name(), "' is not compressed, so that it cannot be inflated; choose zlib or gzip."));
   }
-  return Job(compressed, compression, limit_bytes, name).run();
-}
-
-std::unique_ptr<const File> inflate_file(std::unique_ptr<const File> file, Compression compression,
-                                         std::uint64_t limit_bytes) {
-  return file_in_memory(file->name(),
-                        inflate_bytes(read_all(*file, limit_bytes), compression, limit_bytes, file->name()));
+  return Job(file, compression, limit_bytes).run();
 }
 
 }  // namespace libtrain::data

@@ -36,8 +36,13 @@ std::string gzip(std::string_view bytes) {
   return deflated(bytes, Wrapping::gzip);
 }
 
+std::string inflated(const std::string& compressed, Compression compression, std::uint64_t limit) {
+  const auto file = inflate_file(*memory_file(compressed, "shard.gz"), compression, limit);
+  return read_all(*file, file->size());
+}
+
 std::string refusal(const std::string& compressed, std::uint64_t limit = kLimit) {
-  return message_of<EnvironmentError>([&] { inflate_bytes(compressed, Compression::gzip, limit, "shard.gz"); });
+  return message_of<EnvironmentError>([&] { inflated(compressed, Compression::gzip, limit); });
 }
 
 // "hello\n" in one stored block, made by hand from RFC 1951 and RFC 1952.
@@ -49,28 +54,40 @@ std::string stored_hello() {
 }
 
 TEST(Inflate, ReadsBytesMadeByHand) {
-  EXPECT_EQ(inflate_bytes(stored_hello(), Compression::gzip, kLimit, "hand"), "hello\n");
+  EXPECT_EQ(inflated(stored_hello(), Compression::gzip, kLimit), "hello\n");
 }
 
 TEST(Inflate, ReadsWhatZlibWrites) {
   for (const std::size_t count : {0, 1, 1000, 300'000}) {
     const std::string bytes = sample_bytes(count);
-    EXPECT_EQ(inflate_bytes(gzip(bytes), Compression::gzip, kLimit, "x"), bytes);
-    EXPECT_EQ(inflate_bytes(deflated(bytes, Wrapping::zlib), Compression::zlib, kLimit, "x"), bytes);
+    EXPECT_EQ(inflated(gzip(bytes), Compression::gzip, kLimit), bytes);
+    EXPECT_EQ(inflated(deflated(bytes, Wrapping::zlib), Compression::zlib, kLimit), bytes);
   }
 }
 
 TEST(Inflate, JoinsGzipMembersAndIgnoresZerosBehindThem) {
   const std::string two = gzip("first ") + gzip("second") + std::string(100, '\0');
-  EXPECT_EQ(inflate_bytes(two, Compression::gzip, kLimit, "x"), "first second");
+  EXPECT_EQ(inflated(two, Compression::gzip, kLimit), "first second");
 }
 
 TEST(Inflate, RefusesMoreThanTheLimitButNotThatMuch) {
   const std::string bomb = gzip(std::string(200'000, 'x'));
-  EXPECT_EQ(inflate_bytes(bomb, Compression::gzip, 200'000, "x").size(), 200'000U);
+  EXPECT_EQ(inflated(bomb, Compression::gzip, 200'000).size(), 200'000U);
   EXPECT_THAT(refusal(bomb, 199'999), AllOf(HasSubstr("'shard.gz'"), HasSubstr("at most 199999 bytes")));
   EXPECT_THAT(refusal(bomb, 0), HasSubstr("at most 0 bytes"));
-  EXPECT_EQ(inflate_bytes(bomb, Compression::gzip, std::numeric_limits<std::uint64_t>::max(), "x").size(), 200'000U);
+  EXPECT_EQ(inflated(bomb, Compression::gzip, std::numeric_limits<std::uint64_t>::max()).size(), 200'000U);
+}
+
+// The content lies in pieces of 1 MiB, and a file is read in pieces, too.
+TEST(Inflate, JoinsThePiecesOfALongContent) {
+  const std::string bytes = sample_bytes((std::size_t{9} << 20) + 5);
+  const auto file = inflate_file(*memory_file(gzip(bytes) + gzip("end") + std::string(100'000, '\0'), "x"),
+                                 Compression::gzip, std::uint64_t{1} << 30);
+  ASSERT_EQ(file->size(), bytes.size() + 3);
+  EXPECT_TRUE(read_all(*file, file->size()) == bytes + "end");
+  const std::size_t border = std::size_t{8} << 20;
+  EXPECT_EQ(detail::read_range(*file, border - 3, 6), bytes.substr(border - 3, 6));
+  EXPECT_EQ(detail::read_range(*file, border, 3), bytes.substr(border, 3));
 }
 
 TEST(Inflate, EveryTruncationIsAnError) {
@@ -87,7 +104,7 @@ TEST(Inflate, RefusesDamagedBytesAndChecksums) {
   EXPECT_THAT(refusal("PK and more"), HasSubstr("incorrect header check"));
   // RFC 1950: bit 5 of the second byte announces the checksum of a dictionary.
   const std::string with_dictionary("\x78\xbb\0\0\0\x01", 6);
-  EXPECT_THAT(message_of<EnvironmentError>([&] { inflate_bytes(with_dictionary, Compression::zlib, kLimit, "x"); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { inflated(with_dictionary, Compression::zlib, kLimit); }),
               HasSubstr("a preset dictionary"));
 }
 
@@ -95,12 +112,12 @@ TEST(Inflate, RefusesOtherBytesBehindTheEnd) {
   EXPECT_THAT(refusal(stored_hello() + "more"), AllOf(HasSubstr("byte offset 29"), HasSubstr("found 4 more bytes")));
   // Only gzip has files of several members.
   const std::string mixed = deflated("first", Wrapping::zlib) + stored_hello();
-  EXPECT_THAT(message_of<EnvironmentError>([&] { inflate_bytes(mixed, Compression::zlib, kLimit, "x"); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { inflated(mixed, Compression::zlib, kLimit); }),
               HasSubstr("found 29 more bytes"));
 }
 
 TEST(Inflate, RefusesToInflateWhatIsNotCompressed) {
-  EXPECT_THROW(inflate_bytes("", Compression::none, kLimit, "x"), UsageError);
+  EXPECT_THROW(inflated("", Compression::none, kLimit), UsageError);
 }
 
 TEST(Inflate, TellsCompressionFromTheFirstBytes) {
@@ -119,7 +136,7 @@ TEST(Inflate, TellsCompressionFromTheFirstBytes) {
 }
 
 TEST(Inflate, MakesAFileOfTheSameName) {
-  const auto file = inflate_file(memory_file(gzip("0123456789"), "shard.gz"), Compression::gzip, kLimit);
+  const auto file = inflate_file(*memory_file(gzip("0123456789"), "shard.gz"), Compression::gzip, kLimit);
   EXPECT_EQ(file->name(), "shard.gz");
   ASSERT_EQ(file->size(), 10U);
   std::string part(3, '\0');

@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/idx.hpp>
+#include <libtrain/data/formats/inflate.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_example.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
@@ -21,11 +24,17 @@
 #include <tests/data/formats/deflated.hpp>
 #include <tests/data/formats/mutation.hpp>
 #include <tests/data/formats/shard_samples.hpp>
+#include <tests/data/formats/tar_bytes.hpp>
 #include <tests/data/memory_file.hpp>
 #include <tests/data/memory_path.hpp>
+#include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
 namespace {
+
+using libtrain::testing::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr std::uint64_t kFiles = 1000;
 constexpr std::uint64_t kInflatedLimit = std::uint64_t{1} << 16;
@@ -144,6 +153,30 @@ TEST(MutatedShards, MemoryIsCounted) {
   }
   EXPECT_GE(peak.bytes(), 1'000'000U);
   EXPECT_LT(peak.bytes(), 1'100'000U);
+}
+
+// Twice the content where a buffer grows by copying.
+TEST(CompressedShards, TakeTheMemoryOfTheirContentOnce) {
+  constexpr std::size_t kContent = std::size_t{48} << 20;
+  const std::string bomb =
+      deflated(tar_member({.name = "a", .data = std::string(kContent, 'a')}) + tar_end(), Wrapping::gzip);
+  ASSERT_LT(bomb.size(), kContent / 500);
+  const auto file = memory_file(bomb);
+  const AllocationPeak peak;
+  const auto inflated = inflate_file(*file, Compression::gzip, 2 * kContent);
+  EXPECT_GT(inflated->size(), kContent);
+  EXPECT_LT(peak.bytes(), kContent + (std::size_t{8} << 20));
+}
+
+// As much as the limit, however much would follow.
+TEST(CompressedShards, TakeNoMoreMemoryThanTheirLimit) {
+  const std::string bomb = deflated(std::string(std::size_t{48} << 20, 'a'), Wrapping::gzip);
+  auto file = memory_file(bomb, "bomb.tar.gz");
+  const AllocationPeak peak;
+  constexpr std::uint64_t kLimit = std::uint64_t{16} << 20;
+  EXPECT_THAT(message_of<EnvironmentError>([&] { TarFile(std::move(file), {.inflated_limit_bytes = kLimit}); }),
+              AllOf(HasSubstr("'bomb.tar.gz'"), HasSubstr("at most 16777216 bytes")));
+  EXPECT_LT(peak.bytes(), kLimit + (std::size_t{8} << 20));
 }
 
 }  // namespace
