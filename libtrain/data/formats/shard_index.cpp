@@ -15,7 +15,7 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr std::string_view kFileFormat = "ltshard1";
+constexpr std::string_view kFileFormat = "ltshard2";
 
 enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
 enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };

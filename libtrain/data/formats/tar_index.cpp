@@ -23,6 +23,10 @@ using detail::TarType;
 // Extended headers hold access lists and the like besides names.
 constexpr std::uint64_t kLongestPaxHeader = std::uint64_t{1} << 20;
 
+// GNU tar fills the last record, which takes 10 KiB unless --blocking-factor says otherwise.
+constexpr std::uint64_t kLongestFilling = std::uint64_t{1} << 20;
+constexpr std::uint64_t kFillingRead = std::uint64_t{64} << 10;
+
 // Walks from header to header. What extended headers say is kept until the member that they precede.
 class Walk {
  public:
@@ -34,6 +38,7 @@ class Walk {
       offset_ += kTarBlock;
       read_entry(header);
     }
+    require_end();
     return std::move(index_);
   }
 
@@ -46,6 +51,27 @@ class Walk {
     }
     if (is_extended_) fail("expected the member that the extended headers in front belong to, found the end");
     return true;
+  }
+
+  // Archives that were joined, or in which pages were lost, would be read as far as their first zeros otherwise.
+  void require_end() {
+    const std::uint64_t begin = offset_ + 2 * kTarBlock;
+    const std::uint64_t left = size_ - begin;
+    const std::uint64_t end = begin + std::min(left, kLongestFilling);
+    for (std::uint64_t offset = begin; offset < end;) {
+      const auto part = window_.at(offset, static_cast<std::size_t>(std::min(end - offset, kFillingRead)));
+      const auto other = part.find_first_not_of('\0');
+      if (other != std::string_view::npos) fail_behind("something else", offset + other);
+      offset += part.size();
+    }
+    if (left > kLongestFilling) fail_behind(text(left, " bytes in all"), begin);
+  }
+
+  [[noreturn]] void fail_behind(const std::string& found, std::uint64_t offset) const {
+    detail::fail_tar(file_.name(), offset,
+                     text("expected only zeros, and at most ", kLongestFilling,
+                          ", behind the end of the archive at byte offset ", offset_, ", found ", found,
+                          " (archives were joined, or a part was overwritten by zeros); write it again"));
   }
 
   void read_entry(const TarHeader& header) {
@@ -65,7 +91,7 @@ class Walk {
         is_extended_ = true;
         return;
       case TarType::pax_global:
-        return read_pax(header, global_);
+        return read_global_pax(header);
       case TarType::gnu_sparse:
         offset_ -= kTarBlock;
         fail("expected a file that is stored whole, found a sparse one; pack it without --sparse");
@@ -80,7 +106,7 @@ class Walk {
 
   void read_member(const TarHeader& header) {
     std::string name = long_name_.value_or(header.name);
-    if (const auto* path = value_of(local_.path, global_.path)) name = *path;
+    if (const auto* path = value_of(local_.path, {})) name = *path;
     switch (header.type) {
       case TarType::hard_link:
       case TarType::symbolic_link:
@@ -138,6 +164,14 @@ class Walk {
   void read_pax(const TarHeader& header, detail::PaxValues& values) {
     const std::uint64_t begin = offset_;
     detail::parse_pax(take_text(header, kLongestPaxHeader), file_.name(), begin, values);
+  }
+
+  // Millions of members with a long name in a single header would take far more memory than the archive.
+  void read_global_pax(const TarHeader& header) {
+    read_pax(header, global_);
+    if (value_of(global_.path, {}) != nullptr) {
+      fail("expected a name for each member, found one for all in the global extended header in front");
+    }
   }
 
   std::string take_text(const TarHeader& header, std::uint64_t limit_bytes) {

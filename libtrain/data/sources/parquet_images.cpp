@@ -41,6 +41,9 @@ std::vector<ParquetFile> open_files(const Storage& storage, const ParquetImagesO
     require_column(file, options.image_column, ParquetType::bytes, "bytes");
     require_column(file, options.label_column, ParquetType::integer, "integers");
   }
+  // Some programs write a file for each of their partitions: its end says whether it is meant to be empty.
+  const auto has_rows = [](const ParquetFile& file) { return file.rows() > 0; };
+  if (std::none_of(files.begin(), files.end(), has_rows)) detail::require_samples(0, files.front().name());
   return files;
 }
 

@@ -36,8 +36,8 @@ struct ParquetImagesOptions {
 class ParquetImages final : public ImageSource {
  public:
   /// Throws UsageError without a storage and for 0 row groups in memory; what Storage::list, Storage::open and
-  /// ParquetFile throw; EnvironmentError that names the file where a column is missing or of another type, and the
-  /// folder where it holds no such files, or none with a row.
+  /// ParquetFile throw; EnvironmentError that names the file where a column is missing or of another type, and
+  /// the first one where none has a row; and the folder where it holds no such files.
   explicit ParquetImages(std::shared_ptr<const Storage> storage, const ParquetImagesOptions& options = {});
 
   const std::string& name() const override { return table_.name(); }

@@ -82,4 +82,11 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
   return found;
 }
 
+void require_samples(std::uint64_t samples, const std::string& shard) {
+  if (samples > 0) return;
+  throw EnvironmentError(text("Shard '", shard,
+                              "': expected samples, found none, as a copy that was cut short leaves it; ",
+                              "write the shard again, or remove it."));
+}
+
 }  // namespace libtrain::data::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,8 +42,11 @@ struct ShardFolder {
 /// a set that is not complete.
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
 
+/// Throws EnvironmentError that names the shard where it holds no samples: one that was lost looks like this.
+void require_samples(std::uint64_t samples, const std::string& shard);
+
 /// Lists the folder once, reads the names of classes, and has `open` make a shard of each file. Throws as
-/// list_shards(), ClassNames and `open` do.
+/// list_shards(), ClassNames, `open` and require_samples() do.
 template <typename Options, typename Open>
 auto open_shards(const Storage& storage, const Options& options, ShardKind kind, ClassNames& classes,
                  const Open& open) {
@@ -51,7 +55,8 @@ auto open_shards(const Storage& storage, const Options& options, ShardKind kind,
   std::vector<std::invoke_result_t<Open, std::unique_ptr<const File>, const ShardOptions&>> shards;
   for (const FileInfo& file : folder.shards) {
     const ShardOptions shard{.index_folder = options.index_folder, .version = file.version};
-    shards.push_back(open(open_counted(storage, file.path), shard));
+    const auto& opened = shards.emplace_back(open(open_counted(storage, file.path), shard));
+    require_samples(opened.size(), opened.name());
   }
   return shards;
 }

@@ -173,12 +173,15 @@ TEST(Tar, ReadsTheLongestNameOfGnuAndOneWithoutItsZero) {
               AllOf(HasSubstr("at most 4097 bytes"), HasSubstr("found one of 4098")));
 }
 
-TEST(Tar, PrefersTheNameOfPaxToThatOfGnuAndTheLocalToTheGlobal) {
-  const std::string bytes = pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) +
-                            pax(pax_line("path", "local")) + gnu('L', "gnu") + tar_member({.name = "2"}) +
-                            pax(pax_line("path", "")) + tar_member({.name = "3"}) + pax(pax_line("path", ""), 'g') +
-                            tar_member({.name = "4"}) + tar_end();
-  EXPECT_THAT(names_in(bytes), ElementsAre("global", "local", "3", "4"));
+TEST(Tar, PrefersTheNameOfPaxToThatOfGnuAndTheLocalSizeToTheGlobal) {
+  const std::string bytes = pax(pax_line("size", "3") + pax_line("path", ""), 'g') +
+                            tar_member({.name = "1", .data = "x"}) + pax(pax_line("path", "local")) + gnu('L', "gnu") +
+                            tar_member({.name = "2", .data = "x"}) + pax(pax_line("path", "") + pax_line("size", "1")) +
+                            tar_member({.name = "3", .data = "x"}) + tar_end();
+  const TarFile file = archive(bytes);
+  EXPECT_THAT(names_in(bytes), ElementsAre("1", "local", "3"));
+  EXPECT_EQ(file.bytes(0), 3U);
+  EXPECT_EQ(file.bytes(2), 1U);
 }
 
 TEST(Tar, LeavesOutWhatIsNoRegularFile) {
@@ -254,8 +257,45 @@ TEST(Tar, RefusesOneZeroBlockBeforeMoreMembers) {
               AllOf(HasSubstr("byte offset 512"), HasSubstr("two zero blocks")));
 }
 
-TEST(Tar, IgnoresWhatStandsBehindTheEnd) {
-  EXPECT_THAT(names_in(tar_member({.name = "a"}) + tar_end() + tar_member({.name = "b"})), ElementsAre("a"));
+// As `tar --blocking-factor` fills the last record.
+TEST(Tar, AcceptsZerosBehindTheEndUpToALimit) {
+  const std::string a = tar_member({.name = "a"}) + tar_end();
+  EXPECT_THAT(names_in(a + std::string(10'000, '\0')), ElementsAre("a"));
+  EXPECT_THAT(names_in(a + std::string(std::size_t{1} << 20, '\0')), ElementsAre("a"));
+  EXPECT_THAT(refusal(a + std::string((std::size_t{1} << 20) + 1, '\0')),
+              AllOf(HasSubstr("'train.tar'"), HasSubstr("at most 1048576"), HasSubstr("byte offset 512"),
+                    HasSubstr("found 1048577 bytes")));
+}
+
+// `cat a.tar b.tar`, which GNU tar reads with --ignore-zeros only.
+TEST(Tar, RefusesJoinedArchives) {
+  const std::string one = tar_member({.name = "a"}) + tar_end();
+  EXPECT_THAT(refusal(one + one), AllOf(HasSubstr("'train.tar', byte offset 1536"),
+                                        HasSubstr("end of the archive at byte offset 512"), HasSubstr("joined")));
+  const std::string filled = one + std::string(8'704, '\0');
+  EXPECT_THAT(refusal(filled + filled), HasSubstr("byte offset 10240"));
+  EXPECT_THAT(refusal(deflated(one, Wrapping::gzip) + deflated(one, Wrapping::gzip)),
+              AllOf(HasSubstr("'train.tar', byte offset 1536"), HasSubstr("joined")));
+}
+
+TEST(Tar, RefusesAnArchiveThatLostAPage) {
+  std::string bytes;
+  for (int i = 0; i < 100; ++i) bytes += tar_member({.name = std::to_string(i), .data = std::string(512, 'x')});
+  bytes += tar_end();
+  bytes.replace(40 * 1024, 4096, std::string(4096, '\0'));
+  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("byte offset 45056"), HasSubstr("byte offset 40960")));
+}
+
+TEST(Tar, RefusesASingleByteBehindTheEnd) {
+  const std::string a = tar_member({.name = "a"}) + tar_end();
+  EXPECT_THAT(refusal(a + "x"), HasSubstr("byte offset 1536"));
+  EXPECT_THAT(refusal(a + std::string(100'000, '\0') + "x"), HasSubstr("byte offset 101536"));
+}
+
+// A header of 4 KiB for millions of members takes a thousand times the memory of the archive.
+TEST(Tar, RefusesANameForAllMembers) {
+  EXPECT_THAT(refusal(pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) + tar_end()),
+              AllOf(HasSubstr("'train.tar'"), HasSubstr("a name for each member")));
 }
 
 TEST(Tar, RefusesExtendedHeadersWithoutAMember) {

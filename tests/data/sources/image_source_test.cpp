@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <latch>
 #include <map>
 #include <memory>
@@ -192,7 +193,6 @@ TYPED_TEST_SUITE(ShardSources, ShardKinds, NameOfKind);
 TYPED_TEST(ShardSources, ReadAllShardsInTheOrderOfTheirNames) {
   this->write("train-1", {{"c", 3}});
   this->write("train-0", {{"a", 1}, {"b", 20}});
-  this->write("train-2", {});
   this->write("u", {{"", 0}});
   this->set_.write("notes.txt", "no shard");
   this->set_.write(std::string("folder/v") + TypeParam::kExtension, "not right in the folder");
@@ -202,6 +202,20 @@ TYPED_TEST(ShardSources, ReadAllShardsInTheOrderOfTheirNames) {
   EXPECT_THAT(all_of(images), ElementsAre(Pair("a", 1), Pair("b", 20), Pair("c", 3), Pair("", 0)));
   EXPECT_THAT(images.blocks(), ElementsAre(2U, 1U, 1U));
   EXPECT_THAT(images.classes(), IsEmpty());
+}
+
+// A file of zeros and one that was cut to nothing look like this.
+TYPED_TEST(ShardSources, RefuseAShardWithoutSamples) {
+  this->write("train-0", {{"a", 1}});
+  this->write("train-1", {});
+  EXPECT_THAT(this->opening_message(),
+              AllOf(HasSubstr(this->set_.path() + "/train-1" + TypeParam::kExtension), HasSubstr("found none")));
+}
+
+TYPED_TEST(ShardSources, RefuseAShardThatIsALinkToNowhere) {
+  this->write("train-0", {{"a", 1}});
+  std::filesystem::create_symlink("nowhere", this->set_.path() + "/train-1" + TypeParam::kExtension);
+  EXPECT_THAT(this->opening_message(), AllOf(HasSubstr("/train-1"), HasSubstr("No such file")));
 }
 
 TYPED_TEST(ShardSources, TakeOneSplitByThePrefixOfItsNames) {

@@ -114,9 +114,10 @@ class ParquetImagesPeer(unittest.TestCase):
             for part in [str(path), *parts]:
                 self.assertIn(part, message)
 
-    def test_a_folder_without_rows_is_refused(self):
+    def test_files_without_rows_are_refused(self):
         self.write("a.parquet", 0, 5)
-        for part in [f"'{self.folder}'", "found none"]:
+        self.write("b.parquet", 0, 5)
+        for part in [f"'{self.folder}/a.parquet'", "found none"]:
             self.assertIn(part, self.refusal("read", self.folder, "", "image.bytes", "label"))
 
     def test_a_damaged_row_group_is_refused_alone(self):
