@@ -1,6 +1,8 @@
 #include <libtrain/data/sampler.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -96,8 +98,29 @@ std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::ui
   const std::uint64_t begin = start + size / world_size_ * rank_ + std::min(rank_, size % world_size_);
   const std::uint64_t count = size / world_size_ + (rank_ < size % world_size_ ? 1 : 0);
 
+  if (options_.order == Order::blocks && world_size_ > 1) return neighbours(epoch_order, start, size, begin, count);
+
   std::vector<std::uint64_t> samples(count);
   for (std::uint64_t i = 0; i < count; ++i) samples[i] = epoch_order((begin + i) % options_.dataset_size);
+  return samples;
+}
+
+// The samples that slice would be if the global batch were sorted, in the order of the epoch. From one global batch to
+// the next of a window a rank meets the same blocks, as its slice covers about the same part of the window.
+std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, std::uint64_t start, std::uint64_t size,
+                                               std::uint64_t begin, std::uint64_t count) const {
+  using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // and its position, which tells repeated ones apart
+  std::vector<SampleAt> batch(size);
+  for (std::uint64_t i = 0; i < size; ++i) batch[i] = {epoch_order((start + i) % options_.dataset_size), i};
+  const auto first = batch.begin() + static_cast<std::ptrdiff_t>(begin - start);
+  const auto last = first + static_cast<std::ptrdiff_t>(count);
+  if (first != batch.end()) std::nth_element(batch.begin(), first, batch.end());
+  if (last != batch.end()) std::nth_element(first, last, batch.end());
+  std::sort(first, last, [](const SampleAt& left, const SampleAt& right) { return left.second < right.second; });
+
+  std::vector<std::uint64_t> samples;
+  samples.reserve(count);
+  std::transform(first, last, std::back_inserter(samples), [](const SampleAt& each) { return each.first; });
   return samples;
 }
 

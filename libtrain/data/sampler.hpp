@@ -43,7 +43,8 @@ using EpochOrder = std::function<std::uint64_t(std::uint64_t position)>;
 /// The order of an epoch does not depend on the world size W. With B samples per rank, global step s takes positions
 /// [s*W*B, (s+1)*W*B) of it, and rank r the r-th contiguous slice of B. The last global batch may be smaller; it is
 /// divided into W contiguous slices of equal size (pad: after repeating at most W-1 samples; exact and uneven: equal
-/// within one sample).
+/// within one sample). With Order::blocks the slices are those of the global batch sorted by the samples' numbers, each
+/// in the order of the epoch: a block, of which a whole or a part is read at once, is then read by few ranks.
 ///
 /// A run that goes on in the middle of an epoch gives the position `from` which it had reached. Steps count from there,
 /// step s taking positions [from + s*W*B, from + (s+1)*W*B), and the remainder is that of the samples which are left:
@@ -87,6 +88,8 @@ class Sampler {
 
  private:
   std::uint64_t end(std::uint64_t from) const;
+  std::vector<std::uint64_t> neighbours(const EpochOrder& epoch_order, std::uint64_t start, std::uint64_t size,
+                                        std::uint64_t begin, std::uint64_t count) const;
 
   SamplerOptions options_;
   std::uint64_t rank_ = 0;

@@ -33,8 +33,14 @@ std::vector<Sampler> samplers(const SamplerOptions& options, int world_size) {
   return ranks;
 }
 
-// What the ranks read, one after the other in every step. No rank may have more than batch_size samples in a step, nor
-// differ from another by more than one.
+Indices sorted(Indices samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples;
+}
+
+// What the ranks read, one after the other in every step; with Order::blocks, which divides a global batch otherwise,
+// the positions that the step takes, once it is clear that the ranks have read these. No rank may have more than
+// batch_size samples in a step, nor differ from another by more than one.
 Indices global_order(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from = 0,
                      std::uint64_t most_steps = kAllSteps) {
   const auto ranks = samplers(options, world_size);
@@ -42,12 +48,21 @@ Indices global_order(const SamplerOptions& options, int world_size, std::uint64_
   Indices order;
   for (std::uint64_t step = 0; step < std::min(most_steps, ranks[0].steps(from)); ++step) {
     std::vector<std::size_t> sizes;
+    Indices read;
     for (const auto& sampler : ranks) {
       const bool has_one = step < sampler.batches(from);
       const Indices batch = has_one ? sampler.batch(epoch_order, step, from) : Indices{};
       sizes.push_back(batch.size());
-      order.insert(order.end(), batch.begin(), batch.end());
+      read.insert(read.end(), batch.begin(), batch.end());
     }
+    if (options.order == Order::blocks) {
+      const std::uint64_t begin = from + step * options.batch_size * static_cast<std::uint64_t>(world_size);
+      Indices taken;
+      for (std::uint64_t i = 0; i < read.size(); ++i) taken.push_back(epoch_order((begin + i) % options.dataset_size));
+      EXPECT_EQ(sorted(read), sorted(taken));
+      read = taken;
+    }
+    order.insert(order.end(), read.begin(), read.end());
     const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
     EXPECT_LE(*most, options.batch_size);
     EXPECT_LE(*most - *least, options.remainder == Remainder::pad ? 0u : 1u);
@@ -180,6 +195,61 @@ TEST(Sampler, GoesOnAtAnotherWorldSizeWhereItStood) {
       EXPECT_EQ(read, expected) << "order " << static_cast<int>(order) << ", remainder " << static_cast<int>(remainder);
     }
   }
+}
+
+// Two blocks at a time, 4 ranks of 5 samples in steps of 20: by hand from the order of the epoch.
+TEST(Sampler, GivesNeighboursOfAGlobalBatchToOneRankInTheOrderOfTheEpoch) {
+  SamplerOptions options{.dataset_size = 80, .batch_size = 5, .seed = 3, .order = Order::blocks};
+  options.blocks = {10, 10, 10, 10, 10, 10, 10, 10};
+  options.blocks_at_once = 2;
+  const Indices order = epoch_order(options, 1);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    const Indices global(order.begin() + static_cast<std::ptrdiff_t>(20 * step),
+                         order.begin() + static_cast<std::ptrdiff_t>(20 * step + 20));
+    const Indices by_number = sorted(global);
+    for (int rank = 0; rank < 4; ++rank) {
+      Indices expected;
+      for (const auto sample : global) {
+        const auto place = std::lower_bound(by_number.begin(), by_number.end(), sample) - by_number.begin();
+        if (place / 5 == rank) expected.push_back(sample);
+      }
+      EXPECT_EQ(Sampler(options, {.rank = rank, .world_size = 4}).batch(1, step), expected);
+    }
+  }
+}
+
+// The blocks that all ranks together read in an epoch, each of which keeps the 16 that it has used last, for each block
+// of the data set.
+double blocks_read_by(int world_size, std::uint64_t batch_size) {
+  constexpr std::uint64_t kBlock = 100;
+  SamplerOptions options{.dataset_size = 512 * kBlock, .batch_size = batch_size, .seed = 1, .order = Order::blocks};
+  options.blocks = Indices(512, kBlock);
+  const auto ranks = samplers(options, world_size);
+  const EpochOrder epoch_order = ranks[0].order(0);
+  std::uint64_t reads = 0;
+  for (const Sampler& rank : ranks) {
+    Indices kept;
+    for (std::uint64_t step = 0; step < rank.batches(); ++step) {
+      for (const std::uint64_t sample : rank.batch(epoch_order, step)) {
+        const auto found = std::find(kept.begin(), kept.end(), sample / kBlock);
+        if (found == kept.end()) ++reads;
+        if (found != kept.end()) kept.erase(found);
+        kept.push_back(sample / kBlock);
+        if (kept.size() > 16) kept.erase(kept.begin());
+      }
+    }
+  }
+  return static_cast<double>(reads) / 512;
+}
+
+// Each rank would read nearly every block: 1, 4, 16 and 64 times the data set, and more. At least as many as ranks take
+// samples of a block in one step are needed: 64 ranks of 32 samples read 64 blocks of 100 for every 20.48.
+TEST(Sampler, HasABlockReadByFewRanks) {
+  EXPECT_EQ(blocks_read_by(1, 32), 1.0);
+  EXPECT_LT(blocks_read_by(4, 32), 2.0);
+  EXPECT_LT(blocks_read_by(16, 32), 4.0);
+  EXPECT_LT(blocks_read_by(64, 32), 5.0);
+  EXPECT_LT(blocks_read_by(64, 256), 2.0);
 }
 
 TEST(Sampler, PositionStopsAtTheEndOfTheEpoch) {
