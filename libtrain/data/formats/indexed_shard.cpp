@@ -1,11 +1,18 @@
 #include <libtrain/data/formats/indexed_shard.hpp>
 
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/file_lock.hpp>
 
 namespace libtrain::data::detail {
 
@@ -19,6 +26,31 @@ void keep(const std::string& path, const ShardIdentity& identity, const ShardInd
                      error.what()));
   }
 }
+
+// Of the processes that use a folder of indices, and the threads of each, one at a time reads a shard through: the
+// others find its index then. Where there can be no locks, each reads it.
+class Turn {
+ public:
+  explicit Turn(const std::string& index_path) {
+    try {
+      make_folder(std::filesystem::path(index_path).parent_path());
+      auto file = open_to_write(index_path + ".lock.partial");
+      if (lock_within(file, LockMode::exclusive, Deadline::after(kLongestTurn))) file_ = std::move(file);
+    } catch (const DiskError&) {  // the index cannot be kept either, which says why
+    }
+  }
+  Turn(const Turn&) = delete;  // holds a lock
+  Turn& operator=(const Turn&) = delete;
+  // One that waits for the lock of a file without a name gets it, finds the index, and unlinks another one's at worst.
+  ~Turn() {
+    if (file_.is_open()) ::unlink(file_.path().c_str());
+  }
+
+ private:
+  static constexpr std::chrono::minutes kLongestTurn{10};
+
+  DiskFile file_;
+};
 
 }  // namespace
 
@@ -36,9 +68,17 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
   if (compression != Compression::none) {
     file = inflate_file(*file, compression, options.inflated_limit_bytes);
   }
-  ShardIndex index = format.index(*file);
-  if (is_kept && compression == Compression::none) keep(path, identity, index);
-  return {.file = std::move(file), .index = std::move(index)};
+  if (!is_kept || compression != Compression::none) {
+    ShardIndex index = format.index(*file);
+    return {.file = std::move(file), .index = std::move(index)};
+  }
+  const Turn turn(path);
+  auto index = load_shard_index(path, identity);
+  if (!index) {
+    index = format.index(*file);
+    keep(path, identity, *index);
+  }
+  return {.file = std::move(file), .index = std::move(*index)};
 }
 
 }  // namespace libtrain::data::detail

@@ -35,12 +35,12 @@ void require_column(const ParquetFile& file, const std::string& name, ParquetTyp
 
 std::vector<ParquetFile> open_files(const Storage& storage, const ParquetImagesOptions& options) {
   const auto folder = detail::list_shards(storage, options.folder, options.prefix, detail::ShardKind::parquet);
-  std::vector<ParquetFile> files;
-  for (const auto& info : folder.shards) {
-    const ParquetFile& file = files.emplace_back(detail::open_counted(storage, info.path));
+  auto files = detail::open_at_once(folder.shards, [&](const FileInfo& info) {
+    ParquetFile file(detail::open_counted(storage, info.path));
     require_column(file, options.image_column, ParquetType::bytes, "bytes");
     require_column(file, options.label_column, ParquetType::integer, "integers");
-  }
+    return file;
+  });
   // Some programs write a file for each of their partitions: its end says whether it is meant to be empty.
   const auto has_rows = [](const ParquetFile& file) { return file.rows() > 0; };
   if (std::none_of(files.begin(), files.end(), has_rows)) detail::require_samples(0, files.front().name());

@@ -1,6 +1,12 @@
 #include <libtrain/data/sources/shard_files.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
@@ -80,6 +86,35 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
                                 " files; name the folder that holds them."));
   }
   return found;
+}
+
+void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
+  constexpr std::size_t kMostThreads = 16;
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t failed = count;
+  std::exception_ptr failure;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        next = count;
+        const std::lock_guard lock(mutex);
+        if (i < failed) failure = std::current_exception();
+        failed = std::min(failed, i);
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    try {
+      for (std::size_t i = 1; i < std::min(count, kMostThreads); ++i) helpers.emplace_back(run);
+    } catch (const std::system_error&) {  // the system refuses threads: those that run will do
+    }
+    run();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void require_samples(std::uint64_t samples, const std::string& shard) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <libtrain/data/formats/indexed_shard.hpp>
@@ -42,6 +45,21 @@ struct ShardFolder {
 /// a set that is not complete.
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
 
+/// Calls work(i) once for each i below `count`, from up to 16 threads: what opens a file waits for its store more than
+/// it computes. After a call that throws begin no more; of what was thrown the exception for the least i comes out.
+void at_once(std::size_t count, const std::function<void(std::size_t)>& work);
+
+/// What `open` makes of each file, in their order. Throws what it throws, for the first of the files that failed.
+template <typename Open>
+auto open_at_once(const std::vector<FileInfo>& files, const Open& open) {
+  std::vector<std::optional<std::invoke_result_t<Open, const FileInfo&>>> opened(files.size());
+  at_once(files.size(), [&](std::size_t i) { opened[i].emplace(open(files[i])); });
+  std::vector<std::invoke_result_t<Open, const FileInfo&>> shards;
+  shards.reserve(files.size());
+  for (auto& shard : opened) shards.push_back(*std::move(shard));
+  return shards;
+}
+
 /// Throws EnvironmentError that names the shard where it holds no samples: one that was lost looks like this.
 void require_samples(std::uint64_t samples, const std::string& shard);
 
@@ -52,13 +70,12 @@ auto open_shards(const Storage& storage, const Options& options, ShardKind kind,
                  const Open& open) {
   const ShardFolder folder = list_shards(storage, options.folder, options.prefix, kind);
   if (!folder.class_names.empty()) classes = ClassNames(*storage.open(folder.class_names));
-  std::vector<std::invoke_result_t<Open, std::unique_ptr<const File>, const ShardOptions&>> shards;
-  for (const FileInfo& file : folder.shards) {
+  return open_at_once(folder.shards, [&](const FileInfo& file) {
     const ShardOptions shard{.index_folder = options.index_folder, .version = file.version};
-    const auto& opened = shards.emplace_back(open(open_counted(storage, file.path), shard));
+    auto opened = open(open_counted(storage, file.path), shard);
     require_samples(opened.size(), opened.name());
-  }
-  return shards;
+    return opened;
+  });
 }
 
 }  // namespace libtrain::data::detail

@@ -2,10 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -216,6 +221,36 @@ TEST_F(ShardIndexFiles, MakeOpeningATfRecordFileAgainFree) {
   std::string data;
   again.read(1, data);
   EXPECT_EQ(data, "second");
+}
+
+// As the ranks of a host do, each of which would read all of a remote set otherwise.
+TEST_F(ShardIndexFiles, AreBuiltOnceByManyThatOpenTheShardAtTheSameTime) {
+  constexpr std::size_t kRanks = 8;
+  std::string bytes;
+  for (int i = 0; i < 50; ++i) bytes += tar_member({.name = std::to_string(i), .data = std::string(100'000, 'x')});
+  bytes += tar_end();
+  const ShardOptions options{.index_folder = folder_ / "indices", .version = "1"};
+  std::vector<const MemoryFile*> files(kRanks);
+  std::vector<std::optional<TarFile>> opened(kRanks);
+  std::latch start{static_cast<std::ptrdiff_t>(kRanks)};
+  {
+    std::vector<std::jthread> ranks;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      ranks.emplace_back([&, rank] {
+        auto file = std::make_unique<MemoryFile>(bytes);
+        files[rank] = file.get();
+        start.arrive_and_wait();
+        opened[rank].emplace(std::move(file), options);
+      });
+    }
+  }
+  std::size_t builders = 0;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(opened[rank]->size(), 50U);
+    if (files[rank]->reads() > 1) ++builders;  // the first read tells whether the shard is compressed
+  }
+  EXPECT_EQ(builders, 1U);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "indices"), {}), 1);
 }
 
 TEST_F(ShardIndexFiles, MakeOpeningATarFileAgainFree) {

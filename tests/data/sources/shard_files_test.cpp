@@ -1,5 +1,11 @@
 #include <libtrain/data/sources/shard_files.hpp>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +22,9 @@
 namespace libtrain::data {
 namespace {
 
+using detail::at_once;
 using detail::list_shards;
+using detail::open_at_once;
 using detail::shard_kind_of;
 using detail::ShardKind;
 using libtrain::testing::MemoryStorage;
@@ -78,6 +86,44 @@ TEST(ShardFiles, AreListedWithTheNamesOfClassesRightBesideThem) {
   EXPECT_EQ(list_shards(storage, "other", "a", ShardKind::tar).class_names, "other/classes.txt");
   storage.put("classes.txt", "");
   EXPECT_EQ(list_shards(storage, "", "", ShardKind::tar).class_names, "classes.txt");
+}
+
+// Each waits until the others have begun, too.
+TEST(ShardFiles, AreOpenedSeveralAtOnceAndKeepTheirOrder) {
+  const std::vector<FileInfo> files{
+      {.path = "a", .version = ""}, {.path = "b", .version = ""}, {.path = "c", .version = ""}};
+  std::mutex mutex;
+  std::condition_variable begun;
+  std::size_t count = 0;
+  const auto opened = open_at_once(files, [&](const FileInfo& file) {
+    std::unique_lock lock(mutex);
+    ++count;
+    begun.notify_all();
+    EXPECT_TRUE(begun.wait_for(lock, std::chrono::seconds{60}, [&] { return count == files.size(); }));
+    return file.path;
+  });
+  EXPECT_THAT(opened, ElementsAre("a", "b", "c"));
+}
+
+TEST(ShardFiles, AreOpenedOnceEachWhateverTheirNumber) {
+  for (const std::size_t files : {0U, 1U, 15U, 16U, 17U, 1000U}) {
+    std::vector<std::atomic<int>> calls(files);
+    at_once(files, [&](std::size_t i) { ++calls[i]; });
+    EXPECT_TRUE(std::all_of(calls.begin(), calls.end(), [](const auto& times) { return times == 1; })) << files;
+  }
+}
+
+// Which one a user hears of does not depend on the threads.
+TEST(ShardFiles, NameTheFirstThatCannotBeOpened) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> calls = 0;
+    const auto refuse = [&](std::size_t i) {
+      ++calls;
+      if (i % 7 == 5) throw EnvironmentError(std::to_string(i));
+    };
+    EXPECT_EQ(message_of<EnvironmentError>([&] { at_once(100'000, refuse); }), "5");
+    EXPECT_LT(calls, 100'000);
+  }
 }
 
 TEST(ShardFiles, AreMissedWithTheNameOfTheFolder) {
