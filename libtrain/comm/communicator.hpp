@@ -31,10 +31,10 @@ struct CallOptions {
 
 /// A group of ranks that hold the same kind of tensors and call the same collectives in the same order.
 ///
-/// Collectives return at once and run in the order of the calls; a tensor given to one must not be read or written
-/// until its Work has been waited for. Tensors must be dense and contiguous, of a DataType, on a device for which
-/// `supports` is true; empty ones are allowed. One thread at a time may call a communicator's methods, `abort`
-/// excepted.
+/// Collectives are asynchronous: they return at once and run in the order of the calls. A tensor given to one must not
+/// be read or written until its Work has been waited for: `communicator.all_reduce(tensor).wait()`. Tensors must be
+/// dense and contiguous, of a DataType, on a device for which `supports` is true; empty ones are allowed. One thread at
+/// a time may call a communicator's methods, `abort` excepted.
 ///
 /// Every call throws UsageError for arguments that no rank could use, and CommunicationError for the first failure this
 /// communicator has met, also in all later calls. No global state: any number of communicators may exist.

@@ -57,8 +57,14 @@ void Operation::finish(std::exception_ptr outcome) {
   changed_.notify_all();
 }
 
+bool Operation::was_ignored() {
+  const std::lock_guard lock(mutex_);
+  return done_ && !failure_ && !asked_;
+}
+
 bool Operation::done() {
   const std::lock_guard lock(mutex_);
+  asked_ = true;
   return done_;
 }
 
@@ -89,6 +95,7 @@ void Operation::wait() {
   std::shared_ptr<OperationQueue> mine;
   {
     const std::lock_guard lock(mutex_);
+    asked_ = true;
     mine = queue;
   }
   if (mine) wait_for_its_end(*mine);

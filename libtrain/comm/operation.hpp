@@ -58,6 +58,9 @@ class Operation : public Pending {
 
   CollectiveRecord record();
 
+  /// Whether it has ended well without anyone having asked. Once nobody can ask any more, this is a mistake.
+  bool was_ignored();
+
  private:
   /// Sleeps until it has ended; false where it has not ended by then.
   bool sleep_until(const Deadline& latest);
@@ -66,6 +69,7 @@ class Operation : public Pending {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
+  bool asked_ = false;  // wait() or done() was called
   WorkTimes times_;
   std::exception_ptr failure_;
 };

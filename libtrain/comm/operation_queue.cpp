@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
@@ -43,15 +44,36 @@ std::string without_backtrace(const std::string& what) {
 
 }  // namespace
 
+OperationQueue::~OperationQueue() {
+  for (const auto& operation : recent_) forget(operation);
+}
+
+// The last one to know an operation finds out whether its result was used too early: once, for a loop repeats it.
+void OperationQueue::forget(const std::shared_ptr<Operation>& operation) {
+  if (!operation || has_warned_ || operation.use_count() > 1 || !operation->was_ignored()) return;
+  has_warned_ = true;
+  log_warning(text(operation->name(),
+                   " was never waited for: it is asynchronous, and its tensors may have been read or ",
+                   "changed before it had ended. Call wait() on the Work that it returns."));
+}
+
 void OperationQueue::submit(const std::shared_ptr<Operation>& operation) {
+  forget(enqueue(operation));
+}
+
+// Returns the operation that is too old to be remembered, or null.
+std::shared_ptr<Operation> OperationQueue::enqueue(const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   operation->sequence = submitted_++;
   operation->arrival.fingerprint = operation->fingerprint();
   queue_.push_back(operation);
   recent_.push_back(operation);
-  if (recent_.size() > kRemembered) recent_.pop_front();
   if (!napping_) changed_.notify_all();
+  if (recent_.size() <= kRemembered) return nullptr;
+  auto oldest = std::move(recent_.front());
+  recent_.pop_front();
+  return oldest;
 }
 
 std::exception_ptr OperationQueue::run(Operation& operation) {

@@ -28,6 +28,10 @@ class OperationQueue {
   OperationQueue(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout)
       : transport(std::move(transport)), timeout(timeout) {}
 
+  ~OperationQueue();
+  OperationQueue(const OperationQueue&) = delete;  // operations refer to their queue
+  OperationQueue& operator=(const OperationQueue&) = delete;
+
   const std::unique_ptr<HostTransport> transport;
   const std::chrono::milliseconds timeout;
 
@@ -76,6 +80,8 @@ class OperationQueue {
   std::exception_ptr run(Operation& operation);
   void keep(std::exception_ptr failure);
   bool may_help(const Operation& wanted) const;
+  std::shared_ptr<Operation> enqueue(const std::shared_ptr<Operation>& operation);
+  void forget(const std::shared_ptr<Operation>& operation);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -87,6 +93,7 @@ class OperationQueue {
   const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
   int run_by_callers_ = 0;              // in a row, as far as it matters
   bool napping_ = false;                // the communication thread looks by itself before long
+  bool has_warned_ = false;             // of an operation that was never waited for
   bool stopping_ = false;
   bool served_ = false;
 };

@@ -35,9 +35,10 @@ class Pending {
 
 }  // namespace detail
 
-/// A collective under way. Copies refer to the same one; dropping it does not cancel it, and the tensors it was given
-/// stay alive until it has ended. Any thread may wait.
-class Work {
+/// A collective under way: its result is there when wait() has returned, and not before. Copies refer to the same one.
+/// Any thread may wait. Dropping it does not cancel it, and the tensors it was given stay alive until it has ended; but
+/// it cannot be waited for any more, which a communicator of the host reports as a warning.
+class [[nodiscard]] Work {
  public:
   /// Already done.
   Work() = default;

@@ -3,6 +3,7 @@
 #include <functional>
 #include <future>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/abort_reason.hpp>
 
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::detail {
@@ -79,7 +81,7 @@ TEST(HostEngine, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
     const Stopwatch later;
     EXPECT_EQ(failure_of(second), message);
     EXPECT_EQ(failure_of(first), message);
-    EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(engine); }), message);
+    EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(engine).wait(); }), message);
     EXPECT_LT(later.seconds(), 1.0);
   }
   EXPECT_LT(stopwatch.seconds(), 15.0);
@@ -112,7 +114,41 @@ TEST(HostEngine, WhatFailsOnThisRankAloneIsToldToTheTransport) {
   const auto message = failure_of(submit_all_reduce(engine));
   EXPECT_EQ(message, "all_reduce of 8 float32 (sum) (collective number 0) failed: no memory for it");
   EXPECT_EQ(aborted.text(), "no memory for it");
-  EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(engine); }), message);
+  EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(engine).wait(); }), message);
+}
+
+// What is dropped runs all the same, but the rank that reads its tensor reads it too early.
+TEST(HostEngine, AWorkThatIsNeverWaitedForIsReportedOnce) {
+  const testing::CapturedLog log{LogLevel::warning};
+  {
+    HostEngine engine{std::make_unique<FakeTransport>(true, [](const Patience&) {}), std::chrono::seconds(30)};
+    submit_all_reduce(engine).wait();
+    static_cast<void>(submit_all_reduce(engine));
+    auto polled = submit_all_reduce(engine);
+    while (!polled.done()) std::this_thread::yield();
+    {
+      const auto kept = submit_all_reduce(engine);
+    }
+  }
+  ASSERT_EQ(log.lines().size(), 1u);
+  EXPECT_THAT(log.lines().front(), AllOf(HasSubstr("all_reduce of 8 float32 (sum) (collective number 1)"),
+                                         HasSubstr("was never waited for"), HasSubstr("wait()")));
+}
+
+TEST(HostEngine, WhatFailedIsNotReportedAsForgotten) {
+  const testing::CapturedLog log{LogLevel::warning};
+  {
+    HostEngine engine{std::make_unique<FakeTransport>(true, [](const Patience&) { throw std::runtime_error("no"); }),
+                      std::chrono::seconds(30)};
+    auto first = submit_all_reduce(engine);
+    failure_of(first);
+  }
+  {
+    HostEngine engine{std::make_unique<FakeTransport>(true, [](const Patience&) { throw std::runtime_error("no"); }),
+                      std::chrono::seconds(30)};
+    static_cast<void>(submit_all_reduce(engine));
+  }
+  EXPECT_THAT(log.lines(), ::testing::IsEmpty());
 }
 
 }  // namespace

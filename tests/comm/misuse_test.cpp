@@ -24,17 +24,19 @@ using testing::on_ranks;
 TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
   on_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
-    EXPECT_THROW(communicator.all_reduce(at::Tensor{}), UsageError);
-    EXPECT_THROW(communicator.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2)), UsageError);
-    EXPECT_THROW(communicator.all_reduce(torch::ones({4}, at::kBool)), UsageError);
-    EXPECT_THROW(communicator.broadcast(torch::ones({4}), world_size), UsageError);
-    EXPECT_THROW(communicator.broadcast(torch::ones({4}), -1), UsageError);
-    EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size + 1})), UsageError);
-    EXPECT_THROW(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size}, at::kInt)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(at::Tensor{})), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2))), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4}, at::kBool))), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}), world_size)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}), -1)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size + 1}))),
+                 UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size}, at::kInt))),
+                 UsageError);
     EXPECT_THROW(communicator.allocate(-1, at::kFloat), UsageError);
     EXPECT_THROW(communicator.split(-1, 0), UsageError);
     const auto message =
-        message_of<UsageError>([&] { communicator.all_reduce(torch::ones({4}, at::kLong), ReduceOp::average); });
+        message_of<UsageError>([&] { communicator.all_reduce(torch::ones({4}, at::kLong), ReduceOp::average).wait(); });
     EXPECT_THAT(message, AllOf(HasSubstr("average"), HasSubstr("int64"), HasSubstr("ReduceOp::sum")));
     communicator.barrier();  // still usable
   });
@@ -74,14 +76,17 @@ TEST(CollectiveMisuse, AnotherOperationTypeOrReductionIsNoticed) {
 TEST(CollectiveMisuse, TensorsThatDoNotFitTogetherAreUsageErrors) {
   on_ranks([](Communicator& communicator) {
     const auto whole = torch::ones({8});
-    EXPECT_THROW(communicator.all_reduce(whole, torch::ones({9}), ReduceOp::sum), UsageError);
-    EXPECT_THROW(communicator.all_reduce(whole, torch::ones({8}, at::kInt), ReduceOp::sum), UsageError);
-    EXPECT_THROW(communicator.all_reduce(whole.narrow(0, 0, 5), whole.narrow(0, 3, 5), ReduceOp::sum), UsageError);
-    EXPECT_THROW(communicator.all_to_all(whole, whole), UsageError);
-    EXPECT_THROW(communicator.reduce(whole, communicator.world_size()), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(whole, torch::ones({9}), ReduceOp::sum)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(whole, torch::ones({8}, at::kInt), ReduceOp::sum)),
+                 UsageError);
+    EXPECT_THROW(
+        static_cast<void>(communicator.all_reduce(whole.narrow(0, 0, 5), whole.narrow(0, 3, 5), ReduceOp::sum)),
+        UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_to_all(whole, whole)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.reduce(whole, communicator.world_size())), UsageError);
     if (communicator.world_size() > 1) {
       const auto odd = torch::ones({8 * communicator.world_size() + 1});
-      EXPECT_THROW(communicator.all_to_all(odd, torch::empty_like(odd)), UsageError);
+      EXPECT_THROW(static_cast<void>(communicator.all_to_all(odd, torch::empty_like(odd))), UsageError);
     }
     communicator.barrier();  // still usable
   });
@@ -91,9 +96,9 @@ TEST(CollectiveMisuse, AnOverlapThatIsNotTheRanksPartIsAUsageError) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
     const auto whole = torch::ones({communicator.world_size(), 4});
     const int another = communicator.rank() == 0 ? 1 : 0;
-    const auto gather = [&] { communicator.all_gather(whole[another], whole); };
+    const auto gather = [&] { communicator.all_gather(whole[another], whole).wait(); };
     EXPECT_THAT(message_of<UsageError>(gather), AllOf(HasSubstr("all_gather"), HasSubstr("overlap")));
-    EXPECT_THROW(communicator.reduce_scatter(whole, whole[another]), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.reduce_scatter(whole, whole[another])), UsageError);
     communicator.all_gather(whole[communicator.rank()], whole).wait();
   });
 }

@@ -158,10 +158,11 @@ TEST_F(NcclOnGpu, ACollectiveFollowsTheCallersStreamAndTheWaiterFollowsIt) {
 }
 
 TEST_F(NcclOnGpu, BadArgumentsAreUsageErrors) {
-  EXPECT_THROW(communicator->all_reduce(torch::ones({4})), UsageError);
-  EXPECT_THROW(communicator->all_reduce(torch::ones({4}, at::TensorOptions(kGpu).dtype(at::kInt)), ReduceOp::average),
+  EXPECT_THROW(static_cast<void>(communicator->all_reduce(torch::ones({4}))), UsageError);
+  EXPECT_THROW(static_cast<void>(communicator->all_reduce(torch::ones({4}, at::TensorOptions(kGpu).dtype(at::kInt)),
+                                                          ReduceOp::average)),
                UsageError);
-  EXPECT_THROW(communicator->broadcast(torch::ones({4}, kGpu), 1), UsageError);
+  EXPECT_THROW(static_cast<void>(communicator->broadcast(torch::ones({4}, kGpu), 1)), UsageError);
   communicator->all_reduce(torch::ones({4}, kGpu)).wait();  // still usable
 }
 
@@ -181,7 +182,7 @@ TEST_F(NcclOnGpu, AMissedDeadlineIsToldAndEndsLaterCalls) {
 
 TEST_F(NcclOnGpu, AbortEndsLaterCalls) {
   communicator->abort("enough", ExitCode::communication);
-  EXPECT_EQ(message_of<CommunicationError>([&] { communicator->all_reduce(torch::ones({8}, kGpu)); }), "enough");
+  EXPECT_EQ(message_of<CommunicationError>([&] { communicator->all_reduce(torch::ones({8}, kGpu)).wait(); }), "enough");
 }
 
 TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {

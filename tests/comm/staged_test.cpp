@@ -182,7 +182,7 @@ TEST(Staged, LetsGoOfResultsThatNobodyWaitsFor) {
     std::vector<at::Tensor> tensors;
     for (int call = 0; call < 5; ++call) {
       tensors.push_back(torch::ones({100}));
-      staged.all_reduce(tensors.back());
+      static_cast<void>(staged.all_reduce(tensors.back()));
     }
     staged.barrier();  // the host is done with all of them
     staged.all_reduce(torch::ones({1})).wait();
@@ -244,13 +244,13 @@ TEST(Staged, BadArgumentsAreUsageErrors) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
-    EXPECT_THROW(staged.all_reduce(at::Tensor{}), UsageError);
-    EXPECT_THROW(staged.all_reduce(torch::ones({4}), at::Tensor{}, ReduceOp::sum), UsageError);
-    EXPECT_THROW(staged.all_reduce(torch::ones({4}), torch::ones({5}), ReduceOp::sum), UsageError);
-    EXPECT_THROW(staged.all_reduce(torch::empty({4}, at::kMeta)), UsageError);
-    EXPECT_THROW(staged.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2)), UsageError);
-    EXPECT_THROW(staged.all_reduce(torch::ones({4}, at::kInt), ReduceOp::average), UsageError);
-    EXPECT_THROW(staged.broadcast(torch::ones({4}), staged.world_size()), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(at::Tensor{})), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::ones({4}), at::Tensor{}, ReduceOp::sum)), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::ones({4}), torch::ones({5}), ReduceOp::sum)), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::empty({4}, at::kMeta))), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2))), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::ones({4}, at::kInt), ReduceOp::average)), UsageError);
+    EXPECT_THROW(static_cast<void>(staged.broadcast(torch::ones({4}), staged.world_size())), UsageError);
     EXPECT_THROW(staged.allocate(-1, at::kFloat), UsageError);
     staged.barrier();  // still usable
   });
@@ -302,7 +302,7 @@ TEST(Staged, AFailureOfTheHostReachesWaitersAndLaterCalls) {
     auto work = staged.all_reduce(torch::ones({8}));
     EXPECT_THROW(work.wait(), CommunicationError);
     EXPECT_TRUE(work.done());
-    EXPECT_THROW(staged.all_reduce(torch::ones({8})), CommunicationError);
+    EXPECT_THROW(static_cast<void>(staged.all_reduce(torch::ones({8}))), CommunicationError);
   });
 }
 
