@@ -3,14 +3,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/image_header.hpp>
+
+#include <tests/data/image/png_writer.hpp>
+#include <tests/fuzz/jpeg_seeds.hpp>
+#include <tests/fuzz/target.hpp>
+
+std::vector<std::string> fuzz_seeds() {
+  std::vector<std::string> seeds = jpeg_seeds();
+  for (const auto& recipe : libtrain::testing::all_png_recipes()) {
+    if (recipe.bit_depth == 8) seeds.push_back(text_of(libtrain::testing::write_png(recipe).file));
+  }
+  return seeds;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     constexpr std::uint64_t kMaximumPixels = 1 << 20;
     libtrain::data::read_image_header(std::as_bytes(std::span(data, size)), "fuzzed", kMaximumPixels);
+    ++read_inputs;
   } catch (const libtrain::EnvironmentError&) {
   }
   return 0;

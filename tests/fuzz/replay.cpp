@@ -1,10 +1,11 @@
-// The main program of a fuzz target where the compiler has no libFuzzer: runs the target on files, and on damaged
-// copies of them.
+// The main program of a fuzz target as a test, with any compiler: runs the target on files, and on damaged copies of
+// them.
 //
 //   tar_fuzz [--mutations COUNT] [FILE_OR_FOLDER]...
+//   tar_fuzz --write-seeds FOLDER
 //
-// Without files it damages the samples of the tests. A failure ends the process; the last file and seed that were
-// printed are those to repeat.
+// Without files it takes the target's seeds; it writes them for libFuzzer to begin with. A failure ends the process;
+// the last file and seed that were printed are those to repeat.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +17,8 @@
 #include <string>
 #include <vector>
 
-#include <tests/data/formats/deflated.hpp>
 #include <tests/data/formats/mutation.hpp>
-#include <tests/data/formats/shard_samples.hpp>
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include <tests/fuzz/target.hpp>
 
 namespace {
 
@@ -29,6 +27,7 @@ namespace fs = std::filesystem;
 struct Input {
   std::string name = {};
   std::string bytes = {};
+  bool must_be_read = false;
 };
 
 Input load(const fs::path& path) {
@@ -42,16 +41,20 @@ Input load(const fs::path& path) {
   return {path.string(), content.str()};
 }
 
-std::vector<Input> samples() {
-  using namespace libtrain::data;
-  return {{"sample records", sample_records()},
-          {"sample records in gzip", deflated(sample_records(), Wrapping::gzip)},
-          {"sample records in zlib", deflated(sample_records(), Wrapping::zlib)},
-          {"sample example", sample_example(3)},
-          {"sample tar", sample_tar()},
-          {"sample tar in gzip", deflated(sample_tar(), Wrapping::gzip)},
-          {"sample idx", sample_idx()},
-          {"nothing", ""}};
+std::vector<Input> seeds() {
+  std::vector<Input> inputs{{"nothing", ""}};
+  for (const std::string& bytes : fuzz_seeds())
+    inputs.push_back({"seed " + std::to_string(inputs.size()), bytes, true});
+  return inputs;
+}
+
+void write_seeds(const fs::path& folder) {
+  for (const Input& seed : seeds()) {
+    std::ofstream file(folder / seed.name, std::ios::binary);
+    if (file.write(seed.bytes.data(), static_cast<std::streamsize>(seed.bytes.size())).flush()) continue;
+    std::cerr << "cannot write to " << folder << '\n';
+    std::exit(3);
+  }
 }
 
 void run(const std::string& bytes) {
@@ -66,17 +69,25 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--mutations" && i + 1 < argc) {
       mutations = std::strtoull(argv[++i], nullptr, 10);
+    } else if (std::string(argv[i]) == "--write-seeds" && i + 1 < argc) {
+      write_seeds(argv[++i]);
+      return 0;
     } else if (fs::is_directory(argv[i])) {
       for (const auto& entry : fs::directory_iterator(argv[i])) inputs.push_back(load(entry.path()));
     } else {
       inputs.push_back(load(argv[i]));
     }
   }
-  if (inputs.empty()) inputs = samples();
+  if (inputs.empty()) inputs = seeds();
 
   for (const Input& input : inputs) {
     std::cout << input.name << std::endl;
+    const auto read_before = read_inputs;
     run(input.bytes);
+    if (input.must_be_read && read_inputs == read_before) {
+      std::cerr << input.name << " is refused: it is not of the format that the target reads\n";
+      return 1;
+    }
     for (std::uint64_t seed = 0; seed < mutations; ++seed) {
       if (seed % 1000 == 0) std::cout << input.name << " from seed " << seed << " on" << std::endl;
       run(libtrain::data::Mutator(seed).mutate(input.bytes));

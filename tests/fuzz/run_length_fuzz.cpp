@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,14 +13,12 @@
 #include <libtrain/data/formats/polygon_mask.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 
+#include <tests/fuzz/target.hpp>
+
 namespace lt = libtrain;
 namespace data = libtrain::data;
 
 namespace {
-
-void require(bool promise) {
-  if (!promise) __builtin_trap();
-}
 
 void check(const data::RunLength& mask) {
   std::vector<std::uint8_t> pixels(std::size_t{mask.height} * mask.width);
@@ -37,12 +36,20 @@ void check(const data::RunLength& mask) {
 
 }  // namespace
 
+// The first two bytes are the height and the width less one.
+std::vector<std::string> fuzz_seeds() {
+  const std::vector<std::uint8_t> pixels{0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 0, 1};
+  const std::string corners("\x0a\0\x0a\0\x64\0\x0a\0\x64\0\x64\0\xf6\xff\x32\0", 16);
+  return {"\x02\x03" + data::to_coco_string(data::encode_mask(pixels, 3, 4)), "\x0b\x0b" + corners};
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   if (size < 2) return 0;
   const std::uint32_t height = 1u + bytes[0] % 64;
   const std::uint32_t width = 1u + bytes[1] % 64;
   try {
     check(data::from_coco_string({reinterpret_cast<const char*>(bytes) + 2, size - 2}, height, width));
+    ++read_inputs;
   } catch (const lt::EnvironmentError&) {
   }
   // Steps of a tenth, from beyond one side of the picture to beyond the other.
@@ -54,6 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       polygon.push_back(tenths % 1000 / 10.0);
     }
   }
-  if (!polygon.empty()) check(data::polygon_mask(polygon, height, width));
+  if (polygon.empty()) return 0;
+  check(data::polygon_mask(polygon, height, width));
+  ++read_inputs;
   return 0;
 }

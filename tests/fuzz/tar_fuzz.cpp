@@ -4,12 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/web_dataset.hpp>
 
+#include <tests/data/formats/deflated.hpp>
+#include <tests/data/formats/shard_samples.hpp>
 #include <tests/data/formats/tar_bytes.hpp>
 #include <tests/data/memory_file.hpp>
+#include <tests/fuzz/target.hpp>
 
 namespace {
 
@@ -21,11 +25,17 @@ void read(const std::string& bytes) {
     for (std::uint64_t i = 0; i < shard.size(); ++i) {
       for (const auto& extension : shard.extensions(i)) shard.read(i, extension, content);
     }
+    ++read_inputs;
   } catch (const libtrain::EnvironmentError&) {
   }
 }
 
 }  // namespace
+
+std::vector<std::string> fuzz_seeds() {
+  using namespace libtrain::data;
+  return {sample_tar(), deflated(sample_tar(), Wrapping::gzip)};
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);

@@ -6,9 +6,17 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/tf_example.hpp>
+
+#include <tests/data/formats/shard_samples.hpp>
+#include <tests/fuzz/target.hpp>
+
+std::vector<std::string> fuzz_seeds() {
+  return {libtrain::data::sample_example(3)};
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace libtrain::data;
@@ -17,6 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string once = serialize_tf_example(parse_tf_example(record, "record"));
     // As bytes: numbers may be NaN, which does not equal itself.
     if (serialize_tf_example(parse_tf_example(once, "record")) != once) std::abort();
+    ++read_inputs;
   } catch (const libtrain::EnvironmentError&) {
   }
   return 0;
