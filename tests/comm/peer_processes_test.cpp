@@ -9,12 +9,14 @@
 
 #include <libtrain/base/text.hpp>
 
+#include <tests/support/fork_child.hpp>
+
 namespace libtrain::detail {
 namespace {
 
 // A child that waits for its end.
 pid_t start_child() {
-  const auto child = fork();
+  const auto child = testing::fork_child();
   if (child == 0) {
     pause();
     _exit(0);

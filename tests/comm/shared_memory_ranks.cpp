@@ -16,6 +16,8 @@
 
 #include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
 
+#include <tests/support/fork_child.hpp>
+
 namespace libtrain::testing {
 
 namespace {
@@ -138,8 +140,7 @@ void on_threads(int world_size, const TransportBody& body) {
 std::vector<pid_t> fork_ranks(int world_size, const std::function<void(int)>& body) {
   std::vector<pid_t> processes;
   for (int rank = 0; rank < world_size; ++rank) {
-    std::fflush(nullptr);
-    processes.push_back(fork());
+    processes.push_back(fork_child());
     if (processes.back() != 0) continue;
     alarm(kLongestChildSeconds);
     try {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <new>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include <tests/comm/tcp_ranks.hpp>
+#include <tests/support/fork_child.hpp>
 
 namespace libtrain::testing {
 
@@ -98,7 +98,6 @@ inline std::string run_rank(Rendezvous& rendezvous, int rank, int world_size,
 inline std::vector<std::string> on_tcp_processes(int world_size, int lost,
                                                  const std::function<std::string(HostTransport&)>& body) {
   SharedRendezvous rendezvous;
-  fflush(nullptr);  // what is still to be written must not be written by every child
   struct Child {
     pid_t pid;
     int output;
@@ -107,7 +106,7 @@ inline std::vector<std::string> on_tcp_processes(int world_size, int lost,
   for (int rank = 0; rank < world_size; ++rank) {
     std::array<int, 2> ends{};
     if (pipe(ends.data()) != 0) throw EnvironmentError("pipe failed.");
-    const pid_t pid = fork();
+    const pid_t pid = fork_child();
     if (pid == 0) {
       alarm(60);
       const auto result = run_rank(rendezvous, rank, world_size, body);

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".deps/bin/python"  # of the environment, which has the pinned packages
 SKIPPED = 77  # the exit code, for ctest
 MARK = "LIBTRAIN_TEST_JOB"
+# Of all that a test program starts: no launcher's, so that none of the tests takes it out.
+PROGRAM_MARK = "TEST_OF_LIBTRAIN"
 # What a launcher around the tests, or the user's shell, may have set.
 FOREIGN = re.compile(r"^(OMPI|PMI|PMIX|PRTE|SLURM|AZ|AZUREML|FLUX|HOROVOD|MV2|PALS|LIBTRAIN|TORCHELASTIC)_"
                      r"|^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK|MASTER_ADDR|MASTER_PORT)$")
@@ -86,10 +88,15 @@ def _text_of(file):
     return file.read().decode(errors="replace").replace("\0", "")
 
 
-def _processes(mark):
-    """Identifiers and command lines of the running processes that inherited `mark`."""
+def processes_of_this_program():
+    """Identifiers of what this test program has started, directly or not, and is running."""
+    return set(_processes(os.environ[PROGRAM_MARK], PROGRAM_MARK))
+
+
+def _processes(mark, name=MARK):
+    """Identifiers and command lines of the running processes that inherited `mark` as the variable `name`."""
     found = {}
-    needle = f"{MARK}={mark}".encode()
+    needle = f"{name}={mark}".encode()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -107,16 +114,49 @@ def _end_processes(mark, patience):
     deadline = time.monotonic() + patience
     while (running := _processes(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    killed = tuple(running.values())
-    while running:
+    _kill(mark)
+    return tuple(running.values())
+
+
+def _kill(mark, name=MARK):
+    while running := _processes(mark, name):
         for identifier in running:
             try:
                 os.kill(identifier, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         time.sleep(0.02)
-        running = _processes(mark)
-    return killed
+
+
+def _leave_nothing_behind():
+    """Forks a process that waits for the end of this test program, also where ctest kills it, and then kills whatever
+    it has started: ranks as well, which mpirun leaves behind when it is killed."""
+    mark = os.environ[PROGRAM_MARK] = uuid.uuid4().hex
+    ours, _ = ends = os.pipe()
+    if os.fork() != 0:
+        os.close(ours)
+        return  # the other end stays open as long as this process lives
+    try:
+        os.setsid()  # ctrl-c is for the test
+        os.closerange(0, ours)  # ctest waits until its pipes are closed
+        os.close(ends[1])
+        os.read(ours, 1)
+        _kill(mark, PROGRAM_MARK)
+    finally:
+        os._exit(0)
+
+
+_leave_nothing_behind()
+
+
+def wait_until(condition, seconds=30):
+    """Looks until `condition()` holds, and returns what it returned. An AssertionError ends the wait."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {condition.__doc__ or condition}")
+        time.sleep(0.01)
+    return result
 
 
 def require_refusal(test, job, exit_code, *words):

@@ -16,6 +16,7 @@
 #include <libtrain/comm/mpi/connect_mpi.hpp>
 #include <libtrain/launch/launch.hpp>
 
+#include <tests/support/fork_child.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain::testing {
@@ -62,6 +63,7 @@ void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBo
 
 int main(int argc, char** argv) {
   using libtrain::testing::world;
+  libtrain::testing::end_with_parent();  // mpirun, when killed, leaves its ranks behind
   ::testing::InitGoogleTest(&argc, argv);
   // The program's own, as in one that used MPI before libtrain came: libtrain must leave MPI_Finalize to it, also after
   // the failures that the tests provoke.

@@ -19,6 +19,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tests/support/fork_child.hpp>
+
 namespace libtrain::testing {
 
 /// The paths of what is in a folder, not of what is in folders below; none where there is no such folder.
@@ -65,9 +67,7 @@ class Signal {
 class Child {
  public:
   explicit Child(const std::function<void()>& body) {
-    std::fflush(nullptr);  // what is still to be written must not be written twice
-    process_ = fork();
-    if (process_ < 0) throw std::runtime_error("fork failed");
+    process_ = fork_child();
     if (process_ > 0) return;
     constexpr unsigned longest_life_s = 60;
     alarm(longest_life_s);
