@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 import ranks
+import sockets
 
 COMMUNICATION = 4
 ENVIRONMENT = 3
@@ -29,10 +31,6 @@ def free_port():
 class TcpNetwork(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
-        self.shared_files = set(os.listdir("/dev/shm"))
-
-    def tearDown(self):
-        self.assertEqual(set(os.listdir("/dev/shm")) - self.shared_files, set())
 
     def command(self, url, output, *options):
         return [jobs.program("fault_program"), "--dist-url", url, "--output", self.folder / output,
@@ -106,13 +104,28 @@ class OneHost(TcpNetwork):
                     self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
 
     def test_nothing_is_left_after_a_kill(self):
-        for fault in ("kill", "stop"):
-            with self.subTest(fault=fault):
-                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", fault, "--fault", fault)] * 2)
-                # The one that is stopped stays until the test kills it.
+        for fault in (signal.SIGKILL, signal.SIGSTOP):
+            with self.subTest(fault=fault.name):
+                note = self.folder / f"note-{fault.name}"
+                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", fault.name, "--fault",
+                                                      "hang-before", "--note", note)] * 2)
+                jobs.wait_until(note.exists)
+                running = jobs.processes_of_this_program()
+                self.assertEqual(running, {process.pid for process, _ in job})
+                memory = set.union(*map(sockets.shared_memory_of, running))
+                names = {one.local for process in running for one in sockets.sockets_of(process) if one.kind == "unix"}
+                self.assertGreater(len(memory), 2)
+                self.assertEqual(len(names), 2)
+                os.kill(job[1][0].pid, fault)
                 survivor = ranks.wait(job[:1])[0]
                 self.assertEqual(survivor.exit_code, COMMUNICATION, survivor)
                 self.assertIn("rank 1", survivor.stderr)
+                ranks.wait(job, time_limit=0)  # kills the one that is stopped
+                self.assertEqual(jobs.processes_of_this_program(), set())
+                self.assertEqual(names & sockets.unix_names(), set())
+                # It has no name: only a process can keep it.
+                for process in filter(str.isdigit, os.listdir("/proc")):
+                    self.assertEqual(memory & sockets.shared_memory_of(process), set(), process)
 
 
 def run_ip(*words):
