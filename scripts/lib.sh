@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # What the scripts share; sourced, not run. Goes to the root of the checkout and puts the tools of .deps first on PATH.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

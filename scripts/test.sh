@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # usage: scripts/test.sh [option of ctest]...
+#        scripts/test.sh --full [part]...
 #
 # Sets up, builds, and runs every test; ends with ctest's summary. A test that skips what tests/skips.txt does not list
 # counts as failed. For example
 #   scripts/test.sh -R BucketPlan       only the tests whose name matches
 #   scripts/test.sh -L mpi              only the tests with that label
+# --full runs everything, sanitizers and build variants included: scripts/test.sh --full --help
 #
 # LIBTRAIN_PRESET  what to build: release (default), debug, asan or tsan; the tree is build/<preset>
 # LIBTRAIN_CMAKE_OPTIONS  options for configuring, such as -DLIBTRAIN_CUDA=OFF
@@ -12,7 +14,10 @@
 # LIBTRAIN_JOBS    how many files to compile at once (default: 2 at most, for want of memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:-} in --help | -h) print_usage scripts/test.sh && exit 0 ;; esac
+case ${1:-} in
+  --help | -h) print_usage scripts/test.sh && exit 0 ;;
+  --full) exec scripts/full_test.sh "${@:2}" ;;
+esac
 
 preset=${LIBTRAIN_PRESET:-release}
 set_up

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# usage: tests/packaging/run.sh <build tree> <source tree> find_package|fetch_content
+# usage: tests/packaging/run.sh <build tree> <source tree> find_package|fetch_content|fetch_content_configure
 #
 # Builds and runs a program outside the tree against libtrain: against an installation of the build tree that was moved
-# to another place, or against the sources through FetchContent.
+# to another place, or against the sources through FetchContent, which fetch_content_configure only configures.
 set -euo pipefail
 [ $# -eq 3 ] || { sed -n '2p' "$0" | cut -c3- >&2 && exit 2; }
 build=$(cd "$1" && pwd -P)
@@ -34,16 +34,17 @@ case $mode in
     "$work/moved/bin/libtrain-info" --json | grep -q '"rank":{"value":0'
     options+=("-DCMAKE_PREFIX_PATH=$work/moved")
     ;;
-  fetch_content)
+  fetch_content*)
     # All of libtrain is compiled once more, and run for a moment.
     options+=("-DCONSUMER_FETCH=$source" "-DLIBTRAIN_MPI=$(cached LIBTRAIN_MPI)" "-DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -O0")
     launcher=$(command -v ccache || true)
     [ -z "$launcher" ] || options+=("-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher")
     ;;
-  *) echo "packaging: '$mode' is neither find_package nor fetch_content." >&2 && exit 2 ;;
+  *) echo "packaging: '$mode' is none of find_package, fetch_content and fetch_content_configure." >&2 && exit 2 ;;
 esac
 
 cmake -S "$consumer" -B "$work/build" "${options[@]}"
+[ "$mode" != fetch_content_configure ] || exit 0
 cmake --build "$work/build" --target consumer -j 2
 output=$("$work/build/consumer")
 echo "$output"

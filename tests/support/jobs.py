@@ -1,7 +1,7 @@
 """Runs programs under mpirun for the tests: one call, one Job, nothing left over.
 
-The build's bin directory and mpirun come from LIBTRAIN_BIN and LIBTRAIN_MPIRUN; without them a release build and the
-project's own mpirun are taken.
+The build's bin directory and mpirun come from LIBTRAIN_BIN, LIBTRAIN_MPIRUN and LIBTRAIN_MPIRUN_OPTIONS; without them a
+release build and the project's own mpirun are taken.
 """
 
 import importlib.util
@@ -20,6 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".deps/bin/python"  # of the environment, which has the pinned packages
 SKIPPED = 77  # the exit code, for ctest
+# The options let ranks share cores; other MPIs name them differently.
+MPIRUN = [os.environ.get("LIBTRAIN_MPIRUN", f"{ROOT}/.deps/bin/mpirun"), *os.environ.get(
+    "LIBTRAIN_MPIRUN_OPTIONS", "--allow-run-as-root --bind-to none --map-by :OVERSUBSCRIBE").split()]
 MARK = "LIBTRAIN_TEST_JOB"
 # Of all that a test program starts: no launcher's, so that none of the tests takes it out.
 PROGRAM_MARK = "TEST_OF_LIBTRAIN"
@@ -33,11 +36,7 @@ def program(name):
 
 
 def mpirun(ranks):
-    command = [os.environ.get("LIBTRAIN_MPIRUN", str(ROOT / ".deps/bin/mpirun")), "--bind-to", "none",
-               "--map-by", ":OVERSUBSCRIBE"]
-    if os.geteuid() == 0:
-        command.append("--allow-run-as-root")
-    return command + ["-n", str(ranks)]
+    return [*MPIRUN, "-n", str(ranks)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# usage: scripts/test.sh --full [part]...
+#
+# Tests everything that one machine can, which takes hours; all parts where none is named. A part that fails does not
+# keep the others from running. Ends with a table of results and seconds, and fails where a part failed.
+#   push         what every push runs, and the tests of ctest's configuration "full"
+#   shell        shellcheck on all shell scripts
+#   asan, tsan   under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer
+#   no-mpi       built without the MPI backend
+#   no-cuda      built without CUDA and NCCL
+#   other-torch  built against a LibTorch from elsewhere: the torch wheel for Python 3.12, outside any environment
+#   mpich        built against Debian's MPICH; the tests of ranks run under its mpiexec
+#   fuzz         every fuzz target for LIBTRAIN_FUZZ_SECONDS (default 120)
+#
+# LIBTRAIN_JOBS  how many files to compile at once (default: 2 at most, for want of memory)
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+parts=(push shell asan tsan no-mpi no-cuda other-torch mpich fuzz)
+
+# test_variant <name> <options of cmake, separated by spaces> [option of ctest]...
+test_variant() {
+  local tree=build/matrix-$1 options
+  read -r -a options <<<"$2"
+  shift 2
+  configure release "$tree" "${options[@]}"
+  cmake --build "$tree" -j "$jobs"
+  "$python" scripts/run_tests.py "$tree" -j "$jobs" --output-on-failure --no-tests=error "$@"
+}
+
+# Where a command is missing, installs Debian packages.
+require_command() {
+  local name=$1
+  shift
+  command -v "$name" >/dev/null && return
+  [ "$(id -u)" -ne 0 ] || DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@" >/dev/null || true
+  command -v "$name" >/dev/null || { echo "test: there is no $name: install the Debian packages $*." >&2 && exit 3; }
+}
+
+# Prints the torch folder of an unpacked wheel, downloaded once; NVIDIA's libraries lie beside it as in an environment.
+# Outside the checkout, as a user's would be: CMake keeps no run path into its own source tree when it installs.
+other_torch() {
+  local folder pin
+  folder=$(dirname "$(readlink -f .deps)")/other-torch
+  if [ ! -e "$folder/complete" ]; then
+    pin=$(grep '^torch==' requirements.txt)
+    rm -rf "$folder"
+    mkdir -p "$folder/wheel" "$folder/packages"
+    "$python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
+      --python-version 3.12 --dest "$folder/wheel" "${pin/==/===}" >&2
+    "$python" -m zipfile -e "$folder"/wheel/*.whl "$folder/packages"
+    rm -r "$folder/wheel"
+    ln -s "$root"/.deps/lib/python3*/site-packages/nvidia "$folder/packages/nvidia"
+    touch "$folder/complete"
+  fi
+  echo "$folder/packages/torch"
+}
+
+run_part() {
+  case $1 in
+    push) scripts/test.sh -C full ;;
+    shell)
+      require_command shellcheck shellcheck
+      git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+      ;;
+    asan | tsan) LIBTRAIN_PRESET=$1 scripts/test.sh ;;
+    no-mpi) test_variant "$1" -DLIBTRAIN_MPI=OFF ;;
+    no-cuda) test_variant "$1" -DLIBTRAIN_CUDA=OFF ;;
+    other-torch)
+      local torch
+      torch=$(other_torch)
+      test_variant "$1" "-DLIBTRAIN_TORCH_ROOT=$torch"
+      ;;
+    mpich)
+      require_command mpicxx.mpich mpich libmpich-dev
+      local bin
+      bin=$(dirname "$(command -v mpicxx.mpich)")
+      # What the other tests expect of a job that loses a rank is Open MPI's way to end it.
+      test_variant "$1" "-DMPI_CXX_COMPILER=$bin/mpicxx.mpich -DMPIEXEC_EXECUTABLE=$bin/mpiexec.mpich \
+        -DLIBTRAIN_MPIRUN=$bin/mpiexec.mpich" -R '^mpi_tests|^tools.libtrain_info|^jobs.(ddp_parity|seeds|digits_accuracy)'
+      ;;
+    fuzz) scripts/fuzz.sh "${LIBTRAIN_FUZZ_SECONDS:-120}" ;;
+  esac
+}
+
+chosen=("$@")
+[ $# -gt 0 ] || chosen=("${parts[@]}")
+for part in "${chosen[@]}"; do
+  [[ $part != --help && $part != -h ]] || { print_usage scripts/full_test.sh && exit 0; }
+  case " ${parts[*]} " in
+    *" $part "*) ;;
+    *) print_usage scripts/full_test.sh >&2 && exit 2 ;;
+  esac
+done
+
+set_up
+table=""
+failed=0
+for part in "${chosen[@]}"; do
+  echo "== $part"
+  began=$SECONDS
+  # A shell of its own, in which the first command that fails ends the part.
+  set +e
+  (set -e; run_part "$part")
+  code=$?
+  set -e
+  result=passed
+  [ $code -eq 0 ] || { result=failed && failed=$((failed + 1)); }
+  table+=$(printf '%-12s %-7s %6d s' "$part" $result $((SECONDS - began)))$'\n'
+done
+printf '\n%sfull: %d of %d parts failed\n' "$table" $failed ${#chosen[@]}
+[ $failed -eq 0 ]
