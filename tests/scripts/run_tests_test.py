@@ -95,6 +95,11 @@ class Runs(unittest.TestCase):
                 reason = run_tests.skips_in(output)[0]
                 self.assertRegex(found, rf"does not allow here(.*\n)+  skips: {re.escape(reason)}")
 
+    def test_a_skip_is_found_in_a_long_output(self):
+        words = "what a test may print\n" * 20000
+        for output, exit_code in ((SKIPPED + words, 0), (words + SKIPPED, 0), (words + "not run: no moon\n", 77)):
+            self.require_failed(*self.run_tests({"good": (PASSED, 0), "skips": (output, exit_code)}), 1, 2)
+
     def test_an_unlisted_exit_code_77_fails_the_run(self):
         exit_code, found = self.run_tests({"good": (PASSED, 0), "skips": ("first\nnot run: no moon\n", 77)})
         self.require_failed(exit_code, found, 1, 2)
