@@ -2,7 +2,7 @@
 # usage: scripts/test.sh [option of ctest]...
 #        scripts/test.sh --full [part]...
 #
-# Sets up, builds, and runs every test; ends with ctest's summary. A test that skips what tests/skips.txt does not list
+# Sets up, builds, and runs the tests; ends with ctest's summary. A test that skips what tests/skips.txt does not list
 # counts as failed. For example
 #   scripts/test.sh -R BucketPlan       only the tests whose name matches
 #   scripts/test.sh -L mpi              only the tests with that label
