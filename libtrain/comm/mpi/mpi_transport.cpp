@@ -140,12 +140,17 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
                           const Patience& /*patience*/) {
   const Attempt attempt{healthy_};
   const auto size = size_of(type);
+  std::vector<char> own;
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
     const auto* source = static_cast<const char*>(input) + offset * size;
     auto* target = output == nullptr ? nullptr : static_cast<char*>(output) + offset * size;
-    const void* sent = target == source ? MPI_IN_PLACE : static_cast<const void*>(source);
+    // Not MPI_IN_PLACE: MPICH 4.0 crashes on it where the root is not rank 0.
+    if (source == target) {
+      own.assign(source, source + length * size);
+      source = own.data();
+    }
     LIBTRAIN_CHECK_MPI(
-        MPI_Reduce(sent, target, static_cast<int>(length), mpi_type(type), mpi_op(op, type), root, comm_));
+        MPI_Reduce(source, target, static_cast<int>(length), mpi_type(type), mpi_op(op, type), root, comm_));
     if (op == ReduceOp::average && rank_ == root) detail::divide(target, length, type, world_size_);
   });
 }
