@@ -15,7 +15,7 @@ namespace lt = libtrain;
 namespace {
 
 // Of the training images' pixels, scaled to 0..1.
-constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f};
+constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f, .classes = 10};
 
 constexpr double kPeakRate = 0.005;
 constexpr double kWarmUpEpochs = 2;

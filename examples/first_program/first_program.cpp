@@ -5,7 +5,7 @@ namespace lt = libtrain;
 
 int main(int argc, char** argv) {
   return lt::run(argc, argv, [](lt::Context& context) {
-    const lt::data::IdxImages images{context.option("data"), lt::data::IdxSplit::train};
+    const lt::data::IdxImages images{context.option("data"), lt::data::IdxSplit::train, {.classes = 10}};
     lt::data::DataLoader loader{images, {.batch_size = 32}, context.shard()};
     auto model =
         lt::models::resnet18({.classes = 10, .width = 16, .input_channels = 1, .stem = lt::models::Stem::small});

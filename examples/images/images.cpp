@@ -47,6 +47,7 @@ void train(lt::Context& context) {
   const auto batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1));
   const auto workers = static_cast<int>(context.integer("workers", 0, 1024));
   const auto side = static_cast<int>(context.integer("size", 32, 4096));
+  const auto classes = context.integer("classes", 1);
   const auto bad_samples = static_cast<std::uint64_t>(context.integer("bad-samples"));
 
   const auto storage = context.storage("data");
@@ -58,13 +59,15 @@ void train(lt::Context& context) {
        .workers = workers,
        // Of shards, a few are read at a time; of single files, any order costs the same.
        .order = train_set.blocks().empty() ? lt::data::Order::shuffled : lt::data::Order::blocks,
+       .classes = classes,
        .bad_samples = {.maximum_count = bad_samples}},
       context.shard()};
   lt::data::DataLoader held_out{test_set,
                                 {.batch_size = batch_size,
                                  .workers = workers,
                                  .order = lt::data::Order::sequential,
-                                 .remainder = lt::data::Remainder::exact},
+                                 .remainder = lt::data::Remainder::exact,
+                                 .classes = classes},
                                 context.shard()};
 
   if (train_set.classes() != test_set.classes()) {
@@ -73,7 +76,7 @@ void train(lt::Context& context) {
   lt::require_same_data(train_set.source(), context.communicator());
   lt::require_same_data(test_set.source(), context.communicator());
 
-  auto model = make_model(context.option("model"), context.integer("classes", 1));
+  auto model = make_model(context.option("model"), classes);
   model->to(context.device());
   lt::GradientSynchronizer synchronizer{*model, context.communicator()};
   // The rate is that of one rank with 256 images a step, as in Goyal et al., arXiv:1706.02677.

@@ -20,6 +20,22 @@ SamplerOptions sampler_options(const Dataset& dataset, const DataLoaderOptions& 
           .blocks_at_once = options.blocks_at_once};
 }
 
+// How many classes labels may be of; 0: any label will do.
+std::int64_t classes_of(const Dataset& dataset, const DataLoaderOptions& options) {
+  if (!options.classes && !options.mixing) return 0;
+  const std::int64_t of_model = options.classes ? *options.classes : options.mixing->classes;
+  if (of_model < 1) throw UsageError(text("classes is ", of_model, ": give the number of the model's classes"));
+  if (options.mixing && options.mixing->classes != of_model) {
+    throw UsageError(text("classes is ", of_model, " and mixing has ", options.mixing->classes,
+                          " classes: give the model's number to both"));
+  }
+  if (const auto of_data = dataset.class_count(); of_data > of_model) {
+    throw UsageError(text("the data set has ", of_data, " classes, but the model has ", of_model,
+                          ": use a model with more classes, or data with fewer"));
+  }
+  return of_model;
+}
+
 }  // namespace
 
 DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard)
@@ -30,7 +46,7 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, const 
       mixing_(options.mixing),
       sampler_(sampler_options(dataset, options, shard), shard),
       bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory),
-      reader_(dataset, seed_, std::move(options.transform), bad_samples_),
+      reader_(dataset, seed_, std::move(options.transform), bad_samples_, classes_of(dataset, options)),
       device_(shard.device.is_cpu() ? nullptr : std::make_unique<const detail::DeviceCopy>(shard.device)),
       memory_(/*pinned=*/device_ != nullptr, slots_ + 2) {  // the loop's batch, and one on its way there
   if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));

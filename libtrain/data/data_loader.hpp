@@ -33,6 +33,9 @@ struct DataLoaderOptions {
   Remainder remainder = Remainder::pad;
   int prefetch = 3;  ///< batches ready or being made, beside the one that the loop has
   Transform transform = {};
+  /// Of the model: a label that is not in [0, classes) is a UsageError that names sample and file. Without it labels
+  /// are not checked, except where `mixing` has the number.
+  std::optional<std::int64_t> classes = std::nullopt;
   std::optional<BatchMixing> mixing = std::nullopt;
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;  ///< of Order::blocks: files whose samples are mixed
@@ -53,7 +56,7 @@ struct DataLoaderOptions {
 class DataLoader {
  public:
   /// The data set must outlive the loader; its functions are called from the workers. Throws UsageError as Sampler
-  /// does, and for options out of range.
+  /// does, for options out of range, and for a data set of more than `classes` classes.
   DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard);
   explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {}, Shard shard = {});
 

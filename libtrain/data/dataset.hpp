@@ -31,7 +31,10 @@ class Dataset {
   /// BadSampleOptions.
   virtual Sample get(std::uint64_t index) const = 0;
 
-  /// Where the sample is stored, for the list of bad samples.
+  /// How many classes there are, which DataLoaderOptions::classes must allow. 0 where it is not known.
+  virtual std::int64_t class_count() const { return 0; }
+
+  /// Where the sample is stored, for messages and the list of bad samples.
   virtual SampleOrigin origin(std::uint64_t index) const { return {.path = text("sample ", index)}; }
 
   /// How many samples in a row lie in the same file, file by file: what Order::blocks shuffles. Empty where any order
@@ -66,5 +69,13 @@ class InPlaceDataset : public Dataset {
   /// The same in a tensor of its own, with random numbers of epoch 0 and seed 0.
   Sample get(std::uint64_t index) const final;
 };
+
+namespace detail {
+
+/// Throws UsageError that names label, sample and file: for a label that is not in [0, classes).
+[[noreturn]] void refuse_label(std::int64_t label, std::int64_t classes, std::uint64_t index,
+                               const SampleOrigin& origin);
+
+}  // namespace detail
 
 }  // namespace libtrain::data

@@ -1,6 +1,7 @@
 #include <libtrain/data/idx_images.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <ATen/ops/empty.h>
@@ -27,6 +28,11 @@ std::string path_of(const std::string& directory, const std::string& name) {
   return (use_alternative ? alternative : path).string();
 }
 
+// The magic number, and a number for each dimension.
+constexpr std::uint64_t header_bytes(std::uint64_t dimensions) {
+  return 4 + 4 * dimensions;
+}
+
 IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
   IdxFile file = read_idx(path);
   if (file.shape.size() != dimensions) {
@@ -39,27 +45,42 @@ IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
 }  // namespace
 
 IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options) : options_(options) {
-  if (!(options.standard_deviation > 0)) {
-    throw UsageError(text("standard_deviation is ", options.standard_deviation, ": it must be positive."));
+  if (!(options.standard_deviation > 0 && std::isfinite(options.standard_deviation) && std::isfinite(options.mean))) {
+    throw UsageError(text("mean is ", options.mean, " and standard_deviation ", options.standard_deviation,
+                          ": both must be finite, and the second positive."));
+  }
+  if (options.classes && *options.classes < 1) {
+    throw UsageError(text("classes is ", *options.classes, ": it must be at least 1."));
   }
   const std::string prefix = split == IdxSplit::train ? "train" : "t10k";
-  const std::string images_path = path_of(directory, prefix + "-images-idx3-ubyte");
+  images_path_ = path_of(directory, prefix + "-images-idx3-ubyte");
   const std::string labels_path = path_of(directory, prefix + "-labels-idx1-ubyte");
-  IdxFile images = read_with_dimensions(images_path, 3);
+  IdxFile images = read_with_dimensions(images_path_, 3);
   IdxFile labels = read_with_dimensions(labels_path, 1);
   if (images.shape[0] != labels.shape[0]) {
     throw EnvironmentError(text("IDX file '", labels_path, "', byte offset 4: expected ", images.shape[0],
-                                " labels, as many as '", images_path, "' has images, found ", labels.shape[0], "."));
+                                " labels, as many as '", images_path_, "' has images, found ", labels.shape[0], "."));
   }
   if (images.bytes.empty()) {
-    throw EnvironmentError(text("IDX file '", images_path, "', byte offset 4: expected at least one pixel, found ",
+    throw EnvironmentError(text("IDX file '", images_path_, "', byte offset 4: expected at least one pixel, found ",
                                 join(images.shape, " x "), "."));
   }
   height_ = images.shape[1];
   width_ = images.shape[2];
   pixels_ = std::move(images.bytes);
   labels_ = std::move(labels.bytes);
-  classes_ = std::int64_t{*std::max_element(labels_.begin(), labels_.end())} + 1;
+  classes_ = options.classes.value_or(std::int64_t{*std::max_element(labels_.begin(), labels_.end())} + 1);
+  const auto outside =
+      std::find_if(labels_.begin(), labels_.end(), [this](std::uint8_t label) { return label >= classes_; });
+  if (outside != labels_.end()) {
+    const auto index = static_cast<std::uint64_t>(outside - labels_.begin());
+    detail::refuse_label(*outside, classes_, index, {.path = labels_path, .offset = header_bytes(1) + index});
+  }
+}
+
+SampleOrigin IdxImages::origin(std::uint64_t index) const {
+  const auto pixels = static_cast<std::uint64_t>(height_ * width_);
+  return {.path = images_path_, .offset = header_bytes(3) + index * pixels};
 }
 
 Sample IdxImages::get(std::uint64_t index) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ enum class IdxSplit { train, test };
 struct IdxImagesOptions {
   float mean = 0.f;                ///< subtracted from pixels that were scaled to 0..1
   float standard_deviation = 1.f;  ///< by which the difference is divided
+  /// Labels must be below it. Without it the largest label tells, so that a single wrong one adds classes: give it
+  /// where it is known.
+  std::optional<std::int64_t> classes = std::nullopt;
 };
 
 /// Grey images and their labels from a directory of IDX files with MNIST's names, held in memory:
@@ -22,7 +26,8 @@ struct IdxImagesOptions {
 class IdxImages : public Dataset {
  public:
   /// Throws EnvironmentError where a file is missing, damaged, empty, or the two do not belong together; UsageError for
-  /// a standard deviation that is not positive.
+  /// a mean or a standard deviation that is not finite, one that is not positive, and a label that is not below
+  /// `classes`, with its place in the file.
   IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options = {});
 
   std::uint64_t size() const override { return labels_.size(); }
@@ -31,14 +36,18 @@ class IdxImages : public Dataset {
   /// end.
   Sample get(std::uint64_t index) const override;
 
+  SampleOrigin origin(std::uint64_t index) const override;
+  std::int64_t class_count() const override { return classes_; }
+
   std::int64_t height() const { return height_; }
   std::int64_t width() const { return width_; }
 
-  /// The largest label plus one.
+  /// As the options say, or the largest label plus one.
   std::int64_t classes() const { return classes_; }
 
  private:
   IdxImagesOptions options_;
+  std::string images_path_;
   std::vector<std::uint8_t> pixels_;
   std::vector<std::uint8_t> labels_;
   std::int64_t height_ = 0;

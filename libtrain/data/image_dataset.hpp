@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,7 @@ class ImageDataset : public InPlaceDataset {
   std::uint64_t size() const override { return source_->size(); }
   ImageShape image_shape() const override;
   std::int64_t read(std::uint64_t index, SampleRandom& random, void* image) const override;
+  std::int64_t class_count() const override { return std::ssize(source_->classes()); }
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }
   std::vector<std::uint64_t> blocks() const override { return source_->blocks(); }
 

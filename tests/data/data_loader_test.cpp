@@ -23,8 +23,12 @@
 #include <libtrain/data/storage/stop_scope.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
+#include <tests/support/message_of.hpp>
+
 namespace libtrain::data {
 namespace {
+
+using libtrain::testing::message_of;
 
 // Sample i is a 2x3 image full of i with label 10 i.
 class Numbers : public Dataset {
@@ -326,15 +330,50 @@ TEST(DataLoader, RefusesImagesThatDoNotStack) {
     }
     return "no UsageError";
   };
-  EXPECT_THAT(
-      message([](Sample& sample, SampleRandom&) {
-        if (sample.label == 20) sample.image = sample.image.slice(2, 0, 2);
-      }),
-      testing::AllOf(testing::HasSubstr("sample 2"), testing::HasSubstr("[1, 2, 2]"), testing::HasSubstr("[1, 2, 3]")));
+  EXPECT_THAT(message([](Sample& sample, SampleRandom&) {
+                if (sample.label == 20) sample.image = sample.image.slice(2, 0, 2);
+              }),
+              ::testing::AllOf(::testing::HasSubstr("sample 2"), ::testing::HasSubstr("[1, 2, 2]"),
+                               ::testing::HasSubstr("[1, 2, 3]")));
   EXPECT_THAT(message([](Sample& sample, SampleRandom&) { sample.image = sample.image.to(at::kDouble); }),
-              testing::HasSubstr("float32, float16, bfloat16 or uint8 and [C, H, W]"));
+              ::testing::HasSubstr("float32, float16, bfloat16 or uint8 and [C, H, W]"));
   EXPECT_THAT(message([](Sample& sample, SampleRandom&) { sample.image = at::Tensor(); }),
-              testing::HasSubstr("undefined"));
+              ::testing::HasSubstr("undefined"));
+}
+
+// Labels are 0, 10, ..., 90.
+TEST(DataLoader, RefusesALabelThatTheModelHasNoClassFor) {
+  const Numbers numbers(10);
+  const auto message = [&](DataLoaderOptions options) {
+    options.batch_size = 3;
+    options.order = Order::sequential;
+    options.bad_samples.maximum_count = 10;  // no such sample is bad
+    DataLoader loader{numbers, options};
+    return message_of<UsageError>([&] {
+      auto epoch = loader.epoch(0);
+      while (epoch.next()) {
+      }
+    });
+  };
+  EXPECT_THAT(message({.classes = 60}),
+              ::testing::HasSubstr("label 60 of sample 6 is not below the model's 60 classes"));
+  EXPECT_THAT(message({.mixing = BatchMixing{.classes = 60, .mixup_alpha = 1}}), ::testing::HasSubstr("of sample 6"));
+  const auto subtract = [](Sample& sample, SampleRandom&) { sample.label -= 20; };
+  EXPECT_THAT(message({.transform = subtract, .classes = 90}),
+              ::testing::HasSubstr("label -20 of sample 0 is below 0"));
+  DataLoader enough{numbers, {.batch_size = 10, .order = Order::sequential, .classes = 91}};
+  EXPECT_EQ(all_labels(enough, 0).front().back(), 90);
+}
+
+TEST(DataLoader, RefusesMoreClassesThanTheModelHasBeforeAnythingIsRead) {
+  struct Classified : Numbers {
+    using Numbers::Numbers;
+    std::int64_t class_count() const override { return 12; }
+  };
+  const Classified data(10);
+  EXPECT_THAT(message_of<UsageError>([&] { DataLoader(data, {.classes = 10}); }),
+              ::testing::AllOf(::testing::HasSubstr("12 classes"), ::testing::HasSubstr("the model has 10")));
+  EXPECT_NO_THROW(DataLoader(data, {.classes = 12}));
 }
 
 TEST(DataLoader, RefusesImpossibleOptions) {
@@ -342,6 +381,8 @@ TEST(DataLoader, RefusesImpossibleOptions) {
   EXPECT_THROW(DataLoader(numbers, {.workers = -1}), UsageError);
   EXPECT_THROW(DataLoader(numbers, {.prefetch = 0}), UsageError);
   EXPECT_THROW(DataLoader(numbers, {.batch_size = 0}), UsageError);
+  EXPECT_THROW(DataLoader(numbers, {.classes = 0}), UsageError);
+  EXPECT_THROW(DataLoader(numbers, {.classes = 4, .mixing = BatchMixing{.classes = 5, .mixup_alpha = 1}}), UsageError);
   EXPECT_THROW(DataLoader(numbers, {}, {2, 2}), UsageError);
 }
 

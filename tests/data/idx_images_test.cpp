@@ -1,7 +1,9 @@
 #include <libtrain/data/idx_images.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,28 @@ TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
   EXPECT_THROW(images.get(2), UsageError);
 }
 
+TEST_F(IdxImagesFiles, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
+  write("train-images-idx3-ubyte", images_);
+  write("train-labels-idx1-ubyte", labels_);
+  const auto open = [&](std::int64_t classes) {
+    return IdxImages(folder_.path(), IdxSplit::train, {.classes = classes});
+  };
+  EXPECT_EQ(open(8).classes(), 8);
+  EXPECT_EQ(open(300).classes(), 300);
+  EXPECT_THAT(message_of<UsageError>([&] { open(7); }),
+              AllOf(HasSubstr("label 7 of sample 1 in '" + (folder_ / "train-labels-idx1-ubyte") + "'"),
+                    HasSubstr("byte offset 9"), HasSubstr("not below the model's 7 classes")));
+  EXPECT_THROW(open(0), UsageError);
+}
+
+TEST_F(IdxImagesFiles, SayWhereAnImageLies) {
+  write("train-images-idx3-ubyte", images_);
+  write("train-labels-idx1-ubyte", labels_);
+  const SampleOrigin origin = IdxImages(folder_.path(), IdxSplit::train).origin(1);
+  EXPECT_EQ(origin.path, folder_ / "train-images-idx3-ubyte");
+  EXPECT_EQ(origin.offset, 19u);
+}
+
 TEST_F(IdxImagesFiles, AcceptsNamesWithADot) {
   write("t10k-images.idx3-ubyte", images_);
   write("t10k-labels.idx1-ubyte", labels_);
@@ -81,6 +105,9 @@ TEST_F(IdxImagesFiles, RefusesMissingEmptyOrWronglyShapedFiles) {
   EXPECT_THAT(error(), HasSubstr("0 x 1 x 3"));
   EXPECT_THROW(IdxImages(folder_ / "absent", IdxSplit::train), EnvironmentError);
   EXPECT_THROW(IdxImages(folder_.path(), IdxSplit::train, {.standard_deviation = 0.f}), UsageError);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_THROW(IdxImages(folder_.path(), IdxSplit::train, {.standard_deviation = infinity}), UsageError);
+  EXPECT_THROW(IdxImages(folder_.path(), IdxSplit::train, {.mean = std::nanf("")}), UsageError);
 }
 
 // The counts are those of scikit-learn's digits: 178, 182, 177, 183, 181, 182, 181, 179, 174, 180.

@@ -61,12 +61,14 @@ void store(const at::Tensor& image, const ImageShape& shape, void* to) {
 
 }  // namespace
 
-SampleReader::SampleReader(const Dataset& dataset, std::uint64_t seed, Transform transform, BadSamples& bad_samples)
+SampleReader::SampleReader(const Dataset& dataset, std::uint64_t seed, Transform transform, BadSamples& bad_samples,
+                           std::int64_t classes)
     : dataset_(dataset),
       in_place_(dynamic_cast<const InPlaceDataset*>(&dataset)),
       seed_(seed),
       transform_(std::move(transform)),
-      bad_samples_(bad_samples) {
+      bad_samples_(bad_samples),
+      classes_(classes) {
   if (in_place_ != nullptr) shape_ = in_place_->image_shape();
 }
 
@@ -109,12 +111,21 @@ ImageShape SampleReader::shape(std::uint64_t epoch, std::uint64_t index) {
 
 std::int64_t SampleReader::read(std::uint64_t epoch, std::uint64_t index, const ImageShape& shape, void* image) const {
   return read_or_replace(epoch, index, [&](std::uint64_t actual, SampleRandom& random) {
-    if (in_place_ != nullptr) return read_in_place(actual, random, shape, image);
-    const Sample sample = get(actual, random);
-    require_alike(sample.image, shape, actual);
-    store(sample.image, shape, image);
-    return sample.label;
+    const std::int64_t label = in_place_ != nullptr ? read_in_place(actual, random, shape, image)
+                                                    : read_and_store(actual, random, shape, image);
+    if (classes_ > 0 && (label < 0 || label >= classes_)) {
+      refuse_label(label, classes_, actual, dataset_.origin(actual));
+    }
+    return label;
   });
+}
+
+std::int64_t SampleReader::read_and_store(std::uint64_t index, SampleRandom& random, const ImageShape& shape,
+                                          void* image) const {
+  const Sample sample = get(index, random);
+  require_alike(sample.image, shape, index);
+  store(sample.image, shape, image);
+  return sample.label;
 }
 
 Sample SampleReader::get(std::uint64_t index, SampleRandom& random) const {
