@@ -73,8 +73,8 @@ void train(lt::Context& context) {
   if (train_set.classes() != test_set.classes()) {
     throw lt::UsageError("train and val have different classes: both need a folder for every class.");
   }
-  lt::require_same_data(train_set.source(), context.communicator());
-  lt::require_same_data(test_set.source(), context.communicator());
+  lt::require_same_data(train_set, context.communicator());
+  lt::require_same_data(test_set, context.communicator());
 
   auto model = make_model(context.option("model"), classes);
   model->to(context.device());

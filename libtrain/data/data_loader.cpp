@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::data {
@@ -40,6 +41,7 @@ std::int64_t classes_of(const Dataset& dataset, const DataLoaderOptions& options
 
 DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard)
     : dataset_(dataset),
+      shard_(shard),
       workers_(options.workers),
       slots_(static_cast<std::size_t>(std::max(options.prefetch, 1))),
       seed_(options.seed.value_or(shard.seed)),
@@ -62,15 +64,28 @@ LoaderEpoch DataLoader::epoch(std::uint64_t epoch, std::uint64_t first_step) & {
 }
 
 LoaderEpoch DataLoader::resume(const LoaderState& state) & {
-  if (state.seed != seed_ || state.dataset_size != dataset_.size()) {
-    throw UsageError(text("the loader's state is of a data set of ", state.dataset_size,
-                          " samples in the order of seed ", state.seed, ", but this loader has ", dataset_.size(),
-                          " samples and seed ", seed_, ": resume with the same data and --seed"));
+  if (state.seed != seed_) {
+    throw UsageError(text("the loader's state is of the order of seed ", state.seed, ", but this loader has seed ",
+                          seed_, ": resume with the same --seed"));
+  }
+  if (state.content == 0 || state.order == 0) {
+    log_warning("The loader's state does not say of which data and order it is: only seed and size are compared.");
+  }
+  const Content& own = content();
+  if (state.dataset_size != dataset_.size() || (state.content != 0 && state.content != own.digest)) {
+    const auto before = state.data.empty() ? text(state.dataset_size, " samples") : state.data;
+    throw UsageError(text("the loader's state is of other data (", before, ") than this loader reads (", own.summary,
+                          ")", before == own.summary ? ", which differ in between" : "",
+                          ": resume with the same data"));
   }
   if (state.order != 0 && state.order != sampler_.fingerprint()) {
     throw UsageError(
         "the loader's state is of another order: resume with the same Order, blocks_at_once and division into shards");
   }
+  const std::size_t ranks = state.bad_samples.size();
+  const auto world_size = static_cast<std::size_t>(shard_.world_size);
+  const std::size_t first = ranks == 0 ? 0 : static_cast<std::size_t>(shard_.rank) % ranks;
+  for (std::size_t rank = first; rank < ranks; rank += world_size) bad_samples_.resume(state.bad_samples[rank]);
   return epoch_from(state.epoch, state.position);
 }
 
@@ -82,11 +97,27 @@ LoaderEpoch DataLoader::epoch_from(std::uint64_t epoch, std::uint64_t position) 
                       .device = device_.get(),
                       .mixing = mixing_,
                       .seed = seed_},
-                     {.seed = seed_,
-                      .epoch = epoch,
-                      .position = position,
-                      .dataset_size = dataset_.size(),
-                      .order = sampler_.fingerprint()});
+                     epoch, position);
+}
+
+// Only when it is asked for: it takes a while for millions of samples.
+const DataLoader::Content& DataLoader::content() const {
+  std::call_once(content_known_, [this] {
+    const DatasetIdentity identity = dataset_.identity();
+    content_ = {.digest = detail::digest_of(identity), .summary = detail::summary_of(identity)};
+  });
+  return content_;
+}
+
+LoaderState DataLoader::state_at(std::uint64_t epoch, std::uint64_t position) const {
+  return {.seed = seed_,
+          .epoch = epoch,
+          .position = position,
+          .dataset_size = dataset_.size(),
+          .order = sampler_.fingerprint(),
+          .content = content().digest,
+          .data = content().summary,
+          .bad_samples = {bad_samples_.indices()}};
 }
 
 LoaderStatistics DataLoader::statistics() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include <c10/core/Device.h>
 
@@ -70,7 +71,9 @@ class DataLoader {
 
   /// The rest of the epoch in which a run stopped, of which LoaderEpoch::state() told; world size and batch size may
   /// have changed, and no sample is repeated or left out. Throws UsageError where the state is that of another data set
-  /// or seed.
+  /// (see Dataset::identity()), order or seed. Of W ranks rank r goes on counting the bad samples that the ranks r, r +
+  /// W, ... of the state have met, and where it has fewer ranks, V, those of rank r % V; EnvironmentError where these
+  /// are more than BadSampleOptions allow.
   LoaderEpoch resume(const LoaderState& state) &;
 
   std::uint64_t batches_per_epoch() const { return sampler_.batches(); }
@@ -85,9 +88,17 @@ class DataLoader {
  private:
   friend class LoaderEpoch;
 
+  struct Content {  // of Dataset::identity()
+    std::uint64_t digest = 0;
+    std::string summary = {};
+  };
+
   LoaderEpoch epoch_from(std::uint64_t epoch, std::uint64_t position);
+  const Content& content() const;
+  LoaderState state_at(std::uint64_t epoch, std::uint64_t position) const;
 
   const Dataset& dataset_;
+  const Shard shard_;
   const int workers_;
   const std::size_t slots_;
   const std::uint64_t seed_;
@@ -97,6 +108,8 @@ class DataLoader {
   detail::SampleReader reader_;
   std::unique_ptr<const detail::DeviceCopy> device_;
   detail::BatchMemory memory_;
+  mutable std::once_flag content_known_;
+  mutable Content content_;
   mutable std::mutex mutex_;
   LoaderStatistics finished_epochs_;
   const detail::BatchEngine* running_ = nullptr;

@@ -1,12 +1,21 @@
 #include <libtrain/data/dataset.hpp>
 
 #include <string>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 
 #include <libtrain/base/error.hpp>
 
 namespace libtrain::data {
+
+DatasetIdentity Dataset::identity() const {
+  DatasetIdentity lines{text(size(), " samples")};
+  for (auto& line : detail::describe_samples(size(), "", [this](std::uint64_t index) { return origin(index); })) {
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
 
 Sample InPlaceDataset::get(std::uint64_t index) const {
   const ImageShape shape = image_shape();

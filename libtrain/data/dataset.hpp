@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/dataset_identity.hpp>
 #include <libtrain/data/read_ahead.hpp>
 #include <libtrain/data/sample_origin.hpp>
 #include <libtrain/data/sample_random.hpp>
@@ -36,6 +37,11 @@ class Dataset {
 
   /// Where the sample is stored, for messages and the list of bad samples.
   virtual SampleOrigin origin(std::uint64_t index) const { return {.path = text("sample ", index)}; }
+
+  /// Tells this data set from others: a run goes on only with a data set of the same lines, and require_same_data()
+  /// compares those of all ranks. Unless overridden, the size and what origin() says. Reads no samples, and takes about
+  /// a second for a million.
+  virtual DatasetIdentity identity() const;
 
   /// How many samples in a row lie in the same file, file by file: what Order::blocks shuffles. Empty where any order
   /// costs the same.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
 
 #include <ATen/ops/empty.h>
 
+#include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/idx.hpp>
@@ -81,6 +83,12 @@ IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOpti
 SampleOrigin IdxImages::origin(std::uint64_t index) const {
   const auto pixels = static_cast<std::uint64_t>(height_ * width_);
   return {.path = images_path_, .offset = header_bytes(3) + index * pixels};
+}
+
+DatasetIdentity IdxImages::identity() const {
+  const auto checksum = [](const std::vector<std::uint8_t>& bytes) { return crc32c(std::as_bytes(std::span{bytes})); };
+  return {text(size(), " samples"), text("labels with checksum ", checksum(labels_)),
+          text("images of ", height_, " x ", width_, " with checksum ", checksum(pixels_))};
 }
 
 Sample IdxImages::get(std::uint64_t index) const {

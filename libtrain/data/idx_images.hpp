@@ -37,6 +37,7 @@ class IdxImages : public Dataset {
   Sample get(std::uint64_t index) const override;
 
   SampleOrigin origin(std::uint64_t index) const override;
+  DatasetIdentity identity() const override;
   std::int64_t class_count() const override { return classes_; }
 
   std::int64_t height() const { return height_; }

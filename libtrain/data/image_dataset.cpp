@@ -80,6 +80,14 @@ std::int64_t ImageDataset::read(std::uint64_t index, SampleRandom& random, void*
   return label;
 }
 
+DatasetIdentity ImageDataset::identity() const {
+  DatasetIdentity lines{text(size(), " samples")};
+  for (const auto& name : classes()) lines.push_back(text("class ", name));
+  const auto origin_of = [this](std::uint64_t index) { return source_->origin(index); };
+  for (auto& line : detail::describe_samples(size(), source_->name(), origin_of)) lines.push_back(std::move(line));
+  return lines;
+}
+
 ImageDataset::OwnedWorkspace ImageDataset::take_workspace() const {
   {
     const std::lock_guard lock(mutex_);

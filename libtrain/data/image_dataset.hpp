@@ -25,6 +25,7 @@ class ImageDataset : public InPlaceDataset {
   std::int64_t read(std::uint64_t index, SampleRandom& random, void* image) const override;
   std::int64_t class_count() const override { return std::ssize(source_->classes()); }
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }
+  DatasetIdentity identity() const override;
   std::vector<std::uint64_t> blocks() const override { return source_->blocks(); }
 
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {

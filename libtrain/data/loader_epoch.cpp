@@ -5,11 +5,13 @@
 
 namespace libtrain::data {
 
-LoaderEpoch::LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, const LoaderState& start)
+LoaderEpoch::LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, std::uint64_t epoch,
+                         std::uint64_t position)
     : loader_(loader),
-      start_(start),
-      batches_(parts, start.epoch, start.position, loader.slots_),
-      engine_(batches_, {.batches = parts.sampler.batches(start.position),
+      epoch_(epoch),
+      start_(position),
+      batches_(parts, epoch, position, loader.slots_),
+      engine_(batches_, {.batches = parts.sampler.batches(position),
                          .workers = loader.workers_,
                          .slots = loader.slots_,
                          .prepare_thread = &detail::keep_torch_on_this_thread}) {
@@ -45,10 +47,9 @@ void LoaderEpoch::advance() {
 LoaderState LoaderEpoch::state() const {
   const Sampler& sampler = loader_.sampler();
   // With Remainder::uneven a rank may be through before the others are.
-  const bool ended = taken_ == sampler.batches(start_.position);
-  LoaderState state = start_;
-  state.position = sampler.position_after(ended ? sampler.steps(start_.position) : taken_, start_.position);
-  return state;
+  const bool ended = taken_ == sampler.batches(start_);
+  const std::uint64_t steps = ended ? sampler.steps(start_) : taken_;
+  return loader_.state_at(epoch_, sampler.position_after(steps, start_));
 }
 
 }  // namespace libtrain::data

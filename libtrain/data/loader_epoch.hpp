@@ -52,11 +52,12 @@ class LoaderEpoch {
  private:
   friend class DataLoader;
 
-  LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, const LoaderState& start);
+  LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, std::uint64_t epoch, std::uint64_t position);
   void advance();
 
   DataLoader& loader_;
-  const LoaderState start_;
+  const std::uint64_t epoch_;
+  const std::uint64_t start_;  // a position in its order
   std::uint64_t taken_ = 0;
   std::uint64_t samples_taken_ = 0;
   std::optional<Batch> current_;

@@ -14,11 +14,13 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/data_loader.hpp>
 
-#include "../support/temporary_folder.hpp"
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
+using libtrain::testing::message_of;
 using libtrain::testing::TemporaryFolder;
 using ::testing::HasSubstr;
 
@@ -33,11 +35,12 @@ class Labels : public Dataset {
     return {at::full({1, 1, 1}, 1, at::kFloat), static_cast<std::int64_t>(index)};
   }
   SampleOrigin origin(std::uint64_t index) const override {
-    return {.path = "file " + std::to_string(index), .offset = 8 * index};
+    return {.path = (index == other_at ? "other " : "file ") + std::to_string(index), .offset = 8 * index};
   }
   std::vector<std::uint64_t> blocks() const override { return in_blocks; }
 
   std::vector<std::uint64_t> in_blocks = {};
+  std::uint64_t other_at = ~std::uint64_t{0};
 
  private:
   std::uint64_t size_;
@@ -111,9 +114,12 @@ TEST(LoaderResume, CountsWhatWasTakenAndNotWhatWasReadAhead) {
   const Labels data(100);
   DataLoader loader{data, {.batch_size = 10, .workers = 2, .prefetch = 5}};
   auto epoch = loader.epoch(4);
-  EXPECT_EQ(epoch.state(),
-            (LoaderState{
-                .seed = 0, .epoch = 4, .position = 0, .dataset_size = 100, .order = loader.sampler().fingerprint()}));
+  LoaderState expected{
+      .seed = 0, .epoch = 4, .position = 0, .dataset_size = 100, .order = loader.sampler().fingerprint()};
+  expected.content = detail::digest_of(data.identity());
+  expected.data = detail::summary_of(data.identity());
+  expected.bad_samples = {{}};
+  EXPECT_EQ(epoch.state(), expected);
   const auto first = epoch.next();
   const auto second = epoch.next();
   ASSERT_TRUE(first && second);
@@ -130,6 +136,37 @@ TEST(LoaderResume, RefusesTheStateOfOtherDataOrAnotherSeed) {
   DataLoader sequential{data, {.seed = 3, .order = Order::sequential}};
   EXPECT_THROW(loader.resume(sequential.epoch(0).state()), UsageError);
   EXPECT_EQ(loader.resume(loader.epoch(1, 2).state()).state().position, 64u);
+}
+
+TEST(LoaderResume, RefusesTheStateOfOtherDataOfTheSameSize) {
+  constexpr std::uint64_t kSize = 5000;
+  const Labels data(kSize);
+  DataLoader before{data};
+  const LoaderState state = before.epoch(0).state();
+  for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{2502}, kSize - 1}) {
+    Labels other(kSize);
+    other.other_at = index;
+    DataLoader loader{other};
+    const std::string message = message_of<UsageError>([&] { loader.resume(state); });
+    EXPECT_THAT(message, ::testing::AllOf(HasSubstr("5000 samples"), HasSubstr("other data"))) << index;
+  }
+  const Labels same(kSize);
+  DataLoader after{same};
+  EXPECT_NO_THROW(after.resume(state));
+}
+
+// What an early version stored knows neither.
+TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
+  Labels data(100);
+  DataLoader loader{data, {.seed = 3}};
+  LoaderState state = loader.epoch(2, 1).state();
+  data.other_at = 0;
+  DataLoader other{data, {.seed = 3, .order = Order::sequential}};
+  EXPECT_THROW(other.resume(state), UsageError);
+  state.content = state.order = 0;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(other.resume(state).state().position, 32u);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not say of which data and order it is"));
 }
 
 TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
@@ -309,6 +346,55 @@ TEST(BadSamplesOfALoader, MayBeHalfOfAll) {
   EXPECT_EQ(labels.size(), 200u);
   EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](std::int64_t label) { return label % 2 == 1; }));
   EXPECT_EQ(loader.statistics().bad_samples, 100u);
+}
+
+// Two bad samples are met by each of two runs, which use up the budget, and the fifth by the third run.
+TEST(BadSamplesOfALoader, OfTheRunBeforeCountInTheOneThatGoesOn) {
+  const Labels data(1000, {0, 1, 2, 3, 5});
+  const DataLoaderOptions options{
+      .batch_size = 1, .workers = 0, .seed = 3, .order = Order::sequential, .bad_samples = {.maximum_count = 4}};
+  LoaderState state;
+  for (const int batches : {2, 3}) {
+    DataLoader loader{data, options};
+    auto epoch = state.dataset_size == 0 ? loader.epoch(0) : loader.resume(state);
+    for (int batch = 0; batch < batches; ++batch) ASSERT_TRUE(epoch.next());
+    state = epoch.state();
+  }
+  DataLoader last{data, options};
+  auto epoch = last.resume(state);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { epoch.next(); }), HasSubstr("more than 4 of 1000 samples are bad"));
+}
+
+// Ranks 0, 1 and 2 of the run before have met 3, 1 and 2 bad samples.
+TEST(BadSamplesOfALoader, OfTheRanksBeforeAreDividedAmongTheRanksAfter) {
+  const Labels data(1000);
+  DataLoader any{data};
+  LoaderState state = any.epoch(0).state();
+  state.bad_samples = {{1, 5, 9}, {9}, {1, 7}};
+  const auto counts = [&](int world_size) {
+    std::vector<std::uint64_t> counts;
+    for (int rank = 0; rank < world_size; ++rank) {
+      DataLoader loader{data, {.bad_samples = {.maximum_count = 5}}, Shard{.rank = rank, .world_size = world_size}};
+      loader.resume(state);
+      counts.push_back(loader.statistics().bad_samples);
+    }
+    return counts;
+  };
+  EXPECT_THAT(counts(3), ::testing::ElementsAre(3, 1, 2));
+  EXPECT_THAT(counts(5), ::testing::ElementsAre(3, 1, 2, 3, 1));
+  EXPECT_THAT(counts(2), ::testing::ElementsAre(4, 1));  // of which one was met by two ranks
+  EXPECT_THAT(counts(1), ::testing::ElementsAre(4));
+}
+
+TEST(BadSamplesOfALoader, BeyondTheBudgetAreAnErrorBeforeTheRunGoesOn) {
+  const Labels data(100);
+  DataLoader loader{data, {.bad_samples = {.maximum_count = 2}}};
+  LoaderState state = loader.epoch(0).state();
+  state.bad_samples = {{1, 5, 9}};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { loader.resume(state); }),
+              ::testing::AllOf(HasSubstr("more than 2 of 100 samples are bad"), HasSubstr("3 were met")));
+  state.bad_samples = {{100}};
+  EXPECT_THAT(message_of<UsageError>([&] { loader.resume(state); }), HasSubstr("bad sample 100"));
 }
 
 // A number is drawn for sample 3 before it turns out to be bad.

@@ -82,6 +82,23 @@ TEST_F(IdxImagesFiles, SayWhereAnImageLies) {
   EXPECT_EQ(origin.offset, 19u);
 }
 
+TEST_F(IdxImagesFiles, AreToldApartByTheirContent) {
+  const auto identity = [&](Bytes images, Bytes labels) {
+    write("train-images-idx3-ubyte", images);
+    write("train-labels-idx1-ubyte", labels);
+    return IdxImages(folder_.path(), IdxSplit::train).identity();
+  };
+  const DatasetIdentity before = identity(images_, labels_);
+  EXPECT_EQ(before.front(), "2 samples");
+  EXPECT_EQ(identity(images_, labels_), before);
+  Bytes other = images_;
+  ++other.back();
+  EXPECT_NE(identity(other, labels_), before);
+  EXPECT_NE(identity(images_, {0, 0, 8, 1, 0, 0, 0, 2, 7, 4}), before);
+  const Bytes turned{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 51, 255, 1, 2, 3};
+  EXPECT_NE(identity(turned, labels_), before);
+}
+
 TEST_F(IdxImagesFiles, AcceptsNamesWithADot) {
   write("t10k-images.idx3-ubyte", images_);
   write("t10k-labels.idx1-ubyte", labels_);

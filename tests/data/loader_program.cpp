@@ -98,18 +98,14 @@ void print_end(std::uint64_t epoch, const data::FileCache* cache) {
 
 data::LoaderState read_state(const std::string& path) {
   std::ifstream file(path);
-  const Json json = Json::parse(file);
-  return {.seed = json.at("seed").get<std::uint64_t>(),
-          .epoch = json.at("epoch").get<std::uint64_t>(),
-          .position = json.at("position").get<std::uint64_t>(),
-          .dataset_size = json.at("dataset_size").get<std::uint64_t>()};
+  std::string line;
+  std::getline(file, line);
+  return data::LoaderState::from_text(line);
 }
 
 void write_state(const std::string& path, const data::LoaderState& state) {
   std::ofstream file(path);
-  const Json json{
-      {"seed", state.seed}, {"epoch", state.epoch}, {"position", state.position}, {"dataset_size", state.dataset_size}};
-  file << json.dump() << '\n';
+  file << state.to_text() << '\n';
   if (!file.flush()) throw libtrain::EnvironmentError(libtrain::text("Cannot write '", path, "'."));
 }
 
@@ -148,12 +144,11 @@ void wait_for_line() {
 }
 
 // The state in which the epoch is left.
-data::LoaderState run_epoch(data::DataLoader& loader, const data::LoaderState& start, const Options& options) {
-  auto epoch = loader.resume(start);
+data::LoaderState run_epoch(data::LoaderEpoch epoch, std::uint64_t number, const Options& options) {
   for (std::uint64_t step = 0; step < options.stop_after; ++step) {
     const auto batch = epoch.next();
     if (!batch) break;
-    print_batch(*batch, start.epoch, step);
+    print_batch(*batch, number, step);
     if (step == options.pause_after) wait_for_line();
   }
   return epoch.state();
@@ -173,18 +168,16 @@ void run(const Options& options) {
        .bad_samples = {.maximum_count = options.max_bad}},
       data::RankShard({.rank = options.rank, .world_size = options.world_size, .seed = options.seed}, c10::kCPU,
                       options.output)};
-  data::LoaderState state{.seed = options.seed, .epoch = options.epoch, .position = 0, .dataset_size = images->size()};
+  data::LoaderState state{.epoch = options.epoch};
   if (options.resume) state = read_state(options.state);
   print(Json{{"images", images->size()}, {"steps", loader.batches_per_epoch()}});
   std::cout.flush();
 
   for (std::uint64_t done = 0; done < options.epochs; ++done) {
-    if (done > 0) {
-      ++state.epoch;
-      state.position = 0;
-    }
+    const std::uint64_t number = state.epoch + (done > 0 ? 1 : 0);
     if (options.wait) wait_for_line();
-    state = run_epoch(loader, state, options);
+    const bool resumes = done == 0 && options.resume;
+    state = run_epoch(resumes ? loader.resume(state) : loader.epoch(number), number, options);
     print_end(state.epoch, cache.get());
   }
   if (!options.state.empty()) write_state(options.state, state);

@@ -98,8 +98,9 @@ class Resuming(LoaderTest):
             with self.subTest(stop=stop):
                 before = self.ranks(3, "--remainder", "exact", "--stop-after", stop, state="before")
                 for rank in range(3):
-                    self.assertEqual(self.state("before", rank), {
-                        "seed": SEED, "epoch": EPOCH, "position": position, "dataset_size": IMAGES})
+                    state = self.state("before", rank)
+                    self.assertEqual([state[key] for key in ("format", "seed", "epoch", "position", "dataset_size")],
+                                     [1, SEED, EPOCH, position, IMAGES])
                 for rank in range(2):
                     shutil.copy(self.folder / "before.0", self.folder / f"after.{rank}")
                 after = self.ranks(2, "--remainder", "exact", "--resume", state="after", batch_size=5)
@@ -107,6 +108,22 @@ class Resuming(LoaderTest):
                 self.assertEqual([len(samples) for samples in joined(after)],
                                  [min(10, IMAGES - begin) for begin in range(position, IMAGES, 10)])
                 self.assertEqual(self.state("after", 1)["position"], IMAGES)
+
+
+    def test_with_other_pictures_of_the_same_number_and_classes_is_refused(self):
+        self.ranks(1, "--stop-after", 1, state="before")
+        data = self.folder / "other"
+        shutil.copytree(self.pictures, data)
+        job = self.resume(data)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)  # a copy elsewhere is the same data
+        with open(data / path_of(30), "ab") as picture:
+            picture.write(b"x")
+        jobs.require_refusal(self, self.resume(data), USAGE, "the loader's state is of other data", f"{IMAGES} samples",
+                             "resume with the same data")
+
+    def resume(self, data):
+        return run_rank("--data", data, "--seed", SEED, "--batch-size", 5, "--state", self.folder / "before.0",
+                        "--resume")
 
 
 class DamagedFiles(LoaderTest):

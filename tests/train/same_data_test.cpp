@@ -1,5 +1,6 @@
 #include <libtrain/train/same_data.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/image_dataset.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
@@ -42,10 +44,14 @@ class Listed : public data::ImageSource {
   std::vector<std::string> classes_;
 };
 
+data::ImageDataset dataset_of(const Listed& images) {
+  return data::ImageDataset(std::make_shared<const Listed>(images));
+}
+
 TEST(SameData, MayLieInAnotherFolderOnEachNode) {
   on_ranks([](Communicator& communicator) {
     const Listed images(text("/local/disk", communicator.rank(), "/train"), 5000, {"cat", "dog"});
-    EXPECT_NO_THROW(require_same_data(images, communicator));
+    EXPECT_NO_THROW(require_same_data(dataset_of(images), communicator));
   });
 }
 
@@ -54,15 +60,18 @@ TEST(SameData, DifferencesAreAnErrorOnEveryRank) {
     if (communicator.world_size() == 1) return;
     const bool last = communicator.rank() == communicator.world_size() - 1;
     const auto check = [&](const Listed& images) {
-      return message_of<UsageError>([&] { require_same_data(images, communicator); });
+      return message_of<UsageError>([&] { require_same_data(dataset_of(images), communicator); });
     };
     EXPECT_THAT(check(Listed("/data", last ? 99 : 100, {"cat"})),
-                AllOf(HasSubstr("100 images"), HasSubstr("99 images")));
+                AllOf(HasSubstr("100 samples"), HasSubstr("99 samples")));
     EXPECT_THAT(check(Listed("/data", 100, {"cat", last ? "cow" : "dog"})),
                 AllOf(HasSubstr("class dog"), HasSubstr("class cow")));
     Listed images("/data", 100, {"cat"});
     if (last) images.other_at = 57;
     EXPECT_THAT(check(images), AllOf(HasSubstr("cat/57.jpg"), HasSubstr("cat/other.jpg")));
+    Listed many("/data", 100'000, {"cat"});
+    if (last) many.other_at = 57'123;
+    EXPECT_THAT(check(many), HasSubstr("samples 57065 to 57165"));
   });
 }
 

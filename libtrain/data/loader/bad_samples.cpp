@@ -71,7 +71,8 @@ BadSamples::BadSamples(const BadSampleOptions& options, std::uint64_t dataset_si
 
 void BadSamples::add(const BadSample& sample) {
   const std::lock_guard lock(mutex_);
-  if (indices_.insert(sample.index).second) list(sample);
+  if (listed_.insert(sample.index).second) list(sample);
+  indices_.insert(sample.index);
   if (indices_.size() > allowed_) {
     throw EnvironmentError(text("more than ", allowed_, " of ", dataset_size_, " samples are bad",
                                 file_.empty() ? "" : text(", as '", file_.string(), "' lists"),
@@ -79,9 +80,31 @@ void BadSamples::add(const BadSample& sample) {
   }
 }
 
+void BadSamples::resume(const std::vector<std::uint64_t>& indices) {
+  const std::lock_guard lock(mutex_);
+  for (const std::uint64_t index : indices) {
+    if (index >= dataset_size_) {
+      throw UsageError(text("the loader's state names the bad sample ", index, " of a data set of ", dataset_size_,
+                            " samples: resume with the data that it was saved for"));
+    }
+    indices_.insert(index);
+  }
+  if (indices_.size() > allowed_) {
+    throw EnvironmentError(text("more than ", allowed_, " of ", dataset_size_, " samples are bad: ", indices_.size(),
+                                " were met before the run stopped; repair the data, or allow more bad samples"));
+  }
+}
+
 std::uint64_t BadSamples::size() const {
   const std::lock_guard lock(mutex_);
   return indices_.size();
+}
+
+std::vector<std::uint64_t> BadSamples::indices() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> sorted(indices_.begin(), indices_.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
 }
 
 void BadSamples::list(const BadSample& sample) {

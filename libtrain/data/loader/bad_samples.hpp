@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include <libtrain/data/sample_origin.hpp>
 
@@ -42,8 +43,15 @@ class BadSamples {
   /// Throws EnvironmentError, with the reason of this one, where there are more than allowed now.
   void add(const BadSample& sample);
 
+  /// Counts what the run that goes on here has met already. Throws EnvironmentError where there are more than allowed
+  /// now, UsageError for an index past the end.
+  void resume(const std::vector<std::uint64_t>& indices);
+
   /// Different ones so far.
   std::uint64_t size() const;
+
+  /// Which, in ascending order.
+  std::vector<std::uint64_t> indices() const;
 
  private:
   void list(const BadSample& sample);
@@ -54,6 +62,7 @@ class BadSamples {
   const std::filesystem::path file_;
   mutable std::mutex mutex_;
   std::unordered_set<std::uint64_t> indices_;
+  std::unordered_set<std::uint64_t> listed_;  // of these the ones that this object has met itself
   bool has_warned_ = false;
 };
 

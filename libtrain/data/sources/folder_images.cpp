@@ -71,7 +71,7 @@ void FolderImages::read(std::uint64_t index, EncodedImage& image) const {
 }
 
 SampleOrigin FolderImages::origin(std::uint64_t index) const {
-  return {.path = detail::name_in(*storage_, path(index))};
+  return {.path = detail::name_in(*storage_, path(index)), .bytes = images_.bytes(static_cast<std::size_t>(index))};
 }
 
 std::unique_ptr<ReadAhead> FolderImages::read_ahead(const ReadingIndices& order) const {

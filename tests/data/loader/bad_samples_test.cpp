@@ -120,6 +120,29 @@ TEST(BadSamples, AreCountedWhereTheListCannotBeWritten) {
   EXPECT_THROW(samples.add(bad(2)), EnvironmentError);  // whoever goes on all the same gets no further
 }
 
+// As in one run, but that the list may be in another folder now.
+TEST(BadSamples, GoOnCountingWhereAnotherRunStopped) {
+  const TemporaryFolder folder;
+  BadSamples samples({.maximum_count = 3}, 100, 0, folder.path());
+  samples.resume({9, 4});
+  EXPECT_EQ(samples.size(), 2u);
+  EXPECT_TRUE(lines_of(folder.path()).empty());
+  samples.add(bad(4));
+  samples.add(bad(7));
+  EXPECT_EQ(samples.indices(), (std::vector<std::uint64_t>{4, 7, 9}));
+  EXPECT_EQ(lines_of(folder.path()).size(), 2u);
+  EXPECT_THROW(samples.add(bad(8)), EnvironmentError);
+}
+
+TEST(BadSamples, RefuseToGoOnBeyondTheLimit) {
+  BadSamples samples({.maximum_count = 3}, 100, 0, {});
+  EXPECT_NO_THROW(samples.resume({1, 2, 3}));
+  EXPECT_NO_THROW(samples.resume({3, 2, 1}));
+  EXPECT_THROW(samples.resume({4}), EnvironmentError);
+  EXPECT_THROW(BadSamples({}, 100, 0, {}).resume({1}), EnvironmentError);
+  EXPECT_THROW(samples.resume({100}), UsageError);
+}
+
 TEST(BadSamples, RefuseARateThatIsNone) {
   EXPECT_THROW(BadSamples({.maximum_rate = 1.5}, 10, 0, {}), UsageError);
   EXPECT_THROW(BadSamples({.maximum_rate = -0.1}, 10, 0, {}), UsageError);

@@ -71,6 +71,7 @@ TEST_F(FolderImagesTest, KnowsWhereAnImageIsStored) {
   const FolderImages images(storage_, {.folder = "train"});
   EXPECT_EQ(images.origin(1).path, "memory://set/train/cat/2.png");
   EXPECT_EQ(images.origin(1).offset, 0U);
+  EXPECT_EQ(images.origin(1).bytes, 11U);
 }
 
 TEST_F(FolderImagesTest, NamesFilesOfARootWithOneSlash) {
