@@ -6,6 +6,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/loader/batch_engine.hpp>
+#include <libtrain/data/loader/image_batches.hpp>
 
 namespace libtrain::data {
 

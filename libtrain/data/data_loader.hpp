@@ -25,6 +25,10 @@
 
 namespace libtrain::data {
 
+namespace detail {
+class BatchEngine;
+}
+
 struct DataLoaderOptions {
   std::uint64_t batch_size = 32;  ///< samples per rank and step
   int workers = 2;                ///< threads that read; 0 reads in the thread that asks for the batch

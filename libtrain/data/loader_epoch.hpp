@@ -6,17 +6,19 @@
 #include <optional>
 
 #include <libtrain/data/batch.hpp>
-#include <libtrain/data/loader/batch_engine.hpp>
-#include <libtrain/data/loader/image_batches.hpp>
 #include <libtrain/data/loader_state.hpp>
-#include <libtrain/data/read_ahead.hpp>
 
 namespace libtrain::data {
 
 class DataLoader;
 
-/// One pass over the batches of an epoch, for a range-for loop. It can be walked once, by one thread. Its worker
-/// threads start with it and stop when it is destroyed, after the sample that each of them is reading.
+namespace detail {
+struct ImageBatchParts;
+}
+
+/// One pass over the batches of an epoch, for a range-for loop or next(). It can be walked once, by one thread. Its
+/// worker threads start with it and stop when it is destroyed, or another one is assigned to it, after the sample that
+/// each of them is reading. It can be moved, which ends its iterators; what is left then takes no call.
 class LoaderEpoch {
  public:
   class Iterator {
@@ -34,8 +36,8 @@ class LoaderEpoch {
     LoaderEpoch* epoch_;
   };
 
-  LoaderEpoch(const LoaderEpoch&) = delete;  // threads work for this very object
-  LoaderEpoch& operator=(const LoaderEpoch&) = delete;
+  LoaderEpoch(LoaderEpoch&&) noexcept;
+  LoaderEpoch& operator=(LoaderEpoch&&) noexcept;
   ~LoaderEpoch();
 
   /// The next batch in the order of the steps, or nothing after the last one. Throws what reading it threw.
@@ -52,20 +54,14 @@ class LoaderEpoch {
  private:
   friend class DataLoader;
 
+  struct Running;  // which threads refer to: it stays where it is
+
   LoaderEpoch(DataLoader& loader, const detail::ImageBatchParts& parts, std::uint64_t epoch, std::uint64_t position);
   void advance();
+  Running& running() const;
 
-  DataLoader& loader_;
-  const std::uint64_t epoch_;
-  const std::uint64_t start_;  // a position in its order
-  std::uint64_t taken_ = 0;
-  std::uint64_t samples_taken_ = 0;
   std::optional<Batch> current_;
-  detail::ImageBatches batches_;
-  // Begins after the engine and goes after it: a worker that waits for what is being fetched for it is told to stop
-  // first, or it would begin to fetch that itself.
-  std::unique_ptr<ReadAhead> read_ahead_;
-  detail::BatchEngine engine_;
+  std::unique_ptr<Running> running_;
 };
 
 }  // namespace libtrain::data

@@ -136,7 +136,7 @@ TEST(DataLoader, LeavingTheLoopStopsTheWorkers) {
   DataLoader large{numbers, {.batch_size = 10'000, .workers = 4, .transform = dawdle}};
   EXPECT_LT(quickest([&] {
               begun = 0;
-              auto epoch = std::unique_ptr<LoaderEpoch>(new LoaderEpoch(large.epoch(0)));
+              std::optional<LoaderEpoch> epoch = large.epoch(0);
               begun.wait(0);
               const auto left = std::chrono::steady_clock::now();
               epoch.reset();
@@ -155,6 +155,44 @@ TEST(DataLoader, LeavingTheLoopStopsTheWorkers) {
               return std::chrono::steady_clock::now() - left;
             }),
             std::chrono::milliseconds(100));
+}
+
+static_assert(std::is_nothrow_move_constructible_v<LoaderEpoch> && std::is_nothrow_move_assignable_v<LoaderEpoch>);
+static_assert(!std::is_copy_constructible_v<LoaderEpoch>);
+
+// As a loop does that counts steps.
+TEST(DataLoader, EpochsFollowEachOtherInOneVariable) {
+  const Numbers numbers(5);
+  for (const int workers : {0, 2}) {
+    DataLoader loader{numbers, {.batch_size = 2, .workers = workers, .order = Order::sequential}};
+    std::uint64_t number = 0;
+    LoaderEpoch epoch = loader.epoch(number);
+    Labels all;
+    while (all.size() < 7) {
+      auto batch = epoch.next();
+      if (batch) {
+        all.push_back(labels_of(*batch));
+      } else {
+        epoch = loader.epoch(++number);
+      }
+    }
+    EXPECT_EQ(all, (Labels{{0, 10}, {20, 30}, {40}, {0, 10}, {20, 30}, {40}, {0, 10}}));
+    EXPECT_EQ(epoch.state().epoch, 2u);
+    EXPECT_EQ(loader.statistics().batches, 7u);
+  }
+}
+
+TEST(DataLoader, AnEpochThatIsMovedGoesOnWhereItWas) {
+  const Numbers numbers(100);
+  DataLoader loader{numbers, {.batch_size = 1, .workers = 2, .order = Order::sequential}};
+  LoaderEpoch first = loader.epoch(3);
+  for (int step = 0; step < 10; ++step) ASSERT_TRUE(first.next());
+  LoaderEpoch second = std::move(first);
+  EXPECT_EQ(labels_of(*second.next()), std::vector<std::int64_t>{100});
+  EXPECT_EQ(second.state().position, 11u);
+  EXPECT_EQ(loader.statistics().batches, 11u);
+  EXPECT_THROW(first.next(), UsageError);   // NOLINT(bugprone-use-after-move)
+  EXPECT_THROW(first.state(), UsageError);  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(DataLoader, TransformsDoNotDependOnWorkersOrRanks) {
