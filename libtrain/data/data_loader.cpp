@@ -62,6 +62,10 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, Shard 
     : DataLoader(dataset, std::move(options), RankShard(shard, c10::kCPU, {})) {}
 
 LoaderEpoch DataLoader::epoch(std::uint64_t epoch, std::uint64_t first_step) & {
+  if (first_step > sampler_.steps()) {
+    throw UsageError(text("step ", first_step, " is past the end of an epoch of ", sampler_.steps(),
+                          " steps: count steps from the start of each epoch"));
+  }
   return epoch_from(epoch, sampler_.position_after(first_step));
 }
 

@@ -70,7 +70,8 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;  // epochs refer to their loader
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader.
+  /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader. Throws
+  /// UsageError for a step past the end.
   LoaderEpoch epoch(std::uint64_t epoch, std::uint64_t first_step = 0) &;
 
   /// The rest of the epoch in which a run stopped, of which LoaderEpoch::state() told; world size and batch size may

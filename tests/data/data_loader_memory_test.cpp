@@ -75,6 +75,20 @@ TEST(BatchMemory, WhatIsDoneToABatchDoesNotComeBack) {
   }
 }
 
+TEST(BatchMemory, IsNotUsedForAnotherFormatOrType) {
+  detail::BatchMemory memory(/*pinned=*/false, 4);
+  ImageShape shape{.channels = 2, .height = 3, .width = 5};
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+      shape.type = type;
+      shape.format = format;
+      const Batch batch = memory.take(shape, 4);
+      EXPECT_EQ(batch.images.scalar_type(), type);
+      EXPECT_TRUE(batch.images.is_contiguous(format));
+    }
+  }
+}
+
 TEST(BatchMemory, ALastBatchThatIsSmallerFits) {
   const Written images(10, kSmall);
   DataLoader loader{images, {.batch_size = 4, .workers = 1, .order = Order::sequential}};

@@ -414,6 +414,14 @@ TEST(DataLoader, RefusesMoreClassesThanTheModelHasBeforeAnythingIsRead) {
   EXPECT_NO_THROW(DataLoader(data, {.classes = 12}));
 }
 
+TEST(DataLoader, RefusesAStepPastTheEndOfTheEpoch) {
+  const Numbers numbers(10);
+  DataLoader loader{numbers, {.batch_size = 2}, {1, 2}};
+  EXPECT_EQ(all_labels(loader, 0, 3), Labels{});
+  EXPECT_THAT(message_of<UsageError>([&] { loader.epoch(0, 4); }),
+              ::testing::AllOf(::testing::HasSubstr("step 4"), ::testing::HasSubstr("3 steps")));
+}
+
 TEST(DataLoader, RefusesImpossibleOptions) {
   const Numbers numbers(4);
   EXPECT_THROW(DataLoader(numbers, {.workers = -1}), UsageError);

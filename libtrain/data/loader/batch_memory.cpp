@@ -28,7 +28,7 @@ Batch first_of(const Batch& batch, std::int64_t samples) {
 
 bool is_like(const at::Tensor& images, const ImageShape& shape) {
   return images.scalar_type() == shape.type && images.size(1) == shape.channels && images.size(2) == shape.height &&
-         images.size(3) == shape.width;
+         images.size(3) == shape.width && images.is_contiguous(shape.format);
 }
 
 }  // namespace
