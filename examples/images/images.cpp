@@ -53,12 +53,15 @@ void train(lt::Context& context) {
   const auto storage = context.storage("data");
   const lt::data::ImageDataset train_set{open_split(storage, "train"), lt::data::training_images(side)};
   const lt::data::ImageDataset test_set{open_split(storage, "val"), lt::data::evaluation_images(side, side * 8 / 7)};
+  const auto global_batch = batch_size * static_cast<std::uint64_t>(context.world_size());
   lt::data::DataLoader loader{
       train_set,
       {.batch_size = batch_size,
        .workers = workers,
        // Of shards, a few are read at a time; of single files, any order costs the same.
        .order = train_set.blocks().empty() ? lt::data::Order::shuffled : lt::data::Order::blocks,
+       // Batch norm cannot learn from a last batch of one small image.
+       .remainder = train_set.size() < global_batch ? lt::data::Remainder::pad : lt::data::Remainder::drop,
        .classes = classes,
        .bad_samples = {.maximum_count = bad_samples}},
       context.shard()};
@@ -78,7 +81,7 @@ void train(lt::Context& context) {
 
   auto model = make_model(context.option("model"), classes);
   model->to(context.device());
-  lt::GradientSynchronizer synchronizer{*model, context.communicator()};
+  lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.non_finite = lt::NonFinite::fatal}};
   // The rate is that of one rank with 256 images a step, as in Goyal et al., arXiv:1706.02677.
   const double peak_rate =
       context.number("learning-rate") * static_cast<double>(batch_size) * context.world_size() / 256;
