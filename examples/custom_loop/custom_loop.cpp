@@ -98,8 +98,11 @@ void train(lt::Context& context) {
 
   const auto batches = static_cast<std::int64_t>(loader.batches_per_epoch());
   const auto steps = (batches + batches_per_step - 1) / batches_per_step;
-  lt::optim::LearningRate rate{optimizer, lt::optim::warm_up({.steps = steps, .first_factor = 0.1},
-                                                             lt::optim::cosine_decay({.steps = epochs * steps}))};
+  // A tenth of the run, but no more than an epoch.
+  const auto warm_up_steps = std::min(steps, epochs * steps / 10);
+  lt::optim::LearningRate rate{optimizer, kPeakRate,
+                               lt::optim::warm_up({.steps = warm_up_steps, .first_factor = 0.1},
+                                                  lt::optim::cosine_decay({.steps = epochs * steps}))};
 
   context.metrics();  // an output folder that cannot be written should be known before the training
   const lt::Stopwatch stopwatch;

@@ -34,7 +34,8 @@ double progress(std::int64_t step, std::int64_t steps) {
   return static_cast<double>(std::clamp<std::int64_t>(step, 0, steps)) / static_cast<double>(steps);
 }
 
-double checked_ranks(int ranks) {
+double checked_ranks(double learning_rate, int ranks) {
+  check_factor(learning_rate, "The learning rate");
   if (ranks < 1) throw UsageError(text("A learning rate was to be scaled for ", ranks, " ranks."));
   return static_cast<double>(ranks);
 }
@@ -60,7 +61,8 @@ Schedule multi_step_decay(MultiStepDecay options) {
         text("MultiStepDecay::milestones are ", join(options.milestones, ", "), "; they must be in ascending order."));
   }
   return [options = std::move(options)](std::int64_t step) {
-    const auto passed = std::ranges::upper_bound(options.milestones, step) - options.milestones.begin();
+    const auto next = std::ranges::upper_bound(options.milestones, std::max<std::int64_t>(step, 0));
+    const auto passed = next - options.milestones.begin();
     return std::pow(options.factor, static_cast<double>(passed));
   };
 }
@@ -88,18 +90,25 @@ Schedule warm_up(const WarmUp& options, Schedule then) {
   check_steps(options.steps, 0, "WarmUp::steps");
   check_factor(options.first_factor, "WarmUp::first_factor");
   if (!then) throw UsageError("warm_up was given no schedule to go on with.");
-  return [options, then = std::move(then)](std::int64_t step) {
+  const double reached = then(options.steps);
+  check_factor(reached, text("What follows a warm_up at step ", options.steps));
+  if (options.steps > 0 && reached <= options.first_factor && reached < then(0)) {
+    throw UsageError(text("WarmUp::steps is ", options.steps, ", but the schedule that follows has come down already: ",
+                          "the factor is ", reached, " by then. Make the warm-up shorter than the run."));
+  }
+  return [options, reached, then = std::move(then)](std::int64_t step) {
+    step = std::max<std::int64_t>(step, 0);
     if (step >= options.steps) return then(step);
-    return std::lerp(options.first_factor, then(options.steps), progress(step, options.steps));
+    return std::lerp(options.first_factor, reached, progress(step, options.steps));
   };
 }
 
 double scaled_linearly(double learning_rate, int ranks) {
-  return learning_rate * checked_ranks(ranks);
+  return learning_rate * checked_ranks(learning_rate, ranks);
 }
 
 double scaled_by_square_root(double learning_rate, int ranks) {
-  return learning_rate * std::sqrt(checked_ranks(ranks));
+  return learning_rate * std::sqrt(checked_ranks(learning_rate, ranks));
 }
 
 }  // namespace libtrain::optim

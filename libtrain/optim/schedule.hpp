@@ -7,8 +7,8 @@
 namespace libtrain::optim {
 
 /// The learning rate over a run: step (0 for the first) -> the factor on the rate that an optimizer was made with. A
-/// pure function, so that resuming at a step needs nothing but the step. It is called on every rank with the same step
-/// and gives the same bits there. Steps below 0 count as 0.
+/// pure function, so that resuming at a step needs nothing but the step (and LearningRate the base rates). It is called
+/// on every rank with the same step and gives the same bits there. Steps below 0 count as 0.
 ///
 /// Schedules of epochs are schedules of steps: multiply by the loader's steps in an epoch.
 using Schedule = std::function<double(std::int64_t step)>;
@@ -50,18 +50,20 @@ struct WarmUp {
   double first_factor = 0;  ///< of step 0
 };
 /// A straight line from `first_factor` at step 0 to what `then` says at step `steps`, and `then` from there on. `then`
-/// counts from the run's first step, too.
+/// counts from the run's first step, too. Throws UsageError for a `then` that by step `steps` has come down to
+/// `first_factor` or below, such as a decay that is no longer than the warm-up: the rate would never rise.
 ///
 /// With a rate that was scaled by the number of ranks, a first_factor of 1 / world_size starts at the rate of a single
 /// rank: Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2.
 Schedule warm_up(const WarmUp& options, Schedule then);
 
 /// learning_rate * ranks: N ranks take N times the samples in a step, so a step may be N times as long. The same paper,
-/// section 2.1; for SGD, up to batches of about 8192 in their experiments. Throws UsageError for less than one rank.
+/// section 2.1; for SGD, up to batches of about 8192 in their experiments. Throws UsageError for less than one rank,
+/// and for a rate that is not a finite number, 0 or more.
 double scaled_linearly(double learning_rate, int ranks);
 
 /// learning_rate * sqrt(ranks), which suits Adam and LAMB better: You et al., "Large Batch Optimization for Deep
-/// Learning", ICLR 2020, section 4. Throws UsageError for less than one rank.
+/// Learning", ICLR 2020, section 4. Throws UsageError as scaled_linearly.
 double scaled_by_square_root(double learning_rate, int ranks);
 
 }  // namespace libtrain::optim

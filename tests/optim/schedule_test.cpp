@@ -1,6 +1,7 @@
 #include <libtrain/optim/schedule.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numbers>
 
@@ -8,12 +9,14 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::optim {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -75,6 +78,52 @@ TEST(Schedule, WarmUpLeadsInAStraightLineToWhatFollows) {
   EXPECT_EQ(warm_up({.steps = 0, .first_factor = 0.5}, constant())(0), 1.0);
 }
 
+// Steps below 0 count as 0, also where there is nothing to divide them by.
+TEST(Schedule, StepsBeforeTheFirstAreTheFirst) {
+  const auto line = polynomial_decay({.steps = 40});
+  for (const auto& schedule :
+       {constant(), step_decay({.every = 1}), multi_step_decay({.milestones = {0, 2}}), cosine_decay({.steps = 1}),
+        line, warm_up({.steps = 0, .first_factor = 0.5}, line), warm_up({.steps = 3, .first_factor = 0.5}, line)}) {
+    for (const std::int64_t step : {std::int64_t{-1}, std::int64_t{-1000}, INT64_MIN}) {
+      EXPECT_EQ(schedule(step), schedule(0)) << step;
+    }
+  }
+  EXPECT_EQ(multi_step_decay({.milestones = {0}})(0), 0.1);
+}
+
+TEST(Schedule, TheShortestRunsHaveTheirFirstFactorAndTheirLast) {
+  EXPECT_THAT(factors(cosine_decay({.steps = 1, .final_factor = 0.25}), {0, 1, 2}), ElementsAre(1, 0.25, 0.25));
+  EXPECT_THAT(factors(polynomial_decay({.steps = 1, .final_factor = 0.25}), {0, 1, 2}), ElementsAre(1, 0.25, 0.25));
+  EXPECT_THAT(factors(polynomial_decay({.steps = 2, .power = 0.5}), {0, 1, 2}),
+              ElementsAre(1, DoubleEq(std::numbers::sqrt2 / 2), 0));
+  EXPECT_THAT(factors(step_decay({.every = 1, .factor = 0.5}), {0, 1, 2}), ElementsAre(1, 0.5, 0.25));
+  EXPECT_THAT(factors(warm_up({.steps = 1}, cosine_decay({.steps = 2})), {0, 1, 2}), ElementsAre(0, DoubleEq(0.5), 0));
+  EXPECT_THAT(factors(warm_up({.steps = 0}, cosine_decay({.steps = 1})), {0, 1}), ElementsAre(1, 0));
+}
+
+TEST(Schedule, TheLongestRunsStayFinite) {
+  constexpr auto kLast = std::numeric_limits<std::int64_t>::max();
+  EXPECT_DOUBLE_EQ(cosine_decay({.steps = kLast})(kLast), 0.0);
+  EXPECT_DOUBLE_EQ(cosine_decay({.steps = kLast})(kLast / 2), 0.5);
+  EXPECT_EQ(step_decay({.every = 1, .factor = 0.5})(kLast), 0.0);
+  EXPECT_EQ(warm_up({.steps = kLast}, constant())(0), 0.0);
+}
+
+// Its rates would be 0 from the first step to the last.
+TEST(Schedule, AWarmUpAsLongAsTheDecayIsRefused) {
+  for (const std::int64_t steps : {10, 11}) {
+    EXPECT_THAT(message_of<UsageError>([&] { warm_up({.steps = steps}, cosine_decay({.steps = 10})); }),
+                AllOf(HasSubstr(text("WarmUp::steps is ", steps)), HasSubstr("the factor is 0 by then")));
+  }
+  EXPECT_THAT(message_of<UsageError>([] {
+                warm_up({.steps = 4, .first_factor = 0.1}, polynomial_decay({.steps = 4, .final_factor = 0.1}));
+              }),
+              HasSubstr("the factor is 0.1 by then"));
+  // Down to what goes on for ever is a choice.
+  EXPECT_THAT(factors(warm_up({.steps = 2, .first_factor = 2}, constant()), {0, 1, 2}), ElementsAre(2, 1.5, 1));
+  EXPECT_THAT(factors(warm_up({.steps = 9}, polynomial_decay({.steps = 10})), {0, 9}), ElementsAre(0, DoubleEq(0.1)));
+}
+
 // Eight ranks, five epochs of 100 steps: from the rate of one rank to eight times that.
 TEST(Schedule, WarmUpStartsAtTheRateOfASingleRank) {
   const auto rate = scaled_linearly(0.1, 8);
@@ -102,6 +151,10 @@ TEST(Schedule, BadOptionsAreNamed) {
   EXPECT_THROW(warm_up({.steps = -1}, constant()), UsageError);
   EXPECT_THROW(warm_up({.steps = 1, .first_factor = -0.5}, constant()), UsageError);
   EXPECT_THROW(warm_up({.steps = 1}, Schedule{}), UsageError);
+  EXPECT_THAT(message_of<UsageError>([] { warm_up({.steps = 3}, [](std::int64_t) { return kNan; }); }),
+              HasSubstr("at step 3 is nan"));
+  EXPECT_THAT(message_of<UsageError>([] { scaled_linearly(kNan, 2); }), HasSubstr("learning rate is nan"));
+  EXPECT_THROW(scaled_by_square_root(-0.1, 2), UsageError);
   EXPECT_THROW(scaled_linearly(0.1, 0), UsageError);
   EXPECT_THROW(scaled_by_square_root(0.1, -2), UsageError);
 }
