@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <system_error>
 #include <thread>
+
+#include <c10/util/Exception.h>
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
@@ -29,6 +32,11 @@ std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
   return std::chrono::milliseconds(400 + 20 * std::min(rank, 50));
 }
 
+Failure out_of_memory() {
+  return {ExitCode::environment, ErrorScope::this_rank,
+          "Out of memory: use a smaller batch or model, fewer ranks on this host, or a larger machine."};
+}
+
 }  // namespace
 
 Failure current_failure() {
@@ -37,8 +45,21 @@ Failure current_failure() {
   } catch (const Error& error) {
     return {error.exit_code(), error.scope(), error.what()};
   } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const c10::Error& error) {
+    // Its what() goes on with dozens of lines of C++ frames.
+    const std::string message = error.what_without_backtrace();
+    if (message.find("DefaultCPUAllocator") != std::string::npos) return out_of_memory();
+    return {ExitCode::failure, ErrorScope::this_rank, message};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {
+      return {ExitCode::failure, ErrorScope::this_rank, error.what()};
+    }
+    // What std::thread throws.
     return {ExitCode::environment, ErrorScope::this_rank,
-            "Out of memory: use a smaller batch or model, fewer ranks on this host, or a larger machine."};
+            text(error.what(),
+                 ": the system refuses another thread or process. Raise the limit (ulimit -u, pids.max "
+                 "of the container or job), or use fewer --threads, workers or ranks on this host.")};
   } catch (const std::exception& error) {
     return {ExitCode::failure, ErrorScope::this_rank, error.what()};
   } catch (...) {
