@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -27,9 +28,17 @@ SocketAddress loopback() {
   return *SocketAddress::parse("127.0.0.1:1");
 }
 
+// Not open where this machine lacks the family, such as IPv6.
+FileDescriptor make_probe(int family) {
+  FileDescriptor probe{::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  // Otherwise a full table of open files would look like a missing route.
+  if (!probe.is_open() && (errno == EMFILE || errno == ENFILE)) throw_system_error("socket");
+  return probe;
+}
+
 // The source address of packets to `remote`; nothing where there is no route.
 std::optional<SocketAddress> address_towards(const SocketAddress& remote) {
-  const FileDescriptor probe{::socket(remote.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  const auto probe = make_probe(remote.family());
   if (!probe.is_open() || connect(probe.get(), remote.get(), remote.length()) != 0) return std::nullopt;
   return local_address(probe);
 }
@@ -91,7 +100,7 @@ std::optional<SocketAddress> address_of_default_route() {
 }
 
 bool is_of_this_host(const SocketAddress& address) {
-  const FileDescriptor probe{::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  const auto probe = make_probe(address.family());
   return probe.is_open() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
 }
 

@@ -1,0 +1,48 @@
+#include <libtrain/comm/tcp/local_address.hpp>
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::detail {
+namespace {
+
+/// While it lives, this process opens no further file.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &former_);
+    const rlimit none{0, former_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  NoMoreFiles(const NoMoreFiles&) = delete;  // one limit of the process
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &former_); }
+
+ private:
+  rlimit former_{};
+};
+
+TEST(LocalAddress, ALimitOfOpenFilesIsNotTakenForAMissingRoute) {
+  const auto deadline = Deadline::after(std::chrono::seconds(30));
+  const TcpOptions options{.master_address = "127.0.0.1"};
+  std::string message;
+  try {
+    const NoMoreFiles limit;
+    choose_local_address(options, false, deadline);
+  } catch (const EnvironmentError& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, ::testing::HasSubstr("The limit of open files is reached (socket)"));
+  EXPECT_THAT(message, ::testing::HasSubstr("ulimit -n"));
+}
+
+}  // namespace
+}  // namespace libtrain::detail
