@@ -84,7 +84,7 @@ void train(lt::Context& context) {
   lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.non_finite = lt::NonFinite::fatal}};
   // The rate is that of one rank with 256 images a step, as in Goyal et al., arXiv:1706.02677.
   const double peak_rate =
-      context.number("learning-rate") * static_cast<double>(batch_size) * context.world_size() / 256;
+      context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
   torch::optim::SGD optimizer{model->parameters(),
                               torch::optim::SGDOptions(peak_rate).momentum(0.9).weight_decay(1e-4)};
 

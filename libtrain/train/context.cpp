@@ -1,7 +1,7 @@
 #include <libtrain/train/context.hpp>
 
-#include <cmath>
-#include <cstdlib>
+#include <unistd.h>
+
 #include <utility>
 #include <vector>
 
@@ -95,14 +95,14 @@ std::int64_t Context::integer(std::string_view name, std::int64_t minimum, std::
   return *number;
 }
 
-double Context::number(std::string_view name) const {
+double Context::number(std::string_view name, double minimum, double maximum) const {
   const auto value = option(name);
-  char* end = nullptr;
-  const double number = std::strtod(value.c_str(), &end);
-  if (value.empty() || *end != '\0' || !std::isfinite(number)) {
-    throw UsageError(text("Option --", name, " is '", value, "', which is not a number."));
+  const auto number = detail::parse_decimal<double>(value, minimum, maximum);
+  if (!number) {
+    throw UsageError(
+        text("Option --", name, " is '", value, "', which is not ", detail::number_between(minimum, maximum), "."));
   }
-  return number;
+  return *number;
 }
 
 }  // namespace libtrain

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,9 +57,10 @@ class Context {
   /// The value of `--name`. Throws UsageError where it was not given and has no default.
   std::string option(std::string_view name) const;
 
-  /// The same as a whole number in [minimum, maximum], or as a number; UsageError for anything else.
+  /// The same as a whole number, or as a finite number, in [minimum, maximum]; UsageError for anything else.
   std::int64_t integer(std::string_view name, std::int64_t minimum = 0, std::int64_t maximum = INT64_MAX) const;
-  double number(std::string_view name) const;
+  double number(std::string_view name, double minimum = std::numeric_limits<double>::lowest(),
+                double maximum = std::numeric_limits<double>::max()) const;
 
   /// `--output`. Rank 0 writes there; bad_samples.jsonl is written by all.
   const std::filesystem::path& output_directory() const { return output_directory_; }

@@ -4,13 +4,17 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/base/trace.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/train/command_line.hpp>
 #include <libtrain/train/run.hpp>
 
@@ -80,6 +84,59 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
   EXPECT_THAT(usage_error({"--threads", "0"}, {}), HasSubstr("--threads"));
   EXPECT_THAT(usage_error({"--device", "tpu"}, {}), HasSubstr("--device"));
   EXPECT_THAT(usage_error({"--seed", "-1"}, {}), HasSubstr("--seed"));
+}
+
+// CLI11 by itself takes the first for 8, the second for 16, NaN for a number in any range, and blanks.
+TEST(CommandLine, ReadsDecimalNumbersOnly) {
+  EXPECT_EQ(parse({"--seed", "010"}, {}).seed, 10u);
+  EXPECT_EQ(parse({"--threads", "007"}, {}).threads, 7);
+  EXPECT_EQ(parse({"--timeout", "0.1"}, {}).timeout_s, 0.1);
+  EXPECT_EQ(parse({"--timeout", "1.5e2"}, {}).timeout_s, 150);
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}, {}).seed, 18446744073709551615u);
+  for (const auto* option : {"--seed", "--threads", "--timeout", "--rank", "--world-size", "--local-rank"}) {
+    for (const auto* word : {"0x10", "nan", "inf", "-inf", "1e400", "1 ", " 1", "1s", "", "+1", "-1", "1'000"}) {
+      EXPECT_THAT(usage_error({option, word}, {}), HasSubstr(option)) << word;
+    }
+  }
+  EXPECT_THAT(usage_error({"--seed", "18446744073709551616"}, {}), HasSubstr("whole number from 0 to"));
+  EXPECT_THAT(usage_error({"--timeout", "0"}, {}), HasSubstr("'0' is not a number from 0.1 to 604800"));
+}
+
+TEST(CommandLine, RefusesAnOptionWithNothingBehindItsEqualsSign) {
+  EXPECT_THAT(usage_error({"--output=", "--quiet"}, {}), HasSubstr("Option --output has no value"));
+  EXPECT_THAT(usage_error({"--data=", "--quiet"}, kDeclared), HasSubstr("Option --data has no value"));
+  EXPECT_EQ(parse({"--data", "a="}, kDeclared).options.at("data"), "a=");
+}
+
+TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
+  EXPECT_THAT(usage_error({"--output", ""}, {}), HasSubstr("--output"));
+}
+
+double number_of(const char* word, double minimum, double maximum) {
+  const auto line = parse({"--rate", word}, {});
+  const Context context{{}, line, std::make_shared<SingleCommunicator>()};
+  return context.number("rate", minimum, maximum);
+}
+
+TEST(CommandLine, AProgramsNumbersAreFiniteAndInRange) {
+  constexpr double kLowest = std::numeric_limits<double>::lowest();
+  constexpr double kMax = std::numeric_limits<double>::max();
+  EXPECT_EQ(number_of("-1.25e-3", kLowest, kMax), -1.25e-3);
+  EXPECT_EQ(number_of("0", 0, 1), 0);
+  EXPECT_EQ(number_of("1", 0, 1), 1);
+  const auto message_of = [](const char* word, double minimum, double maximum) -> std::string {
+    try {
+      number_of(word, minimum, maximum);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  for (const auto* word : {"nan", "inf", "-inf", "1e400", "0x1p3", " 1", "1 ", "+1", "1,5", ""}) {
+    EXPECT_EQ(message_of(word, kLowest, kMax), text("Option --rate is '", word, "', which is not a finite number."));
+  }
+  EXPECT_EQ(message_of("-0.1", 0, kMax), "Option --rate is '-0.1', which is not a finite number of 0 or more.");
+  EXPECT_EQ(message_of("1.5", 0, 1), "Option --rate is '1.5', which is not a number from 0 to 1.");
 }
 
 TEST(CommandLine, HelpListsEveryOption) {
