@@ -1,17 +1,28 @@
 #include <libtrain/observe/metrics.hpp>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <ctime>
+#include <fstream>
+#include <iomanip>
 #include <mutex>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/file_descriptor.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {
@@ -23,10 +34,72 @@ namespace {
 }
 
 std::filesystem::path file_in(const std::filesystem::path& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) fail("create the directory of", directory / "metrics.jsonl", error.value());
   return directory / "metrics.jsonl";
+}
+
+std::filesystem::path create_directory_of(const std::filesystem::path& file) {
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) fail("create the directory of", file, error.value());
+  return file;
+}
+
+bool is_regular(int descriptor) {
+  struct stat status{};
+  return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+enum class Lock { taken, refused, unavailable };
+
+// Refused where another open of the file has it. What is given to a device lies in no file that could be shared.
+//
+// flock(2), for it belongs to the opened file: the kernel lets go of it when the process ends, however it ends. An NFS
+// client makes it a lock of the server's, which keeps other hosts out, too; the server forgets it some 90 s after the
+// host has gone (NFS 4), or when that host has restarted (NFS 3). A mount with local_lock, and most file systems in
+// user space, keep out processes of the same host only.
+Lock try_lock(int descriptor) {
+  if (!is_regular(descriptor)) return Lock::taken;
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) return errno == EWOULDBLOCK ? Lock::refused : Lock::unavailable;
+  }
+  return Lock::taken;
+}
+
+std::string time_in_words(double seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  std::ostringstream words;
+  words << std::put_time(&parts, "%Y-%m-%d %H:%M:%S UTC");
+  return words.str();
+}
+
+// The latest run in the file that has not ended, in words; empty where there is none.
+std::string unfinished_run_in(const std::filesystem::path& file) try {
+  std::vector<nlohmann::json> runs;
+  std::ifstream stream{file};
+  for (std::string line; std::getline(stream, line);) {
+    const bool begins = line.starts_with(R"({"event":"run",)");
+    if (!begins && !line.starts_with(R"({"event":"summary",)")) continue;
+    auto record = nlohmann::json::parse(line, nullptr, false);
+    if (!record.is_object()) continue;
+    if (begins) {
+      runs.push_back(std::move(record));
+    } else {
+      std::erase_if(runs, [&](const auto& run) { return run.value("run_id", "") == record.value("run_id", ""); });
+    }
+  }
+  if (runs.empty()) return {};
+  const auto& run = runs.back();
+  return text(" (run ", run.value("run_id", "?"), ", process ", run.value("process", 0), " on ", run.value("host", "?"),
+              ", since ", time_in_words(run.value("time", 0.0)), ")");
+} catch (const nlohmann::json::exception&) {
+  return {};  // a record that is not ours
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& file) {
+  throw EnvironmentError(text("Another run", unfinished_run_in(file), " is writing to '", file.string(),
+                              "': wait until it has ended, or give --output another folder."));
 }
 
 double seconds_since_epoch() {
@@ -37,26 +110,25 @@ double seconds_since_epoch() {
 
 class MetricsWriter::File {
  public:
-  explicit File(std::filesystem::path path) : path_(std::move(path)) {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail("open", path_, errno);
-    try {
-      drop_unfinished_line();
-    } catch (...) {
-      ::close(descriptor_);
-      throw;
+  // Empty: nobody is kept out.
+  File(std::filesystem::path path, std::optional<InUse> in_use)
+      : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
+    if (!descriptor_.is_open()) fail("open", path_, errno);
+    const auto lock = in_use ? try_lock(descriptor_.get()) : Lock::taken;
+    if (lock == Lock::refused && in_use == InUse::refused) refuse(path_);
+    if (lock == Lock::unavailable) {
+      log_warning(text("The file system cannot lock '", path_.string(), "' (", std::system_category().message(errno),
+                       "): a second run that writes to it at the same time is not noticed."));
     }
+    // Of a file in use, the last line may be growing at this moment.
+    if (lock != Lock::refused) drop_unfinished_line();
   }
-
-  File(const File&) = delete;  // owns the descriptor
-  File& operator=(const File&) = delete;
-  ~File() { ::close(descriptor_); }
 
   void append(std::string_view line) {
     const std::lock_guard lock{mutex_};
     std::size_t done = 0;
     while (done < line.size()) {
-      const auto written = ::write(descriptor_, line.data() + done, line.size() - done);
+      const auto written = ::write(descriptor_.get(), line.data() + done, line.size() - done);
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) {
         const int error = written == 0 ? ENOSPC : errno;
@@ -70,28 +142,28 @@ class MetricsWriter::File {
   void sync() {
     const std::lock_guard lock{mutex_};
     // A pipe or a device such as /dev/stdout has nothing to wait for.
-    if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) fail("store", path_, errno);
+    if (::fsync(descriptor_.get()) != 0 && errno != EINVAL && errno != EROFS) fail("store", path_, errno);
   }
 
  private:
   // Leaves the file alone where another process has appended behind the part that was written.
   void take_back(std::size_t written) {
     if (written == 0) return;
-    const auto end = ::lseek(descriptor_, 0, SEEK_CUR);
+    const auto end = ::lseek(descriptor_.get(), 0, SEEK_CUR);
     struct stat status{};
-    if (end < 0 || ::fstat(descriptor_, &status) != 0 || status.st_size != end) return;
+    if (end < 0 || ::fstat(descriptor_.get(), &status) != 0 || status.st_size != end) return;
     truncate_to(end - static_cast<off_t>(written));
   }
 
   void drop_unfinished_line() {
     struct stat status{};
-    if (::fstat(descriptor_, &status) != 0) fail("examine", path_, errno);
+    if (::fstat(descriptor_.get(), &status) != 0) fail("examine", path_, errno);
     if (!S_ISREG(status.st_mode)) return;
     off_t end = status.st_size;
     char block[4096];
     while (end > 0) {
       const off_t begin = end > off_t{sizeof block} ? end - off_t{sizeof block} : 0;
-      const auto got = ::pread(descriptor_, block, static_cast<std::size_t>(end - begin), begin);
+      const auto got = ::pread(descriptor_.get(), block, static_cast<std::size_t>(end - begin), begin);
       if (got != end - begin) fail("read", path_, got < 0 ? errno : EIO);
       const auto newline = std::string_view{block, static_cast<std::size_t>(got)}.rfind('\n');
       end = newline == std::string_view::npos ? begin : begin + static_cast<off_t>(newline) + 1;
@@ -105,26 +177,32 @@ class MetricsWriter::File {
   // A record cut short begins with a brace, or with zeros after a power cut; anything else is not ours to remove.
   void refuse_foreign_text_at(off_t offset) const {
     char first = 0;
-    if (::pread(descriptor_, &first, 1, offset) != 1) fail("read", path_, errno);
+    if (::pread(descriptor_.get(), &first, 1, offset) != 1) fail("read", path_, errno);
     if (first == '{' || first == '\0') return;
     throw EnvironmentError(text("'", path_.string(), "' does not end in a metrics record (byte ", offset,
                                 "); name another file to write metrics to."));
   }
 
-  bool truncate_to(off_t size) { return ::ftruncate(descriptor_, size) == 0; }
+  bool truncate_to(off_t size) { return ::ftruncate(descriptor_.get(), size) == 0; }
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  detail::FileDescriptor descriptor_;
   std::mutex mutex_;
 };
 
 MetricsWriter::MetricsWriter(std::unique_ptr<File> file) : file_(std::move(file)) {}
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& directory)
-    : file_(std::make_unique<File>(file_in(directory))) {}
+MetricsWriter::MetricsWriter(const std::filesystem::path& directory, std::string run_id, InUse in_use)
+    : file_(std::make_unique<File>(create_directory_of(file_in(directory)), in_use)), run_id_(std::move(run_id)) {}
+
+void MetricsWriter::require_free(const std::filesystem::path& directory) {
+  const auto file = file_in(directory);
+  const detail::FileDescriptor descriptor{::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)};
+  if (descriptor.is_open() && try_lock(descriptor.get()) == Lock::refused) refuse(file);
+}
 
 MetricsWriter MetricsWriter::to_file(const std::filesystem::path& file) {
-  return MetricsWriter{std::make_unique<File>(file)};
+  return MetricsWriter{std::make_unique<File>(file, std::nullopt)};
 }
 
 MetricsWriter MetricsWriter::disabled() {
@@ -136,7 +214,7 @@ MetricsWriter& MetricsWriter::operator=(MetricsWriter&&) noexcept = default;
 MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::write(const Record& record) {
-  if (file_) file_->append(record.line(seconds_since_epoch()));
+  if (file_) file_->append(record.line(seconds_since_epoch(), run_id_));
 }
 
 void MetricsWriter::sync() {

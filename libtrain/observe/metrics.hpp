@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include <libtrain/observe/record.hpp>
 
@@ -15,11 +16,23 @@ namespace libtrain {
 /// Any thread may write.
 class MetricsWriter {
  public:
-  /// Opens `directory`/metrics.jsonl, creating both where they are missing; records are added to those already there.
-  /// Throws EnvironmentError with the file's name and the system's reason.
-  explicit MetricsWriter(const std::filesystem::path& directory);
+  /// What becomes of a second run with the same directory, while the first one writes.
+  enum class InUse {
+    refused,
+    shared,  ///< it writes, too: lines stay whole, and "run_id" says whose they are
+  };
 
-  /// The same for a file of any name: for `--json FILE`.
+  /// Opens `directory`/metrics.jsonl, creating both where they are missing; records are added to those already there,
+  /// each with "run_id" unless that is empty. Throws EnvironmentError with the file's name and the system's reason, and
+  /// where another MetricsWriter has the file, of this process or another, of this host or, on a file system with locks
+  /// across hosts, another: from its latest `run` event it names that run. A file system without locks is a warning.
+  explicit MetricsWriter(const std::filesystem::path& directory, std::string run_id = {},
+                         InUse in_use = InUse::refused);
+
+  /// Throws that error now, and creates and changes nothing.
+  static void require_free(const std::filesystem::path& directory);
+
+  /// Opens a file of any name, without a lock: for `--json FILE`.
   static MetricsWriter to_file(const std::filesystem::path& file);
 
   /// Accepts and drops everything: for ranks other than 0.
@@ -44,6 +57,7 @@ class MetricsWriter {
   explicit MetricsWriter(std::unique_ptr<File> file);
 
   std::unique_ptr<File> file_;  // null where disabled
+  std::string run_id_;
 };
 
 }  // namespace libtrain

@@ -1,6 +1,7 @@
 #include <libtrain/observe/record.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -40,7 +41,7 @@ Record& Record::set(std::string_view key, bool value) {
 }
 
 Record& Record::set(std::string_view key, double value) {
-  return set_json(key, dump(Json(value)));
+  return set_json(key, dump(Json(value)), std::isfinite(value));
 }
 
 Record& Record::set(std::string_view key, std::string_view value) {
@@ -52,7 +53,8 @@ Record& Record::set(std::string_view key, std::nullptr_t) {
 }
 
 Record& Record::set(std::string_view key, const std::vector<double>& values) {
-  return set_json(key, dump_all(values));
+  return set_json(key, dump_all(values),
+                  std::ranges::all_of(values, [](double value) { return std::isfinite(value); }));
 }
 
 Record& Record::set(std::string_view key, const std::vector<std::int64_t>& values) {
@@ -72,7 +74,7 @@ Record& Record::set(std::string_view key, const std::vector<std::pair<std::strin
 }
 
 Record& Record::set(std::string_view key, const Record& object) {
-  return set_json(key, "{" + object.members_as_json() + "}");
+  return set_json(key, "{" + object.members_as_json() + "}", object.non_finite().empty());
 }
 
 Record& Record::set_signed(std::string_view key, std::int64_t value) {
@@ -83,28 +85,37 @@ Record& Record::set_unsigned(std::string_view key, std::uint64_t value) {
   return set_json(key, dump(Json(value)));
 }
 
-Record& Record::set_json(std::string_view key, std::string json) {
-  if (key.empty() || key == "event" || key == "time") {
-    throw UsageError(text("'", key, "' cannot be a key of a metrics record; choose a name other than event and time."));
+Record& Record::set_json(std::string_view key, std::string json, bool is_finite) {
+  if (key.empty() || key == "event" || key == "time" || key == "run_id") {
+    throw UsageError(
+        text("'", key, "' cannot be a key of a metrics record; choose a name other than event, time and run_id."));
   }
-  const auto found =
-      std::find_if(members_.begin(), members_.end(), [&](const auto& each) { return each.first == key; });
+  const auto found = std::ranges::find(members_, key, &Member::key);
   if (found != members_.end()) {
-    found->second = std::move(json);
+    *found = {found->key, std::move(json), is_finite};
   } else {
-    members_.emplace_back(key, std::move(json));
+    members_.push_back({std::string{key}, std::move(json), is_finite});
   }
   return *this;
 }
 
+std::vector<std::string> Record::non_finite() const {
+  std::vector<std::string> keys;
+  for (const auto& member : members_) {
+    if (!member.is_finite) keys.push_back(member.key);
+  }
+  return keys;
+}
+
 std::string Record::members_as_json() const {
   std::vector<std::string> members;
-  for (const auto& [key, json] : members_) members.push_back(dump(Json(key)) + ":" + json);
+  for (const auto& member : members_) members.push_back(dump(Json(member.key)) + ":" + member.json);
   return join(members, ",");
 }
 
-std::string Record::line(double time_s) const {
-  const auto head = "{\"event\":" + dump(Json(event_)) + ",\"time\":" + dump(Json(time_s));
+std::string Record::line(double time_s, std::string_view run_id) const {
+  auto head = "{\"event\":" + dump(Json(event_)) + ",\"time\":" + dump(Json(time_s));
+  if (!run_id.empty()) head += ",\"run_id\":" + dump(Json(run_id));
   return head + (members_.empty() ? "" : ",") + members_as_json() + "}\n";
 }
 

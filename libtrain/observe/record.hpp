@@ -16,13 +16,14 @@ namespace libtrain {
 ///
 /// Setting a key again replaces its value. Strings pass through `redact`, those under a key that looks like a secret
 /// are masked whole, and bytes that are not UTF-8 become U+FFFD. NaN and infinities become null, as JSON has no word
-/// for them; every other double reads back as the same double.
+/// for them (`non_finite` names them); every other double reads back as the same double.
 class Record {
  public:
   /// Throws UsageError for an empty name.
   explicit Record(std::string_view event);
 
-  /// Throw UsageError for an empty key and for "event" and "time", which the record and the writer set themselves.
+  /// Throw UsageError for an empty key and for "event", "time" and "run_id", which the record and the writer set
+  /// themselves.
   Record& set(std::string_view key, bool value);
   Record& set(std::string_view key, double value);
   Record& set(std::string_view key, std::string_view value);
@@ -52,17 +53,27 @@ class Record {
 
   const std::string& event() const { return event_; }
 
-  /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC).
-  std::string line(double time_s) const;
+  /// The keys whose numbers are, or contain, NaN or infinity.
+  std::vector<std::string> non_finite() const;
+
+  /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC) and,
+  /// unless `run_id` is empty, "run_id".
+  std::string line(double time_s, std::string_view run_id = {}) const;
 
  private:
   Record& set_signed(std::string_view key, std::int64_t value);
   Record& set_unsigned(std::string_view key, std::uint64_t value);
-  Record& set_json(std::string_view key, std::string json);
+  Record& set_json(std::string_view key, std::string json, bool is_finite = true);
   std::string members_as_json() const;
 
+  struct Member {
+    std::string key;
+    std::string json;
+    bool is_finite;
+  };
+
   std::string event_;
-  std::vector<std::pair<std::string, std::string>> members_;  // key and its value as JSON
+  std::vector<Member> members_;
 };
 
 }  // namespace libtrain

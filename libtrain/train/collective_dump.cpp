@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iomanip>
 #include <mutex>
-#include <random>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -33,14 +32,6 @@ using Places = std::vector<std::optional<Whereabouts>>;
 constexpr std::chrono::milliseconds kTimeToWrite{1000};
 constexpr std::chrono::milliseconds kTimeToRead{500};
 constexpr std::chrono::milliseconds kBetweenLooks{50};
-
-std::string random_name() {
-  std::random_device device;
-  std::ostringstream name;
-  name << std::hex << std::setfill('0');
-  for (int word = 0; word < 4; ++word) name << std::setw(8) << device();
-  return name.str();
-}
 
 std::string time_in_words() {
   const auto now = std::time(nullptr);
@@ -124,10 +115,9 @@ struct CollectiveDump::State {
   std::atomic<bool> has_failed = false;  // what it writes itself says more than what it is asked for
 };
 
-CollectiveDump::CollectiveDump(std::shared_ptr<Communicator> communicator, fs::path directory) {
-  auto run = communicator->broadcast_bytes(random_name(), 0);
-  state_ = std::make_shared<State>(std::move(communicator), std::move(directory), std::move(run));
-  // The broadcast is in the records, if there are any.
+CollectiveDump::CollectiveDump(std::shared_ptr<Communicator> communicator, fs::path directory, std::string run)
+    : state_(std::make_shared<State>(std::move(communicator), std::move(directory), std::move(run))) {
+  // A communicator that keeps records has some by now.
   if (state_->communicator->recent_collectives().empty()) return;
   requests_.emplace(state_->run, state_->communicator->rank(), [state = state_] {
     try {

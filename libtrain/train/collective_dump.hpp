@@ -23,8 +23,8 @@ namespace libtrain::detail {
 /// longer than a second or what it is told, not even on a disk that does not answer. Belongs to one thread.
 class CollectiveDump {
  public:
-  /// All ranks must call it.
-  CollectiveDump(std::shared_ptr<Communicator> communicator, std::filesystem::path directory);
+  /// All ranks must call it, with one `run` (see agree_on_run_id), when they have called a collective.
+  CollectiveDump(std::shared_ptr<Communicator> communicator, std::filesystem::path directory, std::string run);
   ~CollectiveDump();
   CollectiveDump(const CollectiveDump&) = delete;  // one file, one writer
   CollectiveDump& operator=(const CollectiveDump&) = delete;

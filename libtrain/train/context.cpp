@@ -11,6 +11,7 @@
 
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/train/command_line.hpp>
 
@@ -28,10 +29,11 @@ c10::Device device_of(const Launch& launch, const Communicator& communicator) {
 }  // namespace
 
 Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
-                 TraceSink* trace)
+                 std::string run_id, TraceSink* trace)
     : launch_(launch),
       line_(std::make_unique<detail::CommandLine>(line)),
       communicator_(std::move(communicator)),
+      run_id_(std::move(run_id)),
       device_(device_of(launch, *communicator_)),
       output_directory_(line.output),
       summary_("summary"),
@@ -54,9 +56,9 @@ std::shared_ptr<const data::Storage> Context::storage(std::string_view name) {
                            [this](const std::string& progress) { progress_.print(progress); });
 }
 
-MetricsWriter& Context::metrics() {
+MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
   if (metrics_) return *metrics_;
-  metrics_ = rank() == 0 ? MetricsWriter{output_directory_} : MetricsWriter::disabled();
+  metrics_ = rank() == 0 ? MetricsWriter{output_directory_, run_id_, in_use} : MetricsWriter::disabled();
   const auto& build = build_info();
   std::vector<std::pair<std::string, std::string>> config;
   for (const auto& [name, value] : line_->options) config.emplace_back(name, value);
@@ -65,6 +67,8 @@ MetricsWriter& Context::metrics() {
                       .set("seed", line_->seed)
                       .set("world_size", world_size())
                       .set("launcher", to_string(launch_.launcher))
+                      .set("host", host_name())
+                      .set("process", getpid())
                       .set("backend", communicator_->backend())
                       .set("threads", at::get_num_threads())
                       .set("libtrain", build.version)

@@ -30,13 +30,16 @@ struct CommandLine;
 class Context {
  public:
   Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
-          TraceSink* trace = nullptr);
+          std::string run_id = {}, TraceSink* trace = nullptr);
   ~Context();
 
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->world_size(); }
   Communicator& communicator() { return *communicator_; }
   const Launch& launch() const { return launch_; }
+
+  /// 32 hexadecimal digits that tell this run from all others, the same on all ranks: "run_id" of its records.
+  const std::string& run_id() const { return run_id_; }
 
   /// Where this rank's tensors belong.
   c10::Device device() const { return device_; }
@@ -66,8 +69,10 @@ class Context {
   const std::filesystem::path& output_directory() const { return output_directory_; }
 
   /// DIR/metrics.jsonl on rank 0, nowhere on the others. The first call opens the file and writes the `run` event (so
-  /// that a run which fails before it leaves nothing behind); `run` writes the last line: see `summary`.
-  MetricsWriter& metrics();
+  /// that a run which fails before it leaves nothing behind); `run` writes the last line: see `summary`. Throws
+  /// EnvironmentError where the file cannot be written, or where another run is writing to it. `in_use` counts for the
+  /// first call.
+  MetricsWriter& metrics(MetricsWriter::InUse in_use = MetricsWriter::InUse::refused);
 
   /// The `summary` event, written when the body has returned. It starts with the number of ranks; `run` adds the run's
   /// seconds and the peak memory of the largest rank.
@@ -89,6 +94,7 @@ class Context {
   Launch launch_;
   std::unique_ptr<detail::CommandLine> line_;
   std::shared_ptr<Communicator> communicator_;
+  std::string run_id_;
   c10::Device device_;
   std::filesystem::path output_directory_;
   std::optional<MetricsWriter> metrics_;

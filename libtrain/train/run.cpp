@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -26,6 +27,7 @@
 #include <libtrain/train/core_share.hpp>
 #include <libtrain/train/failure_report.hpp>
 #include <libtrain/train/peak_memory.hpp>
+#include <libtrain/train/run_id.hpp>
 #include <libtrain/train/timeline.hpp>
 
 namespace libtrain {
@@ -58,7 +60,8 @@ void share_cores(const CommandLine& line, Communicator& communicator) {
 
 void write_summary_event(Context& context) {
   context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak_rss_of_ranks(context.communicator()));
-  context.metrics().write(context.summary());
+  // A program that has kept no metrics until now must not fail after its work because another run came meanwhile.
+  context.metrics(MetricsWriter::InUse::shared).write(context.summary());
 }
 
 // Before the failure is reported: whoever reports it ends the job, and with it the ranks that are still writing.
@@ -81,7 +84,9 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
 }
 
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
-              const std::function<void(Context&)>& body) {
+              const std::string& run_id, const std::function<void(Context&)>& body) {
+  // Known before the data are read, but for a folder without metrics, which stays so until the first ones.
+  if (communicator->rank() == 0) MetricsWriter::require_free(line.output);
   share_cores(line, *communicator);
   // An odd constant keeps the ranks' seeds apart; rank 0's is the run's own.
   torch::manual_seed(line.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
@@ -91,7 +96,7 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
     timeline->require_writable(line.timeline);
   }
   try {
-    Context context{launch, line, communicator, timeline ? &timeline->sink() : nullptr};
+    Context context{launch, line, communicator, run_id, timeline ? &timeline->sink() : nullptr};
     body(context);
     warn_of_unused_options(context, line);
     write_summary_event(context);
@@ -129,8 +134,9 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     log_launch(launch);
     const auto timeout = std::chrono::duration<double>(line.timeout_s);
     communicator = connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
-    if (communicator->world_size() > 1) collectives.emplace(communicator, line.output);
-    run_body(launch, line, communicator, body);
+    const auto run_id = detail::agree_on_run_id(*communicator);
+    if (communicator->world_size() > 1) collectives.emplace(communicator, line.output, run_id);
+    run_body(launch, line, communicator, run_id, body);
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();

@@ -2,11 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -19,16 +25,18 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/log_sinks.hpp>
+
 namespace libtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class Metrics : public testing::Test {
+class Metrics : public ::testing::Test {
  protected:
   Metrics() {
-    std::string pattern = testing::TempDir() + "metrics_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "metrics_XXXXXX";
     directory_ = mkdtemp(pattern.data());
   }
 
@@ -124,6 +132,86 @@ TEST_F(Metrics, LeavesAFileOfAnotherKindAlone) {
   put("first line\nnot a record");
   EXPECT_THAT(message_of([&] { MetricsWriter{directory_}; }), HasSubstr("metrics.jsonl"));
   EXPECT_EQ(content(file_in_directory()), "first line\nnot a record");
+}
+
+TEST_F(Metrics, GivesEveryRecordTheIdOfTheRun) {
+  MetricsWriter{directory_, "one"}.write(Record{"run"});
+  MetricsWriter{directory_, "two"}.write(Record{"run"});
+  const auto all = records(file_in_directory());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["run_id"], "one");
+  EXPECT_EQ(all[1]["run_id"], "two");
+}
+
+TEST_F(Metrics, RefusesASecondRunAndNamesTheFirst) {
+  put("{\"event\":\"run\",\"time\":1.0,\"run_id\":\"killed\",\"host\":\"node-1\",\"process\":1}\n");
+  MetricsWriter{directory_, "done"}.write(Record{"run"});
+  MetricsWriter{directory_, "done"}.write(Record{"summary"});
+  MetricsWriter first{directory_, "first"};
+  first.write(Record{"run"}.set("host", "node-7").set("process", 4242));
+  MetricsWriter latecomer{directory_, "latecomer", MetricsWriter::InUse::shared};
+  latecomer.write(Record{"run"});
+  latecomer.write(Record{"summary"});
+  const auto before = content(file_in_directory());
+  for (const auto& action : std::vector<std::function<void()>>{[&] { MetricsWriter{directory_, "second"}; },
+                                                               [&] { MetricsWriter::require_free(directory_); }}) {
+    const auto message = message_of(action);
+    EXPECT_THAT(message, HasSubstr("Another run (run first, process 4242 on node-7, since 20"));
+    EXPECT_THAT(message, HasSubstr("is writing to '" + file_in_directory().string() + "'"));
+  }
+  EXPECT_EQ(content(file_in_directory()), before);
+  {
+    const auto gone = std::move(first);
+  }
+  MetricsWriter::require_free(directory_);
+  MetricsWriter{directory_, "second"}.write(Record{"run"});
+}
+
+TEST_F(Metrics, RefusesASecondRunWhateverTheFileHolds) {
+  const MetricsWriter first{directory_};
+  for (const auto* line : {"", "{\"event\":\"run\",\"run_id\":7,\"process\":\"x\"}\n", "{\"event\":\"run\",\n"}) {
+    put(line);
+    EXPECT_THAT(message_of([&] { MetricsWriter{directory_}; }), ::testing::StartsWith("Another run is writing to '"));
+  }
+}
+
+TEST_F(Metrics, ALatecomerLeavesALineThatIsBeingWrittenAlone) {
+  const MetricsWriter first{directory_};
+  put("{\"event\":\"st");
+  MetricsWriter{directory_, "latecomer", MetricsWriter::InUse::shared};
+  EXPECT_EQ(content(file_in_directory()), "{\"event\":\"st");
+}
+
+TEST_F(Metrics, NothingIsMadeToSeeWhetherAFolderIsFree) {
+  MetricsWriter::require_free(directory_);
+  MetricsWriter::require_free(directory_ / "missing");
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(Metrics, DevicesAreShared) {
+  fs::create_symlink("/dev/null", file_in_directory());
+  const MetricsWriter first{directory_};
+  const MetricsWriter second{directory_};
+}
+
+// As on a mount whose server has no locks.
+TEST_F(Metrics, GoesOnWithAWarningWhereTheFileSystemHasNoLocks) {
+  const testing::CapturedLog log{LogLevel::warning};
+  std::thread([&] {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{std::size(program), program};
+    ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+    MetricsWriter::require_free(directory_);
+    MetricsWriter{directory_}.write(Record{"run"});
+  }).join();
+  EXPECT_EQ(records(file_in_directory()).size(), 1u);
+  EXPECT_THAT(log.lines(), ::testing::ElementsAre(HasSubstr("metrics.jsonl' (No locks available)")));
 }
 
 TEST_F(Metrics, DisabledAcceptsAndDrops) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 
@@ -17,6 +18,22 @@ using testing::Not;
 
 TEST(Record, BeginsWithEventAndTime) {
   EXPECT_EQ(Record{"run"}.line(1.5), "{\"event\":\"run\",\"time\":1.5}\n");
+}
+
+TEST(Record, NamesItsRunBehindTheTime) {
+  EXPECT_EQ(Record{"step"}.set("step", 1).line(1.5, "abc"),
+            "{\"event\":\"step\",\"time\":1.5,\"run_id\":\"abc\",\"step\":1}\n");
+}
+
+TEST(Record, TellsWhichNumbersAreNotFinite) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Record record{"summary"};
+  record.set("loss", kNan).set("rates", std::vector{1.0, -kInfinity}).set("inner", Record{"i"}.set("x", kInfinity));
+  record.set("none", nullptr).set("epochs", 3).set("name", "nan").set("seconds", 1.5);
+  EXPECT_THAT(record.non_finite(), testing::ElementsAre("loss", "rates", "inner"));
+  record.set("loss", 0.5).set("seconds", kNan);
+  EXPECT_THAT(record.non_finite(), testing::ElementsAre("rates", "inner", "seconds"));
 }
 
 TEST(Record, KeepsTheOrderOfKeys) {

@@ -24,6 +24,7 @@
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
+#include <libtrain/train/run_id.hpp>
 
 #include <tests/support/on_ranks.hpp>
 
@@ -88,7 +89,7 @@ void await_file(const fs::path& file) {
 
 TEST(CollectiveDump, TellsWhatARankDidAndWhatFailed) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump dump{unowned(communicator), folder / "made" / "here"};
+    CollectiveDump dump{unowned(communicator), folder / "made" / "here", agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
     EXPECT_TRUE(dump.write_after(kLostPeer));
     const auto log = content_of(file_of(folder / "made" / "here", communicator.rank()));
@@ -103,7 +104,7 @@ TEST(CollectiveDump, TellsWhatARankDidAndWhatFailed) {
 
 TEST(CollectiveDump, EveryRankLearnsWhereAllAre) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump dump{unowned(communicator), folder};
+    CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
     EXPECT_TRUE(dump.write_after(kLostPeer));
     communicator.barrier();
@@ -116,7 +117,7 @@ TEST(CollectiveDump, EveryRankLearnsWhereAllAre) {
 // Such as one that is stuck in code of the user's.
 TEST(CollectiveDump, ARankThatHasNotFailedIsAskedWhereItIs) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump dump{unowned(communicator), folder};
+    CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
     if (communicator.rank() == 0) {
       EXPECT_TRUE(dump.write_after(kLostPeer));
@@ -131,10 +132,10 @@ TEST(CollectiveDump, ARankThatHasNotFailedIsAskedWhereItIs) {
 
 TEST(CollectiveDump, FilesOfAnEarlierRunAreNotMistaken) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump earlier{unowned(communicator), folder};
+    CollectiveDump earlier{unowned(communicator), folder, agree_on_run_id(communicator)};
     EXPECT_TRUE(earlier.write_after(kLostPeer));
     communicator.barrier();
-    CollectiveDump later{unowned(communicator), folder};
+    CollectiveDump later{unowned(communicator), folder, agree_on_run_id(communicator)};
     EXPECT_EQ(later.where_ranks_are(std::chrono::milliseconds(100)), "");
     communicator.barrier();
     EXPECT_TRUE(later.write_after(kLostPeer));
@@ -145,7 +146,7 @@ TEST(CollectiveDump, FilesOfAnEarlierRunAreNotMistaken) {
 
 TEST(CollectiveDump, IsForFailuresOfCommunication) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump dump{unowned(communicator), folder};
+    CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
     EXPECT_FALSE(dump.write_after(kFire));
     communicator.barrier();
@@ -157,7 +158,7 @@ TEST(CollectiveDump, IsForFailuresOfCommunication) {
 TEST(CollectiveDump, IsForFailuresWhileACollectiveIsUnderWay) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     if (communicator.world_size() == 1) return;
-    CollectiveDump dump{unowned(communicator), folder};
+    CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     communicator.barrier();
     // It cannot end before the others have come, who wait for the file.
     if (communicator.rank() != 0) await_file(file_of(folder, 0));
@@ -176,7 +177,7 @@ TEST(CollectiveDump, ADiskThatFailsIsToldAndHidesNothing) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     if (communicator.rank() == 0) std::ofstream{folder / "occupied"} << "a file";
     communicator.barrier();
-    CollectiveDump dump{unowned(communicator), folder / "occupied" / "output"};
+    CollectiveDump dump{unowned(communicator), folder / "occupied" / "output", agree_on_run_id(communicator)};
     EXPECT_TRUE(dump.write_after(kLostPeer));
     EXPECT_THAT(dump.where_to_look(), HasSubstr("could not be written to '" +
                                                 file_of(folder / "occupied" / "output", communicator.rank()).string()));
@@ -187,8 +188,8 @@ TEST(CollectiveDump, ADiskThatFailsIsToldAndHidesNothing) {
 // Two dumps of one rank, as two jobs in one folder would have them: they hear their own requests only.
 TEST(CollectiveDump, RequestsOfOneRunAreNotHeardInAnother) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
-    CollectiveDump first{unowned(communicator), folder / "first"};
-    CollectiveDump second{unowned(communicator), folder / "second"};
+    CollectiveDump first{unowned(communicator), folder / "first", agree_on_run_id(communicator)};
+    CollectiveDump second{unowned(communicator), folder / "second", agree_on_run_id(communicator)};
     communicator.barrier();
     EXPECT_TRUE(first.write_after(kLostPeer));
     communicator.barrier();
