@@ -38,6 +38,7 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
+#include <libtrain/train/require_finite.hpp>
 #include <libtrain/train/run.hpp>
 #include <libtrain/train/same_data.hpp>
 #include <libtrain/train/synchronization_summary.hpp>

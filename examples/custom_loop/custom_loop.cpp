@@ -130,6 +130,7 @@ void train(lt::Context& context) {
     context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));
   }
+  lt::require_finite(*model);
   const auto statistics = synchronizer.statistics();
   context.summary()
       .set("epochs", epochs)

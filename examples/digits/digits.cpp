@@ -3,8 +3,7 @@
 //   mpirun -n 2 digits                      the 1,797 digits of 8x8 pixels that come with libtrain
 //   mpirun -n 2 digits --data mnist-folder  MNIST's four files
 
-#include <cmath>
-#include <numbers>
+#include <algorithm>
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
@@ -18,13 +17,13 @@ namespace {
 constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f, .classes = 10};
 
 constexpr double kPeakRate = 0.005;
-constexpr double kWarmUpEpochs = 2;
+constexpr std::int64_t kWarmUpEpochs = 2;
 
-// Rises linearly for two epochs, then falls to zero as half a cosine.
-double learning_rate(double epoch, double epochs) {
-  if (epoch < kWarmUpEpochs) return kPeakRate * epoch / kWarmUpEpochs;
-  const double share_left = (epochs - epoch) / (epochs - kWarmUpEpochs);
-  return kPeakRate * (1 - std::cos(std::numbers::pi * share_left)) / 2;
+// Rises linearly for two epochs, or for half of a run that is shorter than four, and falls to zero as half a cosine.
+lt::optim::Schedule learning_rates(std::int64_t epochs, std::int64_t steps_per_epoch) {
+  const auto steps = epochs * steps_per_epoch;
+  return lt::optim::warm_up({.steps = std::min(kWarmUpEpochs * steps_per_epoch, steps / 2), .first_factor = 0.01},
+                            lt::optim::cosine_decay({.steps = steps}));
 }
 
 // Moves the image by up to one pixel each way; what comes in at the edges is background.
@@ -84,6 +83,7 @@ void train(lt::Context& context) {
   const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
 
   const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
+  lt::optim::LearningRate rate{optimizer, learning_rates(epochs, steps)};
   context.metrics();  // an output folder that cannot be written should be known before the training
   double samples = 0;
   double mean_loss = 0;
@@ -96,11 +96,7 @@ void train(lt::Context& context) {
     double loss_sum = 0;
     auto batches = loader.epoch(static_cast<std::uint64_t>(epoch));
     while (const auto batch = traced(context, "data", "wait for a batch", [&] { return batches.next(); })) {
-      ++step;
-      const double rate =
-          learning_rate(static_cast<double>(epoch) + static_cast<double>(step) / static_cast<double>(steps),
-                        static_cast<double>(epochs));
-      optimizer.param_groups()[0].options().set_lr(rate);
+      rate.set(epoch * steps + step++);
       const auto loss = traced(context, "compute", "forward", [&] {
         return torch::nn::functional::cross_entropy(model->forward(batch->images), batch->labels, loss_options);
       });
@@ -114,7 +110,7 @@ void train(lt::Context& context) {
                                   .set("epoch", epoch)
                                   .set("step", step)
                                   .set("loss", loss.item<double>())
-                                  .set("learning_rate", rate));
+                                  .set("learning_rate", rate.of_first_group()));
       samples += static_cast<double>(batch->size() * context.world_size());
       context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }
@@ -127,6 +123,7 @@ void train(lt::Context& context) {
     context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", mean_loss));
     context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));
   }
+  lt::require_finite(*model);
   context.summary()
       .set("epochs", epochs)
       .set("samples_per_s", samples / stopwatch.seconds())

@@ -115,6 +115,7 @@ void train(lt::Context& context) {
         lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss).set("accuracy", held_out_accuracy));
   }
   context.progress().print(lt::data::describe(loader.statistics()));
+  lt::require_finite(*model);
   context.summary()
       .set("epochs", epochs)
       .set("samples_per_s", samples / stopwatch.seconds())

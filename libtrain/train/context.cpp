@@ -82,11 +82,20 @@ std::uint64_t Context::seed() const {
 }
 
 std::string Context::option(std::string_view name) const {
+  asked_.emplace(name);
   const auto found = line_->options.find(std::string{name});
   if (found == line_->options.end()) {
     throw UsageError(text("Option --", name, " is required: give it a value on the command line."));
   }
   return found->second;
+}
+
+std::vector<std::string> Context::unused_options() const {
+  std::vector<std::string> unused;
+  for (const auto& [name, value] : line_->options) {
+    if (!line_->declared && !asked_.contains(name)) unused.push_back(name);
+  }
+  return unused;
 }
 
 std::int64_t Context::integer(std::string_view name, std::int64_t minimum, std::int64_t maximum) const {

@@ -5,8 +5,10 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <c10/core/Device.h>
 
@@ -75,7 +77,8 @@ class Context {
   MetricsWriter& metrics(MetricsWriter::InUse in_use = MetricsWriter::InUse::refused);
 
   /// The `summary` event, written when the body has returned. It starts with the number of ranks; `run` adds the run's
-  /// seconds and the peak memory of the largest rank.
+  /// seconds and the peak memory of the largest rank. A number in it that is not finite makes the run fail: set what
+  /// has no value to null.
   Record& summary() { return summary_; }
 
   /// On rank 0, unless `--quiet`.
@@ -83,6 +86,9 @@ class Context {
 
   /// What `--timeline FILE` shows of this rank; null without it. For SynchronizerOptions::trace and TraceSpan.
   TraceSink* trace() const { return trace_; }
+
+  /// Of a program that declares no options: those that were given and that it has not asked for by now.
+  std::vector<std::string> unused_options() const;
 
   /// Whether storage() was called: otherwise `--stage` and `--cache` had no effect.
   bool has_opened_storage() const { return has_opened_storage_; }
@@ -102,6 +108,7 @@ class Context {
   Progress progress_;
   TraceSink* trace_;
   bool has_opened_storage_ = false;
+  mutable std::set<std::string> asked_;
   Stopwatch stopwatch_;
 };
 

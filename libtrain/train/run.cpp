@@ -58,6 +58,16 @@ void share_cores(const CommandLine& line, Communicator& communicator) {
   }
 }
 
+// A result that is no number would pass for one: null in the summary, and exit code 0.
+void require_finite_summary(Context& context) {
+  const auto names = context.summary().non_finite();
+  if (names.empty()) return;
+  throw UsageError(
+      text("The run has ended with NaN or infinity as its ", join(names, ", "),
+           ": the training has diverged, or nothing was measured. Lower the learning rate, clip gradients, "
+           "or set NonFinite::fatal to see where it begins."));
+}
+
 void write_summary_event(Context& context) {
   context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak_rss_of_ranks(context.communicator()));
   // A program that has kept no metrics until now must not fail after its work because another run came meanwhile.
@@ -76,7 +86,11 @@ void write_own_timeline(const Timeline& timeline, const CommandLine& line, int r
 }
 
 void warn_of_unused_options(const Context& context, const CommandLine& line) {
-  if (context.has_opened_storage() || context.rank() != 0) return;
+  if (context.rank() != 0) return;
+  for (const auto& name : context.unused_options()) {
+    log_warning(text("--", name, " had no effect: this program did not ask for it."));
+  }
+  if (context.has_opened_storage()) return;
   for (const auto& [name, value] : {std::pair{"--stage", line.data.stage}, std::pair{"--cache", line.data.cache}}) {
     if (!value.empty())
       log_warning(text(name, " had no effect: this program opens its data without Context::storage()."));
@@ -99,6 +113,7 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
     Context context{launch, line, communicator, run_id, timeline ? &timeline->sink() : nullptr};
     body(context);
     warn_of_unused_options(context, line);
+    require_finite_summary(context);
     write_summary_event(context);
     if (timeline) timeline->write(line.timeline);
     require_printed();
