@@ -7,6 +7,8 @@
 #include <torch/types.h>
 
 #include <libtrain/base/build_info.hpp>
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/comm/communicator.hpp>
@@ -18,6 +20,7 @@
 #include <libtrain/data/image_folder.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
@@ -37,6 +40,7 @@
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
+#include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 #include <libtrain/train/require_finite.hpp>
 #include <libtrain/train/run.hpp>

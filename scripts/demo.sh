@@ -7,16 +7,21 @@
 # LIBTRAIN_RANKS  how many ranks to start (default 2)
 # LIBTRAIN_CMAKE_OPTIONS  options for configuring, such as -DLIBTRAIN_CUDA=OFF
 # LIBTRAIN_JOBS   how many files to compile at once (default: 2 at most, for want of memory)
+# LIBTRAIN_BIN    a folder with digits: it is run, and nothing is set up or built
+# LIBTRAIN_OUTPUT  where to write instead of outputs/digits-demo
+# LIBTRAIN_MPIRUN  what to start the ranks with instead of mpirun
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 case ${1:-} in --help | -h) print_usage scripts/demo.sh && exit 0 ;; esac
 
 ranks=${LIBTRAIN_RANKS:-2}
-output=outputs/digits-demo
-set_up
-build release --target digits
+output=${LIBTRAIN_OUTPUT:-outputs/digits-demo}
+if [ -z "${LIBTRAIN_BIN:-}" ]; then
+  set_up
+  build release --target digits
+fi
 mapfile -t options < <(mpirun_options "$ranks")
 # A table of an earlier run must not pass for this one's.
 rm -f "$output/metrics.jsonl"
-mpirun "${options[@]}" -n "$ranks" build/release/bin/digits --output "$output" "$@"
+"${LIBTRAIN_MPIRUN:-mpirun}" "${options[@]}" -n "$ranks" "${LIBTRAIN_BIN:-build/release/bin}/digits" --output "$output" "$@"
 "$python" scripts/demo_table.py "$output/metrics.jsonl"

@@ -3,9 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +23,7 @@
 #include <libtrain/train/collective_dump.hpp>
 #include <libtrain/train/command_line.hpp>
 #include <libtrain/train/core_share.hpp>
+#include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/failure_report.hpp>
 #include <libtrain/train/peak_memory.hpp>
 #include <libtrain/train/run_id.hpp>
@@ -131,9 +130,7 @@ int run(int argc, char** argv, const std::function<void(Context&)>& body) {
 }
 
 int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
-  Launch launch;
-  launch.world_size.value = 1;
-  bool launched = false;  // who this is has been found out
+  std::optional<Launch> launch;
   std::shared_ptr<Communicator> communicator;
   std::optional<detail::CollectiveDump> collectives;
   try {
@@ -144,32 +141,19 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       return 0;
     }
     launch = detect_launch(Environment::of_process(), line.launch);
-    launched = true;
-    set_log_identity(launch.rank.value, launch.world_size.value);
-    log_launch(launch);
+    set_log_identity(launch->rank.value, launch->world_size.value);
+    log_launch(*launch);
     const auto timeout = std::chrono::duration<double>(line.timeout_s);
-    communicator = connect(launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+    communicator = connect(*launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
     const auto run_id = detail::agree_on_run_id(*communicator);
     if (communicator->world_size() > 1) collectives.emplace(communicator, line.output, run_id);
-    run_body(launch, line, communicator, run_id, body);
+    run_body(*launch, line, communicator, run_id, body);
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();
     // Before the report, as all ranks do it: whoever reports ends the job.
     const bool dumped = collectives && collectives->write_after(failure);
-    if (launched) {
-      detail::report_failure(failure, launch.rank.value, launch.world_size.value, dumped ? &*collectives : nullptr);
-    } else {
-      detail::report_early_failure(failure);
-    }
-    // What the program printed so far is the best clue to what went wrong.
-    std::fflush(nullptr);
-    std::cout.flush();
-    // Peers may be waiting for this rank: the job ends here, not at their deadlines.
-    if (communicator) communicator->abort(failure.message, failure.code);
-    // Static destructors would wait for threads that may be stuck in a foreign library.
-    if (launch.world_size.value > 1) std::_Exit(static_cast<int>(failure.code));
-    return static_cast<int>(failure.code);
+    return detail::end_failed_job(failure, launch, communicator.get(), dumped ? &*collectives : nullptr);
   }
 }
 

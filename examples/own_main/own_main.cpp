@@ -1,0 +1,72 @@
+// A program that has a main() of its own and finds its peers itself, for a place where lt::run does not fit, such as a
+// simulation that trains in between:
+//
+//   mpirun -n 2 own_main examples/digits/data
+//
+// What lt::run would do, and such a program does itself: logging, threads, seeds, and ending the job where a rank
+// fails.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <torch/utils.h>
+
+#include <libtrain/libtrain.hpp>
+
+namespace lt = libtrain;
+
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+
+void train(const std::string& folder, lt::Communicator& communicator) {
+  const lt::data::IdxImages images{folder, lt::data::IdxSplit::train};
+  lt::data::DataLoader loader{
+      images,
+      {.batch_size = 32},
+      lt::data::Shard{.rank = communicator.rank(), .world_size = communicator.world_size(), .seed = kSeed}};
+  torch::nn::Sequential model{torch::nn::Flatten(),
+                              torch::nn::Linear(images.height() * images.width(), images.classes())};
+  lt::GradientSynchronizer synchronizer{*model, communicator};
+  torch::optim::SGD sgd{model->parameters(), torch::optim::SGDOptions(0.5)};
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    torch::Tensor loss;
+    for (auto& batch : loader.epoch(epoch)) {
+      loss = torch::cross_entropy_loss(model->forward(batch.images), batch.labels);
+      loss.backward();
+      synchronizer.wait();
+      sgd.step();
+      synchronizer.zero_grad();
+    }
+    lt::log_info("epoch " + std::to_string(epoch + 1) + ": loss " + std::to_string(loss.item<double>()));
+  }
+  lt::require_finite(*model);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::optional<lt::Launch> launch;
+  std::shared_ptr<lt::Communicator> communicator;
+  try {
+    if (argc != 2) throw lt::UsageError("usage: own_main FOLDER, the one with MNIST's four files.");
+    launch = lt::detect_launch(lt::Environment::of_process());
+    lt::set_log_identity(launch->rank.value, launch->world_size.value);
+    for (const auto& warning : launch->warnings) lt::log_warning(warning);
+    communicator = lt::connect(*launch, {.timeout = std::chrono::minutes(5)});
+    // Otherwise each rank takes all cores.
+    torch::set_num_threads(1);
+    // The weights will be rank 0's; equal seeds would repeat its dropout masks on every rank.
+    torch::manual_seed(kSeed + static_cast<std::uint64_t>(communicator->rank()));
+    train(argv[1], *communicator);
+    // A rank that leaves earlier would take the job along.
+    communicator->barrier();
+    return 0;
+  } catch (...) {
+    // The peers wait for this rank in a collective: returning would leave them to find out that it has gone.
+    return lt::end_failed_job(launch, communicator.get());
+  }
+}

@@ -1,0 +1,113 @@
+"""The programs that are there to be copied do what they show: they learn, on any number of ranks, and one rank that
+fails ends a job whose main() is its own.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import idx_files
+import jobs
+
+USAGE, ENVIRONMENT = 2, 3
+DEMO = jobs.ROOT / "scripts/demo.sh"
+QUICK = {"OMP_NUM_THREADS": "1"}
+
+
+class Example(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = jobs.temporary_directory(cls)
+        cls.data = idx_files.write_some(cls.folder / "data")
+
+    def setUp(self):
+        self.output = jobs.temporary_directory(self) / "output"
+
+    def run_example(self, *command, ranks=2):
+        return jobs.run(command, ranks=ranks, environment=QUICK)
+
+    def require_learning(self, job, epochs):
+        """A line an epoch, told by rank 0 alone, with a loss that falls."""
+        self.assertEqual((job.exit_code, job.reports(), job.left_over), (0, [], ()), job)
+        lines = re.findall(r"(?m)^libtrain: epoch (\d+): loss (\S+)$", job.stderr)
+        self.assertEqual([int(epoch) for epoch, _ in lines], list(range(1, epochs + 1)), job)
+        self.assertLess(float(lines[-1][1]), float(lines[0][1]), job)
+
+    def summary(self):
+        record = json.loads((self.output / "metrics.jsonl").read_text().splitlines()[-1])
+        self.assertEqual(record["event"], "summary")
+        return record
+
+
+class FirstProgram(Example):
+    def test_learns(self):
+        self.require_learning(self.run_example(jobs.program("first_program"), "--data", self.data, "--output",
+                                               self.output), 5)
+
+    def test_an_option_that_it_does_not_know_is_told(self):
+        job = self.run_example(jobs.program("first_program"), "--data", self.data, "--output", self.output, "--epochs",
+                               "1", ranks=1)
+        self.require_learning(job, 5)
+        self.assertEqual(job.stderr.count("warning: --epochs had no effect: this program did not ask for it."), 1, job)
+        self.assertNotIn("--data had no effect", job.stderr)
+
+
+class CustomLoop(Example):
+    def test_learns(self):
+        job = self.run_example(jobs.program("custom_loop"), "--data", self.data, "--output", self.output)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        # The test pictures are among the training pictures.
+        self.assertEqual(self.summary()["accuracy"], 1)
+
+
+class OwnMain(Example):
+    def test_learns(self):
+        for ranks in (None, 2, 3):
+            with self.subTest(ranks=ranks):
+                self.require_learning(self.run_example(jobs.program("own_main"), self.data, ranks=ranks), 3)
+
+    def test_a_rank_that_fails_ends_the_job_with_its_error_and_code(self):
+        # Rank 1 does not find its data while rank 0 waits for it.
+        script = 'folder=$2; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || folder=$3; exec "$1" "$folder"'
+        missing = self.folder / "missing"
+        job = self.run_example("sh", "-c", script, "sh", jobs.program("own_main"), self.data, missing)
+        jobs.require_refusal(self, job, ENVIRONMENT, "libtrain[rank 1]: error: rank 1 of 2 on", missing, "does not exist")
+        self.assertLess(job.ended - job.began, 30, job)
+
+    def test_a_call_without_a_folder_is_a_usage_error(self):
+        jobs.require_refusal(self, self.run_example(jobs.program("own_main"), ranks=None), USAGE, "own_main FOLDER")
+
+
+class Demo(Example):
+    def run_demo(self, *options):
+        own = {"LIBTRAIN_BIN": str(Path(jobs.program("digits")).parent), "LIBTRAIN_OUTPUT": str(self.output)}
+        if "LIBTRAIN_MPIRUN" in os.environ:
+            own["LIBTRAIN_MPIRUN"] = os.environ["LIBTRAIN_MPIRUN"]
+        return jobs.run([DEMO, "--epochs", "1", *options], environment=QUICK | own)
+
+    def test_ends_with_the_table_of_its_run(self):
+        job = self.run_demo("--data", self.data)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        accuracy = f"{self.summary()['accuracy']:.2%}"
+        self.assertRegex(job.stdout, rf"(?m)^ *ranks .*held-out accuracy$\n *2 .* {accuracy}$")
+
+    def test_a_run_that_fails_has_no_table_and_its_exit_code(self):
+        self.assertEqual(self.run_demo("--data", self.data).exit_code, 0)
+        job = self.run_demo("--data", self.folder / "missing")
+        self.assertEqual(job.exit_code, ENVIRONMENT, job)
+        self.assertNotIn("accuracy", job.stdout)
+
+    def test_its_help_says_what_can_be_set(self):
+        said = subprocess.run([DEMO, "--help"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(set(re.findall(r"\bLIBTRAIN_\w+", said)),
+                         set(re.findall(r"\bLIBTRAIN_\w+", DEMO.read_text())))
+
+
+if __name__ == "__main__":
+    jobs.require_programs("custom_loop", "digits", "first_program", "own_main")
+    unittest.main()
