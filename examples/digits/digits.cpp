@@ -83,7 +83,7 @@ void train(lt::Context& context) {
   const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
 
   const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
-  lt::optim::LearningRate rate{optimizer, learning_rates(epochs, steps)};
+  lt::optim::LearningRate rate{optimizer, kPeakRate, learning_rates(epochs, steps)};
   context.metrics();  // an output folder that cannot be written should be known before the training
   double samples = 0;
   double mean_loss = 0;

@@ -148,7 +148,7 @@ TEST(FusedSgd, EvaluatesItsClosureWithGradients) {
 TEST(FusedSgd, FollowsASchedule) {
   const auto weight = weight_with_gradient({2});
   FusedSGD sgd(Parameters{weight}, SGDOptions(1.0));
-  LearningRate rate(sgd, polynomial_decay({.steps = 4}));
+  LearningRate rate(sgd, 1.0, polynomial_decay({.steps = 4}));
   for (int step = 0; step < 4; ++step) {
     rate.set(step);
     sgd.step();
