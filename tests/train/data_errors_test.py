@@ -1,5 +1,6 @@
 """The digits example against damaged data and wrong options: one line that says what and where, and nothing written."""
 
+import json
 import re
 import shutil
 import sys
@@ -129,6 +130,28 @@ class WrongOptions(DigitsTest):
         for option in ("--data", "--epochs", "--batch-size", "--output", "--timeout", "--seed"):
             self.assertRegex(job.stdout, rf"(?m)^\s+{re.escape(option)}\b")
         self.assertFalse(self.output.exists())
+
+    def test_help_that_cannot_be_printed_is_an_error(self):
+        job = jobs.run(["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("digits"), "--help"])
+        self.require_refusal(job, ENVIRONMENT, "Standard output cannot be written")
+
+
+class SpecialFiles(DigitsTest):
+    def run_with_timeline(self, file, *before):
+        return jobs.run([*before, jobs.program("digits"), "--epochs", "1", "--output", self.output, "--timeline", file],
+                        environment={"OMP_NUM_THREADS": "1"})
+
+    def test_a_timeline_is_written_to_a_device_or_a_pipe_as_it_is(self):
+        null, full = self.folder / "null", self.folder / "full"  # links, which would go in the place of the devices
+        null.symlink_to("/dev/null")
+        full.symlink_to("/dev/full")
+        job = self.run_with_timeline(null)
+        self.assertEqual(job.exit_code, 0, job)
+        jobs.require_refusal(self, self.run_with_timeline(full), ENVIRONMENT, full, "No space left on device")
+        job = self.run_with_timeline("/dev/stdout", "bash", "-c", '"$@" | cat', "bash")
+        self.assertIn("traceEvents", json.loads(job.stdout), job)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["full", "null", "output"])
+        self.assertTrue(null.is_symlink() and full.is_symlink())
 
 
 if __name__ == "__main__":

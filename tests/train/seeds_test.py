@@ -1,4 +1,6 @@
-"""torch's random numbers under run(): the same from run to run, of their own on every rank and with every seed."""
+"""torch's random numbers under run(): the same from run to run, of their own on every rank and with every seed; and that
+a run whose numbers cannot be printed fails.
+"""
 
 import sys
 import unittest
@@ -30,6 +32,11 @@ class Seeds(unittest.TestCase):
         single = self.numbers("--seed", 5, ranks=None)
         for ranks in (1, 2):
             self.assertEqual(self.numbers("--seed", 5, ranks=ranks)[:1], single)
+
+    def test_a_standard_output_that_is_full_is_an_error(self):
+        job = jobs.run(["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("fault_program"), "--fault", "draw",
+                        "--output", jobs.temporary_directory(self)])
+        jobs.require_refusal(self, job, 3, "Standard output cannot be written")
 
 
 if __name__ == "__main__":

@@ -69,13 +69,14 @@ class StageTest(unittest.TestCase):
         return [jobs.program("images"), "--data", data or self.data, "--epochs", "1", "--batch-size", "8", "--size",
                 "32", "--model", "resnet18", "--output", output or self.output, *words]
 
-    def start(self, command):
-        return jobs.run(command, ranks=2, time_limit=TIME_LIMIT_S, environment=loader_jobs.ENVIRONMENT)
+    def start(self, command, directory=jobs.ROOT):
+        return jobs.run(command, ranks=2, time_limit=TIME_LIMIT_S, environment=loader_jobs.ENVIRONMENT,
+                        directory=directory)
 
-    def train(self, *words, data=None):
+    def train(self, *words, data=None, directory=jobs.ROOT):
         """The outcome of a run, which must end well."""
         output = Path(tempfile.mkdtemp(dir=self.folder))
-        job = self.start(self.command(*words, data=data, output=output))
+        job = self.start(self.command(*words, data=data, output=output), directory)
         self.assertEqual((job.exit_code, job.reports()), (0, []), job)
         return outcome_of(output)
 
@@ -100,6 +101,16 @@ class Staging(StageTest):
         self.assertEqual(self.staged_folder(), staged)
         self.assertEqual((inodes_of(staged / "files"), manifest.stat().st_ino, manifest.read_bytes()), before)
         self.assertFalse((staged / "journal").exists())
+
+    def test_one_relative_path_in_two_folders_is_two_sets(self):
+        copies = []
+        for name in ("a", "b"):
+            data = self.folder / name / "data"
+            shutil.copytree(self.data, data)
+            (data / "train/000/whose.txt").write_text(name)
+            self.train("--stage", self.stage, data="data", directory=data.parent)
+            copies += [staged for staged in self.stage.iterdir() if staged not in copies]
+        self.assertEqual([(staged / "files/train/000/whose.txt").read_text() for staged in copies], ["a", "b"])
 
     def large_data(self):
         data = self.folder / "large"

@@ -4,10 +4,12 @@ storage_cases.py, and the store's credentials.
 Exit code 77, and a line that says so, where it cannot be had; ctest then reports the test as skipped.
 """
 
+import http.server
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import cloud_emulators as emulators
 import emulator_process
 import jobs
 import storage_cases as cases
+from storage_cases import loader_jobs
 
 WRONG_SECRET = "not-the-secret-of-the-key-not-the-secret"
 PYTHON = []  # the command, found before the tests begin
@@ -138,6 +141,47 @@ class S3Credentials(S3):
                 with self.subTest(name=name, damaged=damaged):
                     self.require_refusal("list", "s3://data", environment=self.credentials() | {name: damaged},
                                          says=["AWS_ENDPOINT_URL", "expected http://HOST:PORT or https://HOST"])
+
+
+class Expired(http.server.BaseHTTPRequestHandler):
+    """Answers as S3 does a request that is signed with a session token which has expired."""
+
+    def do_GET(self):
+        self.send_response(400)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
+class S3ExpiredCredentials(S3):
+    IMAGES = 5
+
+    @classmethod
+    def fill(cls):
+        pictures = jobs.temporary_directory(cls)
+        loader_jobs.make_pictures(pictures / "pictures", cls.IMAGES)
+        cls.put_folder(pictures)
+
+    def test_end_a_run_and_make_no_sample_bad(self):
+        command = [jobs.program(loader_jobs.PROGRAM), "--data", self.at("/pictures"), "--wait", "--max-bad", "99"]
+        loader = emulator_process.Running(self, command, loader_jobs.ENVIRONMENT | self.credentials())
+        loader.lines.expect(f'"images":{self.IMAGES}', 120)
+        self.server.kill()
+        refusing = http.server.ThreadingHTTPServer(("127.0.0.1", self.server.port), Expired)
+        self.addCleanup(refusing.server_close)
+        self.addCleanup(refusing.shutdown)
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        loader.write_line()
+        exit_code, _, errors = loader.finish()
+        self.assertEqual(exit_code, cases.ENVIRONMENT, errors)
+        for word in ("pictures/", "HTTP status 400", "the key that AWS_ACCESS_KEY_ID names) has not expired"):
+            self.assertIn(word, errors)
+        self.assertNotIn("is bad", errors)
 
 
 class S3Anonymous(S3):
