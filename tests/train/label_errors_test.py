@@ -1,4 +1,6 @@
-"""The examples against labels that their model has no class for: one sentence that names label, sample and file."""
+"""The examples against labels that their model has no class for: one sentence that names label, sample and file. And
+`images` where its training would end in LibTorch's words or in NaN.
+"""
 
 import io
 import shutil
@@ -48,9 +50,9 @@ class Images(unittest.TestCase):
         for split in ("train", "val"):
             loader_jobs.make_pictures(cls.pictures / split, IMAGES)
 
-    def train(self, data, classes):
+    def train(self, data, classes, *words, batch_size=3):
         return jobs.run([jobs.program("images"), "--data", data, "--classes", classes, "--epochs", 1, "--batch-size",
-                         3, "--size", 32, "--model", "resnet18", "--output", self.folder / "output"],
+                         batch_size, "--size", 32, "--model", "resnet18", "--output", self.folder / "output", *words],
                         ranks=2, environment=loader_jobs.ENVIRONMENT)
 
     def shards_with(self, labels):
@@ -70,6 +72,16 @@ class Images(unittest.TestCase):
     def test_more_classes_than_the_model_has_are_refused_before_the_first_step(self):
         job = self.train(self.pictures, IMAGES - 1)
         jobs.require_refusal(self, job, USAGE, f"{IMAGES} classes", f"the model has {IMAGES - 1}")
+
+    def test_a_last_batch_of_one_image_is_left_out(self):
+        job = self.train(self.pictures, IMAGES, batch_size=5)  # 12 images, 10 in the first step
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        self.assertIn("1 steps", job.stderr + job.stdout)
+
+    def test_a_rate_that_is_far_too_high_is_an_error(self):
+        job = self.train(self.pictures, IMAGES, "--learning-rate", "1e30")
+        self.assertEqual(job.exit_code, USAGE, job)
+        self.assertIn("NaN or infinity", job.reports()[0], job)
 
     def test_a_label_without_a_class_is_refused_when_it_is_read(self):
         for label in (10, 2**62):
