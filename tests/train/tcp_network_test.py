@@ -128,6 +128,17 @@ class OneHost(TcpNetwork):
                     self.assertEqual(memory & sockets.shared_memory_of(process), set(), process)
 
 
+    def test_ranks_of_separate_containers_are_told_why_they_use_tcp(self):
+        apart = ["unshare", "--pid", "--fork", "--kill-child"]
+        if shutil.which("unshare") is None or jobs.run([*apart, "true"]).exit_code != 0:
+            self.skipTest("not run: PID namespaces need the command unshare and root")
+        command = self.command(f"tcp://127.0.0.1:{free_port()}", "output")
+        ends = ranks.wait(ranks.start(self, [command, [*apart, *command]]))
+        self.require_success(ends, "output", "tcp")
+        said = "Ranks 0 and 1 run on one machine but cannot share memory, because their PID namespaces differ"
+        self.assertEqual([end.stderr.count(said) for end in ends], [1, 0], ends[0])
+
+
 def run_ip(*words):
     return subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
 

@@ -25,7 +25,7 @@ std::string this_host() {
   std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
   std::array<char, 64> processes{};
   if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
-  return text(host_name(), " ", boot, " ", processes.data());
+  return detail::HostIdentity{.name = host_name(), .boot = boot, .processes = processes.data()}.to_text();
 }
 
 // The host of every rank; none at all where a rank does not want to share memory.
@@ -44,7 +44,12 @@ std::vector<std::string> gather_hosts(HostTransport& world, const HierarchyOptio
     hosts.emplace_back(all.data() + rank * kIdentityLength);
     if (hosts.back().empty()) unwilling.push_back(static_cast<int>(rank));
   }
-  if (unwilling.empty()) return hosts;
+  if (unwilling.empty()) {
+    const auto reason = detail::why_apart(hosts);
+    if (world.rank() == 0 && !reason.empty())
+      log_warning(text(reason, " They use ", world.name(), ", which is slower."));
+    return hosts;
+  }
   if (world.rank() == 0 && unwilling.size() < ranks) {
     log_warning(text("LIBTRAIN_SHARED_MEMORY is off on ", detail::ranks_in_words(std::move(unwilling)),
                      " alone, and so no rank uses shared memory."));

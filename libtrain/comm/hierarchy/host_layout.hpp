@@ -5,6 +5,19 @@
 
 namespace libtrain::detail {
 
+/// What the system says of a host. Processes share memory where all of it is equal.
+struct HostIdentity {
+  std::string name;
+  std::string boot;       ///< of the running kernel; empty where the system does not say
+  std::string processes;  ///< the process namespace
+
+  std::string to_text() const { return name + '\n' + boot + '\n' + processes; }
+};
+
+/// Why ranks that run on one machine do not count as ranks of one host, and what to do about it; empty where there are
+/// none. `hosts`: of each rank, what HostIdentity::to_text() says, or a name that the user has given.
+std::string why_apart(const std::vector<std::string>& hosts);
+
 /// Which ranks of a group share a host, from what each rank says of its host.
 class HostLayout {
  public:
