@@ -9,6 +9,8 @@
 #include <libtrain/base/redact.hpp>
 #include <libtrain/base/text.hpp>
 
+#include <tests/support/fresh_seed.hpp>
+
 namespace libtrain {
 namespace {
 
@@ -94,7 +96,7 @@ TEST(Redact, KnowsSecretNames) {
   }
 }
 
-std::string random_word(std::mt19937& random, std::string_view alphabet, std::size_t longest) {
+std::string random_word(std::mt19937_64& random, std::string_view alphabet, std::size_t longest) {
   std::string word;
   for (auto length = random() % (longest + 1); word.size() < length;) word += alphabet[random() % alphabet.size()];
   return word;
@@ -107,7 +109,8 @@ TEST(Redact, NeverLeaksACanaryFromRandomUrlsAndAssignments) {
   const std::array<std::string, 6> schemes{"https", "http", "abfss", "s3", "tcp", "azureml"};
   const std::array<std::string, 6> keys{"AccountKey", "sig", "AZUREML_RUN_TOKEN", "password", "client_secret", "Pwd"};
   const std::array<std::string, 5> before{"", "error: ", "(", "'", "\""};
-  std::mt19937 random{20240229};
+  const testing::FreshSeed seed;
+  std::mt19937_64 random{seed.value};
   for (int i = 0; i < 20000; ++i) {
     const auto& quote = before[random() % before.size()];
     const auto host = text("h", random_word(random, "abc0-", 8), ".net");
@@ -135,7 +138,8 @@ TEST(Redact, NeverLeaksACanaryFromRandomUrlsAndAssignments) {
 }
 
 TEST(Redact, SurvivesArbitraryBytes) {
-  std::mt19937 random{7};
+  const testing::FreshSeed seed;
+  std::mt19937_64 random{seed.value};
   for (int i = 0; i < 20000; ++i) {
     std::string bytes;
     for (auto length = random() % 40; bytes.size() < length;) {

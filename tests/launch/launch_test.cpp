@@ -15,6 +15,8 @@
 #include <libtrain/launch/host.hpp>
 #include <libtrain/launch/variables.hpp>
 
+#include <tests/support/fresh_seed.hpp>
+
 namespace libtrain {
 namespace {
 
@@ -27,7 +29,8 @@ TEST(Launch, HoldsTogetherWhateverTheEnvironment) {
   const std::vector<std::string> values{
       "0",         "1",   "2",      "4",     "8",         "-1",       "x", "", "10.0.0.4:6000",
       "localhost", "a,b", "n[1-2]", "2(x2)", "file:///f", "tcp://h:1"};
-  std::mt19937 random{5};
+  const testing::FreshSeed seed;
+  std::mt19937_64 random{seed.value};
   int detected = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::map<std::string, std::string, std::less<>> variables;

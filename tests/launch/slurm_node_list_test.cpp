@@ -10,6 +10,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/launch/slurm_tasks_per_node.hpp>
 
+#include <tests/support/fresh_seed.hpp>
+
 namespace libtrain {
 namespace {
 
@@ -56,7 +58,8 @@ TEST(SlurmNodeList, RefusesMoreHostsThanAnyClusterHas) {
 }
 
 TEST(SlurmNodeList, NeverCrashesOnArbitraryText) {
-  std::mt19937 random{11};
+  const testing::FreshSeed seed;
+  std::mt19937_64 random{seed.value};
   constexpr std::string_view alphabet = "n0019[]-,. x";
   for (int i = 0; i < 20'000; ++i) {
     std::string list;
