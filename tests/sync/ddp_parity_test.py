@@ -37,6 +37,8 @@ def deviation(actual, wanted):
 
 @unittest.skipUnless(PYTHON.exists(), "this environment has no Python with torch")
 class DdpParity(unittest.TestCase):
+    """The bounds are a few roundings: all but AdamW, which was 1.9e-7 apart, have been equal to the last bit."""
+
     @classmethod
     def setUpClass(cls):
         cls.folder = jobs.temporary_directory(cls)
@@ -62,19 +64,19 @@ class DdpParity(unittest.TestCase):
         self.assertLessEqual(max(deviations), bound, f"step by step: {deviations}")
 
     def test_sgd_with_momentum(self):
-        self.require_parity("sgd", 1e-5)
+        self.require_parity("sgd", 1e-6)
 
     def test_adamw(self):
-        self.require_parity("adamw", 1e-5)
+        self.require_parity("adamw", 2e-6)
 
     def test_accumulation_of_three_micro_steps(self):
-        self.require_parity("no_sync", 1e-5)
+        self.require_parity("no_sync", 1e-6)
 
     def test_parameters_unused_on_one_rank_or_on_all(self):
-        self.require_parity("find_unused_parameters", 1e-5)
+        self.require_parity("find_unused_parameters", 1e-6)
 
     def test_gradients_that_travel_in_bfloat16(self):
-        self.require_parity("bf16_compress_hook", 1e-2)
+        self.require_parity("bf16_compress_hook", 1e-5)
 
 
 if __name__ == "__main__":
