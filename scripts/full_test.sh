@@ -78,7 +78,7 @@ run_part() {
       # MPICH polls, which more ranks than cores do not bear. What the tests of faults expect is Open MPI's way to end.
       test_variant "$1" "-DMPI_CXX_COMPILER=$bin/mpicxx.mpich -DMPIEXEC_EXECUTABLE=$bin/mpiexec.mpich \
         -DLIBTRAIN_MPIRUN=$bin/mpiexec.mpich" \
-        -R '^mpi_tests.*(comm|other|endurance)\.ranks_[12]$|^tools.libtrain_info|^jobs.(ddp_parity|seeds)'
+        -R '^mpi_tests.*(comm|other)\.ranks_[12]$|^tools.libtrain_info|^jobs.(ddp_parity|seeds)'
       ;;
     fuzz) scripts/fuzz.sh "${LIBTRAIN_FUZZ_SECONDS:-120}" ;;
   esac
