@@ -29,14 +29,17 @@ struct MovingAverageOptions {
 ///     }
 ///     {
 ///       const auto swapped = average.swap(*model);
+///       synchronizer.broadcast_buffers();
 ///       evaluate(*model);
 ///     }
 ///
 /// Floating and complex tensors are averaged, in float32 where they are float16 or bfloat16, otherwise in their own
 /// dtype; integers (num_batches_tracked) are those of the last update. The average lives on the module's device.
 ///
-/// Every rank keeps its own and sends nothing: weights are equal on all ranks, and so are their averages. Buffers are
-/// not under BufferPolicy::local: call GradientSynchronizer::broadcast_buffers() before swap(). One thread.
+/// Every rank keeps its own and sends nothing: weights are equal on all ranks, and so are their averages. Those of
+/// buffers are not under BufferPolicy::local: call GradientSynchronizer::broadcast_buffers() after swap(), so that all
+/// ranks evaluate with rank 0's. Before swap() it would change the buffers that the averages take the place of. What it
+/// changes goes with the Swap, which brings each rank's own buffers back. One thread.
 class MovingAverage {
  public:
   /// Names as in the module's named_parameters() and named_buffers().

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <libtrain/optim/moving_average.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>
@@ -149,6 +150,26 @@ TEST(SynchronizerBuffers, RanksThatJoinTakeThoseOfTheRanksThatTrain) {
       }
       model.expect(last + 1, 10 * last, last);
     }
+  });
+}
+
+// In the order in which moving_average.hpp has them.
+TEST(SynchronizerBuffers, OfAMovingAverageAreRank0sWhereTheyAreBroadcastAfterTheSwap) {
+  on_ranks([](Communicator& communicator) {
+    PairWithBuffers model;
+    GradientSynchronizer synchronizer{model, communicator};
+    optim::MovingAverage average{model, {.decay = 0.5}};
+    const int rank = communicator.rank();
+    model.fill(rank);
+    average.update(model);
+    {
+      const auto swapped = average.swap(model);
+      expect_all(model.mean, 0.5 * (rank + 1), "this rank's average");
+      synchronizer.broadcast_buffers();
+      // From 0 half way to what rank 0 has filled in; integers and masks are the last ones.
+      model.expect(0.5, 0, 0);
+    }
+    model.expect(rank + 1, 10 * rank, rank);
   });
 }
 
