@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -108,8 +109,10 @@ class Communicator {
   /// Zero-filled one-dimensional memory in which this backend's collectives are fastest. Any thread.
   virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
 
-  /// What the following calls are for, such as "bucket 3": errors and records then say so. Null: nothing in particular.
-  virtual void label_calls(std::shared_ptr<const std::string> /*label*/) {}
+  /// What the following calls are for, such as "bucket 3": errors and records then say so, and ranks that call the same
+  /// for different purposes learn it as they do for different calls. Null: nothing in particular. Returns what the
+  /// calls were for until now. See CallPurpose.
+  virtual std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> /*label*/) { return {}; }
 
   /// The last 100 collectives, oldest first, to see where this rank is or was. Empty where the backend keeps none. Any
   /// thread.
@@ -119,6 +122,29 @@ class Communicator {
   /// that MPI connects, which cannot interrupt a peer's call, it ends the whole job with `code` as its exit code, also
   /// where the ranks of a host talk through shared memory. Any thread.
   virtual void abort(const std::string& reason, ExitCode code = ExitCode::communication) noexcept = 0;
+};
+
+/// While it lives, the communicator's calls are for this purpose, unless they had one before: the outermost says most.
+/// For control messages above all, which look alike whatever they are for.
+///
+///     const CallPurpose purpose{communicator, "making a GradientSynchronizer"};
+///
+/// gives "rank 0 called all_gather_bytes for making a GradientSynchronizer; rank 1 called ..." where ranks disagree.
+class [[nodiscard]] CallPurpose {
+ public:
+  CallPurpose(Communicator& communicator, std::shared_ptr<const std::string> purpose)
+      : communicator_(communicator), former_(communicator.label_calls(std::move(purpose))) {
+    if (former_) communicator_.label_calls(former_);
+  }
+  CallPurpose(Communicator& communicator, std::string_view purpose)
+      : CallPurpose(communicator, std::make_shared<const std::string>(purpose)) {}
+  ~CallPurpose() { communicator_.label_calls(former_); }
+  CallPurpose(const CallPurpose&) = delete;  // one purpose, one scope
+  CallPurpose& operator=(const CallPurpose&) = delete;
+
+ private:
+  Communicator& communicator_;
+  std::shared_ptr<const std::string> former_;
 };
 
 }  // namespace libtrain

@@ -34,7 +34,9 @@ class HostCommunicator : public Communicator {
   std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
   std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
-  void label_calls(std::shared_ptr<const std::string> label) override { engine_.label_calls(std::move(label)); }
+  std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) override {
+    return engine_.label_calls(std::move(label));
+  }
   std::vector<CollectiveRecord> recent_collectives() const override { return engine_.recent(); }
   void abort(const std::string& reason, ExitCode code) noexcept override;
 

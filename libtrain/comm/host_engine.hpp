@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/operation.hpp>
@@ -45,7 +46,9 @@ class HostEngine {
   }
 
   /// See Communicator. By the thread that submits.
-  void label_calls(std::shared_ptr<const std::string> label) { label_ = std::move(label); }
+  std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) {
+    return std::exchange(label_, std::move(label));
+  }
   std::vector<CollectiveRecord> recent() const { return queue_->recent(); }
 
   void abort(const std::string& reason, ExitCode code) noexcept;

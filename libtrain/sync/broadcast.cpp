@@ -39,6 +39,7 @@ void broadcast_flat(const std::vector<at::Tensor>& tensors, Communicator& commun
 
 void broadcast_tensors(const std::vector<at::Tensor>& tensors, Communicator& communicator, int root) {
   if (communicator.world_size() == 1) return;
+  const CallPurpose purpose{communicator, "broadcast_tensors()"};
   const at::NoGradGuard no_grad;
   std::map<at::ScalarType, std::vector<at::Tensor>> pending;
   std::map<at::ScalarType, std::int64_t> bytes;

@@ -9,20 +9,6 @@ namespace libtrain::detail {
 
 namespace {
 
-// While it lives, the communicator's calls are for this bucket.
-class Label {
- public:
-  Label(Communicator& communicator, std::shared_ptr<const std::string> label) : communicator_(communicator) {
-    communicator_.label_calls(std::move(label));
-  }
-  ~Label() { communicator_.label_calls(nullptr); }
-  Label(const Label&) = delete;  // one label at a time
-  Label& operator=(const Label&) = delete;
-
- private:
-  Communicator& communicator_;
-};
-
 // "bucket 2 of 5 ('fc.weight' to 'layer4.bn2.bias')"
 std::string label_of(const BucketView& bucket, std::size_t buckets, const std::string& owner) {
   const auto& names = bucket.names;
@@ -121,7 +107,7 @@ void BucketReducer::start_next(double weight) {
   auto& bucket = buckets_[index];
   weigh(bucket.gradients(), weight);
   flags_[index].write_to(bucket.view().flags);
-  const Label label{communicator_, labels_[index]};
+  const CallPurpose purpose{communicator_, labels_[index]};
   reductions_.push_back(wire_format_->start(bucket.view(), communicator_));
   ++started_;
 }
@@ -132,7 +118,7 @@ void BucketReducer::finish() {
   for (std::size_t left = reductions_.size(); left > 0;) {
     for (std::size_t index = 0; index < reductions_.size(); ++index) {
       if (done[index]) continue;
-      const Label label{communicator_, labels_[index]};
+      const CallPurpose purpose{communicator_, labels_[index]};
       done[index] = reductions_[index]->advance();
       if (done[index]) --left;
     }

@@ -1,12 +1,15 @@
 #include <libtrain/sync/buffer_exchange.hpp>
 
 #include <algorithm>
+#include <string_view>
 
 #include <ATen/core/grad_mode.h>
 
 namespace libtrain::detail {
 
 namespace {
+
+constexpr std::string_view kPurpose = "the module's buffers";
 
 void copy_each(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
   for (std::size_t index = 0; index < targets.size(); ++index) targets[index].copy_(sources[index]);
@@ -61,6 +64,7 @@ void BufferExchange::average(Group& group, double weight) {
 
 void BufferExchange::broadcast(int root) {
   if (communicator_.world_size() == 1) return;
+  const CallPurpose purpose{communicator_, kPurpose};
   const at::NoGradGuard no_grad;
   make_groups();
   for (auto& group : groups_) broadcast(group, root);
@@ -68,6 +72,7 @@ void BufferExchange::broadcast(int root) {
 
 void BufferExchange::average(double weight, int root) {
   if (communicator_.world_size() == 1) return;
+  const CallPurpose purpose{communicator_, kPurpose};
   const at::NoGradGuard no_grad;
   make_groups();
   for (auto& group : groups_) {

@@ -55,6 +55,7 @@ std::string agree_on_start(const std::string& problem, Communicator& communicato
 
 GradientSynchronizer::GradientSynchronizer(torch::nn::Module& module, Communicator& communicator,
                                            SynchronizerOptions options) {
+  const CallPurpose purpose{communicator, "making a GradientSynchronizer"};
   // Gradients are laid out like their parameters, and averaged place by place.
   require_same_model(module, communicator, Layouts::compared);
   std::string problem;

@@ -170,6 +170,7 @@ void GradientSynchronizer::State::adopt_next_plan() {
 // Once: the order of registration is a guess, the order of the first backward() is known.
 void GradientSynchronizer::State::replan_by_arrival() {
   if (!options.replan || has_replanned || !options.plan.empty() || !reducer.has_memory()) return;
+  const CallPurpose purpose{communicator, "the order of gradients in the first round"};
   std::istringstream seen_by_rank_0{communicator.broadcast_bytes(libtrain::join(arrivals, " "), 0)};
   std::vector<std::size_t> order;
   for (std::size_t index = 0; seen_by_rank_0 >> index;) order.push_back(index);
@@ -284,6 +285,7 @@ BucketLimits GradientSynchronizer::State::tune() {
   if (rounds == 0 || in_window) {
     throw UsageError("tune() needs to know when gradients become ready: call it between two rounds, after the first.");
   }
+  const CallPurpose purpose{communicator, "tune()"};
   const auto link = detail::measure_link(communicator);
   auto order = parameters.trainable();
   std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {

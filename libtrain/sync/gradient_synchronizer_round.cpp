@@ -15,6 +15,7 @@ using detail::RoundReport;
 namespace {
 
 std::vector<RoundReport> gather(const RoundReport& mine, Communicator& communicator) {
+  const CallPurpose purpose{communicator, "the reports of a round"};
   std::vector<RoundReport> reports;
   for (const auto& bytes : communicator.all_gather_bytes(mine.to_bytes())) {
     reports.push_back(RoundReport::from_bytes(bytes));

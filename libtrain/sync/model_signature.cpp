@@ -30,6 +30,7 @@ std::vector<std::string> model_signature(const torch::nn::Module& module, Layout
 }  // namespace detail
 
 void require_same_model(const torch::nn::Module& module, Communicator& communicator, Layouts layouts) {
+  const CallPurpose purpose{communicator, "require_same_model()"};
   detail::require_agreement(
       {.subject = "The model", .unit = "tensors", .advice = "Build the same model on every rank."},
       detail::model_signature(module, layouts), communicator);

@@ -135,6 +135,7 @@ std::string describe_divergence(const std::vector<NamedTensor>& tensors, const s
 void check(const torch::nn::Module& module, Communicator& communicator, const ReplicaCheckOptions& options,
            const std::string& when) {
   if (communicator.world_size() == 1) return;
+  const CallPurpose purpose{communicator, "check_replicas()"};
   const auto tensors = tensors_of(module, options);
   const auto digests = digests_of(tensors);
   const auto bytes = bytes_of(digests);

@@ -115,7 +115,8 @@ double ShardedOptimizer::State::own_squares() const {
   return squares;
 }
 
-double ShardedOptimizer::State::sum_over_ranks(double value) const {
+double ShardedOptimizer::State::sum_over_ranks(double value, std::string_view caller) const {
+  const CallPurpose purpose{format->communicator(), caller};
   const auto sum = at::full({1}, value, at::kDouble);
   format->communicator().all_reduce(sum).wait();
   return sum.const_data_ptr<double>()[0];
@@ -168,7 +169,7 @@ double ShardedOptimizer::clip_gradients(double max_norm) {
   const at::NoGradGuard no_grad;
   state_->prepare();
   state_->require_averages();
-  const double norm = std::sqrt(state_->sum_over_ranks(state_->own_squares()));
+  const double norm = std::sqrt(state_->sum_over_ranks(state_->own_squares(), "ShardedOptimizer::clip_gradients()"));
   const double coefficient = max_norm / (norm + 1e-6);
   if (coefficient >= 1) return norm;
   for (std::size_t index = 0; index < state_->buckets.size(); ++index) {
@@ -186,7 +187,7 @@ bool ShardedOptimizer::unscale(optim::LossScaler& scaler) {
   state_->prepare();
   state_->require_averages();
   const bool finite_here = scaler.unscale(state_->gradient_shards());
-  if (state_->sum_over_ranks(finite_here ? 0 : 1) == 0) return true;
+  if (state_->sum_over_ranks(finite_here ? 0 : 1, "ShardedOptimizer::unscale()") == 0) return true;
   scaler.report_overflow();
   return false;
 }
@@ -203,7 +204,7 @@ void ShardedOptimizer::set_learning_rate_factor(double factor) {
 
 ShardedOptimizer::StateDict ShardedOptimizer::state_dict() {
   const at::NoGradGuard no_grad;
-  state_->format->communicator();
+  const CallPurpose purpose{state_->format->communicator(), "ShardedOptimizer::state_dict()"};
   state_->wait_for_parameters();
   return state_->gather_state();
 }
@@ -211,6 +212,7 @@ ShardedOptimizer::StateDict ShardedOptimizer::state_dict() {
 void ShardedOptimizer::load_state_dict(const StateDict& state) {
   const at::NoGradGuard no_grad;
   auto& communicator = state_->format->communicator();
+  const CallPurpose purpose{communicator, "ShardedOptimizer::load_state_dict()"};
   state_->wait_for_parameters();
   const auto mine = communicator.rank() == 0 ? state_->misfit_of(state) : std::string{};
   const auto misfit = communicator.broadcast_bytes(mine, 0);

@@ -94,6 +94,7 @@ void broadcast_serialized(const std::string& what, const Save& save, const Load&
                           int root) {
   check_root(communicator, root, text("broadcast of the ", what));
   if (communicator.world_size() == 1) return;
+  const CallPurpose purpose{communicator, text("the broadcast of the ", what)};
   std::string bytes;
   std::string problem;
   if (communicator.rank() == root) {
@@ -114,6 +115,7 @@ void broadcast_serialized(const std::string& what, const Save& save, const Load&
 }  // namespace detail
 
 void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& communicator, int root) {
+  const CallPurpose purpose{communicator, "broadcast_optimizer_state()"};
   require_same_optimizer(optimizer, communicator);
   detail::broadcast_serialized(
       "optimizer's state", [&](std::ostream& stream) { torch::save(optimizer, stream); },

@@ -151,6 +151,7 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
   }
   auto storage = data::open_storage(location);
   if (!access.stage.empty()) {
+    const CallPurpose purpose{communicator, "staging data"};
     const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->identity()));
     const auto staged = std::make_shared<StagedData>(wait(*staging, communicator, storage->name(), show));
     return {staged, &staged->files};

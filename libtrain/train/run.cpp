@@ -98,6 +98,7 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
 
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
               const std::string& run_id, const std::function<void(Context&)>& body) {
+  std::optional<CallPurpose> purpose{std::in_place, *communicator, "the start of run()"};
   // Known before the data are read, but for a folder without metrics, which stays so until the first ones.
   if (communicator->rank() == 0) MetricsWriter::require_free(line.output);
   share_cores(line, *communicator);
@@ -110,7 +111,9 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
   }
   try {
     Context context{launch, line, communicator, run_id, timeline ? &timeline->sink() : nullptr};
+    purpose.reset();
     body(context);
+    purpose.emplace(*communicator, "the end of run(), whose body has returned");
     warn_of_unused_options(context, line);
     require_finite_summary(context);
     write_summary_event(context);

@@ -48,6 +48,7 @@ SynchronizationStatistics from_numbers(const std::vector<double>& numbers) {
 
 // As bytes, because some communicators take tensors on a GPU only.
 std::vector<std::vector<double>> gather(const std::vector<double>& mine, Communicator& communicator) {
+  const CallPurpose purpose{communicator, "summarize()"};
   std::string bytes(mine.size() * sizeof(double), '\0');
   std::memcpy(bytes.data(), mine.data(), bytes.size());
   std::vector<std::vector<double>> all;

@@ -1,5 +1,6 @@
 // What callers and peers can do wrong, on ranks as threads and under mpirun.
 
+#include <string_view>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -49,6 +50,26 @@ TEST(CollectiveMisuse, DifferentCallsEndOnEveryRankAndShowBothSides) {
     EXPECT_THAT(message, AllOf(HasSubstr(" called all_reduce of 10 float32 (sum)"),
                                HasSubstr("rank 1 called all_reduce of 12 float32 (sum)")));
     EXPECT_EQ(message_of<CommunicationError>([&] { communicator.barrier(); }), message);
+  });
+}
+
+// Control messages look alike whatever they are for.
+TEST(CollectiveMisuse, TheSameCallForAnotherPurposeIsNoticed) {
+  on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
+    const auto call = [&](std::string_view purpose) {
+      const CallPurpose what{communicator, purpose};
+      return communicator.all_gather_bytes("1");
+    };
+    EXPECT_EQ(call("the start").size(), static_cast<std::size_t>(communicator.world_size()));
+    {
+      // What is outermost says most, and what is inside need not be the same.
+      const CallPurpose outer{communicator, "all of it"};
+      call(communicator.rank() == 1 ? "the end" : "the start");
+    }
+    communicator.all_gather_bytes("for nothing in particular");
+    EXPECT_THAT(message_of<CommunicationError>([&] { call(communicator.rank() == 1 ? "the end" : "the start"); }),
+                AllOf(HasSubstr(" called all_gather_bytes for the start"),
+                      HasSubstr("rank 1 called all_gather_bytes for the end")));
   });
 }
 

@@ -2,8 +2,8 @@
 //
 //   mpirun -n 2 fault_program --fault throw --at-rank 1 --at-step 5
 //
-// Faults before the first step: shape, name, count, dtype (the rank's model is another one than its peers'). The others
-// happen in the step --at-step, after the forward pass.
+// Faults before the first step: shape, name, count, dtype (the rank's model is another one than its peers'), and
+// return-early. The others happen in the step --at-step, after the forward pass.
 //
 // "draw" is no fault: every rank draws random numbers, and rank 0 prints them in rank order, for seeds_test.py.
 
@@ -83,7 +83,8 @@ void train(lt::Context& context) {
   const auto faulty_step = context.integer("at-step");
   const auto before_steps =
       fault_here == "shape" || fault_here == "name" || fault_here == "count" || fault_here == "dtype";
-  if (before_steps) note_fault(context);
+  if (before_steps || fault_here == "return-early") note_fault(context);
+  if (fault_here == "return-early") return;
 
   Network model{fault_here};
   lt::GradientSynchronizer synchronizer{model, context.communicator()};
@@ -108,16 +109,16 @@ void train(lt::Context& context) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lt::run(
-      argc, argv,
-      {.description = "Trains on random numbers and fails on demand.",
-       .options = {{"fault",
-                    "none, throw, throw-everywhere, kill, exit, stop, hang-before, return, shape, name, count, dtype, "
-                    "missing-parameter, different-collective, double-backward or draw",
-                    "none"},
-                   {"at-rank", "The rank that misbehaves", "1"},
-                   {"at-step", "The step in which it does", "5"},
-                   {"steps", "Length of the run", "20"},
-                   {"note", "File that the faulty rank writes as its last deed", "/dev/null"}}},
-      train);
+  return lt::run(argc, argv,
+                 {.description = "Trains on random numbers and fails on demand.",
+                  .options = {{"fault",
+                               "none, throw, throw-everywhere, kill, exit, stop, hang-before, return, return-early, "
+                               "shape, name, count, dtype, "
+                               "missing-parameter, different-collective, double-backward or draw",
+                               "none"},
+                              {"at-rank", "The rank that misbehaves", "1"},
+                              {"at-step", "The step in which it does", "5"},
+                              {"steps", "Length of the run", "20"},
+                              {"note", "File that the faulty rank writes as its last deed", "/dev/null"}}},
+                 train);
 }

@@ -65,6 +65,9 @@ class FaultTest(unittest.TestCase):
     def require_nothing_written(self):
         self.assertFalse(self.output.exists())
 
+    def require_nothing_written_but(self, names):
+        self.assertEqual({path.name for path in self.output.iterdir() if not re.fullmatch(names, path.name)}, set())
+
 
 class Exceptions(FaultTest):
     def test_any_rank_that_throws_ends_the_job(self):
@@ -155,6 +158,18 @@ class DifferentCalls(FaultTest):
                 self.assertEqual(job.exit_code, COMMUNICATION, job)
                 self.require_report(job, 0, 2, "different collectives")
                 self.require_unfinished_metrics(besides=DUMPS)
+
+
+    def test_a_rank_that_returns_before_the_set_up_is_told_what_the_others_do(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                job = self.run_with("return-early", at_rank=rank)
+                self.assertEqual(job.exit_code, COMMUNICATION, job)
+                self.require_report(
+                    job, 0, 2, "different collectives",
+                    f"rank {rank} called all_gather_bytes for the end of run(), whose body has returned",
+                    f"rank {1 - rank} called all_gather_bytes for making a GradientSynchronizer")
+                self.require_nothing_written_but(DUMPS)
 
 
 class DifferentModels(FaultTest):

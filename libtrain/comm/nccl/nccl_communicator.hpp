@@ -62,6 +62,9 @@ class NcclCommunicator : public Communicator {
 
   /// Ordinary device memory.
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) override {
+    return control_->label_calls(std::move(label));
+  }
   void abort(const std::string& reason, ExitCode code) noexcept override;
 
  private:

@@ -51,7 +51,9 @@ class StagedCommunicator : public Communicator {
   }
   std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
-  void label_calls(std::shared_ptr<const std::string> label) override { host_->label_calls(std::move(label)); }
+  std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) override {
+    return host_->label_calls(std::move(label));
+  }
   std::vector<CollectiveRecord> recent_collectives() const override { return host_->recent_collectives(); }
   void abort(const std::string& reason, ExitCode code) noexcept override { host_->abort(reason, code); }
 

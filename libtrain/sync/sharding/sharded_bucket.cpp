@@ -39,11 +39,9 @@ void ShardedBucket::house(const ShardMember& member, const at::Tensor& parameter
 
 Work ShardedBucket::gather_parameters(Communicator& communicator) const {
   if (communicator.world_size() == 1 || layout_.part() == 0) return {};
-  communicator.label_calls(label_);
-  auto work = communicator.all_gather(parameters_.narrow(0, layout_.part_begin(), layout_.part()),
-                                      parameters_.narrow(0, 0, layout_.scattered()));
-  communicator.label_calls(nullptr);
-  return work;
+  const CallPurpose purpose{communicator, label_};
+  return communicator.all_gather(parameters_.narrow(0, layout_.part_begin(), layout_.part()),
+                                 parameters_.narrow(0, 0, layout_.scattered()));
 }
 
 at::Tensor ShardedBucket::gather_state(std::size_t state, Communicator& communicator) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -58,7 +59,7 @@ struct ShardedOptimizer::State {
   void update(std::size_t bucket);
   void wait_for_parameters();
   double own_squares() const;
-  double sum_over_ranks(double value) const;
+  double sum_over_ranks(double value, std::string_view caller) const;
   std::vector<at::Tensor> gradient_shards();
 
   // Checkpoints (sharded_state_dict.cpp).
