@@ -11,6 +11,18 @@ bool BucketFlags::any_missing() const {
   return std::any_of(first, first + static_cast<std::ptrdiff_t>(members_), [](float value) { return value > 0; });
 }
 
+void BucketFlags::set_replica(std::uint64_t digest) {
+  for (std::size_t bit = 0; bit < kReplicaBits; ++bit) values_[2 * (members_ + bit) + 3 + (digest >> bit & 1)] = 1;
+}
+
+bool BucketFlags::replicas_differ() const {
+  for (std::size_t bit = 0; bit < kReplicaBits; ++bit) {
+    const auto first = 2 * (members_ + bit) + 3;
+    if (values_[first] > 0 && values_[first + 1] > 0) return true;
+  }
+  return false;
+}
+
 void BucketFlags::write_to(const at::Tensor& memory) const {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, memory.scalar_type(), "write_bucket_flags", [&] {
     auto* target = memory.mutable_data_ptr<scalar_t>();

@@ -35,6 +35,13 @@ enum class BufferPolicy {
   averaged,   ///< floating ones are averaged, weighted as gradients are, others broadcast
 };
 
+/// Whether wait() looks for replicas that have diverged, at no message of its own.
+enum class Replicas {
+  compared,  ///< one element of each parameter, another one in each round; where ranks differ, wait() fails on all of
+             ///< them and names parameter and ranks. A difference in few elements is found some rounds later
+  unchecked  ///< for ranks that change their copies on purpose, or whose processors round differently
+};
+
 enum class Overlap {
   backward,  ///< a bucket is reduced as soon as it is full, while backward() goes on
   none,      ///< wait() reduces: any number of backward() passes may come before it, and reach a parameter many times
@@ -50,6 +57,7 @@ struct SynchronizerOptions {
   UnusedParameters unused = UnusedParameters::refused;
   NonFinite non_finite = NonFinite::unchecked;
   BufferPolicy buffers = BufferPolicy::local;
+  Replicas replicas = Replicas::compared;
   Overlap overlap = Overlap::backward;
   /// Null: gradients travel as they are.
   std::shared_ptr<WireFormat> wire_format = {};

@@ -91,7 +91,7 @@ void GradientSynchronizer::State::require_same_plan() const {
                        " bytes, ", options.plan.empty() ? "a computed" : "a given", " plan, re-planning ",
                        options.replan ? "on" : "off", ", wire format ", reducer.format_signature(), ", policies ",
                        static_cast<int>(options.unused), " ", static_cast<int>(options.non_finite), " ",
-                       static_cast<int>(options.buffers)));
+                       static_cast<int>(options.buffers), " ", static_cast<int>(options.replicas)));
   detail::require_agreement({.subject = "The synchronizer's plan",
                              .unit = "lines",
                              .advice = "Give SynchronizerOptions the same values on every rank."},

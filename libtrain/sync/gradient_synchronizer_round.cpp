@@ -7,6 +7,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/finite_gradient.hpp>
 #include <libtrain/sync/gradient_synchronizer_state.hpp>
+#include <libtrain/sync/replica_check.hpp>
 
 namespace libtrain {
 
@@ -31,6 +32,7 @@ bool GradientSynchronizer::State::wait() {
     adopt_next_plan();
     check_window();
     has_retrained = parameters.retrained();
+    parameters.remember_values(rounds);
   }
   if (no_sync_guards > 0) {
     fail_round("wait() was called while a no_sync() guard lives: let it go before the round's last backward().");
@@ -72,6 +74,7 @@ bool GradientSynchronizer::State::finish_round() {
   }
   ++rounds;
   agree_on_outcome(reducer);
+  require_equal_replicas();
   const bool retrained = follow_retraining();
   has_skipped = look_for_non_finite();
   if (!has_skipped) settle_gradients();
@@ -94,6 +97,24 @@ void GradientSynchronizer::State::agree_on_outcome(detail::BucketReducer& reduce
   const auto missing_text = detail::describe_missing(reports, parameters.trainable().size());
   if (!failures.empty() && !missing_text.empty()) failures += " ";
   throw UsageError(failures + missing_text, ErrorScope::all_ranks);
+}
+
+// The flags are the same on all ranks, and so is what they do here.
+void GradientSynchronizer::State::require_equal_replicas() {
+  bool differ = false;
+  for (std::size_t bucket = 0; bucket < reducer.size(); ++bucket) {
+    differ = differ || reducer.flags(bucket).replicas_differ();
+  }
+  if (!differ) return;
+  communicator.barrier();  // parameters that a ShardedOptimizer still gathers come first
+  try {
+    detail::check_trained_replicas(module, communicator, text(" before round ", rounds),
+                                   " Ranks that differ on purpose, or whose processors round differently, need "
+                                   "Replicas::unchecked.");
+  } catch (...) {
+    reset_round();
+    throw;
+  }
 }
 
 bool GradientSynchronizer::State::look_for_non_finite() {

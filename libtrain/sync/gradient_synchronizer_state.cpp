@@ -68,7 +68,7 @@ void GradientSynchronizer::State::open_window() {
   adopt_next_plan();
   check_window();
   has_retrained = parameters.retrained();
-  parameters.remember_values();
+  parameters.remember_values(rounds);
   in_window = true;
 }
 
@@ -156,6 +156,7 @@ void GradientSynchronizer::State::start_bucket() {
   }
   flags.failed() = report.failure.empty() ? 0 : 1;
   flags.retrained() = has_retrained ? 1 : 0;
+  if (options.replicas == Replicas::compared) flags.set_replica(parameters.digest_of_probes(plan[bucket].members));
   if (weight.weight != 0) {
     check_finite(bucket);
   } else if (!reducer.has_memory()) {

@@ -65,6 +65,7 @@ struct GradientSynchronizer::State {
   void check_window();
   void check_passes();
   void agree_on_outcome(detail::BucketReducer& reduced);
+  void require_equal_replicas();
   bool look_for_non_finite();
   void settle_gradients();
   void exchange_buffers();

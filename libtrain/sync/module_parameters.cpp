@@ -52,11 +52,15 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
   const Node& accumulator_;  // which owns this
 };
 
-// The bits of the first element.
-std::uint64_t sample_of(const at::Tensor& tensor) {
+constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15ull;  // of 2^64: its multiples are spread evenly
+
+// The bits of an element: the first, or, where the tensor is dense, the `choice` modulo their number in memory.
+std::uint64_t sample_of(const at::Tensor& tensor, std::uint64_t choice = 0) {
   std::uint64_t bits = 0;
   if (tensor.numel() > 0 && tensor.is_cpu() && tensor.layout() == at::kStrided) {
-    std::memcpy(&bits, tensor.const_data_ptr(), std::min(tensor.itemsize(), sizeof bits));
+    const auto index = tensor.is_non_overlapping_and_dense() ? choice % static_cast<std::uint64_t>(tensor.numel()) : 0;
+    std::memcpy(&bits, static_cast<const char*>(tensor.const_data_ptr()) + index * tensor.itemsize(),
+                std::min(tensor.itemsize(), sizeof bits));
   }
   return bits;
 }
@@ -160,8 +164,21 @@ bool ModuleParameters::accumulates_in(std::size_t index, const std::unordered_se
   return nodes.contains(hooked_[index].accumulator.get());
 }
 
-void ModuleParameters::remember_values() {
-  for (auto& parameter : parameters_) parameter.sample = sample_of(parameter.tensor);
+void ModuleParameters::remember_values(std::int64_t round) {
+  const auto choice = static_cast<std::uint64_t>(round) * kGoldenRatio >> 20;
+  for (auto& parameter : parameters_) {
+    parameter.sample = sample_of(parameter.tensor);
+    parameter.probe = sample_of(parameter.tensor, choice);
+  }
+}
+
+std::uint64_t ModuleParameters::digest_of_probes(const std::vector<std::size_t>& indices) const {
+  std::uint64_t digest = 0;
+  for (const auto index : indices) {
+    digest = (digest ^ parameters_[index].probe) * kGoldenRatio;
+    digest ^= digest >> 29;
+  }
+  return digest >> 32;
 }
 
 // Frozen ones may change at will, such as targets that follow an average.

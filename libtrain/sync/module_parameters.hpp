@@ -31,6 +31,7 @@ struct ModuleParameter {
   bool declared = false;      ///< no backward() will
   double ready_s = 0;         ///< when it arrived, since the reduced backward()'s first
   std::uint64_t sample = 0;   ///< of the values, see remember_values()
+  std::uint64_t probe = 0;    ///< the same, of another element in each round
   std::uint32_t version = 0;  ///< of the gradient, when it arrived
 
   /// In this round. What backward() passed on may be undefined, and an optimizer may have forgotten what was
@@ -93,8 +94,12 @@ class ModuleParameters {
 
   /// Remembers one element of each parameter, and finds a parameter in which it has changed since: an optimizer steps
   /// nearly all. Tensors' version counters do not tell, since LibTorch's optimizers write past them.
-  void remember_values();
+  void remember_values(std::int64_t round);
   const ModuleParameter* first_stepped() const;
+
+  /// Of one remembered element of each of these parameters, another one in each round: where it differs between ranks,
+  /// their replicas do.
+  std::uint64_t digest_of_probes(const std::vector<std::size_t>& indices) const;
 
  private:
   struct Hooked {

@@ -107,7 +107,7 @@ std::string list_of(const std::vector<std::size_t>& ranks) {
 
 // Element r of `digests` holds those of all tensors on rank r.
 std::string describe_divergence(const std::vector<NamedTensor>& tensors, const std::vector<std::string>& digests,
-                                const std::string& when) {
+                                const std::string& when, const std::string& advice) {
   std::string first;
   std::size_t different = 0;
   for (std::size_t index = 0; index < tensors.size(); ++index) {
@@ -129,26 +129,32 @@ std::string describe_divergence(const std::vector<NamedTensor>& tensors, const s
   }
   return text("The replicas have diverged", when, ": ", first, " (the first of ", different, " that differ, of ",
               tensors.size(), " tensors). Look for weights that are changed on some ranks only, for optimizers with ",
-              "different options, and for faulty memory where it is always the same rank that is named.");
+              "different options, and for faulty memory where it is always the same rank that is named.", advice);
 }
 
-void check(const torch::nn::Module& module, Communicator& communicator, const ReplicaCheckOptions& options,
-           const std::string& when) {
+void check(const torch::nn::Module& module, Communicator& communicator, const std::vector<NamedTensor>& tensors,
+           const std::string& when, const std::string& advice = {}) {
   if (communicator.world_size() == 1) return;
   const CallPurpose purpose{communicator, "check_replicas()"};
-  const auto tensors = tensors_of(module, options);
   const auto digests = digests_of(tensors);
   const auto bytes = bytes_of(digests);
   const auto combined = std::to_string(digest_of_bytes(bytes.data(), bytes.size()));
   if (all_equal(communicator.all_gather_bytes(combined))) return;
   require_same_model(module, communicator);
-  throw UsageError(describe_divergence(tensors, communicator.all_gather_bytes(std::string{bytes}), when),
+  throw UsageError(describe_divergence(tensors, communicator.all_gather_bytes(std::string{bytes}), when, advice),
                    ErrorScope::all_ranks);
 }
 
 }  // namespace
 
 namespace detail {
+
+void check_trained_replicas(const torch::nn::Module& module, Communicator& communicator, const std::string& when,
+                            const std::string& advice) {
+  auto tensors = tensors_of(module, {});
+  std::erase_if(tensors, [](const NamedTensor& named) { return !named.tensor.requires_grad(); });
+  check(module, communicator, tensors, when, advice);
+}
 
 std::uint64_t digest_of(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
@@ -159,7 +165,7 @@ std::uint64_t digest_of(const at::Tensor& tensor) {
 }  // namespace detail
 
 void check_replicas(const torch::nn::Module& module, Communicator& communicator, const ReplicaCheckOptions& options) {
-  check(module, communicator, options, "");
+  check(module, communicator, tensors_of(module, options), "");
 }
 
 ReplicaCheck::ReplicaCheck(const torch::nn::Module& module, Communicator& communicator, std::int64_t every,
@@ -172,7 +178,8 @@ ReplicaCheck::ReplicaCheck(const torch::nn::Module& module, Communicator& commun
 
 void ReplicaCheck::after_step() {
   ++steps_;
-  if (every_ > 0 && steps_ % every_ == 0) check(module_, communicator_, options_, text(" after step ", steps_));
+  if (every_ > 0 && steps_ % every_ == 0)
+    check(module_, communicator_, tensors_of(module_, options_), text(" after step ", steps_));
 }
 
 }  // namespace libtrain

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -53,6 +54,11 @@ class ReplicaCheck {
 };
 
 namespace detail {
+
+/// Throws as check_replicas, for the parameters that require a gradient: `when` comes behind "have diverged", `advice`
+/// at the end.
+void check_trained_replicas(const torch::nn::Module& module, Communicator& communicator, const std::string& when,
+                            const std::string& advice);
 
 /// 64 bits that stand for the tensor's elements in the order of their indices, the same on all hosts of one byte order.
 /// Whatever changes inside one aligned word of 8 bytes changes the digest; two tensors that differ otherwise have the
