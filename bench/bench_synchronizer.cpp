@@ -102,6 +102,9 @@ void run_bench(lt::Context& context) {
   }
   const auto parameters = counts_of(context, "parameters");
   const auto buckets = counts_of(context, "buckets");
+  if (std::ranges::min(buckets) > std::ranges::max(parameters)) {
+    throw lt::UsageError("No number of --parameters is enough for any of --buckets: each bucket holds one at least.");
+  }
   const auto iterations = context.integer("iterations", 1);
   const auto warmup = context.integer("warmup");
   auto file = context.option("json").empty() ? lt::MetricsWriter::disabled()

@@ -138,13 +138,12 @@ void print_first_steps(const bench::FreshStarts& fresh) {
 }
 
 void run_bench(lt::Context& context) {
+  const auto json = context.option("json");
+  auto file = context.rank() == 0 && !json.empty() ? lt::MetricsWriter::to_file(json) : lt::MetricsWriter::disabled();
   const auto result = measure(context);
   if (context.rank() != 0) return;
-  if (!context.option("json").empty()) {
-    auto file = lt::MetricsWriter::to_file(context.option("json"));
-    file.write(record_of(context, result, false));
-    file.write(record_of(context, result, true));
-  }
+  file.write(record_of(context, result, false));
+  file.write(record_of(context, result, true));
   std::printf("%s, batch %ld a rank, %d ranks over %s, %d threads each, %zu steps of each kind\n",
               result.options.workload.c_str(), result.options.batch, context.world_size(),
               std::string{context.communicator().backend()}.c_str(), at::get_num_threads(),

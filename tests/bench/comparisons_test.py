@@ -1,0 +1,54 @@
+"""The scripts that compare libtrain with PyTorch and pycocotools, at their smallest sizes: both sides do the same work and
+leave their records.
+"""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from programs_test import QUICK, BenchTest
+
+PYTHON = jobs.ROOT / ".deps/bin/python"
+BENCH = jobs.ROOT / "bench"
+
+
+class Comparisons(BenchTest):
+    def run_script(self, script, *words):
+        return jobs.run([PYTHON, BENCH / script, *words], time_limit=400, environment=QUICK)
+
+    def compare(self, name, program, *words):
+        return self.run_script(f"compare_{name}.py", "--program", jobs.program(program), "--mpirun", jobs.mpirun(1)[0],
+                               "--json", self.json, *words)
+
+    def test_all_reduce(self):
+        job = self.compare("all_reduce", "bench_all_reduce", "--rounds=1", "--sizes=4KiB", "--iterations=2", "--warmup=1")
+        names = {each["implementation"] for each in self.records(job, "all_reduce", bytes=4096)}
+        self.assertEqual(names, {"libtrain", "mpi", "floor", "gloo"})
+
+    def test_start_up(self):
+        job = self.compare("start_up", "bench_start_up", "--runs=1")
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertGreater(len(self.json.read_text().splitlines()), 1)
+
+    def test_train_step(self):
+        job = self.compare("train_step", "bench_train_step", "--rounds=1", "--workload=mlp", "--batch=2",
+                           "--iterations=1", "--warmup=0")
+        kinds = {(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")}
+        self.assertEqual(len(kinds), 4, kinds)
+
+    def test_coco_annotations(self):
+        file = self.folder / "annotations.json"
+        made = self.run_script("make_coco_file.py", file, "--megabytes", "0.2")
+        self.assertEqual(made.exit_code, 0, made)
+        job = self.run_script("peers/coco_annotations.py", "--file", file, "--iterations", "1", "--program",
+                              jobs.program("bench_coco_annotations"), "--json", self.json)
+        ours, theirs = self.records(job, "loader", workload="coco_annotations")
+        self.assertEqual((ours["implementation"], theirs["implementation"]), ("libtrain", "pycocotools"))
+        self.assertEqual(ours["annotations"], theirs["annotations"])
+
+
+if __name__ == "__main__":
+    jobs.require_programs("bench_all_reduce", "bench_coco_annotations", "bench_start_up", "bench_train_step")
+    unittest.main()
