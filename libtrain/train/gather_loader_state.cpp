@@ -8,6 +8,7 @@
 namespace libtrain {
 
 data::LoaderState gather_loader_state(const data::LoaderState& own, Communicator& communicator) {
+  const CallPurpose purpose{communicator, "gather_loader_state()"};
   detail::require_agreement({.subject = "The loader's state",
                              .unit = "lines",
                              .advice = "Ask for it after the same step on every rank, with the same data and options."},
