@@ -80,9 +80,11 @@ constexpr std::array<Meaning, 10> kGoogleErrors{{
     {"ABORTED", FailureKind::transient},
 }};
 
-// Arrow's own words, and those of exceptions that it lets through.
-constexpr std::array<Meaning, 8> kPlain{{
-    {"Path does not exist", FailureKind::missing},
+// How Arrow's own messages begin. Further on they may be about a file of credentials.
+constexpr std::array<std::string_view, 2> kMissing{"Path does not exist", "No such file or directory"};
+
+// Words of exceptions that Arrow lets through.
+constexpr std::array<Meaning, 7> kPlain{{
     {"GetToken(): ", FailureKind::unreachable},
     {"AuthenticationException", FailureKind::unreachable},
     {"Credential", FailureKind::unreachable},
@@ -170,6 +172,8 @@ std::string words_of_google(std::string_view error) {
 
 FailureKind kind_of_plain(std::string_view message) {
   if (const auto status = leading_status(message)) return kind_of_status(*status);
+  const auto begins = [&](std::string_view words) { return message.starts_with(words); };
+  if (std::any_of(kMissing.begin(), kMissing.end(), begins)) return FailureKind::missing;
   return first_contained(kPlain, message).value_or(FailureKind::unknown);
 }
 
