@@ -136,7 +136,7 @@ class Staging {
     StagingCopy(from_, area_, open_journal, options_, done).run(missing);
   }
 
-  // Those who read hold the lock as long as they do, and wait for nobody.
+  // Those who read hold the lock as long as they do.
   void require_unused() const {
     if (try_lock(open_to_write(area_.users()), LockMode::exclusive)) return;
     throw EnvironmentError(text("'", name_, "' has changed since it was staged to '", area_.root().string(),
