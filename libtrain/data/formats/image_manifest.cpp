@@ -147,7 +147,7 @@ std::string sampled_difference(const Source& source, const ImageList& images) {
 // A class that came or went changes the labels of others, which shows in no picture.
 std::string difference(const Source& source, const ImageList& images) {
   const auto classes = source.storage.folders(source.folder);
-  if (classes != images.classes()) {
+  if (!classes.empty() && classes != images.classes()) {
     return text("Its ", images.classes().size(), " classes are not the ", classes.size(), " folders that are there.");
   }
   return source.options.recheck == Recheck::sample ? sampled_difference(source, images) : std::string{};

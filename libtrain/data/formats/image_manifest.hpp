@@ -10,7 +10,8 @@ namespace libtrain::data {
 
 /// How much of a manifest is compared with the storage before it is used.
 enum class Recheck {
-  none,    ///< its own checksum, that it belongs to this folder, and the names of the classes, by a single look
+  none,  ///< its own checksum, that it belongs to this folder, and the names of the classes, by a single look where the
+         ///< storage has one
   sample,  ///< and up to 8 classes, spread evenly over all with the first and the last, are listed: paths and sizes
   full,    ///< all is listed
 };

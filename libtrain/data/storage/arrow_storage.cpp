@@ -82,6 +82,7 @@ class ArrowStorage final : public Storage {
 
   std::vector<std::string> folders(const std::string& folder) const override {
     std::vector<std::string> names;
+    if (connection_->file_system().type_name() == "gcs") return names;  // Arrow finds only those that are marked
     for (const auto& info : select(folder, {})) {
       if (info.IsDirectory()) names.push_back(info.base_name());
     }

@@ -59,7 +59,8 @@ class Storage {
   virtual std::vector<FileInfo> list(const std::string& folder) const = 0;
 
   /// The names of the folders right in `folder` ("" for the root), sorted as bytes: those that begin the paths which
-  /// list() finds below other folders. A single look, which costs little. Throws as list().
+  /// list() finds below other folders. A single look, which costs little: none where only a list of
+  /// all files would tell, as in Google Cloud Storage. Throws as list().
   virtual std::vector<std::string> folders(const std::string& folder) const = 0;
 };
 

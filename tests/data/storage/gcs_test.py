@@ -20,6 +20,7 @@ PYTHON = []  # the command, found before the tests begin
 
 class Gcs(cases.Store):
     SCHEME = "gs"
+    TELLS_FOLDERS = False
     VERSION = "generation"
 
     @classmethod

@@ -58,6 +58,7 @@ class Store(emulator_process.ServerTest):
     """An emulator with a container "data". A store's own class says how it is reached."""
 
     SCHEME = ""
+    TELLS_FOLDERS = True  # without a list of all files
     VERSION = ""  # what tells versions of a file apart, in messages
 
     def credentials(self, port=None):
@@ -124,6 +125,20 @@ class Reading(Store):
         for name in cls.NAMES:
             cls.server.put("data", name, name.encode())
         cls.server.put("data", "big.bin", BIG)
+        cls.server.make_container("classes")
+        for name in ("a/1.jpg", "b/", "c/1.jpg"):  # consoles show an empty folder by a name that ends so
+            cls.server.put("classes", name, b"")
+
+    def test_lists_empty_folders_that_are_marked(self):
+        listed = self.read("list", f"{self.SCHEME}://classes")
+        self.assertEqual([entry["path"] for entry in listed], ["a/1.jpg", "b/", "c/1.jpg"])
+        for words, folders in (((f"{self.SCHEME}://classes",), ["a", "b", "c"]), ((self.at(), "--folder", "train"), ["b"])):
+            self.assertEqual([entry["folder"] for entry in self.read("folders", *words)],
+                             folders if self.TELLS_FOLDERS else [])
+        # Otherwise c would become class 1.
+        job = self.run_program("--check", "none", f"{self.SCHEME}://classes", program="libtrain-inspect")
+        self.assertEqual(job.exit_code, ENVIRONMENT, job)
+        self.assertIn("found none in 'b'", job.stdout)
 
     def test_lists_all_files_below_a_folder_sorted_as_bytes(self):
         expected = [{"path": name, "size": len(name.encode())} for name in sorted(self.NAMES, key=str.encode)

@@ -2,6 +2,7 @@
 // that are made of it, azurite_test.py, s3_test.py and gcs_test.py:
 //
 //   storage_program list az://images/train
+//   storage_program folders az://images/train
 //   storage_program info az://images a.bin
 //   storage_program read az://images a.bin --offset 5 --length 3
 //   storage_program hash az://images a.bin b.bin
@@ -96,6 +97,10 @@ void list(const Options& options) {
   for (const auto& info : open_storage(options)->list(options.folder)) print(info);
 }
 
+void folders(const Options& options) {
+  for (const auto& name : open_storage(options)->folders(options.folder)) print(Json{{"folder", name}});
+}
+
 void read_range(const Options& options) {
   const auto file = open_storage(options)->open(options.path);
   const auto bytes = read(*file, options.offset, options.length);
@@ -134,6 +139,7 @@ void add_commands(CLI::App& app, Options& options) {
     return added;
   };
   command("list", "all files")->add_option("--folder", options.folder, "only those below this folder");
+  command("folders", "the folders right in one")->add_option("--folder", options.folder, "below the location");
   command("info", "what is known of a file")->add_option("path", options.path)->required();
   auto* range = command("read", "some bytes of a file");
   range->add_option("path", options.path)->required();
@@ -147,6 +153,7 @@ void add_commands(CLI::App& app, Options& options) {
 
 void run(const std::string& command, const Options& options) {
   if (command == "list") return list(options);
+  if (command == "folders") return folders(options);
   if (command == "info") return print(open_storage(options)->info(options.path));
   if (command == "read") return read_range(options);
   if (command == "hash") return hash(options);
