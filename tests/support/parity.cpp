@@ -34,7 +34,7 @@ Recipe ParityTest::recipe(Regime regime) const {
 }
 
 double ParityTest::bound() const {
-  return std::get<at::ScalarType>(GetParam()) == at::kDouble ? 1e-7 : 1e-5;
+  return std::get<at::ScalarType>(GetParam()) == at::kDouble ? 5e-14 : 1e-5;
 }
 
 double deviation_of(const at::Tensor& actual, const at::Tensor& wanted) {

@@ -20,7 +20,7 @@ class ParityTest : public ::testing::TestWithParam<Cell> {
  protected:
   Recipe recipe(Regime regime) const;
 
-  /// 1e-7 in float64, 1e-5 in float32.
+  /// 5e-14 in float64, 1e-5 in float32: the worst cells were 3.3e-15 and 1.8e-6 apart.
   double bound() const;
 };
 

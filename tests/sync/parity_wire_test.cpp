@@ -1,6 +1,7 @@
 // Gradients that travel in bfloat16 must still train nearly as one process does.
 
 #include <memory>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,13 @@ using testing::Regime;
 using testing::TogetherOptions;
 using testing::train_together;
 
-constexpr double kBound = 1e-2;
+// Three times as far as the worst cell of each model has been from one process.
+double bound_of(const std::string& model) {
+  if (model == "batch_norm") return 4e-4;
+  if (model == "mlp") return 3e-3;
+  if (model == "transformer") return 4e-3;
+  return 1e-2;
+}
 
 // No bucket of these models is too small for it.
 TogetherOptions over_bfloat16() {
@@ -32,15 +39,15 @@ TogetherOptions over_bfloat16() {
 class ParityWire : public testing::ParityTest {};
 
 TEST_P(ParityWire, OfPlainSteps) {
-  expect_parity(recipe(Regime::plain), kBound, over_bfloat16(), "_bfloat16");
+  expect_parity(recipe(Regime::plain), bound_of(std::get<0>(GetParam())), over_bfloat16(), "_bfloat16");
 }
 
 TEST_P(ParityWire, OfAccumulatedMicroSteps) {
-  expect_parity(recipe(Regime::accumulation), kBound, over_bfloat16(), "_bfloat16");
+  expect_parity(recipe(Regime::accumulation), bound_of(std::get<0>(GetParam())), over_bfloat16(), "_bfloat16");
 }
 
 TEST_P(ParityWire, OfBatchesOfDifferentSizes) {
-  expect_parity(recipe(Regime::uneven_batches), kBound, over_bfloat16(), "_bfloat16");
+  expect_parity(recipe(Regime::uneven_batches), bound_of(std::get<0>(GetParam())), over_bfloat16(), "_bfloat16");
 }
 
 // Otherwise the tests above would show nothing.
