@@ -23,7 +23,7 @@ enum class UnusedParameters {
 
 /// What happens to a gradient with NaN or infinity.
 enum class NonFinite {
-  unchecked,  ///< it is averaged like any other
+  unchecked,  ///< it is averaged like any other; the first NaN that one element of each average shows gives a warning
   skipped,    ///< wait() returns false on all ranks, and all gradients are undefined: optimizers then change nothing
   fatal,      ///< wait() throws on all ranks and names rank, parameter and round
 };

@@ -78,6 +78,8 @@ bool GradientSynchronizer::State::finish_round() {
   const bool retrained = follow_retraining();
   has_skipped = look_for_non_finite();
   if (!has_skipped) settle_gradients();
+  warn_of_nan();
+  warn_of_zeros();
   exchange_buffers();
   if (!retrained) replan_by_arrival();
   reset_round();
@@ -115,6 +117,36 @@ void GradientSynchronizer::State::require_equal_replicas() {
     reset_round();
     throw;
   }
+}
+
+// NaN seldom comes alone: one element of each gradient is enough to see it before weights are saved and time is lost.
+void GradientSynchronizer::State::warn_of_nan() {
+  if (options.non_finite != NonFinite::unchecked || has_warned_of_nan || communicator.rank() != 0) return;
+  for (const auto& parameter : parameters) {
+    const auto& gradient = parameter.tensor.grad();
+    if (!parameter.planned || !gradient.defined() || !detail::begins_with_nan(gradient)) continue;
+    has_warned_of_nan = true;
+    log_warning(text("The gradient of parameter '", parameter.name, "' holds NaN after round ", rounds,
+                     ", and so do all ranks' weights once they are stepped. NonFinite::fatal names the rank that it "
+                     "comes from, NonFinite::skipped leaves such rounds out."));
+    return;
+  }
+}
+
+// An empty batch has a loss of NaN and a gradient of zero, which makes the average too small.
+void GradientSynchronizer::State::warn_of_zeros() {
+  if (!has_zeros || has_contributed || has_warned_of_zeros || weight.total > 0) return;
+  bool is_zero = true;
+  for (std::size_t bucket = 0; bucket < reducer.size() && is_zero; ++bucket) {
+    for (std::size_t member = 0; member < plan[bucket].members.size() && is_zero; ++member) {
+      is_zero = detail::is_zero(reducer.place(bucket, member));
+    }
+  }
+  if (is_zero) return;
+  has_warned_of_zeros = true;
+  log_warning(text("Every gradient of rank ", communicator.rank(), " was zero in round ", rounds,
+                   ", as after an empty batch, and the average over all ranks counts it like the others': call "
+                   "set_samples(batch.size()) before backward() where batches may differ in size."));
 }
 
 bool GradientSynchronizer::State::look_for_non_finite() {

@@ -150,6 +150,10 @@ void GradientSynchronizer::State::start_bucket() {
     if (!parameter.arrived || !parameter.has_gradient()) keep_in_place(parameter);
     const bool used = parameter.has_gradient() && !joining;
     flags.used(member) = used ? 1 : 0;
+    if (used && reducer.has_memory() && !has_contributed) {
+      has_contributed = !detail::is_zero(parameter.tensor.grad());
+      has_zeros = true;
+    }
     if (used || !is_expected(parameter)) continue;
     flags.missing(member) = 1;
     report.missing.push_back(parameter.name);
@@ -200,6 +204,7 @@ void GradientSynchronizer::State::reset_round() {
   weigh_round({});
   arrivals.clear();
   in_window = in_round = joining = has_retrained = unplanned_non_finite = false;
+  has_zeros = has_contributed = false;
 }
 
 void GradientSynchronizer::State::weigh_round(const detail::SampleWeight& the_weight) {

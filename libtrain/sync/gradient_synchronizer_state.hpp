@@ -67,6 +67,8 @@ struct GradientSynchronizer::State {
   void agree_on_outcome(detail::BucketReducer& reduced);
   void require_equal_replicas();
   bool look_for_non_finite();
+  void warn_of_nan();
+  void warn_of_zeros();
   void settle_gradients();
   void exchange_buffers();
   void reset_round();
@@ -110,7 +112,11 @@ struct GradientSynchronizer::State {
   bool has_retrained = false;
   bool has_replanned = false;
   bool unplanned_non_finite = false;
-  bool has_skipped = false;  // the last round
+  bool has_skipped = false;      // the last round
+  bool has_zeros = false;        // of this rank's gradients of the round the first ones are zero
+  bool has_contributed = false;  // one is not
+  bool has_warned_of_nan = false;
+  bool has_warned_of_zeros = false;
   std::int64_t rounds = 0;
   double seconds_waiting = 0;
 };

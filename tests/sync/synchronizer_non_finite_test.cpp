@@ -12,6 +12,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
@@ -39,14 +40,28 @@ double mean_rank_plus_one(const Communicator& communicator) {
   return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
 }
 
-TEST(SynchronizerNonFinite, SpreadsToAllRanksWhereNobodyChecks) {
-  on_ranks([](Communicator& communicator) {
+TEST(SynchronizerNonFinite, SpreadsToAllRanksWhereNobodyChecksWithOneWarning) {
+  const testing::CapturedLog log{LogLevel::warning};
+  on_ranks([&log](Communicator& communicator) {
+    communicator.barrier();
+    const auto before = log.lines().size();
+    communicator.barrier();
     Pair model;
     GradientSynchronizer synchronizer{model, communicator};
     model.loss(is_last(communicator) ? kNan : 1, 2).backward();
     EXPECT_TRUE(synchronizer.wait());
     EXPECT_TRUE(model.left.grad().isnan().all().item<bool>());
     expect_all(model.right.grad(), 2, "right");
+    synchronizer.zero_grad();
+    model.loss(kNan, 2).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(log.lines().size(), before + 1);
+      EXPECT_THAT(log.lines(), ::testing::Contains(
+                                   AllOf(HasSubstr("'left' holds NaN after round 1"), HasSubstr("NonFinite::fatal"))));
+    }
+    communicator.barrier();
   });
 }
 

@@ -1,13 +1,19 @@
 // Ranks with different numbers of samples and of batches, on ranks as threads and under mpirun.
 
+#include <cstdint>
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/expect_told.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/models.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
@@ -16,6 +22,7 @@ namespace libtrain {
 namespace {
 
 using testing::expect_all;
+using ::testing::HasSubstr;
 using testing::make_batch;
 using testing::make_model;
 using testing::on_ranks;
@@ -34,6 +41,42 @@ double mean_over_samples(int world_size, const Samples& samples, const Value& va
     count += static_cast<double>(samples(rank));
   }
   return sum / count;
+}
+
+// What PyTorch makes of an empty batch: a loss of NaN, and gradients of zero that are averaged like any other.
+TEST(SynchronizerUneven, AnEmptyBatchWithoutSamplesIsNoticed) {
+  const testing::CapturedLog log{LogLevel::warning};
+  on_ranks([&log](Communicator& communicator) {
+    const int ranks = communicator.world_size();
+    if (ranks == 1) return;
+    torch::nn::Linear model{2, 3};
+    GradientSynchronizer synchronizer{*model, communicator};
+    const std::int64_t rows = testing::is_odd_one(communicator) ? 0 : 4;
+    const auto round = [&] {
+      const auto outputs = model(torch::ones({rows, 2}));
+      const auto loss = torch::nn::functional::cross_entropy(outputs, torch::zeros({rows}, at::kLong));
+      EXPECT_EQ(loss.isnan().item<bool>(), rows == 0);
+      loss.backward();
+      EXPECT_TRUE(synchronizer.wait());
+      synchronizer.zero_grad();
+    };
+    communicator.barrier();
+    const auto before = log.lines().size();
+    communicator.barrier();
+    synchronizer.set_samples(rows);
+    round();
+    round();
+    round();
+    communicator.barrier();
+    // Once, and by the rank itself; the threads of a group share a log.
+    if (testing::is_odd_one(communicator)) {
+      EXPECT_EQ(log.lines().size(), before + 1);
+      EXPECT_THAT(log.lines(),
+                  ::testing::Contains(::testing::AllOf(HasSubstr(text("Every gradient of rank ", ranks - 1)),
+                                                       HasSubstr("in round 2"), HasSubstr("set_samples("))));
+    }
+    communicator.barrier();
+  });
 }
 
 constexpr auto rank_plus_one = [](int rank) { return rank + 1; };
