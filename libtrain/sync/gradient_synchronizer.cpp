@@ -53,8 +53,8 @@ std::string agree_on_start(const std::string& problem, Communicator& communicato
 
 }  // namespace
 
-GradientSynchronizer::GradientSynchronizer(torch::nn::Module& module, Communicator& communicator,
-                                           SynchronizerOptions options) {
+GradientSynchronizer::GradientSynchronizer(ModuleRef held, Communicator& communicator, SynchronizerOptions options) {
+  auto& module = *held;
   const CallPurpose purpose{communicator, "making a GradientSynchronizer"};
   // Gradients are laid out like their parameters, and averaged place by place.
   require_same_model(module, communicator, Layouts::compared);

@@ -10,6 +10,7 @@
 #include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
+#include <libtrain/sync/module_ref.hpp>
 #include <libtrain/sync/synchronization_statistics.hpp>
 #include <libtrain/sync/wire_format.hpp>
 
@@ -92,7 +93,8 @@ struct SynchronizerOptions {
 /// wait()) it hears alone. Methods throw UsageError where they do not belong, and say where they do.
 ///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
-/// Parameters that are made or replaced after construction are not seen. The module and the communicator must outlive
+/// Parameters that are made or replaced after construction are not seen; torch::load(model) is one way to replace them,
+/// and is refused by the next wait(). The module and the communicator must outlive
 /// this object. Two synchronizers whose backward passes run at the same time need communicators of their own (split);
 /// their wait() is called in one order on all ranks.
 /// Hooks run on the threads that run backward(); everything else belongs to one thread.
@@ -103,8 +105,9 @@ class GradientSynchronizer {
   /// All ranks must call it. Compares the modules (see require_same_model) and the options, then copies rank 0's
   /// parameters and buffers to all ranks. Throws UsageError, on all ranks, where either differs, for a module without
   /// trainable parameters, for gradients no bucket can hold, for parameters that another synchronizer has, and for a
-  /// given plan that does not name each trainable parameter once or mixes dtypes in a bucket.
-  GradientSynchronizer(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options = {});
+  /// given plan that does not name each trainable parameter once or mixes dtypes in a bucket. Takes a module, a module
+  /// holder, or a shared pointer to one.
+  GradientSynchronizer(ModuleRef module, Communicator& communicator, SynchronizerOptions options = {});
 
   /// Removes the hooks; gradients stay as they are.
   ~GradientSynchronizer();

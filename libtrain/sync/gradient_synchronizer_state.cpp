@@ -73,11 +73,14 @@ void GradientSynchronizer::State::open_window() {
 }
 
 void GradientSynchronizer::State::check_window() {
-  const auto* converted = parameters.first_converted();
-  if (converted == nullptr) return;
-  fail_round(text("Parameter '", converted->name,
-                  "' was converted to another dtype or device after the synchronizer was "
-                  "made, which has taken its hook away: convert the module first."));
+  const auto* replaced = parameters.first_replaced();
+  if (replaced == nullptr) return;
+  const bool is_converted = !replaced->tensor.is_cpu() ||
+                            (replaced->planned && plan[replaced->bucket].type != detail::gradient_type(*replaced));
+  fail_round(text("Parameter '", replaced->name, "' was ",
+                  is_converted ? "converted to another dtype or device" : "given other memory, as torch::load() does,",
+                  " after the synchronizer was made, which has taken its hook away: ",
+                  is_converted ? "convert the module" : "load the module", " first, then make the synchronizer."));
 }
 
 std::string GradientSynchronizer::State::problem_of(const ModuleParameter& parameter, const at::Tensor& place) const {

@@ -127,7 +127,7 @@ void ModuleParameters::hook(const Hooks& hooks) {
   }
 }
 
-const ModuleParameter* ModuleParameters::first_converted() const {
+const ModuleParameter* ModuleParameters::first_replaced() const {
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     const auto& hooked = hooked_[index].accumulator;
     if (!hooked || !parameters_[index].tensor.requires_grad()) continue;

@@ -69,8 +69,9 @@ class ModuleParameters {
   /// Takes all hooks away.
   void unhook();
 
-  /// A parameter that has lost its hooks, because it was converted to another dtype or device; null without one.
-  const ModuleParameter* first_converted() const;
+  /// A parameter that has lost its hooks, because it was converted to another dtype or device, or its memory exchanged
+  /// as torch::load() does; null without one.
+  const ModuleParameter* first_replaced() const;
 
   std::size_t size() const { return parameters_.size(); }
   ModuleParameter& operator[](std::size_t index) { return parameters_[index]; }

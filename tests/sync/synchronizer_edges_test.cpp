@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn.h>
 #include <torch/optim/sgd.h>
+#include <torch/serialize.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
@@ -27,11 +29,13 @@
 namespace libtrain {
 namespace {
 
+using ::testing::AllOf;
 using testing::expect_all;
 using testing::expect_told_of_one;
 using ::testing::HasSubstr;
 using testing::is_odd_one;
 using testing::message_of;
+using ::testing::Not;
 using testing::on_fresh_ranks;
 using testing::on_ranks;
 using testing::Pair;
@@ -164,6 +168,25 @@ TEST(SynchronizerEdges, AConvertedModuleIsRefused) {
       synchronizer.wait();
     };
     EXPECT_THAT(message_of<UsageError>(round), HasSubstr("converted"));
+  });
+}
+
+// torch::load() exchanges the parameters' memory.
+TEST(SynchronizerEdges, AModuleThatIsLoadedAfterwardsIsRefusedForWhatItIs) {
+  on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
+    const auto model = std::make_shared<Pair>();
+    std::stringstream saved;
+    torch::save(std::static_pointer_cast<torch::nn::Module>(model), saved);
+    GradientSynchronizer synchronizer{*model, communicator};
+    auto target = std::static_pointer_cast<torch::nn::Module>(model);
+    torch::load(target, saved);
+    const auto round = [&] {
+      model->loss(1, 1).backward();
+      synchronizer.wait();
+    };
+    EXPECT_THAT(message_of<UsageError>(round),
+                AllOf(HasSubstr("given other memory, as torch::load() does, after the synchronizer was made"),
+                      HasSubstr("load the module first"), Not(HasSubstr("dtype"))));
   });
 }
 

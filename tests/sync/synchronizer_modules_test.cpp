@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -13,6 +14,8 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include <libtrain/base/error.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>
@@ -31,6 +34,37 @@ using torch::autograd::variable_list;
 
 double mean_rank_plus_one(const Communicator& communicator) {
   return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
+}
+
+struct HeldImpl : Pair {};
+TORCH_MODULE(Held);
+
+// However a program holds it.
+TEST(SynchronizerModules, HoldersAndSharedPointersAreModules) {
+  on_ranks([](Communicator& communicator) {
+    const auto expect_averaged = [&](const Pair& model, GradientSynchronizer& synchronizer) {
+      model.loss(communicator.rank() + 1, 1).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      expect_all(model.left.grad(), mean_rank_plus_one(communicator), "left");
+    };
+    const Held holder;
+    GradientSynchronizer of_holder{holder, communicator};
+    expect_averaged(*holder, of_holder);
+    const auto pointer = std::make_shared<Pair>();
+    GradientSynchronizer of_pointer{pointer, communicator};
+    expect_averaged(*pointer, of_pointer);
+    torch::nn::Linear layer{2, 3};
+    const GradientSynchronizer of_layer{layer, communicator};
+    EXPECT_EQ(of_layer.parameter_names().size(), 2u);
+  });
+}
+
+TEST(SynchronizerModules, EmptyHoldersAndNullPointersAreRefused) {
+  SingleCommunicator communicator;
+  const Held holder{nullptr};
+  EXPECT_THROW((GradientSynchronizer{holder, communicator}), UsageError);
+  const std::shared_ptr<Pair> pointer;
+  EXPECT_THROW((GradientSynchronizer{pointer, communicator}), UsageError);
 }
 
 constexpr int kSteps = 5;
