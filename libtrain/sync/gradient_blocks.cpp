@@ -22,7 +22,7 @@ void GradientBlocks::add(std::size_t gradient_bytes, std::size_t extra_bytes) {
   GradientAllocator::install();
   const std::lock_guard lock(mutex_);
   auto& kind = kinds_[gradient_bytes];
-  kind.bytes = gradient_bytes + extra_bytes;
+  kind.bytes = std::max(kind.bytes, gradient_bytes + extra_bytes);  // of another dtype it may be less
   ++kind.wanted;
 }
 
