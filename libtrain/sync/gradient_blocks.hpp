@@ -32,8 +32,8 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   GradientBlocks(const GradientBlocks&) = delete;  // tensors lie in its memory
   GradientBlocks& operator=(const GradientBlocks&) = delete;
 
-  /// One more gradient of so many bytes; behind it, its block has at least `extra_bytes` that are zero at first: the most
-  /// of any gradient of that size, which are of one dtype or of several.
+  /// One more gradient of so many bytes; behind it, its block has at least `extra_bytes` that are zero at first: the
+  /// most of any gradient of that size, which are of one dtype or of several.
   void add(std::size_t gradient_bytes, std::size_t extra_bytes);
 
   /// Makes the blocks of all gradients added so far. Throws as Communicator::allocate does, and UsageError after

@@ -41,8 +41,8 @@ struct IndexedShard {
 
 /// Takes the index from the folder where it is there and fits; builds it otherwise, and keeps it. Of several processes
 /// or threads that open a shard at the same time one builds the index, for which the others wait, at most 10 minutes.
-/// Where it cannot be kept, a warning is all. Throws what building an index throws, what inflate_file() throws, and UsageError without a
-/// file.
+/// Where it cannot be kept, a warning is all. Throws what building an index throws, what inflate_file() throws, and
+/// UsageError without a file.
 IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& format, const ShardOptions& options);
 
 }  // namespace detail
