@@ -65,9 +65,10 @@ class RowChecker {
       count(row);
     } else {
       const std::string found = row.is_discarded() ? "what is no JSON" : row.type_name();
-      bad_rows_.push_back({.index = rows_,
-                           .origin = {.path = file_, .offset = offset},
-                           .reason = text("expected one JSON object on the line, found ", found, ".")});
+      BadSample& bad = bad_rows_.emplace_back();
+      bad.index = rows_;
+      bad.origin = {.path = file_, .offset = offset};
+      bad.reason = text("expected one JSON object on the line, found ", found, ".");
     }
     ++rows_;
   }
