@@ -11,13 +11,21 @@
 
 namespace libtrain {
 
+namespace detail {
+
+template <typename T>
+concept HoldsModule = std::derived_from<T, torch::nn::Module> ||
+                      std::is_base_of_v<torch::detail::ModuleHolderIndicator, std::remove_const_t<T>> ||
+                      std::convertible_to<T&, std::shared_ptr<torch::nn::Module>>;
+
+}  // namespace detail
+
 /// A module, however a program holds it: a `torch::nn::Module&`, a module holder (TORCH_MODULE, torch::nn::Linear), or
 /// a `std::shared_ptr` to a module. Made of these without being named; it does not keep the module alive. Throws
 /// UsageError for an empty holder or pointer.
 class ModuleRef {
  public:
-  template <typename T>
-    requires(!std::same_as<std::remove_const_t<T>, ModuleRef>)
+  template <detail::HoldsModule T>
   ModuleRef(T& held) : module_(module_in(held)) {}  // NOLINT(google-explicit-constructor)
 
   torch::nn::Module& operator*() const { return module_; }
@@ -27,16 +35,13 @@ class ModuleRef {
   static torch::nn::Module& module_in(T& held) {
     if constexpr (std::derived_from<T, torch::nn::Module>) {
       return held;
-    } else if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, T>) {
+    } else if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, std::remove_const_t<T>>) {
       if (held.is_empty()) throw UsageError("An empty module holder was given where a module is needed.");
       return *held.ptr();
-    } else if constexpr (std::convertible_to<T&, std::shared_ptr<torch::nn::Module>>) {
+    } else {
       const std::shared_ptr<torch::nn::Module> module = held;
       if (!module) throw UsageError("A null pointer was given where a module is needed.");
       return *module;
-    } else {
-      static_assert(std::derived_from<T, torch::nn::Module>,
-                    "Give a torch::nn::Module&, a module holder (TORCH_MODULE), or a std::shared_ptr to a module.");
     }
   }
 
