@@ -197,4 +197,6 @@ def require_packages(*names):
         skip(f"this environment has no Python with {', '.join(missing)}")
     if Path(sys.prefix).resolve() == PYTHON.parents[1].resolve():
         sys.exit(f"{PYTHON} has no {', '.join(missing)}: run scripts/setup.sh --repair")
-    os.execve(PYTHON, [str(PYTHON), *sys.argv], os.environ | {"PYTHONUTF8": "1"})
+    # The guard of this program takes its end for the test's.
+    variables = {name: value for name, value in os.environ.items() if name != PROGRAM_MARK}
+    os.execve(PYTHON, [str(PYTHON), *sys.argv], variables | {"PYTHONUTF8": "1"})
