@@ -92,7 +92,7 @@ Schedule warm_up(const WarmUp& options, Schedule then) {
   if (!then) throw UsageError("warm_up was given no schedule to go on with.");
   const double reached = then(options.steps);
   check_factor(reached, text("What follows a warm_up at step ", options.steps));
-  if (options.steps > 0 && reached <= options.first_factor && reached < then(0)) {
+  if (options.steps > 0 && options.first_factor < then(0) && reached <= options.first_factor) {
     throw UsageError(text("WarmUp::steps is ", options.steps, ", but the schedule that follows has come down already: ",
                           "the factor is ", reached, " by then. Make the warm-up shorter than the run."));
   }

@@ -50,8 +50,9 @@ struct WarmUp {
   double first_factor = 0;  ///< of step 0
 };
 /// A straight line from `first_factor` at step 0 to what `then` says at step `steps`, and `then` from there on. `then`
-/// counts from the run's first step, too. Throws UsageError for a `then` that by step `steps` has come down to
-/// `first_factor` or below, such as a decay that is no longer than the warm-up: the rate would never rise.
+/// counts from the run's first step, too. Throws UsageError for a `then` that begins above `first_factor` and by
+/// step `steps` has come down to it or below, such as a decay that is no longer than the warm-up: the rate would never
+/// rise.
 ///
 /// With a rate that was scaled by the number of ranks, a first_factor of 1 / world_size starts at the rate of a single
 /// rank: Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2.

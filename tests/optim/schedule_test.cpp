@@ -122,6 +122,9 @@ TEST(Schedule, AWarmUpAsLongAsTheDecayIsRefused) {
   // Down to what goes on for ever is a choice.
   EXPECT_THAT(factors(warm_up({.steps = 2, .first_factor = 2}, constant()), {0, 1, 2}), ElementsAre(2, 1.5, 1));
   EXPECT_THAT(factors(warm_up({.steps = 9}, polynomial_decay({.steps = 10})), {0, 9}), ElementsAre(0, DoubleEq(0.1)));
+  // 1 / world_size on a single rank: there is nothing to rise to.
+  EXPECT_THAT(factors(warm_up({.steps = 5, .first_factor = 1}, polynomial_decay({.steps = 10})), {0, 5}),
+              ElementsAre(1, DoubleEq(0.5)));
 }
 
 // Eight ranks, five epochs of 100 steps: from the rate of one rank to eight times that.
