@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/local_storage.hpp>
 
@@ -128,10 +130,25 @@ TEST_F(OutputFolderTest, WhatCannotBePutBackIsKeptForTheNextProcess) {
   };
   EXPECT_EQ(message_of<EnvironmentError>([&] { replace(failing); }), "no more names");
   EXPECT_FALSE(is_taken_as_whole());
+  const auto refused = [](const fs::path&, const fs::path&) { throw EnvironmentError("still no names"); };
+  EXPECT_EQ(message_of<EnvironmentError>([&] { OutputFolder(folder_.path(), NotEmpty::refuse, refused); }),
+            "still no names");
   SilentLog silent;
   EXPECT_THAT(message_of<UsageError>([&] { OutputFolder(folder_.path(), NotEmpty::refuse); }),
               HasSubstr("is not empty"));
   EXPECT_EQ(contents_of(folder_.path()), kOld);
+}
+
+// No shard lies in the folder, which may then pass for one of images.
+TEST_F(OutputFolderTest, AFolderWhoseFormerFilesAreAllSetAsideIsNotRead) {
+  const auto failing = [count = 0](const fs::path& from, const fs::path& to) mutable {
+    if (++count >= 5) throw EnvironmentError("no more names");
+    rename_file(from, to);
+  };
+  EXPECT_EQ(message_of<EnvironmentError>([&] { replace(failing); }), "no more names");
+  EXPECT_THAT(message_of<EnvironmentError>(
+                  [&] { data::open_image_source(std::make_shared<data::LocalStorage>(folder_.path().string())); }),
+              HasSubstr("run it again for that folder"));
 }
 
 TEST_F(OutputFolderTest, AFolderThatHasAnewNameIsNoFileToReplace) {

@@ -41,7 +41,9 @@ OutputFolder::OutputFolder(fs::path path, NotEmpty policy, Rename rename)
   // Before it is looked into: from now on no other process adds to it.
   staging_.emplace(path_ / kStaging);
   if (is_there(plan())) {
+    staging_->keep(true);  // where this fails, the former files are in there
     roll_back(read_plan());
+    staging_->keep(false);
     log_warning(text("A process that put new files in the place of others in '", path_.string(),
                      "' was ended before it was through: the former files are back in their places."));
   }
@@ -51,7 +53,7 @@ OutputFolder::OutputFolder(fs::path path, NotEmpty policy, Rename rename)
 
 OutputFolder::~OutputFolder() {
   // Files that could not be put back stay for the next process.
-  if (staging_ && is_there(plan())) staging_->keep();
+  if (staging_ && is_there(plan())) staging_->keep(true);
   staging_.reset();
   std::error_code not_empty;
   if (is_new_) fs::remove(path_, not_empty);
@@ -64,8 +66,8 @@ std::string OutputFolder::add(std::string name) {
 
 void OutputFolder::publish(const std::function<bool(const std::string&)>& is_obsolete) {
   const auto names = names_of(is_obsolete);
-  write_plan(names);
   try {
+    write_plan(names);
     exchange(names);
   } catch (...) {
     roll_back(names);

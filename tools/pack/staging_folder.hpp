@@ -21,8 +21,8 @@ class StagingFolder {
   /// Removes what a process that was killed has left in it.
   void clear() const;
 
-  /// Leaves it where it is at the end.
-  void keep() { is_kept_ = true; }
+  /// Whether to leave it where it is at the end.
+  void keep(bool kept) { is_kept_ = kept; }
 
  private:
   std::filesystem::path path_;

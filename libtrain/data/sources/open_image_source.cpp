@@ -119,6 +119,7 @@ std::unique_ptr<const ImageSource> open_image_source(std::shared_ptr<const Stora
   }
 
   auto files = storage->list(options.folder);
+  detail::require_finished_set(*storage, options.folder, files);
   const auto contents = contents_of(files, options);
   require_one_format(contents, detail::name_in(*storage, options.folder), files.size());
   if (contents.shards.empty()) {

@@ -64,18 +64,21 @@ std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view f
   return std::nullopt;
 }
 
+void require_finished_set(const Storage& storage, const std::string& folder, const std::vector<FileInfo>& files) {
+  const std::string unfinished = text(folder, folder.empty() ? "" : "/", kUnfinishedSet);
+  if (std::ranges::find(files, unfinished, &FileInfo::path) == files.end()) return;
+  throw EnvironmentError(text("Folder '", name_in(storage, folder),
+                              "': libtrain-pack is about to put new shards in the place of others there, or was ended "
+                              "while it did; wait for it, or run it again for that folder, which puts the former ones "
+                              "back first."));
+}
+
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind) {
   const std::string class_names = folder.empty() ? "classes.txt" : folder + "/classes.txt";
   auto files = storage.list(folder);
+  require_finished_set(storage, folder, files);
   ShardFolder found;
-  const std::string unfinished = text(folder, folder.empty() ? "" : "/", kUnfinishedSet);
   for (auto& file : files) {
-    if (file.path == unfinished) {
-      throw EnvironmentError(text("Folder '", name_in(storage, folder),
-                                  "': libtrain-pack is about to put new shards in the place of others there, or was "
-                                  "ended while it did; wait for it, or run it again for that folder, which puts the "
-                                  "former ones back first."));
-    }
     if (file.path == class_names) found.class_names = class_names;
     if (shard_kind_of(file.path, folder, prefix) == kind) found.shards.push_back(std::move(file));
   }

@@ -35,6 +35,9 @@ std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view f
 /// former set of shards as a whole nor the new one.
 inline constexpr std::string_view kUnfinishedSet = ".packing/publishing";
 
+/// Throws EnvironmentError where `files`, the listing of `folder`, say so: it may hold shards of two sets, or none.
+void require_finished_set(const Storage& storage, const std::string& folder, const std::vector<FileInfo>& files);
+
 /// What lies right in a folder of shards.
 struct ShardFolder {
   std::vector<FileInfo> shards = {};  ///< of one kind, in the order of their names
