@@ -8,7 +8,6 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 
 #include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
@@ -35,16 +34,8 @@ struct Source {
   const ImageManifestOptions& options;
 };
 
-// A relative path means another folder in another working folder.
-std::string full_name(const std::string& name) {
-  if (name.find("://") != std::string::npos) return name;
-  std::error_code error;
-  const auto path = std::filesystem::absolute(name, error);
-  return error ? name : path.lexically_normal().string();
-}
-
 std::string key_of(const Storage& storage, const std::string& folder, const ImageFolderOptions& options) {
-  return text(full_name(storage.name()), '\n', folder, '\n', options.skip_unsupported ? "skips unsupported, " : "",
+  return text(storage.identity(), '\n', folder, '\n', options.skip_unsupported ? "skips unsupported, " : "",
               options.allow_empty_classes ? "allows empty classes" : "");
 }
 

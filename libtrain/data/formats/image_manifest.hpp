@@ -26,7 +26,7 @@ struct ImageManifestOptions {
 /// listed again and the manifest replaced, with a warning. It is complete or absent; any number of processes may use
 /// the cache folder. Where it cannot be written there is a warning only.
 ///
-/// A manifest belongs to the storage's name (a local path made absolute), the folder in it and the options: with
+/// A manifest belongs to the storage's identity(), the folder in it and the options: with
 /// Recheck::none a set whose images change in their place needs a new cache folder. Throws as list_image_folder.
 ImageList list_image_folder_once(const Storage& storage, const std::string& folder, const std::string& cache_folder,
                                  const ImageManifestOptions& options = {});

@@ -35,8 +35,10 @@ std::string_view advice_for(int code) {
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
+    case ENODEV:  // a device without a driver
     case ENOENT:
     case ENOTDIR:
+    case ENXIO:  // a socket
     case EOVERFLOW:
       return {};
     case EMFILE:

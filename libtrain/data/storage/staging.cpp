@@ -134,6 +134,8 @@ class Staging {
     require_space(missing);
     const auto open_journal = open_to_write(area_.journal());
     StagingCopy(from_, area_, open_journal, options_, done).run(missing);
+    // Through what was open before the first file: the kernel tells a descriptor of the errors since it was opened.
+    if (const int error = options_.sync(open_journal); error != 0) throw_disk_error("write", area_.journal(), error);
   }
 
   // Those who read hold the lock as long as they do.

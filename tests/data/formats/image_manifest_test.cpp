@@ -99,6 +99,8 @@ TEST_F(ImageManifest, BelongsToOneStorageOneFolderAndTheOptions) {
   const MemoryStorage other{"memory://other"};
   const ImageFolderOptions skipping{.skip_unsupported = true};
   EXPECT_NE(path(), image_manifest_path(other, "train", folder_.path()));
+  const MemoryStorage of_another_account{storage_.name(), "memory://another/set"};
+  EXPECT_NE(path(), image_manifest_path(of_another_account, "train", folder_.path()));
   EXPECT_NE(path(), image_manifest_path(storage_, "", folder_.path()));
   EXPECT_NE(path(), image_manifest_path(storage_, "train", folder_.path(), skipping));
   // One that took the place of another is noticed by what is written in it.
