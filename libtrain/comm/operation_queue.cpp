@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
@@ -51,6 +52,7 @@ OperationQueue::~OperationQueue() {
 // The last one to know an operation finds out whether its result was used too early: once, for a loop repeats it.
 void OperationQueue::forget(const std::shared_ptr<Operation>& operation) {
   if (!operation || has_warned_ || operation.use_count() > 1 || !operation->was_ignored()) return;
+  if (std::uncaught_exceptions() > 0) return;  // a step that failed half-way waits for nothing
   has_warned_ = true;
   log_warning(text(operation->name(),
                    " was never waited for: it is asynchronous, and its tensors may have been read or ",

@@ -53,8 +53,7 @@ Record& Record::set(std::string_view key, std::nullptr_t) {
 }
 
 Record& Record::set(std::string_view key, const std::vector<double>& values) {
-  return set_json(key, dump_all(values),
-                  std::ranges::all_of(values, [](double value) { return std::isfinite(value); }));
+  return set_json(key, dump_all(values));
 }
 
 Record& Record::set(std::string_view key, const std::vector<std::int64_t>& values) {

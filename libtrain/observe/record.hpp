@@ -53,7 +53,8 @@ class Record {
 
   const std::string& event() const { return event_; }
 
-  /// The keys whose numbers are, or contain, NaN or infinity.
+  /// The keys whose numbers are NaN or infinity. In a list they are gaps, such as the accuracy of a class without
+  /// samples, and do not count.
   std::vector<std::string> non_finite() const;
 
   /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC) and,

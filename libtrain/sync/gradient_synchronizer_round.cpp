@@ -111,7 +111,8 @@ void GradientSynchronizer::State::require_equal_replicas() {
   communicator.barrier();  // parameters that a ShardedOptimizer still gathers come first
   try {
     detail::check_trained_replicas(module, communicator, text(" before round ", rounds),
-                                   " Ranks that differ on purpose, or whose processors round differently, need "
+                                   " Give all ranks the same number of --threads, on which the rounding of sums "
+                                   "depends. Ranks that differ on purpose, or whose processors round differently, need "
                                    "Replicas::unchecked.");
   } catch (...) {
     reset_round();
@@ -127,8 +128,8 @@ void GradientSynchronizer::State::warn_of_nan() {
     if (!parameter.planned || !gradient.defined() || !detail::begins_with_nan(gradient)) continue;
     has_warned_of_nan = true;
     log_warning(text("The gradient of parameter '", parameter.name, "' holds NaN after round ", rounds,
-                     ", and so do all ranks' weights once they are stepped. NonFinite::fatal names the rank that it "
-                     "comes from, NonFinite::skipped leaves such rounds out."));
+                     ": weights that are stepped with it hold NaN as well, on all ranks. NonFinite::fatal names the "
+                     "rank that it comes from, NonFinite::skipped leaves such rounds out; a LossScaler does so, too."));
     return;
   }
 }

@@ -194,6 +194,7 @@ void GradientSynchronizer::State::fail_round(const std::string& failure, Failure
     finish_round();
   } else if (kind == Failure::spoiled) {
     reducer.finish();  // the others' round; they do not know
+    ++rounds;
     reset_round();
   }
   throw UsageError(failure);

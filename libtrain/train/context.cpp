@@ -82,7 +82,10 @@ std::uint64_t Context::seed() const {
 }
 
 std::string Context::option(std::string_view name) const {
-  asked_.emplace(name);
+  {
+    const std::lock_guard lock(asked_mutex_);
+    asked_.emplace(name);
+  }
   const auto found = line_->options.find(std::string{name});
   if (found == line_->options.end()) {
     throw UsageError(text("Option --", name, " is required: give it a value on the command line."));

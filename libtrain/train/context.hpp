@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -108,6 +109,7 @@ class Context {
   Progress progress_;
   TraceSink* trace_;
   bool has_opened_storage_ = false;
+  mutable std::mutex asked_mutex_;  // a transform may ask on the loader's threads
   mutable std::set<std::string> asked_;
   Stopwatch stopwatch_;
 };

@@ -49,8 +49,12 @@ Failure current_failure() {
   } catch (const c10::Error& error) {
     // Its what() goes on with dozens of lines of C++ frames.
     const std::string message = error.what_without_backtrace();
-    if (message.find("DefaultCPUAllocator") != std::string::npos) return out_of_memory();
-    return {ExitCode::failure, ErrorScope::this_rank, message};
+    if (message.find("DefaultCPUAllocator") == std::string::npos) {
+      return {ExitCode::failure, ErrorScope::this_rank, message};
+    }
+    auto failure = out_of_memory();
+    failure.message += " " + message.substr(0, message.find('\n'));  // how many bytes: they tell a mistaken shape
+    return failure;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
       return {ExitCode::failure, ErrorScope::this_rank, error.what()};

@@ -11,8 +11,10 @@
 namespace libtrain::detail {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 template <typename Action>
 Failure failure_of(const Action& action) {
@@ -34,8 +36,9 @@ TEST(CurrentFailure, LeavesOutTheFramesOfLibTorch) {
 TEST(CurrentFailure, LibTorchsLackOfMemoryIsTheMachines) {
   const auto failure = failure_of([] { return torch::empty({std::int64_t{1} << 60}); });
   EXPECT_EQ(failure.code, ExitCode::environment);
-  EXPECT_THAT(failure.message, HasSubstr("Out of memory"));
-  EXPECT_EQ(failure.message, failure_of([] { throw std::bad_alloc(); }).message);
+  EXPECT_THAT(failure.message, StartsWith(failure_of([] { throw std::bad_alloc(); }).message));
+  EXPECT_THAT(failure.message,
+              AllOf(HasSubstr("tried to allocate 4611686018427387904 bytes"), Not(HasSubstr("frame #"))));
 }
 
 TEST(CurrentFailure, AThreadThatTheSystemRefusesIsTheMachines) {
