@@ -35,7 +35,6 @@ std::string_view advice_for(int code) {
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
-    case ENODEV:  // a device without a driver
     case ENOENT:
     case ENOTDIR:
     case ENXIO:  // a socket

@@ -105,7 +105,6 @@ class Staging {
     result.copied_bytes = done.bytes_total - done.bytes_done;
     if (is_complete && missing.empty() && known.size() == tasks.size()) return confirm(area_.manifest());
     copy(tasks, missing, journal, done);
-    finish({.files = result.files, .bytes = result.bytes});
   }
 
  private:
@@ -134,8 +133,7 @@ class Staging {
     require_space(missing);
     const auto open_journal = open_to_write(area_.journal());
     StagingCopy(from_, area_, open_journal, options_, done).run(missing);
-    // Through what was open before the first file: the kernel tells a descriptor of the errors since it was opened.
-    if (const int error = options_.sync(open_journal); error != 0) throw_disk_error("write", area_.journal(), error);
+    finish(open_journal, {.files = tasks.size(), .bytes = done.bytes_total});
   }
 
   // Those who read hold the lock as long as they do.
@@ -188,9 +186,10 @@ class Staging {
                                 ". Free some, stage to another disk, or read through a cache instead."));
   }
 
-  void finish(const StagedTotals& totals) const {
+  // `journal` has been open since before the first file was written: of errors of the disk, the kernel tells a
+  // descriptor those since it was opened.
+  void finish(const DiskFile& journal, const StagedTotals& totals) const {
     const auto path = area_.journal();
-    const auto journal = open_to_write(path);
     const auto lines = read_all(*open_local_file(path.string()), kLongestManifest);
     const auto end = manifest_end(lines, totals);
     int error = journal.write(lines.size(), end);

@@ -61,7 +61,7 @@ TEST(DiskFile, BlamesAFileForItsOwnErrorsOnly) {
     EXPECT_THAT(message_of<StorageUnavailable>([&] { throw_if_not_of_the_file("File 'x'", code); }),
                 AllOf(StartsWith("File 'x': "), HasSubstr(std::strerror(code))));
   }
-  for (const int code : {0, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EOVERFLOW}) {
+  for (const int code : {0, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOVERFLOW}) {
     EXPECT_NO_THROW(throw_if_not_of_the_file("File 'x'", code)) << code;
   }
 }
