@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 
 void train(const std::string& folder, lt::Communicator& communicator) {
-  const lt::data::IdxImages images{folder, lt::data::IdxSplit::train};
+  const lt::data::IdxImages images{folder, lt::data::IdxSplit::train, {.classes = 10}};
   lt::data::DataLoader loader{
       images,
       {.batch_size = 32},

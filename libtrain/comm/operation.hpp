@@ -58,7 +58,7 @@ class Operation : public Pending {
 
   CollectiveRecord record();
 
-  /// Whether it has ended well without anyone having asked. Once nobody can ask any more, this is a mistake.
+  /// Whether it has ended well and no caller has asked. Once no Work refers to it, this is a mistake.
   bool was_ignored();
 
  private:

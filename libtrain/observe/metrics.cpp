@@ -110,7 +110,7 @@ double seconds_since_epoch() {
 
 class MetricsWriter::File {
  public:
-  // Empty: nobody is kept out.
+  // Empty: other writers are not kept out.
   File(std::filesystem::path path, std::optional<InUse> in_use)
       : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
     if (!descriptor_.is_open()) fail("open", path_, errno);

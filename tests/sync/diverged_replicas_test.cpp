@@ -104,7 +104,7 @@ TEST(DivergedReplicas, AreLeftAloneOnRequest) {
   });
 }
 
-// Its gradient is not synchronised, and its value nobody's concern.
+// Its gradient is not synchronised, and its value is not compared.
 TEST(DivergedReplicas, FrozenParametersMayDiffer) {
   on_ranks([](Communicator& communicator) {
     Pair model;

@@ -63,7 +63,7 @@ class SharedOutput(unittest.TestCase):
                 os.kill(first["process"], signal.SIGKILL)
             self.assertNotEqual(first_job.result().exit_code, 0)
 
-        # What the killed one left behind stays, and keeps nobody out.
+        # What the killed one left behind stays, and refuses no later run.
         steps = self.steps_of(first["run_id"])
         job = self.run_steps(3)
         self.assertEqual(job.exit_code, 0, job)
