@@ -23,7 +23,8 @@ struct ImageFolderOptions {
 ///
 /// As there, a class without images is an error, and a link that leads nowhere is an image where its name ends like
 /// one: reading it fails. Otherwise than there, such a link in `folder` itself, which may stand for a class, is an
-/// error. Object stores tell of an empty folder only where something has marked it.
+/// error, and a file system's own folder there, "lost+found", is no class. Object stores tell of an empty folder only
+/// where something has marked it.
 ///
 /// `folder` lies below the storage's root, "" for the root itself. Lists the storage once and opens nothing. Throws as
 /// Storage::list; EnvironmentError as well for a folder without classes, a class without images, a link that

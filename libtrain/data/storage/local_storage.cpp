@@ -25,6 +25,7 @@ namespace libtrain::data {
 namespace {
 
 constexpr std::size_t kDeepestFolder = 200;
+constexpr std::string_view kOfTheFileSystem = "lost+found";  // at the root of ext4; only root may open it
 
 [[noreturn]] void fail(std::string_view what, const std::string& path, const std::string& found) {
   throw EnvironmentError(text("Expected a readable ", what, " at '", path, "', found: ", found, "."));
@@ -110,6 +111,7 @@ class Listing {
       } else if (S_ISREG(status.st_mode)) {
         files_.push_back(info_of(std::move(inner), status));
       } else if (S_ISDIR(status.st_mode)) {
+        if (name == kOfTheFileSystem && above_.size() <= 1) continue;
         folders.emplace_back(std::move(inner), FolderIdentity{status.st_dev, status.st_ino});
       } else {
         files_.push_back({.path = std::move(inner), .kind = FileKind::unreadable});

@@ -24,8 +24,9 @@ class LocalStorage final : public Storage {
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
 
-  /// Follows links to files and to folders. A link to one of the folders that it lies in counts as an empty folder, so
-  /// that the list ends. Files that two links lead to are listed twice. Costs one stat(2) a file. Throws
+  /// Follows links to files and to folders. Leaves out a folder "lost+found" right in `folder`, which a file system has
+  /// at its root, and which only root may open. A link to one of the folders that it lies in counts as an empty folder,
+  /// so that the list ends. Files that two links lead to are listed twice. Costs one stat(2) a file. Throws
   /// EnvironmentError as well for folders nested more than 200 deep.
   std::vector<FileInfo> list(const std::string& folder) const override;
 

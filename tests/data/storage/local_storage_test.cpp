@@ -200,6 +200,20 @@ TEST_F(LocalStorageTest, ListsFilesAtAnyDepthSortedAsBytes) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { storage().folders("none"); }), HasSubstr("No such file"));
 }
 
+TEST_F(LocalStorageTest, LeavesOutWhatAFileSystemHasAtItsRoot) {
+  write("a/x", "x");
+  write("a/lost+found/y", "y");
+  write("b/lost+found", "a file");
+  const auto own = root_ / "lost+found";
+  std::filesystem::create_directories(own);
+  std::filesystem::permissions(own, std::filesystem::perms::none);
+  EXPECT_THAT(storage().folders(""), ElementsAre("a", "b"));
+  EXPECT_THAT(listed(""), ElementsAre("a/lost+found/y", "a/x", "b/lost+found"));
+  EXPECT_THAT(listed("a"), ElementsAre("a/x"));
+  EXPECT_THAT(listed("b"), ElementsAre("b/lost+found"));
+  std::filesystem::permissions(own, std::filesystem::perms::owner_all);
+}
+
 TEST_F(LocalStorageTest, FollowsLinksWithoutGoingInCircles) {
   write("data/x", "x");
   write("outside/y", "yy");
