@@ -113,6 +113,7 @@ class Staging {
     const auto path = area_.files() / task.path;
     std::error_code error;
     if (task.remote.kind == FileKind::empty_folder) return fs::is_directory(path, error);
+    if (task.remote.kind == FileKind::unreadable) return fs::is_symlink(path, error);
     if (fs::file_size(path, error) != staged.size || error) return false;
     if (check == StagedCheck::sizes) return true;
     const auto file = DiskFile::open(path, O_RDONLY);

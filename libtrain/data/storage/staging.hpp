@@ -66,7 +66,8 @@ struct StagingResult {
 ///
 /// `to` is a new or empty folder on a local disk, or one from an earlier call, with
 ///
-///     files/            what is staged, by the paths below `folder`
+///     files/            what is staged, by the paths below `folder`; a link that leads nowhere stands for what cannot
+///                       be read
 ///     manifest          the storage's identity, and the path, size, version and hash of every file; there if and
 ///                       only if all are, on the disk
 ///     journal           the manifest as far as it goes, while files are copied

@@ -26,6 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Leads nowhere.
+constexpr const char* kUnreadable = "/nonexistent";
+
 void move_to_place(const fs::path& partial, const fs::path& place) {
   if (std::rename(partial.c_str(), place.c_str()) == 0) return;
   if (errno == ENOENT) {
@@ -49,7 +52,7 @@ std::vector<StagingTask> list_tasks(const Storage& from, const std::string& fold
                                   "', which cannot be a file below a folder: rename it, or stage another folder."));
     }
     tasks.push_back({.remote = file, .path = std::string(without_slash)});
-    has_file = has_file || file.kind != FileKind::empty_folder;
+    has_file = has_file || file.kind == FileKind::file;
   }
   if (!has_file) throw EnvironmentError(text("There is no file to stage below '", describe(from, folder), "'."));
   return tasks;
@@ -100,6 +103,12 @@ void StagingCopy::copy(const StagingTask& task, int worker, const std::stop_toke
     return add_progress(1, 0);
   }
   const auto partial_path = area_.partial() / std::to_string(worker);
+  if (task.remote.kind == FileKind::unreadable) {
+    if (symlink(kUnreadable, partial_path.c_str()) != 0) throw_disk_error("make the link", partial_path, errno);
+    move_to_place(partial_path, area_.files() / task.path);
+    note(manifest_line(task.path, {.version = task.remote.version}));
+    return add_progress(1, 0);
+  }
   const auto partial = open_to_write(partial_path, O_TRUNC);
   const auto remote = open_unchanged(from_, task.remote.path, cache_key(from_.identity(), task.remote));
   const auto result = download(
