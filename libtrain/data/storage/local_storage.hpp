@@ -21,6 +21,9 @@ class LocalStorage final : public Storage {
 
   /// The absolute path, in which no link is left.
   std::string identity() const override { return identity_; }
+
+  /// The path, the running kernel, and what that knows the folder by.
+  std::string local_identity() const override { return local_identity_; }
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
 
@@ -37,6 +40,7 @@ class LocalStorage final : public Storage {
 
   std::string root_;
   std::string identity_;
+  std::string local_identity_;
 };
 
 }  // namespace libtrain::data

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <unordered_set>
@@ -16,6 +18,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/cache_entry.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/file_lock.hpp>
@@ -60,10 +63,13 @@ class Staging {
         area_(area),
         options_(options),
         name_(describe(from, folder)),
-        source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)) {}
+        source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)),
+        local_source_(content_hash(std::as_bytes(std::span<const char>(from.local_identity()))).low) {}
 
-  /// Nothing to do where another process has completed the manifest since this one began.
+  /// Nothing to do where another process has completed the manifest since this one began, with files of this machine:
+  /// nodes that share the area may have different folders by one path.
   bool was_done_since(std::int64_t began, StagingResult& result) const {
+    if (area_.published_source() != local_source_) return false;
     const auto written = modification_time(area_.manifest());
     if (!written || *written < began) return false;
     const auto totals = read_totals(read_or_empty(area_.manifest()), source_);
@@ -103,8 +109,16 @@ class Staging {
     result.bytes = done.bytes_total;
     result.copied_files = missing.size();
     result.copied_bytes = done.bytes_total - done.bytes_done;
-    if (is_complete && missing.empty() && known.size() == tasks.size()) return confirm(area_.manifest());
-    copy(tasks, missing, journal, done);
+    if (is_complete && missing.empty() && known.size() == tasks.size()) {
+      confirm(area_.manifest());
+    } else {
+      copy(tasks, missing, journal, done);
+    }
+    area_.publish({.files_done = result.files,
+                   .files_total = result.files,
+                   .bytes_done = result.bytes,
+                   .bytes_total = result.bytes},
+                  local_source_);
   }
 
  private:
@@ -141,8 +155,8 @@ class Staging {
   void require_unused() const {
     if (try_lock(open_to_write(area_.users()), LockMode::exclusive)) return;
     throw EnvironmentError(text("'", name_, "' has changed since it was staged to '", area_.root().string(),
-                                "', and another run of this machine still reads that copy: wait for its end, or stage "
-                                "to another folder."));
+                                "', or is another folder on the node that did, and another run still reads that copy: "
+                                "wait for its end, or stage to another folder."));
   }
 
   // Always by the same other name, which a lock makes safe, so that killed processes do not leave one each.
@@ -210,8 +224,9 @@ class Staging {
   const std::string& folder_;
   const StagingArea& area_;
   const StagingOptions& options_;
-  const std::string name_;    // for messages
-  const std::string source_;  // tells it from all others
+  const std::string name_;            // for messages
+  const std::string source_;          // tells it from all others
+  const std::uint64_t local_source_;  // and from those of other machines
 };
 
 std::shared_ptr<const void> hold(const StagingArea& area) {

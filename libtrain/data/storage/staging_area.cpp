@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLock = "staging.lock";
 constexpr std::chrono::milliseconds kLook{100};  // between two looks at what the copier does
 
-using Record = std::array<std::uint64_t, 5>;
+using Record = std::array<std::uint64_t, 6>;
 
 bool is_there(const fs::path& path) {
   return access(path.c_str(), F_OK) == 0;
@@ -39,6 +39,13 @@ bool holds_nothing(const fs::path& folder) {
   }
   if (error) throw_disk_error("list the folder", folder, error.value());
   return true;
+}
+
+// Zeros where nothing was published yet.
+Record read_record(const DiskFile& file) {
+  Record record{};
+  const auto got = file.read(0, std::as_writable_bytes(std::span{record}));
+  return got == sizeof(record) ? record : Record{};
 }
 
 std::string standstill(const StagingProgress& at, std::chrono::milliseconds timeout) {
@@ -81,22 +88,28 @@ DiskFile StagingArea::wait_for_turn(std::chrono::milliseconds stall_timeout,
   return lock;
 }
 
-void StagingArea::publish(const StagingProgress& progress) const noexcept {
-  const Record record{progress.files_done, progress.files_total, progress.bytes_done, progress.bytes_total,
-                      static_cast<std::uint64_t>(getpid())};
+void StagingArea::publish(const StagingProgress& progress, std::uint64_t source) const noexcept {
+  const Record record{progress.files_done,
+                      progress.files_total,
+                      progress.bytes_done,
+                      progress.bytes_total,
+                      static_cast<std::uint64_t>(getpid()),
+                      source};
   // What others are shown is not worth an error.
   static_cast<void>(progress_.write(0, std::as_bytes(std::span{record})));
 }
 
 StagingProgress StagingArea::published() const {
-  Record record{};
-  const auto got = progress_.read(0, std::as_writable_bytes(std::span{record}));
-  if (got != sizeof(record)) return {};
+  const auto record = read_record(progress_);
   return {.files_done = record[0],
           .files_total = record[1],
           .bytes_done = record[2],
           .bytes_total = record[3],
           .copier = static_cast<pid_t>(record[4])};
+}
+
+std::uint64_t StagingArea::published_source() const {
+  return read_record(progress_)[5];
 }
 
 }  // namespace libtrain::data::detail

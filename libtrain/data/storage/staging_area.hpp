@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 
@@ -27,8 +28,12 @@ class StagingArea {
   DiskFile wait_for_turn(std::chrono::milliseconds stall_timeout,
                          const std::function<void(const StagingProgress&)>& on_progress) const;
 
-  /// Shows those who wait how far the copier, which is this process, has come.
-  void publish(const StagingProgress& progress) const noexcept;
+  /// Shows those who wait how far the copier, which is this process, has come. `source` tells whose files a complete
+  /// copy holds.
+  void publish(const StagingProgress& progress, std::uint64_t source = 0) const noexcept;
+
+  /// Of the last publish(): 0 where the copy is not complete.
+  std::uint64_t published_source() const;
 
  private:
   StagingProgress published() const;

@@ -41,10 +41,14 @@ class Storage {
   /// How messages name the root: its path or its URI without anything secret.
   virtual const std::string& name() const = 0;
 
-  /// Under which copies of its files are kept: equal for two storages of the same files only, whichever process opens
-  /// them. A name does not do for that: one relative path is another folder in another working directory, and one
-  /// bucket's name may be known at two endpoints. Nothing secret.
+  /// Under which copies of its files are kept: equal for two storages of the same files only, whichever process of this
+  /// machine opens them. A name does not do for that: one relative path is another folder in another working directory,
+  /// and one bucket's name may be known at two endpoints. Nothing secret.
   virtual std::string identity() const { return name(); }
+
+  /// As identity(), and another one where a path leads to another folder, as it may on another machine. That it differs
+  /// says little: a network's folder has one on each machine.
+  virtual std::string local_identity() const { return identity(); }
 
   /// Throws EnvironmentError that names the file where it is missing or may not be read.
   virtual std::unique_ptr<const File> open(const std::string& path) const = 0;

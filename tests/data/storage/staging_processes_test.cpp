@@ -12,11 +12,14 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/staging_fixture.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/sanitized.hpp>
+#include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
@@ -66,6 +69,15 @@ class StagingProcesses : public testing::StagingFixture {
     });
   }
 
+  StagingOptions telling_that_it_waits() const {
+    auto waiting = options();
+    waiting.progress = [this, has_waited = false](const StagingProgress&) mutable {
+      if (!has_waited) waiting_.give();
+      has_waited = true;
+    };
+    return waiting;
+  }
+
   const Signal copying_;
   const Signal waiting_;
   const Signal go_;
@@ -92,13 +104,60 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoOthersDataOfTheSameName) {
   Child waiter([this] {
     testing::MemoryStorage other(storage_.name(), "another folder");
     other.put("train/0", "of another job");
-    auto waiting = options();
-    waiting.progress = [&, has_waited = false](const StagingProgress&) mutable {
-      if (!has_waited) waiting_.give();
-      has_waited = true;
-    };
-    const auto result = stage(other, "train", target_, waiting);
+    const auto result = stage(other, "train", target_, telling_that_it_waits());
     EXPECT_EQ(contents_of(result.folder), (testing::Contents{{"0", "of another job"}}));
+  });
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
+// As on two nodes that share the folder for copies, each of which has a disk of its own at the path of the data.
+TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
+  const auto data = scratch_ / "data";
+  fs::create_directory(data);
+  testing::write_file(data + "/x", "of one node");
+  Child copier([&] {
+    auto held_up = options();
+    held_up.sync = [&](const detail::DiskFile& on) {
+      copying_.give();
+      go_.wait();
+      return detail::sync_file_system(on);
+    };
+    const auto reader = stage(LocalStorage{data}, "", target_, held_up);
+    go_.wait();
+    EXPECT_EQ(contents_of(reader.folder).at("x"), "of one node");
+  });
+  copying_.wait();
+  fs::rename(data, scratch_ / "data of one node");
+  fs::create_directory(data);
+  testing::write_file(data + "/x", "of another");
+  Child waiter([&] {
+    EXPECT_THAT(message_of<EnvironmentError>([&] { stage(LocalStorage{data}, "", target_, telling_that_it_waits()); }),
+                AllOf(HasSubstr(data + "/' has changed"), HasSubstr("another folder on the node")));
+  });
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(waiter.wait(), 0);
+  go_.give();
+  EXPECT_EQ(copier.wait(), 0);
+  EXPECT_EQ(contents_of(stage(LocalStorage{data}, "", target_, options()).folder).at("x"), "of another");
+}
+
+// As with a network's folder, which each machine knows by another number.
+TEST_F(StagingProcesses, OneThatWaitsTakesTheCopyOfAnotherMachineIfItHoldsTheSameFiles) {
+  struct OnAnotherMachine : testing::MemoryStorage {
+    std::string local_identity() const override { return "another machine"; }
+  };
+  const auto copier = start_held_up_copier();
+  copying_.wait();
+  Child waiter([this] {
+    OnAnotherMachine same;
+    for (const auto& [path, bytes] : expected_) same.put("train/" + path, bytes);
+    EXPECT_EQ(stage(same, "train", target_, telling_that_it_waits()).copied_files, 0u);
+    EXPECT_EQ(same.counts().lists, 1u);
+    EXPECT_EQ(contents_of(target_ / "files"), expected_);
   });
   waiting_.wait();
   go_.give();
