@@ -146,6 +146,16 @@ TEST_F(ImageManifest, NoticesAClassThatCameOrWent) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { list(); }), HasSubstr("found none in 'cat'"));
 }
 
+// Where as many are there as before.
+TEST_F(ImageManifest, NoticesAClassOfAnotherName) {
+  list();
+  for (const std::string number : {"0", "1", "2"}) {
+    storage_.remove("train/dog/" + number + ".jpg");
+    storage_.put("train/yak/" + number + ".jpg", "yak");
+  }
+  EXPECT_THAT(list().classes(), ElementsAre("cat", "emu", "yak"));
+}
+
 TEST_F(ImageManifest, FullRecheckNoticesEveryChange) {
   list();
   storage_.put("train/dog/1.jpg", "of another size");

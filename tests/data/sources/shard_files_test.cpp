@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -122,6 +123,8 @@ TEST(ShardFiles, NameTheFirstThatCannotBeOpened) {
     const auto refuse = [&](std::size_t i) {
       ++calls;
       if (i < 2) begun.arrive_and_wait();
+      // So that the other one of the two is first.
+      for (int turn = 0; i < 2 && static_cast<int>(i) == round % 2 && turn < 1000; ++turn) std::this_thread::yield();
       throw EnvironmentError(std::to_string(i));
     };
     EXPECT_EQ(message_of<EnvironmentError>([&] { at_once(1000, refuse); }), "0");
