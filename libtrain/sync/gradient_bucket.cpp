@@ -33,8 +33,9 @@ at::Tensor part_of(const at::Tensor& flat, std::int64_t offset, const at::Tensor
   return part;
 }
 
-at::Tensor shape_of(const at::Tensor& parameter) {
-  const auto options = parameter.options().requires_grad(false).device(at::kMeta);
+at::Tensor shape_of(const BucketMember& member) {
+  const auto& parameter = member.parameter;
+  const auto options = at::TensorOptions(at::kMeta).dtype(member.type);
   return parameter.is_non_overlapping_and_dense() ? at::empty_strided(parameter.sizes(), parameter.strides(), options)
                                                   : at::empty(parameter.sizes(), options);
 }
@@ -58,26 +59,26 @@ at::Tensor as_type(const at::Tensor& bytes, at::ScalarType type) {
 GradientBucket::GradientBucket(std::size_t index, const std::vector<BucketMember>& members, Communicator& communicator,
                                std::shared_ptr<GradientBlocks> blocks)
     : blocks_(std::move(blocks)) {
-  const auto type = members.front().parameter.scalar_type();
+  const auto type = members.front().type;
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(type));
   flag_elements_ = padded(BucketFlags{members.size()}.size(), element_bytes);
   view_.index = index;
-  for (const auto& [name, parameter] : members) {
-    view_.names.push_back(name);
-    gradient_elements_ += padded(parameter.numel(), element_bytes);
+  for (const auto& member : members) {
+    view_.names.push_back(member.name);
+    gradient_elements_ += padded(member.parameter.numel(), element_bytes);
   }
   const auto elements = gradient_elements_ + flag_elements_;
   if (blocks_) {
-    like_ = shape_of(members.front().parameter);
+    like_ = shape_of(members.front());
     blocks_->add(like_.nbytes(), static_cast<std::size_t>(elements * element_bytes) - like_.nbytes());
     return;
   }
   use(communicator.allocate(elements, type));
   std::int64_t offset = 0;
-  for (const auto& [name, parameter] : members) {
-    view_.gradients.push_back(part_of(view_.flat, offset, parameter));
-    places_.push_back(part_of(view_.flat, offset, parameter));
-    offset += padded(parameter.numel(), element_bytes);
+  for (const auto& member : members) {
+    view_.gradients.push_back(part_of(view_.flat, offset, member.parameter));
+    places_.push_back(part_of(view_.flat, offset, member.parameter));
+    offset += padded(member.parameter.numel(), element_bytes);
   }
 }
 

@@ -17,6 +17,7 @@ namespace libtrain::detail {
 struct BucketMember {
   std::string name = {};
   at::Tensor parameter = {};
+  at::ScalarType type = at::kFloat;  ///< of the gradient
 };
 
 /// The memory of one bucket: a flat tensor in which each member's gradient has its place, laid out like its parameter,

@@ -25,7 +25,8 @@ std::vector<std::vector<BucketMember>> members_of(const std::vector<Bucket>& pla
   std::vector<std::vector<BucketMember>> members(plan.size());
   for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
     for (const auto index : plan[bucket].members) {
-      members[bucket].push_back({.name = parameters[index].name, .parameter = parameters[index].tensor});
+      members[bucket].push_back(
+          {.name = parameters[index].name, .parameter = parameters[index].tensor, .type = parameters[index].type});
     }
   }
   return members;
@@ -42,13 +43,14 @@ std::vector<GradientSpec> specs_of(const std::vector<std::size_t>& order, const 
 
 }  // namespace
 
-void GradientSynchronizer::State::check_trainable() const {
+void GradientSynchronizer::State::check_trainable() {
   const auto trainable = parameters.trainable();
   if (trainable.empty()) {
     throw UsageError("The module has no parameter that requires a gradient, so there is nothing to synchronise.");
   }
   for (const auto index : trainable) {
-    const auto& parameter = parameters[index];
+    auto& parameter = parameters[index];
+    parameter.type = parameter.tensor.scalar_type();
     detail::gradient_type(parameter);
     if (parameter.tensor.is_cpu()) continue;
     throw UsageError(

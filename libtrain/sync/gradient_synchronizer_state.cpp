@@ -75,8 +75,7 @@ void GradientSynchronizer::State::open_window() {
 void GradientSynchronizer::State::check_window() {
   const auto* replaced = parameters.first_replaced();
   if (replaced == nullptr) return;
-  const bool is_converted = !replaced->tensor.is_cpu() ||
-                            (replaced->planned && plan[replaced->bucket].type != detail::gradient_type(*replaced));
+  const bool is_converted = !replaced->tensor.is_cpu() || replaced->tensor.scalar_type() != replaced->type;
   fail_round(text("Parameter '", replaced->name, "' was ",
                   is_converted ? "converted to another dtype or device" : "given other memory, as torch::load() does,",
                   " after the synchronizer was made, which has taken its hook away: ",

@@ -29,7 +29,7 @@ struct GradientSynchronizer::State {
   State(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options);
 
   // The plan (gradient_synchronizer_plan.cpp).
-  void check_trainable() const;
+  void check_trainable();
   void check_given_plan() const;
   void require_same_plan() const;
   std::vector<Bucket> plan_of(const std::vector<std::size_t>& order) const;

@@ -202,9 +202,9 @@ bool ModuleParameter::gradient_was_touched() const {
 }
 
 DataType gradient_type(const ModuleParameter& parameter) {
-  const auto type = data_type_of(parameter.tensor.scalar_type());
+  const auto type = data_type_of(parameter.type);
   if (type && is_floating(*type)) return *type;
-  throw UsageError(text("Parameter '", parameter.name, "' is of dtype ", parameter.tensor.scalar_type(),
+  throw UsageError(text("Parameter '", parameter.name, "' is of dtype ", parameter.type,
                         ", whose gradient cannot be averaged: use float32, float64, float16 or bfloat16."));
 }
 

@@ -20,6 +20,7 @@ namespace libtrain::detail {
 struct ModuleParameter {
   std::string name = {};
   at::Tensor tensor = {};
+  at::ScalarType type = tensor.scalar_type();  ///< that plans go by: of the tensor when it was last checked
 
   bool planned = false;  ///< it has a place: bucket and member
   std::size_t bucket = 0;
@@ -115,7 +116,7 @@ class ModuleParameters {
   std::vector<Hooked> hooked_;
 };
 
-/// The dtype in which a parameter's gradient travels. Throws UsageError for one that cannot be averaged.
+/// The dtype in which a parameter's gradient travels: its `type`. Throws UsageError for one that cannot be averaged.
 DataType gradient_type(const ModuleParameter& parameter);
 
 /// All nodes of the graph behind `outputs`.

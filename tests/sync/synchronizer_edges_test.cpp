@@ -171,6 +171,30 @@ TEST(SynchronizerEdges, AConvertedModuleIsRefused) {
   });
 }
 
+// To a dtype that buckets cannot hold, or to one that they can. The first round's arrivals have made a new plan, which
+// is adopted before the mistake is noticed.
+TEST(SynchronizerEdges, AConversionOnOneRankIsToldToAll) {
+  for (const auto type : {at::kComplexFloat, at::kDouble}) {
+    for (const auto alone_bytes : {BucketLimits::kNever, std::size_t{1}}) {
+      on_fresh_ranks(1, kTenSeconds, [&](Communicator& communicator) {
+        Pair model;
+        GradientSynchronizer synchronizer{model, communicator, {.buckets = {.alone_bytes = alone_bytes}}};
+        model.left.sum().backward();
+        model.right.sum().backward();
+        synchronizer.wait();
+        if (is_odd_one(communicator)) model.left.set_data(model.left.detach().to(type));
+        const auto round = [&] {
+          synchronizer.zero_grad();
+          if (!is_odd_one(communicator)) model.left.sum().backward();
+          model.right.sum().backward();
+          synchronizer.wait();
+        };
+        expect_told_of_one(communicator, round, {"'left' was converted to another dtype or device"});
+      });
+    }
+  }
+}
+
 // torch::load() exchanges the parameters' memory.
 TEST(SynchronizerEdges, AModuleThatIsLoadedAfterwardsIsRefusedForWhatItIs) {
   on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
