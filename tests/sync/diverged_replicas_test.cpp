@@ -15,10 +15,12 @@
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
+#include <libtrain/sync/wire/power_sgd.hpp>
 
 #include <tests/support/expect_told.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
+#include <tests/sync/sharded_training.hpp>
 
 namespace libtrain {
 namespace {
@@ -27,6 +29,7 @@ using testing::expect_told;
 using testing::is_odd_one;
 using testing::on_ranks;
 using testing::Pair;
+using testing::Sharded;
 
 // A round is told of a difference with a chance of 15 in 16.
 constexpr int kEnoughRounds = 50;
@@ -132,6 +135,95 @@ TEST(DivergedReplicas, RanksWithoutBackwardAreCompared) {
       synchronizer.zero_grad();
     }
   });
+}
+
+// Large enough for PowerSGD to send factors of it.
+struct Matrix : torch::nn::Module {
+  explicit Matrix(at::ScalarType type) : weight(register_parameter("weight", torch::ones({16, 16}, type))) {}
+  at::Tensor weight;
+};
+
+// Digests and flags of every dtype, and flags that travel apart from the gradients.
+TEST(DivergedReplicas, AreToldInEveryDtypeAndWithPowerSgd) {
+  struct Case {
+    at::ScalarType type;
+    bool power_sgd;
+  };
+  constexpr Case kCases[] = {
+      {at::kDouble, false}, {at::kHalf, false}, {at::kBFloat16, false}, {at::kFloat, true}, {at::kDouble, true}};
+  for (const auto& each : kCases) {
+    on_ranks([&each](Communicator& communicator) {
+      Matrix model{each.type};
+      const auto format = std::make_shared<PowerSgdWireFormat>(PowerSgdOptions{.rank = 1, .start_round = 0});
+      GradientSynchronizer synchronizer{model, communicator, {.wire_format = each.power_sgd ? format : nullptr}};
+      torch::optim::SGD sgd{model.parameters(), torch::optim::SGDOptions(0.01)};
+      const auto steps = [&] {
+        for (int round = 0; round < kEnoughRounds; ++round) {
+          model.weight.square().mean().mul(communicator.rank() + 1).backward();
+          synchronizer.wait();
+          sgd.step();
+          synchronizer.zero_grad();
+        }
+      };
+      steps();
+      if (communicator.world_size() == 1) return;
+      if (is_odd_one(communicator)) scale(model.weight, 1.5);
+      expect_told(communicator, steps, {"parameter 'weight'"});
+    });
+  }
+}
+
+// Ranks that have no data left compare their replicas in join().
+TEST(DivergedReplicas, AreToldToRanksThatJoin) {
+  on_ranks([](Communicator& communicator) {
+    Training training{communicator, {}};
+    const auto epoch = [&](int batches) {
+      for (int batch = 0;; ++batch) {
+        if (batch < batches) {
+          training.synchronizer.set_samples(communicator.rank() + 1);
+          training.model.loss(1, 2).backward();
+          training.synchronizer.wait();
+        } else if (!training.synchronizer.join()) {
+          return;
+        }
+        training.sgd.step();
+        training.synchronizer.zero_grad();
+      }
+    };
+    epoch(kEnoughRounds - 10 * communicator.rank());
+    if (communicator.world_size() == 1) return;
+    if (is_odd_one(communicator)) scale(training.model.right, 1.5);
+    const int batches = is_odd_one(communicator) ? 0 : kEnoughRounds;
+    expect_told(communicator, [&] { epoch(batches); }, {"parameter 'right'"});
+  });
+}
+
+// Whose weights move to other memory and are gathered behind what comes next. A step heals what one rank has changed,
+// so that each round has to find it anew.
+TEST(DivergedReplicas, AreToldBesideAShardedOptimizer) {
+  for (const auto gather : {ParameterGather::in_step, ParameterGather::overlapped}) {
+    on_ranks([gather](Communicator& communicator) {
+      const bool joins = is_odd_one(communicator) && communicator.world_size() > 1;
+      Sharded ranks{communicator, torch::optim::SGDOptions(0.01).momentum(0.9), {.gather = gather}};
+      const auto steps = [&](double factor) {
+        for (int step = 0; step < kEnoughRounds; ++step) {
+          ranks.optimizer.wait_for_parameters();
+          scale(ranks.network['b'], factor);
+          if (joins && step % 3 == 2) {
+            EXPECT_TRUE(ranks.synchronizer.join());
+          } else {
+            ranks.synchronizer.set_samples(communicator.rank() + 1);
+            ranks.reduce(step);
+          }
+          ranks.optimizer.step();
+          ranks.synchronizer.zero_grad();
+        }
+      };
+      steps(1);
+      if (communicator.world_size() == 1) return;
+      expect_told(communicator, [&] { steps(is_odd_one(communicator) ? 1.5 : 1); }, {"parameter 'b'"});
+    });
+  }
 }
 
 }  // namespace
