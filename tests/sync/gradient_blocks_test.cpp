@@ -1,10 +1,8 @@
 // Large gradients that are reduced where autograd leaves them, on ranks as threads and under mpirun.
 
-#include <malloc.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <fstream>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -17,18 +15,17 @@
 #include <torch/nn.h>
 
 #include <libtrain/base/trace.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_blocks.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
-#include <tests/support/sanitized.hpp>
 
 namespace libtrain {
 namespace {
 
 using testing::expect_all;
-using testing::kSanitized;
 using testing::mean_over_ranks;
 using testing::on_ranks;
 using testing::Pair;
@@ -53,14 +50,6 @@ class CopyCounter : public TraceSink {
 torch::nn::Sequential layers() {
   return torch::nn::Sequential(torch::nn::Linear(8, 8), torch::nn::ReLU(), torch::nn::Linear(8, 8), torch::nn::ReLU(),
                                torch::nn::Linear(8, 8));
-}
-
-std::int64_t resident_bytes() {
-  malloc_trim(0);  // what the heap keeps for later belongs to no block
-  std::ifstream file{"/proc/self/statm"};
-  std::int64_t pages = 0;
-  file >> pages >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
 }
 
 void backward(torch::nn::Sequential& model) {
@@ -305,27 +294,37 @@ TEST(GradientBlocks, CloseWithTheGuardAndWithZeroGrad) {
   });
 }
 
+// Knows how much of the memory that it has given is still in use.
+class CountingCommunicator : public SingleCommunicator {
+ public:
+  at::Tensor allocate(std::int64_t elements, at::ScalarType type) override {
+    const auto memory = SingleCommunicator::allocate(elements, type);
+    const auto bytes = memory.nbytes();
+    *bytes_in_use_ += bytes;
+    const auto give_back = [memory, bytes, in_use = bytes_in_use_](void*) { *in_use -= bytes; };
+    return at::from_blob(memory.mutable_data_ptr(), memory.sizes(), give_back, memory.options());
+  }
+
+  std::size_t bytes_in_use() const { return *bytes_in_use_; }
+
+ private:
+  const std::shared_ptr<std::size_t> bytes_in_use_ = std::make_shared<std::size_t>(0);
+};
+
 TEST(GradientBlocks, AKeptGradientKeepsNoOthersMemory) {
-  on_ranks([](Communicator& communicator) {
-    const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
-    const std::size_t bytes = detail::GradientBlocks::kSlabBytes / 2;
-    for (int count = 0; count < 4; ++count) blocks->add(bytes - 64, 64);
-    blocks->make_all();
-    auto kept = blocks->take(bytes - 64);
-    communicator.barrier();  // ranks may share this process
-    const auto before = resident_bytes();
-    communicator.barrier();
-    blocks->retire();
-    communicator.barrier();
-    // Two slabs of two blocks each: the other one goes.
-    if (!kSanitized) {
-      EXPECT_LE(resident_bytes(), before - static_cast<std::int64_t>(bytes));
-    }
-    communicator.barrier();  // what others fill may have been left to the system until now
-    kept.fill_(7);
-    expect_all(kept.slice(0, 0, 100), 7);
-    kept.reset();
-  });
+  CountingCommunicator communicator;
+  const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
+  constexpr std::size_t kBytes = detail::GradientBlocks::kSlabBytes / 2;
+  for (int count = 0; count < 4; ++count) blocks->add(kBytes - 64, 64);
+  blocks->make_all();
+  auto kept = blocks->take(kBytes - 64);
+  EXPECT_EQ(communicator.bytes_in_use(), 4 * kBytes);
+  blocks->retire();
+  EXPECT_EQ(communicator.bytes_in_use(), 2 * kBytes) << "two slabs of two blocks each: the other one goes";
+  kept.fill_(7);
+  expect_all(kept.slice(0, 0, 100), 7);
+  kept.reset();
+  EXPECT_EQ(communicator.bytes_in_use(), 0u);
 }
 
 // With gradients that are kept from round to round.
