@@ -5,6 +5,7 @@ fails ends a job whose main() is its own.
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -13,8 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import idx_files
 import jobs
+import ranks
 
-USAGE, ENVIRONMENT = 2, 3
+USAGE, ENVIRONMENT, COMMUNICATION = 2, 3, 4
 DEMO = jobs.ROOT / "scripts/demo.sh"
 QUICK = {"OMP_NUM_THREADS": "1"}
 
@@ -78,6 +80,15 @@ class OwnMain(Example):
         job = self.run_example("sh", "-c", script, "sh", jobs.program("own_main"), self.data, missing)
         jobs.require_refusal(self, job, ENVIRONMENT, "libtrain[rank 1]: error: rank 1 of 2 on", missing, "does not exist")
         self.assertLess(job.ended - job.began, 30, job)
+
+    def test_without_a_launcher_the_others_end_with_the_error_of_a_rank_that_fails(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+        commands = [[jobs.program("own_main"), folder] for folder in (self.data, self.folder / "missing")]
+        first, second = ranks.wait(ranks.start(self, commands, [meeting] * 2))
+        self.assertEqual((first.exit_code, second.exit_code), (COMMUNICATION, ENVIRONMENT), first)
+        self.assertRegex(first.stderr, "rank 1 failed: .*missing.* does not exist")
 
     def test_a_call_without_a_folder_is_a_usage_error(self):
         jobs.require_refusal(self, self.run_example(jobs.program("own_main"), ranks=None), USAGE, "own_main FOLDER")
