@@ -126,6 +126,7 @@ void train(lt::Context& context) {
                                   .set("learning_rate", rate.of_first_group()));
       context.progress().update(step + 1, {{mean_loss, "loss"}, {norm, "norm"}});
     }
+    lt::check_replicas(*model, context.communicator());
     held_out_accuracy = accuracy(context, model, held_out);
     context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));

@@ -118,6 +118,7 @@ void train(lt::Context& context) {
     const auto loss_over_ranks = torch::full({1}, loss_sum / static_cast<double>(steps), torch::kDouble);
     context.communicator().all_reduce(loss_over_ranks, lt::ReduceOp::average).wait();
     mean_loss = loss_over_ranks.item<double>();
+    lt::check_replicas(*model, context.communicator());
     held_out_accuracy = accuracy(context, model, held_out);
     context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", mean_loss));

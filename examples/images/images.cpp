@@ -109,6 +109,7 @@ void train(lt::Context& context) {
       context.progress().update(++step, {{loss, "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }
     synchronizer.broadcast_buffers();
+    lt::check_replicas(*model, context.communicator());
     held_out_accuracy = accuracy(context, model, held_out);
     context.progress().end_epoch({{loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(

@@ -43,6 +43,7 @@ void train(const std::string& folder, lt::Communicator& communicator) {
     }
     lt::log_info("epoch " + std::to_string(epoch + 1) + ": loss " + std::to_string(loss.item<double>()));
   }
+  lt::check_replicas(*model, communicator);
   lt::require_finite(*model);
 }
 

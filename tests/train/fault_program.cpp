@@ -3,13 +3,15 @@
 //   mpirun -n 2 fault_program --fault throw --at-rank 1 --at-step 5
 //
 // Faults before the first step: shape, name, count, dtype (the rank's model is another one than its peers'), and
-// return-early. The others happen in the step --at-step, after the forward pass.
+// return-early. Faults after the last one: change-weight and nan-summary. The others happen in the step --at-step,
+// after the forward pass.
 //
 // "draw" is no fault: every rank draws random numbers, and rank 0 prints them in rank order, for seeds_test.py.
 
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +26,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/replica_check.hpp>
 #include <libtrain/train/run.hpp>
 
 namespace lt = libtrain;
@@ -104,6 +107,13 @@ void train(lt::Context& context) {
     context.metrics().write(lt::Record{"step"}.set("step", step).set("loss", loss.item<double>()));
     std::this_thread::sleep_for(kStepTime);
   }
+  if (fault_here == "change-weight" || fault_here == "nan-summary") note_fault(context);
+  if (fault_here == "change-weight") {
+    const torch::NoGradGuard no_grad;
+    model.head->bias[1] += 1;
+  }
+  lt::check_replicas(model, context.communicator());
+  context.summary().set("result", fault_here == "nan-summary" ? std::nan("") : 1.0);
 }
 
 }  // namespace
@@ -113,7 +123,7 @@ int main(int argc, char** argv) {
                  {.description = "Trains on random numbers and fails on demand.",
                   .options = {{"fault",
                                "none, throw, throw-everywhere, kill, exit, stop, hang-before, return, return-early, "
-                               "shape, name, count, dtype, "
+                               "shape, name, count, dtype, change-weight, nan-summary, "
                                "missing-parameter, different-collective, double-backward or draw",
                                "none"},
                               {"at-rank", "The rank that misbehaves", "1"},

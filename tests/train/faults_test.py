@@ -205,6 +205,17 @@ class DifferentModels(FaultTest):
                                 ranks=2, at_rank=1)
 
 
+class DifferentWeights(FaultTest):
+    def test_a_weight_that_one_rank_changes_after_the_last_step_is_named(self):
+        for ranks, others in ((2, "rank 0"), (3, "ranks 0, 2")):
+            with self.subTest(ranks=ranks):
+                job = self.run_with("change-weight", ranks=ranks)
+                self.assertEqual(job.exit_code, USAGE, job)
+                self.require_report(job, 0, ranks, "The replicas have diverged: parameter 'head.bias'",
+                                    f"is not on rank 1 what it is on {others}")
+                self.require_unfinished_metrics()
+
+
 class NoFault(unittest.TestCase):
     def test_a_sound_run_ends_with_code_0_a_summary_and_no_report(self):
         for ranks in (1, 2, 3):

@@ -111,6 +111,16 @@ class OddOptions(unittest.TestCase):
         self.require([("images", self.pictures, (*small, "--learning-rate", rate), ranks, USAGE, "hold NaN or infinity")
                       for rate, ranks in (("1e30", 1), ("1e37", 2))], self.require_refused)
 
+    def test_a_rate_of_one_rank_only_is_refused_before_the_evaluation(self):
+        # A single step, which no wait() follows.
+        output = jobs.temporary_directory(self) / "output"
+        job = jobs.run(["sh", "-c", 'exec "$@" --learning-rate "0.$OMPI_COMM_WORLD_RANK"', "sh", jobs.program("images"),
+                        "--data", self.pictures, "--epochs", "1", "--size", "32", "--model", "resnet18", "--classes", "2",
+                        "--batch-size", "2", "--threads", "1", "--output", output], ranks=2)
+        jobs.require_refusal(self, job, USAGE, "The replicas have diverged: parameter 'conv1.weight'",
+                             "is not on rank 1 what it is on rank 0")
+        self.assertNotIn("accuracy", (output / "metrics.jsonl").read_text())
+
     def test_garbage_is_refused_in_a_sentence(self):
         rows = []
         for option, values in {"--epochs": ("0", "-1", "1.5", "1e2", "", " 1", "0x1", "9" * 30),
