@@ -78,8 +78,8 @@ class Context {
   MetricsWriter& metrics(MetricsWriter::InUse in_use = MetricsWriter::InUse::refused);
 
   /// The `summary` event, written when the body has returned. It starts with the number of ranks; `run` adds the run's
-  /// seconds and the peak memory of the largest rank. A number in it that is not finite makes the run fail: set what
-  /// has no value to null.
+  /// seconds and the peak memory of the largest rank. Rank 0's is the one that is written: a number in it that is not
+  /// finite makes the run fail. Set what has no value to null.
   Record& summary() { return summary_; }
 
   /// On rank 0, unless `--quiet`.

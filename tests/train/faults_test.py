@@ -227,6 +227,12 @@ class NoFault(unittest.TestCase):
                 self.assertEqual([record["event"] for record in records], ["run"] + ["step"] * 20 + ["summary"])
                 self.assertEqual(records[-1]["ranks"], ranks)
 
+    def test_a_summary_that_is_no_number_on_another_rank_than_0_is_not_written_and_not_judged(self):
+        output = jobs.temporary_directory(self) / "output"
+        job = jobs.run([jobs.program("fault_program"), "--fault", "nan-summary", "--output", output], ranks=2)
+        self.assertEqual((job.exit_code, job.reports(), job.left_over), (0, [], ()), job)
+        self.assertEqual(json.loads((output / "metrics.jsonl").read_text().splitlines()[-1])["result"], 1)
+
 
 if __name__ == "__main__":
     jobs.require_programs("fault_program")

@@ -36,8 +36,8 @@ class TcpLaunch(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
 
-    def start(self, ranks, *options, environment=None):
-        command = [sys.executable, "-c", START, ranks, jobs.program("fault_program"), "--dist-url",
+    def start(self, ranks, *options, environment=None, before=()):
+        command = [sys.executable, "-c", START, ranks, *before, jobs.program("fault_program"), "--dist-url",
                    f"file://{self.folder}/meet", "--output", self.folder / "output", "--timeout", TIMEOUT_S, *options]
         return jobs.run(command, environment={"OMP_NUM_THREADS": "1"} | (environment or {}))
 
@@ -92,6 +92,17 @@ class TcpLaunch(unittest.TestCase):
                     self.assertTrue(told == [True] * 3 if fault == "throw" else any(told), job)
                     self.assertEqual(job.left_over, (), job)
                     self.assertRegex(job.stdout, r"exit codes 4 \S+ 4")
+
+    def test_no_rank_ends_well_where_the_result_of_rank_0_is_lost(self):
+        full = ["sh", "-c", '[ "$RANK" != 0 ] || exec "$@" > /dev/full; exec "$@"', "sh"]
+        for before, fault, code, words in (([], "nan-summary", 2, "The run has ended with NaN or infinity as its result"),
+                                           (full, "draw", 3, "Standard output cannot be written")):
+            with self.subTest(fault=fault):
+                (self.folder / "meet").unlink(missing_ok=True)
+                job = self.start(2, "--fault", fault, "--at-rank", 0, before=before)
+                self.assertRegex(job.stdout, rf"(?m)^exit codes {code} -?[1-9]", job)
+                self.assertIn(words, job.reports()[0])
+                self.assertEqual(job.left_over, (), job)
 
     def test_a_stale_meeting_file_is_named(self):
         (self.folder / "meet").write_bytes(b"\x07\0\0\0\0\0\0\0garbage")
