@@ -23,6 +23,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {
@@ -74,8 +75,8 @@ std::string time_in_words(double seconds) {
   return words.str();
 }
 
-// The latest run in the file that has not ended, in words; empty where there is none.
-std::string unfinished_run_in(const std::filesystem::path& file) try {
+// Who writes to the file, by its latest run that has not ended.
+std::string writer_of(const std::filesystem::path& file) try {
   std::vector<nlohmann::json> runs;
   std::ifstream stream{file};
   for (std::string line; std::getline(stream, line);) {
@@ -89,17 +90,23 @@ std::string unfinished_run_in(const std::filesystem::path& file) try {
       std::erase_if(runs, [&](const auto& run) { return run.value("run_id", "") == record.value("run_id", ""); });
     }
   }
-  if (runs.empty()) return {};
+  if (runs.empty()) return "Another run";
   const auto& run = runs.back();
-  return text(" (run ", run.value("run_id", "?"), ", process ", run.value("process", 0), " on ", run.value("host", "?"),
-              ", since ", time_in_words(run.value("time", 0.0)), ")");
+  const auto process = run.value("process", 0);
+  const auto host = run.value("host", "?");
+  return text(process == ::getpid() && host == host_name() ? "This process" : "Another run", " (run ",
+              run.value("run_id", "?"), ", process ", process, " on ", host, ", since ",
+              time_in_words(run.value("time", 0.0)), ")");
 } catch (const nlohmann::json::exception&) {
-  return {};  // a record that is not ours
+  return "Another run";  // a record that is not ours
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& file) {
-  throw EnvironmentError(text("Another run", unfinished_run_in(file), " is writing to '", file.string(),
-                              "': wait until it has ended, or give --output another folder."));
+  const auto writer = writer_of(file);
+  throw EnvironmentError(text(writer, " is writing to '", file.string(), "': ",
+                              writer.starts_with("This")
+                                  ? "write through its MetricsWriter, Context::metrics(), or to another folder."
+                                  : "wait until it has ended, or give --output another folder."));
 }
 
 double seconds_since_epoch() {

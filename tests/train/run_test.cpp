@@ -23,6 +23,7 @@
 namespace libtrain {
 namespace {
 
+using ::testing::AllOf;
 using testing::CapturedLog;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -91,6 +92,16 @@ TEST_F(Run, RefusesAFolderInUseBeforeTheBody) {
   EXPECT_EQ(run_body([](Context&) { ADD_FAILURE() << "the body ran"; }), static_cast<int>(ExitCode::environment));
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("is writing to '" + folder_.path().string())));
   EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(Run, SaysOfASecondWriterOfTheBodysThatItsOwnProcessIsWriting) {
+  const CapturedLog log{LogLevel::error};
+  const auto code = run_body([](Context& context) {
+    context.metrics();
+    const MetricsWriter second{context.output_directory()};
+  });
+  EXPECT_EQ(code, static_cast<int>(ExitCode::environment));
+  EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("This process (run "), HasSubstr("Context::metrics()"))));
 }
 
 // Its work is done, and nothing may be lost for want of a folder of its own.
