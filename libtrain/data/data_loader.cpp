@@ -49,7 +49,7 @@ DataLoader::DataLoader(const Dataset& dataset, DataLoaderOptions options, const 
       seed_(options.seed.value_or(shard.seed)),
       mixing_(options.mixing),
       sampler_(sampler_options(dataset, options, shard), shard),
-      bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory),
+      bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory, shard.run_id),
       reader_(dataset, seed_, std::move(options.transform), bad_samples_, classes_of(dataset, options)),
       device_(shard.device.is_cpu() ? nullptr : std::make_unique<const detail::DeviceCopy>(shard.device)),
       memory_(/*pinned=*/device_ != nullptr, slots_ + 2) {  // the loop's batch, and one on its way there

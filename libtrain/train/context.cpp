@@ -47,7 +47,7 @@ Context::Context(const Launch& launch, const detail::CommandLine& line, std::sha
 Context::~Context() = default;
 
 data::RankShard Context::shard() const {
-  return {{.rank = rank(), .world_size = world_size(), .seed = seed()}, device_, output_directory_};
+  return {{.rank = rank(), .world_size = world_size(), .seed = seed()}, device_, output_directory_, run_id_};
 }
 
 std::shared_ptr<const data::Storage> Context::storage(std::string_view name) {

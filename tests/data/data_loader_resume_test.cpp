@@ -326,7 +326,7 @@ TEST(BadSamplesOfALoader, AreListedInTheRunsFolder) {
   const Labels data(40, {3, 17});
   DataLoader loader{data,
                     {.batch_size = 8, .bad_samples = {.maximum_count = 5}},
-                    RankShard({.rank = 0, .world_size = 1, .seed = 2}, c10::kCPU, folder.path())};
+                    RankShard({.rank = 0, .world_size = 1, .seed = 2}, c10::kCPU, folder.path(), "this run")};
   labels_of(loader, 0);
   labels_of(loader, 1);
   EXPECT_EQ(loader.statistics().bad_samples, 2u);
@@ -334,9 +334,9 @@ TEST(BadSamplesOfALoader, AreListedInTheRunsFolder) {
   std::set<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.insert(line);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines,
-              ::testing::Contains(::testing::AllOf(HasSubstr("\"path\":\"file 17\""), HasSubstr("\"offset\":136"),
-                                                   HasSubstr("\"reason\":\"file 17 is damaged\""))));
+  EXPECT_THAT(lines, ::testing::Contains(::testing::AllOf(
+                         HasSubstr("\"path\":\"file 17\""), HasSubstr("\"offset\":136"),
+                         HasSubstr("\"reason\":\"file 17 is damaged\""), HasSubstr("\"run_id\":\"this run\""))));
 }
 
 TEST(BadSamplesOfALoader, BeyondTheBudgetEndTheEpoch) {

@@ -71,7 +71,11 @@ TEST_F(Run, TakesNullForAResultThatThereIsNot) {
 TEST_F(Run, GivesEveryRecordTheIdOfItsRun) {
   std::vector<std::string> ids;
   for (int number = 0; number < 2; ++number) {
-    EXPECT_EQ(run_body([&](Context& context) { ids.push_back(context.run_id()); }), 0);
+    EXPECT_EQ(run_body([&](Context& context) {
+                ids.push_back(context.run_id());
+                EXPECT_EQ(context.shard().run_id, ids.back());  // for bad_samples.jsonl
+              }),
+              0);
   }
   ASSERT_EQ(ids.size(), 2u);
   EXPECT_NE(ids[0], ids[1]);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -35,14 +36,15 @@ std::uint64_t allowed(const BadSampleOptions& options, std::uint64_t dataset_siz
                   whole_samples(options.maximum_rate.value_or(1), dataset_size));
 }
 
-std::string line_of(const BadSample& sample, int rank) {
-  const nlohmann::ordered_json json{{"rank", rank},
-                                    {"epoch", sample.epoch},
-                                    {"index", sample.index},
-                                    {"path", sample.origin.path},
-                                    {"offset", sample.origin.offset},
-                                    {"reason", sample.reason},
-                                    {"replacement", sample.replacement}};
+std::string line_of(const BadSample& sample, int rank, const std::string& run_id) {
+  nlohmann::ordered_json json{{"rank", rank},
+                              {"epoch", sample.epoch},
+                              {"index", sample.index},
+                              {"path", sample.origin.path},
+                              {"offset", sample.origin.offset},
+                              {"reason", sample.reason},
+                              {"replacement", sample.replacement}};
+  if (!run_id.empty()) json["run_id"] = run_id;
   // Paths need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -63,11 +65,12 @@ bool append(const std::filesystem::path& file, const std::string& line) {
 }  // namespace
 
 BadSamples::BadSamples(const BadSampleOptions& options, std::uint64_t dataset_size, int rank,
-                       const std::filesystem::path& folder)
+                       const std::filesystem::path& folder, std::string run_id)
     : allowed_(allowed(options, dataset_size)),
       dataset_size_(dataset_size),
       rank_(rank),
-      file_(folder.empty() ? folder : folder / "bad_samples.jsonl") {}
+      file_(folder.empty() ? folder : folder / "bad_samples.jsonl"),
+      run_id_(std::move(run_id)) {}
 
 void BadSamples::add(const BadSample& sample) {
   const std::lock_guard lock(mutex_);
@@ -108,7 +111,7 @@ std::vector<std::uint64_t> BadSamples::indices() const {
 }
 
 void BadSamples::list(const BadSample& sample) {
-  if (!file_.empty() && append(file_, line_of(sample, rank_))) return;
+  if (!file_.empty() && append(file_, line_of(sample, rank_, run_id_))) return;
   if (!file_.empty() && !has_warned_) {
     has_warned_ = true;
     log_warning(text("Cannot write '", file_.string(), "' (", std::strerror(errno), "): bad samples are logged only."));

@@ -32,10 +32,11 @@ struct BadSample {
 class BadSamples {
  public:
   /// Each bad sample becomes a line of <folder>/bad_samples.jsonl when it is first met: one JSON object with rank,
-  /// epoch, index, path, offset, reason and replacement. All ranks add to the same file. Without a folder, and where
-  /// the file cannot be written, which is a warning, the log says it. Throws UsageError for a rate outside [0, 1].
-  BadSamples(const BadSampleOptions& options, std::uint64_t dataset_size, int rank,
-             const std::filesystem::path& folder);
+  /// epoch, index, path, offset, reason, replacement and, unless that is empty, run_id. All ranks add to the same file.
+  /// Without a folder, and where the file cannot be written, which is a warning, the log says it. Throws UsageError for
+  /// a rate outside [0, 1].
+  BadSamples(const BadSampleOptions& options, std::uint64_t dataset_size, int rank, const std::filesystem::path& folder,
+             std::string run_id = {});
 
   /// Whether any are allowed at all.
   bool are_allowed() const { return allowed_ > 0; }
@@ -60,6 +61,7 @@ class BadSamples {
   const std::uint64_t dataset_size_;
   const int rank_;
   const std::filesystem::path file_;
+  const std::string run_id_;
   mutable std::mutex mutex_;
   std::unordered_set<std::uint64_t> indices_;
   std::unordered_set<std::uint64_t> listed_;  // of these the ones that this object has met itself
