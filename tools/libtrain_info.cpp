@@ -11,6 +11,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/machine.hpp>
+#include <libtrain/base/openmp_waiting.hpp>
 #include <libtrain/base/redact.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
 #include <libtrain/launch/claim.hpp>
@@ -75,6 +76,18 @@ Json describe_gpus() {
   return gpus;
 }
 
+/// How idle threads of LibTorch's OpenMP wait in a program that is linked and started like this one.
+Json describe_openmp_waiting(const libtrain::Environment& environment) {
+  for (const auto* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
+    if (const auto value = environment.get(name))
+      return {{"value", libtrain::redact(std::string{name} + "=" + *value)}, {"source", "environment"}};
+  }
+  if (&libtrain_openmp_waiting != nullptr && libtrain_openmp_waiting != nullptr) {
+    return {{"value", libtrain_openmp_waiting}, {"source", "libtrain"}};
+  }
+  return {{"value", nullptr}, {"source", "OpenMP's default"}};
+}
+
 /// The same facts whether the launch could be detected or not.
 Json facts(const libtrain::Environment& environment) {
   const auto& build = libtrain::build_info();
@@ -98,7 +111,8 @@ Json facts(const libtrain::Environment& environment) {
            {{"host", libtrain::host_name()},
             {"process_id", getpid()},
             {"usable_cores", libtrain::usable_cores().size()},
-            {"cpu_quota", quota ? Json(*quota) : Json{}}}},
+            {"cpu_quota", quota ? Json(*quota) : Json{}},
+            {"openmp_waiting", describe_openmp_waiting(environment)}}},
           {"gpus", describe_gpus()},
           {"environment", variables}};
 }

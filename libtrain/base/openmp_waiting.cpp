@@ -14,6 +14,8 @@
 // Nothing refers to this file: executables are linked with --undefined (libtrain/CMakeLists.txt), since a shared
 // library may have no .preinit_array.
 
+#include <libtrain/base/openmp_waiting.hpp>
+
 #include <unistd.h>
 
 #include <initializer_list>
@@ -21,10 +23,7 @@
 // No checks of a sanitizer: its own constructors have not run.
 #define LIBTRAIN_BEFORE_ALL __attribute__((no_sanitize("address", "thread", "undefined")))
 
-extern "C" {
-extern const char libtrain_openmp_waiting;
-const char libtrain_openmp_waiting = 0;
-}
+const char* libtrain_openmp_waiting = nullptr;
 
 namespace {
 
@@ -48,6 +47,7 @@ LIBTRAIN_BEFORE_ALL void lend_a_place(int /*argc*/, char** /*argv*/, char** envi
     if (char** const place = find(environment, unread)) {
       displaced = *place;
       *place = setting;
+      libtrain_openmp_waiting = setting;
       return;
     }
   }

@@ -51,6 +51,18 @@ class Answers(unittest.TestCase):
         self.assertTrue(facts["versions"]["torch"])
         self.assertTrue(facts["backends"]["compiled"])
 
+    def test_says_how_idle_threads_wait_and_who_has_chosen_that(self):
+        for variables, value, source in ((("PWD=/",), "GOMP_SPINCOUNT=1000", "libtrain"),
+                                         (("PWD=/", "OMP_WAIT_POLICY=passive"), "OMP_WAIT_POLICY=passive", "environment"),
+                                         (("PWD=/", "GOMP_SPINCOUNT=7", "OMP_WAIT_POLICY=passive"), "GOMP_SPINCOUNT=7",
+                                          "environment"),
+                                         (("A=1",), None, "OpenMP's default")):
+            with self.subTest(variables):
+                job = jobs.run(["env", "-i", *variables, jobs.program("libtrain-info"), "--json"])
+                self.assertEqual(json.loads(job.stdout)["runtime"]["openmp_waiting"], {"value": value, "source": source})
+        self.assertIn('  openmp_waiting {"value":"GOMP_SPINCOUNT=9","source":"environment"}\n',
+                      info(GOMP_SPINCOUNT="9").stdout)
+
     def test_the_text_says_the_same(self):
         job = info(RANK="1", WORLD_SIZE="3", MASTER_ADDR="10.0.0.7")
         self.assertEqual(job.exit_code, 0, job)
