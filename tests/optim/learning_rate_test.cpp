@@ -74,10 +74,13 @@ TEST(LearningRate, AResumedRunGoesOnWithTheRatesOfOneThatWasNot) {
   torch::optim::SGD resumed{{parameter()}, torch::optim::SGDOptions(0.5)};
   torch::load(resumed, checkpoint);
   ASSERT_EQ(resumed.param_groups()[0].options().get_lr(), 0.25);
-  LearningRate rate{resumed, 0.5, schedule};
-  for (const auto& [step, expected] : {std::pair{2, 0.25}, std::pair{3, 0.125}, std::pair{4, 0.0}}) {
-    rate.set(step);
-    EXPECT_EQ(rate.of_first_group(), expected);
+  LearningRate common{resumed, 0.5, schedule};
+  LearningRate of_groups{resumed, std::vector<double>{0.5}, schedule};
+  for (auto* rate : {&common, &of_groups}) {
+    for (const auto& [step, expected] : {std::pair{2, 0.25}, std::pair{3, 0.125}, std::pair{4, 0.0}}) {
+      rate->set(step);
+      EXPECT_EQ(rate->of_first_group(), expected);
+    }
   }
 }
 

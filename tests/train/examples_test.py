@@ -53,7 +53,7 @@ class FirstProgram(Example):
 
     def test_an_option_that_it_does_not_know_is_told(self):
         job = self.run_example(jobs.program("first_program"), "--data", self.data, "--output", self.output, "--epochs",
-                               "1", ranks=1)
+                               "1")
         self.require_learning(job, 5)
         self.assertEqual(job.stderr.count("warning: --epochs had no effect: this program did not ask for it."), 1, job)
         self.assertNotIn("--data had no effect", job.stderr)

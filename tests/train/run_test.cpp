@@ -2,6 +2,7 @@
 
 #include <libtrain/train/run.hpp>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -9,12 +10,17 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/train/core_share.hpp>
+#include <libtrain/train/peak_memory.hpp>
 #include <libtrain/train/require_finite.hpp>
 
 #include <tests/support/log_sinks.hpp>
@@ -90,6 +96,24 @@ TEST_F(Run, WarnsOfAnOptionThatTheBodyNeverAskedFor) {
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("--epochs had no effect")));
 }
 
+TEST_F(Run, ComputesWithItsShareOfTheCoresUnlessToldHowManyThreads) {
+  const int before = at::get_num_threads();
+  const auto told = Environment::of_process().get("OMP_NUM_THREADS");
+  const auto threads = [&](const std::vector<std::string>& options) {
+    int found = 0;
+    EXPECT_EQ(run_body([&](Context&) { found = at::get_num_threads(); }, options), 0);
+    return found;
+  };
+  const int fair = fair_thread_count({my_cores()}, 0);
+  EXPECT_EQ(threads({"--threads", std::to_string(fair + 1)}), fair + 1);
+  setenv("OMP_NUM_THREADS", "1", 1);  // read by OpenMP itself when it was loaded
+  EXPECT_EQ(threads({}), fair + 1);
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(threads({}), fair);
+  if (told) setenv("OMP_NUM_THREADS", told->c_str(), 1);
+  at::set_num_threads(before);
+}
+
 TEST_F(Run, RefusesAFolderInUseBeforeTheBody) {
   MetricsWriter other{folder_.path()};
   const CapturedLog log{LogLevel::error};
@@ -113,6 +137,15 @@ TEST_F(Run, EndsWellWhereAnotherHasComeToItsFolderMeanwhile) {
   std::optional<MetricsWriter> other;
   EXPECT_EQ(run_body([&](Context& context) { other.emplace(context.output_directory()); }), 0);
   EXPECT_THAT(lines(), ElementsAre(HasSubstr(R"("event":"run")"), HasSubstr(R"("event":"summary")")));
+}
+
+TEST(PeakMemory, IsThatOfTheLargestRank) {
+  struct ThreeRanks : SingleCommunicator {
+    std::vector<std::string> all_gather_bytes(const std::string& /*bytes*/, const CallOptions& /*options*/) override {
+      return {"5", "9", "7"};
+    }
+  } communicator;
+  EXPECT_EQ(peak_rss_of_ranks(communicator), 9);
 }
 
 TEST(RequireFinite, NamesTheFirstParameterOrBufferThatIsNot) {

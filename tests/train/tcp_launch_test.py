@@ -101,7 +101,7 @@ class TcpLaunch(unittest.TestCase):
                 (self.folder / "meet").unlink(missing_ok=True)
                 job = self.start(2, "--fault", fault, "--at-rank", 0, before=before)
                 self.assertRegex(job.stdout, rf"(?m)^exit codes {code} -?[1-9]", job)
-                self.assertIn(words, job.reports()[0])
+                self.assertIn(words, job.stderr)
                 self.assertEqual(job.left_over, (), job)
 
     def test_a_stale_meeting_file_is_named(self):
