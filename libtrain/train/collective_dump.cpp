@@ -1,14 +1,16 @@
 #include <libtrain/train/collective_dump.hpp>
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <iomanip>
 #include <mutex>
+#include <random>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -16,6 +18,8 @@
 #include <vector>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/file_descriptor.hpp>
+#include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/redact.hpp>
 #include <libtrain/base/text.hpp>
@@ -46,15 +50,16 @@ fs::path file_of(const fs::path& directory, int rank) {
   return directory / text("collectives.rank", rank, ".txt");
 }
 
-// False, and errno, where it could not be written.
+// False, and errno, where it could not be written. Never through a link, which others may put into a shared folder.
 bool write_partial(const std::string& path, const std::string& content) {
-  auto* const file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return false;
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  const int error = errno;
-  const bool closed = std::fclose(file) == 0;
-  if (!written) errno = error;
-  return written && closed;
+  const FileDescriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
+  std::size_t done = 0;
+  while (file.is_open() && done < content.size()) {
+    const auto written = write(file.get(), content.data() + done, content.size() - done);
+    if (written < 0 && errno != EINTR) return false;
+    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
+  }
+  return file.is_open();
 }
 
 // What went wrong; empty where nothing did.
@@ -62,7 +67,7 @@ std::string write_file(const fs::path& file, const std::string& content) {
   std::error_code error;
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
   if (error) return error.message();
-  const auto partial = text(file.string(), ".partial-", getpid());
+  const auto partial = text(file.string(), ".partial-", getpid(), '-', hexadecimal(std::random_device{}(), 8));
   if (write_partial(partial, content)) {
     fs::rename(partial, file, error);
   } else {

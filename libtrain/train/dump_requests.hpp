@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -8,10 +9,11 @@ namespace libtrain::detail {
 
 /// How a rank that fails has the other ranks of its host say where they are, also those that are stuck in code of the
 /// user's: each has a name among Linux's abstract sockets, and a thread that sleeps until somebody writes to it. A
-/// request says nothing but that it is one. Where the system gives no socket or no thread, requests are not heard.
+/// request says nothing but that it is one, and those of other users are not heard. Where the system gives no socket or
+/// no thread, requests are not heard.
 class DumpRequests {
  public:
-  /// At the first request `answer` is called, once, on a thread of this object's; it must not throw. `run` is the same
+  /// At each request `answer` is called on a thread of this object's; it must not throw. `run` is the same
   /// on all ranks of a run, and in no other run.
   DumpRequests(std::string run, int rank, std::function<void()> answer);
 
@@ -30,6 +32,7 @@ class DumpRequests {
   std::string run_;
   int rank_;
   int socket_ = -1;
+  std::atomic<bool> closing_ = false;
   std::thread thread_;
 };
 

@@ -76,11 +76,9 @@ void report_failure(const Failure& failure, int rank, int world_size, const Coll
   std::this_thread::sleep_for(courtesy(failure.scope, rank));
   // Held until the process ends, which is soon: ranks that fail later must find it.
   static const ReportClaim claim{job_name(Environment::of_process())};
-  if (!claim.granted()) {
-    // Whoever was first ends the job; ending it from here at the same moment could cut that report short.
-    std::this_thread::sleep_for(kTimeToReport);
-    return;
-  }
+  // The process that was first ends the job, and this one with it; ending it from here at the same moment could cut
+  // that report short. Where this one is still there, there is no launcher to do so, or that process is stuck.
+  if (!claim.granted()) std::this_thread::sleep_for(kTimeToReport);
   const bool everywhere = failure.scope == ErrorScope::all_ranks;
   log_error(text(everywhere ? "all ranks, told by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
                  " (process ", getpid(), ") failed: ", failure.message, collectives ? "\n" : "",

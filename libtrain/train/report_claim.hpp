@@ -3,6 +3,7 @@
 #include <string>
 
 #include <libtrain/base/environment.hpp>
+#include <libtrain/base/file_descriptor.hpp>
 
 namespace libtrain::detail {
 
@@ -12,18 +13,14 @@ std::string job_name(const Environment& environment);
 
 /// The right to report a failure which several ranks of `job` meet at the same moment: given to the first process on
 /// its host that asks, until this object or the process ends, however it ends. It is a name among Linux's abstract
-/// sockets, not a file. For an empty name everybody gets it.
+/// sockets, not a file; where another user has taken that, everybody gets the right, and for an empty name, too.
 class ReportClaim {
  public:
   explicit ReportClaim(const std::string& job);
-  ~ReportClaim();
-  ReportClaim(const ReportClaim&) = delete;  // one owner of the socket
-  ReportClaim& operator=(const ReportClaim&) = delete;
-
   bool granted() const { return granted_; }
 
  private:
-  int socket_ = -1;
+  FileDescriptor socket_;
   bool granted_ = true;
 };
 

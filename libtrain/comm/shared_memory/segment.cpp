@@ -48,6 +48,8 @@ FileDescriptor create_file(std::size_t requested) {
   }
   FileDescriptor file{memfd_create("libtrain", MFD_CLOEXEC)};
   if (!file.is_open()) throw_error("Cannot create shared memory", errno);
+  // Made open to all users: only /proc guards it until here.
+  if (fchmod(file.get(), S_IRUSR | S_IWUSR) != 0) throw_error("Cannot make shared memory private", errno);
   if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     throw_error(text("Cannot create ", bytes, " bytes of shared memory"), errno);
   }
