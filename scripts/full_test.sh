@@ -10,13 +10,14 @@
 #   no-cuda      built without CUDA and NCCL
 #   other-torch  built against a LibTorch from elsewhere: the torch wheel for Python 3.12, outside any environment
 #   mpich        built against Debian's MPICH; the tests of ranks run under its mpiexec
+#   launchers    jobs under Debian's Slurm, installed for it, and under torchrun with one and two agents
 #   fuzz         every fuzz target for LIBTRAIN_FUZZ_SECONDS (default 120)
 #
 # LIBTRAIN_JOBS  how many files to compile at once (default: 2 at most, for want of memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-parts=(push shell asan tsan no-mpi no-cuda other-torch mpich fuzz)
+parts=(push shell asan tsan no-mpi no-cuda other-torch mpich launchers fuzz)
 
 # test_variant <name> <options of cmake, separated by spaces> [option of ctest]...
 test_variant() {
@@ -79,6 +80,10 @@ run_part() {
       test_variant "$1" "-DMPI_CXX_COMPILER=$bin/mpicxx.mpich -DMPIEXEC_EXECUTABLE=$bin/mpiexec.mpich \
         -DLIBTRAIN_MPIRUN=$bin/mpiexec.mpich" \
         -R '^mpi_tests.*(comm|other)\.ranks_[12]$|^tools.libtrain_info|^jobs.(ddp_parity|seeds)'
+      ;;
+    launchers)
+      PATH=$PATH:/usr/sbin require_command slurmctld slurmctld slurmd slurm-client munge libpmix-dev
+      scripts/test.sh -C launchers -L launchers
       ;;
     fuzz) scripts/fuzz.sh "${LIBTRAIN_FUZZ_SECONDS:-120}" ;;
   esac
