@@ -26,6 +26,7 @@ std::vector<std::string> describe(const Launch& launch) {
                        sources(launch.node_rank.source, launch.node_count.source)));
   lines.push_back(text("master ", launch.master_address.value.value_or("?"), " port ", number(launch.master_port.value),
                        sources(launch.master_address.source, launch.master_port.source)));
+  lines.push_back(text("job ", launch.job.value.value_or("?"), " (", launch.job.source, ")"));
   lines.push_back(text("rendezvous ", launch.rendezvous.value, " (", launch.rendezvous.source, ")"));
   lines.push_back(text("backend ", launch.backend.value, " (", launch.backend.source, ")"));
   return lines;

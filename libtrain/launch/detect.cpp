@@ -3,6 +3,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/launch/job.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/launch/locality.hpp>
 #include <libtrain/launch/master.hpp>
@@ -47,9 +48,10 @@ Launch detect_launch(const Environment& environment, const LaunchOptions& option
   launch.world_size = *resolution.winner.world_size;
   launch.warnings = resolution.warnings;
   detail::find_locality(launch, resolution, environment, options);
+  detail::find_job(launch, environment);
   detail::find_master(launch, environment);
-  detail::find_rendezvous(launch, resolution, environment, options);
   launch.backend = find_backend(environment, options);
+  detail::find_rendezvous(launch, resolution, environment, options);
   return launch;
 }
 

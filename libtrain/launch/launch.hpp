@@ -57,6 +57,9 @@ struct Launch {
   /// The host of rank 0, without brackets around an IPv6 address.
   Sourced<std::optional<std::string>> master_address;
   Sourced<std::optional<int>> master_port;
+  /// The job in words, the same on all its ranks and in no other job: "Slurm job 45, step 0". Nothing where no variable
+  /// says it.
+  Sourced<std::optional<std::string>> job;
   /// "mpi", "tcp://host:port", "file:///path", or "none" for a single process.
   Sourced<std::string> rendezvous;
   /// What was asked for, in lower case; "auto" where nothing was.

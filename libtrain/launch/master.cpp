@@ -7,6 +7,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/launch/claim.hpp>
 #include <libtrain/launch/host.hpp>
+#include <libtrain/launch/job.hpp>
 #include <libtrain/launch/slurm_node_list.hpp>
 
 namespace libtrain::detail {
@@ -71,12 +72,16 @@ Address find_address(const Launch& launch, const Environment& environment) {
   return {std::nullopt, "no variable names it"};
 }
 
-Sourced<std::optional<int>> find_port(const Environment& environment) {
+Sourced<std::optional<int>> find_port(const Launch& launch, const Environment& environment) {
   if (const auto port = read_integer(environment, "MASTER_PORT", 1, 65'535)) return {port->value, port->source};
   constexpr std::array azure{"AZUREML_RUN_ID",     "AZUREML_EXPERIMENT_ID",      "AZ_BATCH_MASTER_NODE",
                              "AZ_BATCH_HOST_LIST", "AZ_BATCHAI_MPI_MASTER_NODE", "AZ_BATCHAI_TASK_INDEX"};
   if (std::any_of(azure.begin(), azure.end(), [&](const char* name) { return environment.has(name); })) {
     return {kAzurePort, "default on Azure ML"};
+  }
+  // Several jobs may share a node, and nothing else gives each a port of its own.
+  if (launch.job.value) {
+    return {default_port_of(*launch.job.value), launch.job.source};
   }
   return {kDefaultPort, "default"};
 }
@@ -85,7 +90,7 @@ Sourced<std::optional<int>> find_port(const Environment& environment) {
 
 void find_master(Launch& launch, const Environment& environment) {
   launch.master_address = find_address(launch, environment);
-  launch.master_port = find_port(environment);
+  launch.master_port = find_port(launch, environment);
 }
 
 }  // namespace libtrain::detail

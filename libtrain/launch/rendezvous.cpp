@@ -66,7 +66,9 @@ Sourced<std::string> choose(const Launch& launch, const Resolution& resolution, 
     if (launch.world_size.value > 1) return chosen;
   }
   if (launch.world_size.value == 1) return {"none", "one process"};
-  if (const auto* mpi = find_mpi(resolution)) return {"mpi", mpi->world_size->source};
+  // Who asks for gloo may have an MPI that does not work.
+  const auto* mpi = launch.backend.value == "gloo" ? nullptr : find_mpi(resolution);
+  if (mpi != nullptr) return {"mpi", mpi->world_size->source};
   const auto init_method = environment.get(kInitMethod);
   const bool follows_job = launch.launcher == Launcher::explicit_options || launch.launcher == Launcher::azure_batchai;
   const bool no_master = launch.launcher == Launcher::plain && !environment.has("MASTER_ADDR");

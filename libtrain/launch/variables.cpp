@@ -38,11 +38,13 @@ std::span<const std::string_view> launch_variables() {
       "MV2_COMM_WORLD_SIZE",
       "MV2_COMM_WORLD_LOCAL_RANK",
       "MV2_COMM_WORLD_LOCAL_SIZE",
+      "PALS_APID",
       "PALS_RANKID",
       "PALS_LOCAL_RANKID",
       "PALS_LOCAL_SIZE",
       "PALS_NODEID",
       "FLUX_TASK_RANK",
+      "FLUX_JOB_ID",
       "FLUX_JOB_SIZE",
       "FLUX_JOB_NNODES",
       "FLUX_TASK_LOCAL_ID",
@@ -54,6 +56,7 @@ std::span<const std::string_view> launch_variables() {
       "HOROVOD_CROSS_SIZE",
       // Slurm
       "SLURM_JOB_ID",
+      "SLURM_JOB_ID_HET_GROUP_0",
       "SLURM_STEP_ID",
       "SLURM_STEPID",
       "SLURM_PROCID",
@@ -84,6 +87,8 @@ std::span<const std::string_view> launch_variables() {
       "AZUREML_CR_NODE_RANK",
       "AZUREML_PROCESS_NAME",
       "K_MPI_JOB_ROLE",
+      // libtrain's own
+      "LIBTRAIN_JOB_ID",
       // what decides speed and which network is used
       "CUDA_VISIBLE_DEVICES",
       "NVIDIA_VISIBLE_DEVICES",

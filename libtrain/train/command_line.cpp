@@ -45,6 +45,9 @@ void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_option("--timeout", line.timeout_s, "Seconds after which a collective that has not ended ends the run")
       ->capture_default_str()
       ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
+  app.add_option("--connect-timeout", line.connect_timeout_s,
+                 "Seconds in which all ranks must have met (default: those of --timeout)")
+      ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
   app.add_option("--threads", line.threads, "Threads inside one operation (default: this rank's share of the cores)")
       ->transform(whole_number(1, 4096));
   app.add_option("--seed", line.seed, "Seed of weights, data order and augmentation")

@@ -21,6 +21,7 @@ struct CommandLine {
   std::string timeline;  ///< empty: none
   std::string device = "auto";
   double timeout_s = 300;
+  std::optional<double> connect_timeout_s;
   std::optional<int> threads;
   std::uint64_t seed = 0;
   DataAccess data;

@@ -35,6 +35,10 @@ namespace {
 
 using detail::CommandLine;
 
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
 // Where each value came from, once, on rank 0; a single process has nothing to explain.
 void log_launch(const Launch& launch) {
   const auto& [rank, rank_source] = launch.rank;
@@ -148,8 +152,8 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
     launch = detect_launch(Environment::of_process(), line.launch);
     set_log_identity(launch->rank.value, launch->world_size.value);
     log_launch(*launch);
-    const auto timeout = std::chrono::duration<double>(line.timeout_s);
-    communicator = connect(*launch, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+    communicator = connect(*launch, {.timeout = milliseconds_of(line.timeout_s)},
+                           milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s)));
     const auto run_id = detail::agree_on_run_id(*communicator);
     if (communicator->world_size() > 1) collectives.emplace(communicator, line.output, run_id);
     run_body(*launch, line, communicator, run_id, body);

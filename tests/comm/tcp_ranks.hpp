@@ -1,45 +1,55 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <map>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/tcp/tcp_rendezvous.hpp>
 #include <libtrain/comm/tcp/tcp_transport.hpp>
 
 namespace libtrain::testing {
 
-/// Notes in the memory of this process.
-class MemoryRendezvous : public Rendezvous {
+/// Where ranks of one test meet: at a listener on loopback, which is there from the start, with a key of their own.
+class LoopbackMeeting {
  public:
-  void set(const std::string& key, const std::string& bytes, const Deadline& /*deadline*/) override {
-    const std::lock_guard lock(mutex_);
-    if (!notes_.emplace(key, bytes).second) throw EnvironmentError(text(key, " is there already."));
-    changed_.notify_all();
+  explicit LoopbackMeeting(int world_size, const std::string& job = "test")
+      : world_size_(world_size), job_(job), key_{.key = detail::GroupKey::random(), .source = "the test"} {
+    key_.key.id = detail::open_key(job).id;
   }
 
-  std::string get(const std::string& key, const Deadline& deadline) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, deadline.time_point(), [&] { return notes_.contains(key); })) {
-      throw CommunicationError(text(key, " was not registered."));
-    }
-    return notes_.at(key);
+  /// For one rank, which may be a thread of this process or a process forked from it.
+  std::unique_ptr<Rendezvous> of(int rank) {
+    return std::make_unique<TcpRendezvous>(std::make_unique<Place>(*this), plan(rank));
   }
 
-  void replace(const std::string& key, const std::string& bytes) noexcept override {
-    const std::lock_guard lock(mutex_);
-    notes_[key] = bytes;
+  RendezvousPlan plan(int rank) const {
+    return {.job = job_, .rank = rank, .world_size = world_size_, .key = key_, .is_one_host = true};
   }
+
+  const detail::SocketAddress& address() const { return address_; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> notes_;
+  class Place : public RendezvousPlace {
+   public:
+    explicit Place(LoopbackMeeting& meeting) : meeting_(meeting) {}
+    std::string name() const override { return "tcp://" + meeting_.address_.name(); }
+    detail::FileDescriptor serve(const Deadline& /*deadline*/) override { return std::move(meeting_.listener_); }
+    std::vector<detail::SocketAddress> find(const Deadline& /*deadline*/) override { return {meeting_.address_}; }
+
+   private:
+    LoopbackMeeting& meeting_;
+  };
+
+  int world_size_;
+  std::string job_;
+  detail::JobKey key_;
+  detail::FileDescriptor listener_ =
+      detail::listen_at(detail::SocketAddress::parse("127.0.0.1:1").value().with_port(0));
+  detail::SocketAddress address_ = detail::local_address(listener_);
 };
 
 inline Patience patience(std::chrono::milliseconds time = std::chrono::seconds(60)) {
@@ -53,12 +63,12 @@ inline void join_all(std::vector<std::thread>& threads) {
 }
 
 /// Runs `body` on `world_size` ranks that are threads, connected over loopback.
-inline void on_tcp_ranks(int world_size, const TcpBody& body) {
-  MemoryRendezvous rendezvous;
+inline void on_tcp_ranks(int world_size, const TcpBody& body, const TcpOptions& options = {}) {
+  LoopbackMeeting meeting{world_size};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto transport = TcpTransport::connect(rendezvous, rank, world_size, {}, patience());
+      const auto transport = TcpTransport::connect(*meeting.of(rank), rank, world_size, options, patience());
       body(*transport);
     });
   }

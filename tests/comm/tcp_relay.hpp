@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,15 +19,19 @@
 namespace libtrain::testing {
 
 /// Passes bytes between clients and a server on this host until it is told to stop. From then on it says nothing and
-/// ends nothing, like a process that is stopped.
+/// ends nothing, like a process that is stopped. `change` may change what passes from a client to the server.
 class Relay {
  public:
-  explicit Relay(int port) : server_(text("127.0.0.1:", port)), thread_([this] { serve(); }) {}
+  using Change = std::function<void(std::string& bytes)>;
+
+  explicit Relay(
+      int port, Change change = [](std::string&) {})
+      : server_(text("127.0.0.1:", port)), change_(std::move(change)), thread_([this] { serve(); }) {}
   ~Relay() { stop(); }
   Relay(const Relay&) = delete;  // the thread uses it
   Relay& operator=(const Relay&) = delete;
 
-  std::string url() const { return "tcp://" + detail::local_address(listener_).name(); }
+  detail::SocketAddress address() const { return detail::local_address(listener_); }
 
   /// No byte passes once this returns.
   void stop() {
@@ -49,21 +54,26 @@ class Relay {
       if (auto client = detail::accept_from(listener_, remote); client.is_open()) {
         pairs_.push_back({std::move(client), knock(server_)});
       }
-      std::erase_if(pairs_, [](const Pair& pair) { return !pass(pair[0], pair[1]) || !pass(pair[1], pair[0]); });
+      std::erase_if(pairs_, [this](const Pair& pair) {
+        return !pass(pair[0], pair[1], change_) || !pass(pair[1], pair[0], [](std::string&) {});
+      });
     }
   }
 
   // False once the source has ended.
-  static bool pass(const detail::FileDescriptor& source, const detail::FileDescriptor& target) {
+  static bool pass(const detail::FileDescriptor& source, const detail::FileDescriptor& target, const Change& change) {
     std::string bytes(4096, '\0');
     const auto got = recv(source.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) return false;
-    say(target, bytes.substr(0, static_cast<std::size_t>(got)));
+    bytes.resize(static_cast<std::size_t>(got));
+    change(bytes);
+    static_cast<void>(send(target.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));  // it may have ended
     return true;
   }
 
   std::string server_;
+  Change change_;
   detail::FileDescriptor listener_ = detail::listen_at(any_port_of_loopback());
   std::vector<Pair> pairs_;
   std::atomic<bool> stopped_ = false;

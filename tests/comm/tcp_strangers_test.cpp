@@ -39,43 +39,55 @@ std::string trouble_of(Handshake& handshake) {
   return handshake.state() == Handshake::State::done ? "" : handshake.trouble();
 }
 
+Handshake call_as(const std::string& address, const GroupKey& key, int from, Channel channel = Channel::data) {
+  const detail::Hello hello{.group = key.id, .from = static_cast<std::uint32_t>(from), .to = 0, .channel = channel};
+  return Handshake::call(knock(address), hello, key.secret);
+}
+
 std::string trouble_as(const std::string& address, const GroupKey& key, int from) {
-  auto handshake = Handshake::call(knock(address), key, from, 0, Channel::data);
+  auto handshake = call_as(address, key, from);
   return trouble_of(handshake);
 }
 
 /// Three ranks. The last one does not connect before `release`, so that the others still listen.
 class TcpStrangers : public ::testing::Test {
  protected:
-  /// Rank 2's view of the notes.
-  class Held : public Rendezvous {
+  /// Lets a test see what the ranks tell each other, and rank 2 wait for `go` before it connects.
+  class Watched : public Rendezvous {
    public:
-    Held(Rendezvous& notes, std::shared_future<void> go) : notes_(notes), go_(std::move(go)) {}
-    void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override {
-      notes_.set(key, bytes, deadline);
+    Watched(std::unique_ptr<Rendezvous> rendezvous, std::function<void(const std::vector<std::string>&)> watch)
+        : rendezvous_(std::move(rendezvous)), watch_(std::move(watch)) {}
+    std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
+      auto records = rendezvous_->all_gather(own, deadline);
+      watch_(records);
+      return records;
     }
-    std::string get(const std::string& key, const Deadline& deadline) override {
-      if (key.starts_with("address")) go_.wait();
-      return notes_.get(key, deadline);
-    }
+    void leave() noexcept override { rendezvous_->leave(); }
 
    private:
-    Rendezvous& notes_;
-    std::shared_future<void> go_;
+    std::unique_ptr<Rendezvous> rendezvous_;
+    std::function<void(const std::vector<std::string>&)> watch_;
   };
 
-  TcpStrangers() : held_(notes_, go_.get_future().share()) {
+  TcpStrangers() {
     for (int rank = 0; rank < 3; ++rank) threads_.emplace_back([this, rank] { run(rank); });
-    address_ = notes_.get("address of rank 0", patience().deadline).c_str();
-    const auto introduction = notes_.get("rank 0", patience().deadline);
+    auto told = told_.get_future().get();
+    const auto& introduction = told[0];
     std::memcpy(&key_, introduction.data() + introduction.size() - sizeof(key_), sizeof(key_));
+    address_ = told[1].c_str();
   }
 
   ~TcpStrangers() override { finish(); }
 
   void run(int rank) {
-    Rendezvous& notes = rank == 2 ? static_cast<Rendezvous&>(held_) : notes_;
-    const auto transport = TcpTransport::connect(notes, rank, 3, {}, patience());
+    std::vector<std::string> of_rank_0;
+    Watched rendezvous{meeting_.of(rank), [&](const std::vector<std::string>& records) {
+                         of_rank_0.push_back(records.front());
+                         if (of_rank_0.size() < 2) return;
+                         if (rank == 0) told_.set_value(of_rank_0);
+                         if (rank == 2) go_.get_future().wait();
+                       }};
+    const auto transport = TcpTransport::connect(rendezvous, rank, 3, {}, patience());
     ASSERT_TRUE(transport->arrive({.fingerprint = 1}, patience()));
     if (rank == 0) connected_.set_value();
     int sum = rank;
@@ -91,10 +103,10 @@ class TcpStrangers : public ::testing::Test {
     threads_.clear();
   }
 
-  MemoryRendezvous notes_;
+  LoopbackMeeting meeting_{3};
+  std::promise<std::vector<std::string>> told_;  // what rank 0 has said: its introduction, its address
   std::promise<void> go_;
   std::promise<void> connected_;
-  Held held_;
   std::vector<std::thread> threads_;
   std::string address_;
   GroupKey key_;
@@ -103,7 +115,7 @@ class TcpStrangers : public ::testing::Test {
 
 TEST_F(TcpStrangers, WithGarbageAreDropped) {
   const auto request = "GET / HTTP/1.1\r\nHost: " + std::string(100, 'h') + "\r\n\r\n";
-  for (const auto& words : {std::string(72, '\0'), std::string(1 << 16, 'x'), request}) {
+  for (const auto& words : {std::string(sizeof(detail::Hello), '\0'), std::string(1 << 16, 'x'), request}) {
     const auto stranger = knock(address_);
     say(stranger, words);
     EXPECT_TRUE(is_dropped(stranger));
@@ -113,7 +125,7 @@ TEST_F(TcpStrangers, WithGarbageAreDropped) {
 TEST_F(TcpStrangers, AreReportedInOneWarning) {
   for (int count = 0; count < 5; ++count) {
     const auto stranger = knock(address_);
-    say(stranger, std::string(72, 'x'));
+    say(stranger, std::string(sizeof(detail::Hello), 'x'));
     EXPECT_TRUE(is_dropped(stranger));
   }
   finish();
@@ -192,7 +204,7 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
     detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [&] { listens.wait(); });
   });
   // No answer is there yet: with one at hand, advance() would go on, to the end of the handshake even.
-  auto data = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
+  auto data = call_as(address, plan.key, 1, Channel::data);
   EXPECT_EQ(data.advance(), Handshake::State::underway);
   greeted.set_value();
   EXPECT_TRUE(wait_for(data.descriptor(), POLLIN));
@@ -200,7 +212,7 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   for (int count = 0; count < 40; ++count) strangers.push_back(knock(address));
   EXPECT_TRUE(is_dropped(strangers.front()));
   EXPECT_EQ(trouble_of(data), "");
-  auto control = Handshake::call(knock(address), plan.key, 1, 0, Channel::control);
+  auto control = call_as(address, plan.key, 1, Channel::control);
   EXPECT_EQ(trouble_of(control), "");
   answerer.join();
 }
@@ -220,10 +232,10 @@ TEST(TcpMeshConnector, DropsASecondOneOfARank) {
   std::vector<detail::Link> links;
   std::thread answerer(
       [&] { links = detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [] {}); });
-  auto first = Handshake::call(knock(address), plan.key, 1, 0, Channel::data);
+  auto first = call_as(address, plan.key, 1, Channel::data);
   EXPECT_EQ(trouble_of(first), "");
   EXPECT_NE(trouble_as(address, plan.key, 1), "");
-  auto control = Handshake::call(knock(address), plan.key, 1, 0, Channel::control);
+  auto control = call_as(address, plan.key, 1, Channel::control);
   EXPECT_EQ(trouble_of(control), "");
   answerer.join();
   const auto kept = first.take_socket();
@@ -236,10 +248,11 @@ TEST(TcpHandshake, RefusesAnAnswererThatDoesNotKnowTheSecret) {
   const auto key = GroupKey::random();
   auto other = key;
   other.secret[0] ^= 1;
-  auto caller = Handshake::call(knock(detail::local_address(listener).name()), key, 1, 0, Channel::data);
+  auto caller = call_as(detail::local_address(listener).name(), key, 1);
   SocketAddress remote;
   ASSERT_TRUE(wait_for(listener.get(), POLLIN));
-  auto answerer = Handshake::answer(detail::accept_from(listener, remote), other, 0, 2);
+  auto answerer = Handshake::answer(detail::accept_from(listener, remote),
+                                    [&](const detail::Hello&) { return Handshake::Verdict{.secret = other.secret}; });
   while (caller.advance() == Handshake::State::underway) {
     ASSERT_EQ(answerer.advance(), Handshake::State::underway);
   }

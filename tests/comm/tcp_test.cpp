@@ -15,6 +15,8 @@
 #include <libtrain/comm/threads/thread_transport.hpp>
 
 #include <tests/comm/tcp_ranks.hpp>
+#include <tests/comm/tcp_relay.hpp>
+#include <tests/support/message_of.hpp>
 
 namespace libtrain::testing {
 namespace {
@@ -266,11 +268,11 @@ TEST(TcpConnect, MeetsOverAnyTransport) {
 }
 
 TEST(TcpConnect, WorksOverIpv6) {
-  MemoryRendezvous rendezvous;
+  LoopbackMeeting meeting{2};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto transport = TcpTransport::connect(rendezvous, rank, 2, {.master_address = "::1"}, patience());
+      const auto transport = TcpTransport::connect(*meeting.of(rank), rank, 2, {.master_address = "::1"}, patience());
       check_reductions<float>(*transport, 1000, DataType::float32, ReduceOp::sum);
     });
   }
@@ -278,9 +280,9 @@ TEST(TcpConnect, WorksOverIpv6) {
 }
 
 TEST(TcpConnect, NamesAnUnknownInterface) {
-  MemoryRendezvous rendezvous;
+  LoopbackMeeting meeting{1};
   try {
-    TcpTransport::connect(rendezvous, 0, 1, {.interface = "ether9"}, patience());
+    TcpTransport::connect(*meeting.of(0), 0, 1, {.interface = "ether9"}, patience());
     FAIL() << "nothing was thrown";
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'ether9'"), HasSubstr("lo")));
@@ -289,9 +291,9 @@ TEST(TcpConnect, NamesAnUnknownInterface) {
 
 TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
   for (const std::string master : {"0.0.0.0", "::", "::ffff:0.0.0.0"}) {
-    MemoryRendezvous rendezvous;
+    LoopbackMeeting meeting{1};
     try {
-      TcpTransport::connect(rendezvous, 0, 1, {.master_address = master}, patience());
+      TcpTransport::connect(*meeting.of(0), 0, 1, {.master_address = master}, patience());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("'" + master + "'"), HasSubstr("set MASTER_ADDR")));
@@ -299,63 +301,121 @@ TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
   }
 }
 
-TEST(TcpConnect, LeavesNoSecretBehind) {
-  MemoryRendezvous rendezvous;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] { meet(*TcpTransport::connect(rendezvous, rank, 2, {}, patience())); });
-  }
-  join_all(threads);
-  const auto note = rendezvous.get("rank 0", patience().deadline);
-  EXPECT_THAT(note.substr(note.size() - sizeof(detail::GroupKey)), ::testing::Each('\0'));
-  // The rest of it stays, for those who come too late.
-  EXPECT_THROW(TcpTransport::connect(rendezvous, 0, 2, {}, patience()), EnvironmentError);
+TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
+  LoopbackMeeting meeting{2};
+  // Comes to the meeting like the others, says where it listens, and ends.
+  class Deserter : public Rendezvous {
+   public:
+    explicit Deserter(std::unique_ptr<Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
+    std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
+      auto records = rendezvous_->all_gather(own, deadline);
+      if (++rounds_ == 2) throw CommunicationError("gone");
+      return records;
+    }
+
+   private:
+    std::unique_ptr<Rendezvous> rendezvous_;
+    int rounds_ = 0;
+  };
+  std::thread rank_1{[&] {
+    Deserter deserter{meeting.of(1)};
+    EXPECT_EQ(failure_of([&] { TcpTransport::connect(deserter, 1, 2, {}, patience()); }), "gone");
+  }};
+  const auto message =
+      failure_of([&] { TcpTransport::connect(*meeting.of(0), 0, 2, {}, patience(std::chrono::milliseconds(500))); });
+  EXPECT_THAT(message, HasSubstr("rank 1 at 127.0.0.1:"));
+  rank_1.join();
 }
 
-TEST(TcpConnect, NamesTheWorldSizesThatDiffer) {
-  MemoryRendezvous rendezvous;
+TEST(TcpEncryption, ChangesNoResult) {
+  for (const int world_size : {2, 3}) {
+    on_tcp_ranks(world_size,
+                 [](HostTransport& transport) {
+                   EXPECT_EQ(transport.name(), "encrypted tcp");
+                   for (const std::size_t count : {1, 1000, 16'383, 16'384, 16'385, 1'000'000}) {
+                     check_reductions<float>(transport, count, DataType::float32, ReduceOp::sum);
+                   }
+                   const auto part = transport.split(0, transport.rank(), patience());
+                   EXPECT_EQ(part->name(), "encrypted tcp");
+                   check_reductions<float>(*part, 1000, DataType::float32, ReduceOp::sum);
+                 },
+                 {.encrypt = true});
+  }
+}
+
+TEST(TcpEncryption, IsThatOfAllRanksOrNone) {
+  LoopbackMeeting meeting{2};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      try {
-        TcpTransport::connect(rendezvous, rank, 2 + rank, {}, patience());
-        ADD_FAILURE() << "nothing was thrown";
-      } catch (const EnvironmentError& error) {
-        EXPECT_THAT(error.what(),
-                    HasSubstr(text("started as one of ", 3 - rank, " ranks, this one as one of ", 2 + rank)));
-      }
+      EXPECT_THAT(message_of<EnvironmentError>(
+                      [&] { TcpTransport::connect(*meeting.of(rank), rank, 2, {.encrypt = rank == 1}, patience()); }),
+                  AllOf(HasSubstr("only rank 1 encrypts"), HasSubstr("LIBTRAIN_ENCRYPTION")));
     });
   }
   join_all(threads);
 }
 
-TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
-  MemoryRendezvous rendezvous;
-  MemoryRendezvous silent;
-  std::vector<std::thread> threads;
-  // Rank 1 registers like the others and then waits for a rank that no one starts: it never connects.
-  class Deserter : public Rendezvous {
-   public:
-    explicit Deserter(Rendezvous& notes) : notes_(notes) {}
-    void set(const std::string& key, const std::string& bytes, const Deadline& deadline) override {
-      notes_.set(key, bytes, deadline);
-    }
-    std::string get(const std::string& key, const Deadline& deadline) override {
-      if (key.starts_with("address")) throw CommunicationError("gone");
-      return notes_.get(key, deadline);
-    }
+/// Has the others find the rank that it belongs to at a relay.
+class Relayed : public Rendezvous {
+ public:
+  Relayed(std::unique_ptr<Rendezvous> rendezvous, Relay::Change change)
+      : rendezvous_(std::move(rendezvous)), change_(std::move(change)) {}
 
-   private:
-    Rendezvous& notes_;
+  std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
+    auto record = own;
+    if (++rounds_ == 2) {
+      relay_ = std::make_unique<Relay>(detail::SocketAddress::parse(own.c_str()).value().port(), change_);
+      record.assign(own.size(), '\0');
+      record.replace(0, relay_->address().name().size(), relay_->address().name());
+    }
+    return rendezvous_->all_gather(record, deadline);
+  }
+
+ private:
+  std::unique_ptr<Rendezvous> rendezvous_;
+  Relay::Change change_;
+  std::unique_ptr<Relay> relay_;
+  int rounds_ = 0;
+};
+
+// What rank 0 finds when one bit of what rank 1 sends is changed on the way.
+std::string end_with_a_changed_bit(bool encrypt) {
+  LoopbackMeeting meeting{2};
+  std::atomic<bool> changes = false;
+  Relayed relayed{meeting.of(0), [&](std::string& bytes) {
+                    if (bytes.size() > 1000 && changes.exchange(false)) bytes[500] ^= 1;
+                  }};
+  const TcpOptions options{.encrypt = encrypt};
+  const auto sum = [&](HostTransport& transport) {
+    std::vector<std::int32_t> data(100'000, 1);
+    transport.arrive({.fingerprint = 1}, patience());
+    transport.all_reduce(data.data(), data.data(), data.size(), DataType::int32, ReduceOp::sum, patience());
+    return data == std::vector<std::int32_t>(data.size(), 2);
   };
-  Deserter deserter{rendezvous};
-  threads.emplace_back([&] {
-    const auto message =
-        failure_of([&] { TcpTransport::connect(rendezvous, 0, 2, {}, patience(std::chrono::milliseconds(500))); });
-    EXPECT_THAT(message, HasSubstr("rank 1 at 127.0.0.1:"));
-  });
-  threads.emplace_back([&] { failure_of([&] { TcpTransport::connect(deserter, 1, 2, {}, patience()); }); });
-  join_all(threads);
+  std::thread rank_1{[&] {
+    const auto transport = TcpTransport::connect(*meeting.of(1), 1, 2, options, patience());
+    static_cast<void>(failure_of([&] { sum(*transport); }));
+    static_cast<void>(failure_of([&] { sum(*transport); }));
+  }};
+  std::string end;
+  {
+    const auto transport = TcpTransport::connect(relayed, 0, 2, options, patience());
+    EXPECT_TRUE(sum(*transport));
+    changes = true;
+    try {
+      end = sum(*transport) ? "right sums" : "wrong sums";
+    } catch (const CommunicationError& error) {
+      end = error.what();
+    }
+  }
+  rank_1.join();
+  return end;
+}
+
+TEST(TcpEncryption, NoticesABitThatIsChangedOnTheWay) {
+  EXPECT_EQ(end_with_a_changed_bit(false), "wrong sums");
+  EXPECT_THAT(end_with_a_changed_bit(true), HasSubstr("was changed on the way"));
 }
 
 std::ptrdiff_t open_descriptors() {

@@ -44,6 +44,7 @@ inline std::map<std::string, std::string> show(const Launch& launch) {
           {"node_count", show(launch.node_count)},
           {"master_address", show(launch.master_address)},
           {"master_port", show(launch.master_port)},
+          {"job", show(launch.job)},
           {"rendezvous", show(launch.rendezvous)},
           {"backend", show(launch.backend)},
           {"launcher", std::string{to_string(launch.launcher)}}};

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <future>
 #include <optional>
 #include <thread>
@@ -17,7 +20,14 @@ template <typename Work>
 std::optional<std::invoke_result_t<Work&>> call_with_deadline(const Deadline& deadline, Work work) {
   std::packaged_task<std::invoke_result_t<Work&>()> task{std::move(work)};
   auto result = task.get_future();
-  std::thread helper{std::move(task)};
+  // A library may write to a connection that has ended: an error, and no signal that ends the process.
+  std::thread helper{[task = std::move(task)]() mutable {
+    sigset_t broken_pipe;
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+    task();
+  }};
   if (!deadline.is_never() && result.wait_until(deadline.time_point()) != std::future_status::ready) {
     helper.detach();
     return std::nullopt;

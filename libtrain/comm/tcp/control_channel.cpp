@@ -1,12 +1,13 @@
 #include <libtrain/comm/tcp/control_channel.hpp>
 
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <string>
 
 namespace libtrain::detail {
 
@@ -24,26 +25,40 @@ static_assert(sizeof(Header) == 24);
 
 }  // namespace
 
-void ControlChannel::send(const ControlMessage& message) noexcept {
+void ControlChannel::protect(const Digest& session_secret, Cipher::Direction own) {
+  stream_ = std::make_unique<SecureStream>(session_secret, own);
+}
+
+void ControlChannel::send(const ControlMessage& message) noexcept try {
   if (broken_) return;
-  Header header{.word = message.word,
-                .waits_for = message.waits_for,
-                .number = message.number,
-                .length = std::min(message.text.size(), kLongestText)};
-  std::array<iovec, 2> parts{{{.iov_base = &header, .iov_len = sizeof(header)},
-                              {.iov_base = const_cast<char*>(message.text.data()), .iov_len = header.length}}};
-  msghdr whole{};
-  whole.msg_iov = parts.data();
-  whole.msg_iovlen = parts.size();
-  const auto sent = sendmsg(socket_.get(), &whole, MSG_DONTWAIT | MSG_NOSIGNAL);
-  // The peer would take the beginning of the next message for the rest of this one.
-  broken_ = sent > 0 && static_cast<std::size_t>(sent) < sizeof(header) + header.length;
+  const Header header{.word = message.word,
+                      .waits_for = message.waits_for,
+                      .number = message.number,
+                      .length = std::min(message.text.size(), kLongestText)};
+  std::string whole{reinterpret_cast<const char*>(&header), sizeof(header)};
+  whole.append(message.text, 0, header.length);
+  const auto sent = write(whole.data(), whole.size());
+  // The peer would take the beginning of the next message for the rest of this one. A record that is encrypted has its
+  // number whether or not it was sent.
+  broken_ = stream_ ? sent < 0 : sent > 0 && static_cast<std::size_t>(sent) < whole.size();
+} catch (const std::exception&) {
+  broken_ = true;
+}
+
+ssize_t ControlChannel::write(const void* data, std::size_t bytes) {
+  if (stream_) return stream_->send(socket_.get(), data, bytes);
+  return ::send(socket_.get(), data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+ssize_t ControlChannel::read(void* data, std::size_t bytes) {
+  if (stream_) return stream_->receive(socket_.get(), data, bytes);
+  return recv(socket_.get(), data, bytes, MSG_DONTWAIT);
 }
 
 bool ControlChannel::receive(std::vector<ControlMessage>& messages) {
   std::array<char, 4096> buffer;
   while (true) {
-    const auto got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const auto got = read(buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) return false;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <libtrain/comm/tcp/secure_stream.hpp>
 #include <libtrain/comm/tcp/socket.hpp>
 
 namespace libtrain::detail {
@@ -29,6 +31,9 @@ class ControlChannel {
   ControlChannel() = default;
   explicit ControlChannel(FileDescriptor socket) : socket_(std::move(socket)) {}
 
+  /// Encrypts and authenticates what is said from now on, on both sides. `session_secret` is that of the handshake.
+  void protect(const Digest& session_secret, Cipher::Direction own);
+
   int descriptor() const { return socket_.get(); }
 
   /// Best effort: a peer that has not read thousands of messages misses this one, and all that follow where only a
@@ -40,9 +45,12 @@ class ControlChannel {
   bool receive(std::vector<ControlMessage>& messages);
 
  private:
+  ssize_t write(const void* data, std::size_t bytes);
+  ssize_t read(void* data, std::size_t bytes);
   bool take(std::vector<ControlMessage>& messages);
 
   FileDescriptor socket_;
+  std::unique_ptr<SecureStream> stream_;  // null where nothing is encrypted
   std::string inbox_;
   bool broken_ = false;  // the last message that was sent is cut short
 };

@@ -28,28 +28,31 @@ T value_of(const std::string& bytes, std::size_t offset = 0) {
 
 }  // namespace
 
-Handshake Handshake::call(FileDescriptor socket, const GroupKey& key, int from, int to, Channel channel) {
-  Handshake handshake{std::move(socket), key};
-  handshake.hello_ = {.magic = kHelloMagic,
-                      .group = key.id,
-                      .from = static_cast<std::uint32_t>(from),
-                      .to = static_cast<std::uint32_t>(to),
-                      .channel = channel};
-  fill_random(handshake.hello_.nonce.data(), handshake.hello_.nonce.size());
+Refusal Refusal::because(Reason reason, const std::string& text) {
+  Refusal refusal{.reason = reason};
+  text.copy(refusal.text.data(), refusal.text.size() - 1);
+  return refusal;
+}
+
+Handshake Handshake::call(FileDescriptor socket, Hello hello, const Digest& secret) {
+  Handshake handshake{std::move(socket)};
+  hello.magic = kHelloMagic;
+  fill_random(hello.nonce.data(), hello.nonce.size());
+  handshake.hello_ = hello;
+  handshake.secret_ = secret;
   handshake.send(bytes_of(handshake.hello_));
   return handshake;
 }
 
-Handshake Handshake::answer(FileDescriptor socket, const GroupKey& key, int self, int world_size) {
-  Handshake handshake{std::move(socket), key};
-  handshake.self_ = self;
-  handshake.world_size_ = world_size;
+Handshake Handshake::answer(FileDescriptor socket, Judge judge) {
+  Handshake handshake{std::move(socket)};
+  handshake.judge_ = std::move(judge);
   handshake.expect(Step::hello, sizeof(Hello));
   return handshake;
 }
 
 Handshake Handshake::failed(std::string trouble) {
-  Handshake handshake{FileDescriptor{}, GroupKey{}};
+  Handshake handshake{FileDescriptor{}};
   handshake.fail(std::move(trouble));
   return handshake;
 }
@@ -92,18 +95,30 @@ void Handshake::next() {
 void Handshake::read_hello() {
   hello_ = value_of<Hello>(inbox_);
   if (hello_.magic != kHelloMagic) return fail("it sent something else than libtrain's greeting");
-  if (hello_.group != key_.id) return fail("it belongs to another job or group");
-  const bool known = hello_.from < static_cast<std::uint32_t>(world_size_) && hello_.channel <= Channel::control;
-  if (!known || hello_.to != static_cast<std::uint32_t>(self_)) return fail("it looks for a rank that is not here");
+  const auto verdict = judge_(hello_);
+  if (!verdict.secret) {
+    // What does not fit into the socket's buffer, which is empty, is not worth waiting for.
+    if (verdict.refusal.reason != Refusal::Reason::silent) {
+      send(bytes_of(verdict.refusal));
+      flush();
+    }
+    return fail(verdict.trouble);
+  }
+  secret_ = *verdict.secret;
   fill_random(answer_nonce_.data(), answer_nonce_.size());
   send(bytes_of(answer_nonce_) + bytes_of(proof_of("answerer")));
   expect(Step::proof, sizeof(Digest));
 }
 
 void Handshake::read_challenge() {
+  if (const auto refusal = value_of<Refusal>(inbox_); refusal.magic == Refusal::kMagic) {
+    refusal_ = refusal;
+    refusal_->text.back() = '\0';
+    return fail("it refuses this rank");
+  }
   answer_nonce_ = value_of<Digest>(inbox_);
   if (!equal_digests(value_of<Digest>(inbox_, sizeof(Digest)), proof_of("answerer"))) {
-    return fail("whoever listens there does not know the job's secret");
+    return fail("what listens there does not know the job's secret");
   }
   send(bytes_of(proof_of("caller")));
   expect(Step::welcome, 1);
@@ -162,7 +177,7 @@ bool Handshake::fill() {
 }
 
 Digest Handshake::proof_of(const char* side) const {
-  return authenticate(key_.secret, text("libtrain ", side, ' ') + bytes_of(hello_) + bytes_of(answer_nonce_));
+  return authenticate(secret_, text("libtrain ", side, ' ') + bytes_of(hello_) + bytes_of(answer_nonce_));
 }
 
 void Handshake::fail(std::string trouble) {

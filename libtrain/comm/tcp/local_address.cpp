@@ -99,17 +99,17 @@ std::optional<SocketAddress> address_of_default_route() {
   return std::nullopt;
 }
 
-bool is_of_this_host(const SocketAddress& address) {
-  const auto probe = make_probe(address.family());
-  return probe.is_open() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
-}
-
 // A name that other hosts know by another address.
 bool is_hidden(const std::string& host, const SocketAddress& address) {
   return address.is_loopback() && !is_loopback(host);
 }
 
 }  // namespace
+
+bool is_of_this_host(const SocketAddress& address) {
+  const auto probe = make_probe(address.family());
+  return probe.is_open() && bind(probe.get(), address.with_port(0).get(), address.length()) == 0;
+}
 
 std::string network_place() {
   std::string boot;
@@ -145,11 +145,18 @@ SocketAddress address_to_serve(const std::string& host, int port, const Deadline
   return outward ? outward->with_port(port) : known.front();
 }
 
-std::string host_to_reach(const std::string& host, const Deadline& deadline) {
-  const auto known = resolve_master(host, kAnyPort, deadline);
+std::vector<SocketAddress> addresses_to_reach(const std::string& host, int port, const Deadline& deadline) {
+  auto known = resolve_master(host, port, deadline);
   const auto outward = address_of_default_route();
-  if (!outward || !is_hidden(host, known.front())) return host;
-  return parse_host_port(outward->with_port(kAnyPort).name())->host;
+  if (!outward || !is_hidden(host, known.front())) return known;
+  return {outward->with_port(port)};
+}
+
+SocketAddress address_of_rank_0(const TcpOptions& options, const Deadline& deadline) {
+  const bool has_place = !options.interface.empty() || !options.master_address.empty();
+  if (has_place) return choose_local_address(options, is_loopback(options.master_address), deadline);
+  const auto outward = address_of_default_route();
+  return outward ? outward->with_port(0) : loopback().with_port(0);
 }
 
 }  // namespace libtrain::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <libtrain/comm/tcp/socket_address.hpp>
 #include <libtrain/comm/tcp/tcp_options.hpp>
@@ -20,8 +21,15 @@ SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are
 /// Throws EnvironmentError for a host that is not found or stands for all addresses.
 SocketAddress address_to_serve(const std::string& host, int port, const Deadline& deadline);
 
-/// What to call `host` when connecting to it from here: the name itself, but for what `address_to_serve` replaces.
-/// Throws as that does.
-std::string host_to_reach(const std::string& host, const Deadline& deadline);
+/// The addresses at which `address_to_serve` listens for peers on this host and others. Throws as that does.
+std::vector<SocketAddress> addresses_to_reach(const std::string& host, int port, const Deadline& deadline);
+
+/// Where rank 0 listens when it can tell the others where, with port 0: at the interface or towards the master of
+/// `options`, at the address of the default route, or at loopback on a host without any. Throws as
+/// choose_local_address.
+SocketAddress address_of_rank_0(const TcpOptions& options, const Deadline& deadline);
+
+/// Whether this host has the address, whatever its port.
+bool is_of_this_host(const SocketAddress& address);
 
 }  // namespace libtrain::detail

@@ -67,16 +67,21 @@ void Mesh::begin_call() {
 }
 
 std::size_t Mesh::try_send(int peer, const void* data, std::size_t bytes) {
-  const auto sent = send(at(peer).data.get(), data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const int socket = at(peer).data.get();
+  const auto& stream = at(peer).stream;
+  const auto sent = stream ? stream->send(socket, data, bytes) : send(socket, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) return static_cast<std::size_t>(sent);
   if (errno == EAGAIN || errno == EINTR) return 0;
   lose(peer, std::strerror(errno));
 }
 
 std::size_t Mesh::try_receive(int peer, void* data, std::size_t bytes) {
-  const auto got = recv(at(peer).data.get(), data, bytes, MSG_DONTWAIT);
+  const int socket = at(peer).data.get();
+  const auto& stream = at(peer).stream;
+  const auto got = stream ? stream->receive(socket, data, bytes) : recv(socket, data, bytes, MSG_DONTWAIT);
   if (got > 0) return static_cast<std::size_t>(got);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  if (got < 0 && errno == EBADMSG) fail(text("What ", describe(peer), " has sent was changed on the way."));
   lose(peer, got == 0 ? "it closed the connection" : std::strerror(errno));
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,7 +20,8 @@ struct MeshPeer {
   std::string address;  ///< "host:port"
   FileDescriptor data;
   ControlChannel control;
-  bool left = false;  ///< it said goodbye
+  std::unique_ptr<SecureStream> stream = nullptr;  ///< of `data`; null where nothing is encrypted
+  bool left = false;                               ///< it said goodbye
 };
 
 /// The connections of one rank to all others, and the memory of the first failure.

@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kCallAgainAfter{50};
 constexpr std::chrono::milliseconds kLongestPoll{50};
-constexpr std::chrono::seconds kGuestTime{10};
-// A round trip, also over slow networks and to a busy process.
-constexpr std::chrono::milliseconds kHelloTime{250};
-constexpr std::size_t kMostStrangers = 16;
-// Calls, guests and the deadline must have their turn between any two of these.
-constexpr int kMostAcceptedAtOnce = 16;
 
 bool is_ready(const Handshake& handshake) {
   if (handshake.state() != Handshake::State::underway) return false;
@@ -31,8 +25,8 @@ bool is_ready(const Handshake& handshake) {
 
 MeshConnector::MeshConnector(const MeshPlan& plan, FileDescriptor listener)
     : plan_(plan),
-      listener_(std::move(listener)),
       links_(plan.addresses.size()),
+      pending_(std::move(listener), [this](const Hello& hello, const SocketAddress&) { return judge(hello); }),
       troubles_(plan.addresses.size()),
       missing_(2 * (static_cast<int>(plan.addresses.size()) - 1)) {
   for (int peer = 0; peer < plan_.rank; ++peer) {
@@ -52,9 +46,7 @@ std::vector<Link> MeshConnector::connect(const Deadline& deadline, const std::fu
       throw_system_error("poll");
     }
     advance_calls();
-    // Who has said something is heard before a newcomer can take the place of anybody.
-    advance_guests();
-    accept_guests();
+    pending_.advance(missing_, [this](Handshake& caller, const std::string&) { return admit(caller); });
     if (missing_ > 0 && deadline.expired()) throw_missing();
   }
   return std::move(links_);
@@ -66,20 +58,21 @@ Handshake MeshConnector::dial(int peer, Channel channel) const {
   if (!parsed) throw CommunicationError(text("Rank ", peer, " gave '", address, "' as its address."));
   auto socket = begin_connect(*parsed);
   if (!socket.is_open()) return Handshake::failed(std::strerror(errno));
-  return Handshake::call(std::move(socket), plan_.key, plan_.rank, peer, channel);
+  const Hello hello{.group = plan_.key.id,
+                    .from = static_cast<std::uint32_t>(plan_.rank),
+                    .to = static_cast<std::uint32_t>(peer),
+                    .world_size = static_cast<std::uint32_t>(plan_.addresses.size()),
+                    .channel = channel};
+  return Handshake::call(std::move(socket), hello, plan_.key.secret);
 }
 
 std::vector<pollfd> MeshConnector::interests() const {
   std::vector<pollfd> polled;
-  if (!is_full() || dispensable() != guests_.end()) {
-    polled.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  pending_.add_interests(polled, missing_);
+  for (const auto& call : calls_) {
+    if (call.handshake.state() != Handshake::State::underway) continue;
+    polled.push_back({.fd = call.handshake.descriptor(), .events = call.handshake.events(), .revents = 0});
   }
-  const auto add = [&](const Handshake& handshake) {
-    if (handshake.state() != Handshake::State::underway) return;
-    polled.push_back({.fd = handshake.descriptor(), .events = handshake.events(), .revents = 0});
-  };
-  for (const auto& call : calls_) add(call.handshake);
-  for (const auto& guest : guests_) add(guest.handshake);
   return polled;
 }
 
@@ -90,8 +83,7 @@ void MeshConnector::advance_calls() {
     if (handshake.state() == Handshake::State::failed && may_call) handshake = dial(call->peer, call->channel);
     if (is_ready(handshake)) handshake.advance();  // a connection under way has no error to show yet
     if (handshake.state() == Handshake::State::done) {
-      place(call->peer, call->channel) = handshake.take_socket();
-      --missing_;
+      keep(call->peer, call->channel, handshake);
       call = calls_.erase(call);
       continue;
     }
@@ -103,76 +95,37 @@ void MeshConnector::advance_calls() {
   }
 }
 
-void MeshConnector::accept_guests() {
-  for (int count = 0; count < kMostAcceptedAtOnce; ++count) {
-    const auto leaves = is_full() ? dispensable() : guests_.cend();
-    if (is_full() && leaves == guests_.cend()) return;
-    SocketAddress remote;
-    auto socket = accept_from(listener_, remote);
-    if (!socket.is_open()) return;
-    if (leaves != guests_.cend()) {
-      drop(leaves->address, "others knocked while it had proven nothing");
-      guests_.erase(leaves);
-    }
-    guests_.push_back({.handshake = Handshake::answer(std::move(socket), plan_.key, plan_.rank,
-                                                      static_cast<int>(plan_.addresses.size())),
-                       .address = remote.name(),
-                       .came_at = Clock::now()});
+Handshake::Verdict MeshConnector::judge(const Hello& hello) const {
+  if (hello.group != plan_.key.id) return {.trouble = "it belongs to another job or group"};
+  const bool known = hello.from < plan_.addresses.size() && hello.channel <= Channel::control;
+  if (!known || hello.to != static_cast<std::uint32_t>(plan_.rank)) {
+    return {.trouble = "it looks for a rank that is not here"};
   }
+  return {.secret = plan_.key.secret};
 }
 
-bool MeshConnector::is_full() const {
-  return guests_.size() >= static_cast<std::size_t>(missing_) + kMostStrangers;
-}
-
-// Whose place a newcomer may take. A Hello names the group by random bytes that few strangers can have seen.
-MeshConnector::Guests::const_iterator MeshConnector::dispensable() const {
-  const auto had_time = [now = Clock::now()](const Guest& guest) { return now >= guest.came_at + kHelloTime; };
-  const auto greeted = [](const Guest& guest) { return guest.handshake.greeted(); };
-  // In the order in which they came. While some are silent, those who have greeted stay.
-  const auto oldest_silent = std::find_if_not(guests_.begin(), guests_.end(), greeted);
-  const auto candidate = oldest_silent != guests_.end() ? oldest_silent : guests_.begin();
-  return candidate != guests_.end() && had_time(*candidate) ? candidate : guests_.end();
-}
-
-void MeshConnector::advance_guests() {
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    const auto state = guest->handshake.advance();
-    if (state == Handshake::State::underway && Clock::now() < guest->came_at + kGuestTime) {
-      ++guest;
-      continue;
-    }
-    if (state == Handshake::State::proven) {
-      admit(*guest);
-    } else {
-      drop(guest->address, state == Handshake::State::failed ? guest->handshake.trouble() : "it stayed silent");
-    }
-    guest = guests_.erase(guest);
-  }
-}
-
-void MeshConnector::admit(Guest& guest) {
-  const auto& hello = guest.handshake.hello();
+std::string MeshConnector::admit(Handshake& caller) {
+  const auto& hello = caller.hello();
   const int peer = static_cast<int>(hello.from);
-  if (peer <= plan_.rank || place(peer, hello.channel).is_open()) {
-    return drop(guest.address, text("it says that it is rank ", peer, ", which is here already"));
+  if (peer <= plan_.rank || is_here(peer, hello.channel)) {
+    return text("it says that it is rank ", peer, ", which is here already");
   }
-  guest.handshake.welcome();
-  if (guest.handshake.state() != Handshake::State::done) return drop(guest.address, guest.handshake.trouble());
-  place(peer, hello.channel) = guest.handshake.take_socket();
-  --missing_;
+  caller.welcome();
+  if (caller.state() != Handshake::State::done) return caller.trouble();
+  keep(peer, hello.channel, caller);
+  return {};
 }
 
-// One warning is enough to start looking; a port scan must not fill the log.
-void MeshConnector::drop(const std::string& address, const std::string& trouble) {
-  const auto level = warned_ ? LogLevel::debug : LogLevel::warning;
-  warned_ = true;
-  log_message(level, text("Dropped a connection from ", address, " while the ranks were connecting: ", trouble, "."));
+bool MeshConnector::is_here(int peer, Channel channel) const {
+  const auto& link = links_[static_cast<std::size_t>(peer)];
+  return (channel == Channel::data ? link.data : link.control).is_open();
 }
 
-FileDescriptor& MeshConnector::place(int peer, Channel channel) {
+void MeshConnector::keep(int peer, Channel channel, Handshake& handshake) {
   auto& link = links_[static_cast<std::size_t>(peer)];
-  return channel == Channel::data ? link.data : link.control;
+  (channel == Channel::data ? link.data_secret : link.control_secret) = handshake.session_secret();
+  (channel == Channel::data ? link.data : link.control) = handshake.take_socket();
+  --missing_;
 }
 
 void MeshConnector::throw_missing() const {

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstring>
@@ -48,6 +49,13 @@ void throw_system_error(std::string_view call) {
                                 "): a rank needs two for every other rank; raise it with ulimit -n."));
   }
   throw EnvironmentError(text("The system call ", call, " failed: ", std::strerror(code), "."));
+}
+
+void raise_open_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 FileDescriptor listen_at(const SocketAddress& address) {

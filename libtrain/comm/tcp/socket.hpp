@@ -11,6 +11,9 @@ namespace libtrain::detail {
 /// do about it.
 [[noreturn]] void throw_system_error(std::string_view call);
 
+/// Raises this process's limit of open files as far as it may itself.
+void raise_open_file_limit();
+
 /// A socket that accepts connections at `address`; port 0 lets the system choose. Throws EnvironmentError where the
 /// port is taken.
 FileDescriptor listen_at(const SocketAddress& address);

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/reminder.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/launch/host.hpp>
 
@@ -18,7 +20,6 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::chrono::seconds kNameTime{20};
 constexpr std::chrono::milliseconds kNamePause{200};
 
 // 0, or getaddrinfo's code.
@@ -55,14 +56,17 @@ std::optional<SocketAddress> SocketAddress::parse(const std::string& name) {
 
 std::vector<SocketAddress> SocketAddress::resolve(const std::string& host, int port, const Deadline& deadline) {
   std::vector<SocketAddress> found;
-  const auto patience = Deadline::after(kNameTime);
+  Reminder reminder;
   while (true) {
     const int code = look_up(host, port, AI_NUMERICSERV, found);
     if (code == 0 && !found.empty()) return found;
     // In a cluster a host's name may appear only when its pod has started.
-    if (deadline.expired() || patience.expired()) {
+    if (deadline.expired()) {
       throw EnvironmentError(text("Host '", host, "' was not found (", gai_strerror(code),
                                   "): check the master address, or give an IP address."));
+    }
+    if (reminder.is_due()) {
+      log_warning(text("Host '", host, "' is not known yet (", gai_strerror(code), "): still asking for its address."));
     }
     std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(kNamePause, deadline.remaining()));
   }

@@ -19,8 +19,9 @@ class SocketAddress {
   /// Nothing for anything but what `name()` gives: "10.0.0.4:29500", "[fe80::1%eth0]:29500".
   static std::optional<SocketAddress> parse(const std::string& name);
 
-  /// All addresses of a host name. Names that are not known yet are asked for again until the deadline, or for 20 s;
-  /// each look-up takes as long as the system's resolver lets it. Throws EnvironmentError that names the host.
+  /// All addresses of a host name. Names that are not known yet are asked for again until the deadline, with a warning
+  /// after five seconds; each look-up takes as long as the system's resolver lets it. Throws EnvironmentError that
+  /// names the host.
   static std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }

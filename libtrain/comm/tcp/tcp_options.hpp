@@ -4,7 +4,7 @@
 
 namespace libtrain {
 
-/// Which of this host's addresses the peers connect to. It is always one address, never the wildcard.
+/// Which of this host's addresses the peers connect to, which is always one address and never the wildcard; and how.
 struct TcpOptions {
   /// Name of a network interface: "eth0". Wins over everything else.
   std::string interface = {};
@@ -13,6 +13,9 @@ struct TcpOptions {
   /// is loopback. 0.0.0.0 and :: are refused with EnvironmentError. Where this is empty too: loopback if all ranks are
   /// on this host, otherwise the address of the default route.
   std::string master_address = {};
+
+  /// Whether what goes over the connections is encrypted and authenticated (AES-256-GCM). All ranks must say the same.
+  bool encrypt = false;
 };
 
 }  // namespace libtrain

@@ -26,8 +26,8 @@ struct Greeting {
 }  // namespace
 
 TcpTransport::TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
-                           const detail::SocketAddress& host)
-    : mesh_(rank, std::move(peers), *this), key_(key), host_(host) {}
+                           const detail::SocketAddress& host, bool encrypts)
+    : mesh_(rank, std::move(peers), *this), key_(key), host_(host), encrypts_(encrypts) {}
 
 // An arrival and the collective after it are one call: in the roll call a rank that is still arriving must answer those
 // that move data already. Collectives without an arrival begin calls of their own, so all ranks count alike.

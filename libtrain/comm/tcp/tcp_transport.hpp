@@ -17,7 +17,8 @@ namespace libtrain {
 ///
 /// A rank listens on one address of its host while the group connects, and never afterwards. Peers prove to each other
 /// that they know the group's secret before anything else is read; others are dropped and the job goes on. What follows
-/// is neither encrypted nor signed: who can change packets between the hosts can change results.
+/// is neither encrypted nor signed, unless TcpOptions::encrypt says so: who can change packets between the hosts can
+/// change results.
 ///
 /// A peer that is lost, stopped or absent ends the calls of all ranks with one reason that names it. Sums are taken in
 /// an order that depends on the world size and the length alone, so reruns are bit-equal.
@@ -35,11 +36,11 @@ class TcpTransport : public HostTransport {
 
   /// Use `connect`. `host` is this rank's own address, with port 0.
   TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
-               const detail::SocketAddress& host);
+               const detail::SocketAddress& host, bool encrypts);
 
   int rank() const override { return mesh_.rank(); }
   int world_size() const override { return mesh_.world_size(); }
-  std::string_view name() const override { return "tcp"; }
+  std::string_view name() const override { return encrypts_ ? "encrypted tcp" : "tcp"; }
 
   bool arrive(const Arrival& arrival, const Patience& patience) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -61,6 +62,7 @@ class TcpTransport : public HostTransport {
   detail::Mesh mesh_;
   detail::GroupKey key_;
   detail::SocketAddress host_;
+  bool encrypts_;
   detail::Scratch scratch_;
   bool has_arrived_ = false;  // and has not moved data since
 };

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+
+#include <libtrain/base/environment.hpp>
+#include <libtrain/comm/tcp/secret.hpp>
+
+namespace libtrain::detail {
+
+/// What the ranks of a job prove to each other when they meet.
+struct JobKey {
+  GroupKey key;
+  /// Where it comes from: "LIBTRAIN_SECRET", or the path of a file.
+  std::string source = {};
+  /// Ranks on other hosts have it, too, and must prove it: it was given to them, or lies on a network file system.
+  bool is_of_all_hosts = false;
+
+  /// A number that says which key it is, and nothing about it.
+  std::uint64_t fingerprint() const;
+};
+
+/// The key of `job`, made of the first of
+/// - LIBTRAIN_SECRET, or the content of the file LIBTRAIN_SECRET_FILE: at least 16 characters;
+/// - this user's own secret, in libtrain/secret in the folder XDG_CONFIG_HOME or ~/.config. The first process that
+/// needs
+///   it makes it of random bytes; where the home directory cannot be written, in /dev/shm/libtrain-<user id>.
+/// Throws EnvironmentError for a secret that is too short or cannot be read, and for a file or folder of another user
+/// or open to others.
+JobKey find_job_key(const Environment& environment, const std::string& job);
+
+/// The name of a job that nothing else names: this program and a number that stands for its arguments without those
+/// that say the rank (--rank, --local-rank).
+std::string name_of_command();
+
+/// The same for an argument list as in /proc/self/cmdline, each argument with a zero byte behind it.
+std::string name_of_command(const std::string& arguments);
+
+/// The key of ranks without a common secret: strangers know it, too. It only keeps jobs apart.
+GroupKey open_key(const std::string& job);
+
+/// Whether files of this type (`f_type` of statfs(2)) are the same on several hosts.
+bool is_network_file_system(unsigned long type);
+
+}  // namespace libtrain::detail

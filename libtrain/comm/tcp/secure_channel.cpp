@@ -1,0 +1,107 @@
+#include <libtrain/comm/tcp/secure_channel.hpp>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+using Side = SecureChannel::Side;
+
+Side other(Side side) {
+  return side == Side::from_caller ? Side::from_answerer : Side::from_caller;
+}
+
+// A message: its length, its ciphertext, its tag. The length is not secret, and one that was changed makes the tag
+// wrong.
+constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
+constexpr std::size_t kTagBytes = sizeof(Cipher::Tag);
+
+}  // namespace
+
+SecureChannel::SecureChannel(FileDescriptor socket, const Digest& session_secret, Side own, std::uint32_t largest)
+    : socket_(std::move(socket)),
+      sealer_(session_secret, own),
+      opener_(session_secret, other(own)),
+      largest_(largest) {}
+
+short SecureChannel::events() const {
+  return static_cast<short>(outbox_.empty() ? POLLIN : POLLIN | POLLOUT);
+}
+
+void SecureChannel::send(const std::string& message) {
+  const auto length = static_cast<std::uint32_t>(message.size());
+  std::string sealed(message.size(), '\0');
+  const auto tag = sealer_.seal(message.data(), sealed.data(), message.size());
+  outbox_.append(reinterpret_cast<const char*>(&length), kLengthBytes);
+  outbox_ += sealed;
+  outbox_.append(reinterpret_cast<const char*>(tag.data()), tag.size());
+}
+
+bool SecureChannel::advance() {
+  return trouble_.empty() && flush() && fill();
+}
+
+bool SecureChannel::flush() {
+  std::size_t done = 0;
+  while (done < outbox_.size()) {
+    const auto sent = ::send(socket_.get(), outbox_.data() + done, outbox_.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent < 0) return fail(std::strerror(errno));
+    done += static_cast<std::size_t>(sent);
+  }
+  outbox_.erase(0, done);
+  return true;
+}
+
+bool SecureChannel::fill() {
+  std::array<char, 16384> buffer{};
+  // No more than one message of the largest size is kept.
+  while (inbox_.size() < kLengthBytes + largest_ + kTagBytes) {
+    const auto got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got < 0) return fail(std::strerror(errno));
+    if (got == 0) return fail("it closed the connection");
+    inbox_.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
+std::optional<std::string> SecureChannel::take() {
+  std::uint32_t length = 0;
+  if (inbox_.size() < kLengthBytes) return std::nullopt;
+  std::memcpy(&length, inbox_.data(), kLengthBytes);
+  if (length > largest_) {
+    inbox_.clear();
+    fail("it sends more than a rank would");
+    return std::nullopt;
+  }
+  if (inbox_.size() < kLengthBytes + length + kTagBytes) return std::nullopt;
+  std::string message(length, '\0');
+  Cipher::Tag tag{};
+  std::memcpy(tag.data(), inbox_.data() + kLengthBytes + length, kTagBytes);
+  if (!opener_.open(inbox_.data() + kLengthBytes, message.data(), length, tag)) {
+    inbox_.clear();
+    fail("its message was changed on the way");
+    return std::nullopt;
+  }
+  inbox_.erase(0, kLengthBytes + length + kTagBytes);
+  return message;
+}
+
+bool SecureChannel::fail(std::string trouble) {
+  trouble_ = std::move(trouble);
+  return false;
+}
+
+}  // namespace libtrain::detail

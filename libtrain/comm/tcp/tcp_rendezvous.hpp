@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <libtrain/comm/tcp/job_key.hpp>
+#include <libtrain/comm/tcp/pending_connections.hpp>
+#include <libtrain/comm/tcp/rendezvous.hpp>
+#include <libtrain/comm/tcp/rendezvous_place.hpp>
+#include <libtrain/comm/tcp/secure_channel.hpp>
+
+namespace libtrain {
+
+/// Which job meets, and who this is.
+struct RendezvousPlan {
+  std::string job;  ///< in words, the same on all ranks and in no other job
+  int rank = 0;
+  int world_size = 1;
+  detail::JobKey key;
+  bool is_one_host = false;             ///< the launcher says so
+  std::vector<std::string> hosts = {};  ///< of each rank, as far as the launcher lets it be known; for messages
+};
+
+/// Ranks meet at rank 0: each of the others connects to it, both prove that they know the job's key, and what they tell
+/// each other from then on is encrypted and authenticated.
+///
+///     caller:    Hello with the job's name, rank, world size and which key  (see Handshake)
+///     rank 0:    proof, or a refusal that says why
+///     caller:    proof, and its record
+///     rank 0:    when all have come: all records to everybody
+///     ...        further records, further tables
+///
+/// Before the first table has been sent a rank may leave and come again, rank 0 too. Afterwards one that leaves ends
+/// the meeting on all ranks. Where rank 0 gives up, it tells those who are there why.
+///
+/// A rank on another host may lack the key, where that lies in a home directory of each host (JobKey::is_of_all_hosts).
+/// It is let in then, like everybody else who reaches the port: rank 0 warns of that, and says what to do.
+///
+/// A wait is spoken of after five seconds and every minute, with the ranks that are missing.
+class TcpRendezvous : public Rendezvous {
+ public:
+  TcpRendezvous(std::unique_ptr<RendezvousPlace> place, RendezvousPlan plan);
+  ~TcpRendezvous() override;
+  TcpRendezvous(const TcpRendezvous&) = delete;  // handshakes under way refer to it
+  TcpRendezvous& operator=(const TcpRendezvous&) = delete;
+
+  /// `own` has at most 4096 bytes.
+  std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override;
+  void leave() noexcept override;
+
+ private:
+  class Server;
+  class Client;
+
+  std::unique_ptr<RendezvousPlace> place_;
+  RendezvousPlan plan_;
+  std::unique_ptr<Server> server_;  // on rank 0
+  std::unique_ptr<Client> client_;  // elsewhere
+};
+
+namespace detail {
+
+/// The job whose ranks meet at `address`; nothing where nothing of libtrain answers there within two seconds.
+std::optional<std::string> job_at(const SocketAddress& address);
+
+}  // namespace detail
+
+}  // namespace libtrain

@@ -1,0 +1,430 @@
+// How ranks meet at tcp://host:port and file:///path, and who is kept out.
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/comm/tcp/socket.hpp>
+#include <libtrain/comm/tcp/tcp_rendezvous.hpp>
+
+#include <tests/comm/tcp_knocks.hpp>
+#include <tests/comm/tcp_ranks.hpp>
+#include <tests/comm/tcp_relay.hpp>
+#include <tests/support/fork_child.hpp>
+#include <tests/support/log_sinks.hpp>
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+
+namespace libtrain::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// Long enough for everything that shall succeed.
+constexpr milliseconds kAmple{20'000};
+
+Deadline in(milliseconds time) {
+  return Deadline::after(time);
+}
+
+// Free a moment ago; the system hands out others first.
+int unused_port() {
+  return detail::local_address(detail::listen_at(any_port_of_loopback())).port();
+}
+
+std::string loopback_url(int port) {
+  return text("tcp://127.0.0.1:", port);
+}
+
+/// One job of one user. Its ranks are those of `url`.
+struct Job {
+  std::string url;
+  int world_size = 2;
+  std::string name = "the job";
+  detail::JobKey key = {.key = detail::GroupKey::random(), .source = "the test"};
+
+  std::unique_ptr<TcpRendezvous> of(int rank) const {
+    auto own = key;
+    own.key.id = detail::open_key(name).id;
+    auto place = url.starts_with("file") ? open_file_place(url, {.master_address = "127.0.0.1"}) : open_tcp_place(url);
+    return std::make_unique<TcpRendezvous>(
+        std::move(place),
+        RendezvousPlan{.job = name, .rank = rank, .world_size = world_size, .key = own, .is_one_host = true});
+  }
+
+  std::vector<std::string> gather(int rank, milliseconds time = kAmple) const {
+    const auto rendezvous = of(rank);
+    auto records = rendezvous->all_gather(text("record ", rank), in(time));
+    rendezvous->leave();
+    return records;
+  }
+
+  void require_meeting() const {
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < world_size; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const auto rendezvous = of(rank);
+        for (int round = 0; round < 3; ++round) {
+          std::vector<std::string> expected;
+          for (int peer = 0; peer < world_size; ++peer) expected.push_back(text(peer, ", round ", round));
+          EXPECT_EQ(rendezvous->all_gather(text(rank, ", round ", round), in(kAmple)), expected);
+        }
+        rendezvous->leave();
+      });
+    }
+    join_all(ranks);
+  }
+};
+
+Job at_some_port(int world_size = 2) {
+  return {.url = loopback_url(unused_port()), .world_size = world_size};
+}
+
+TEST(TcpRendezvous, GathersOverTcp) {
+  const auto url = loopback_url(unused_port());
+  for (const int world_size : {1, 2, 3, 8}) Job{.url = url, .world_size = world_size}.require_meeting();
+}
+
+TEST(TcpRendezvous, GathersOverAFileWhichIsGoneAfterwards) {
+  const TemporaryFolder folder;
+  for (const int world_size : {3, 2}) {
+    Job{.url = "file://" + folder / "meet", .world_size = world_size}.require_meeting();
+    EXPECT_EQ(folder.count(), 0);
+  }
+}
+
+// Rank 0 of a job that was killed has left its note.
+TEST(TcpRendezvous, TakesOverTheFileOfAJobThatHasEnded) {
+  const TemporaryFolder folder;
+  const Job job{.url = "file://" + folder / "meet"};
+  {
+    const auto killed = job.of(0);
+    EXPECT_THROW(killed->all_gather("record", in(milliseconds(100))), CommunicationError);
+  }
+  ASSERT_EQ(folder.count(), 1);
+  job.require_meeting();
+}
+
+TEST(TcpRendezvous, LeavesTheFileToTheJobThatMeetsInIt) {
+  const TemporaryFolder folder;
+  const Job first{.url = "file://" + folder / "meet", .name = "the first job"};
+  std::thread rank_0{[&] { EXPECT_EQ(first.gather(0).size(), 2U); }};
+  while (!std::filesystem::exists(folder / "meet") || std::filesystem::file_size(folder / "meet") == 0) {
+    std::this_thread::yield();
+  }
+  Job second = first;
+  second.name = "the second job";
+  EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(0); }),
+              AllOf(HasSubstr("(the first job)"), HasSubstr(folder / "meet"), HasSubstr("a file of its own")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(1); }), HasSubstr("another job"));
+  EXPECT_EQ(first.gather(1).size(), 2U);
+  rank_0.join();
+}
+
+std::string trouble_with_file(const std::string& path) {
+  const Job job{.url = "file://" + path, .world_size = 1};
+  return message_of<EnvironmentError>([&] { job.gather(0); });
+}
+
+TEST(TcpRendezvous, RefusesAFileThatOthersCanOpen) {
+  const TemporaryFolder folder;
+  const auto path = folder / "meet";
+  write_file(path, "");
+  for (const unsigned mode : {0644U, 0620U, 0601U}) {
+    std::filesystem::permissions(path, static_cast<std::filesystem::perms>(mode));
+    EXPECT_THAT(trouble_with_file(path),
+                AllOf(HasSubstr("'" + path + "'"), HasSubstr("open to other users"), HasSubstr("delete it")));
+  }
+  EXPECT_THAT(trouble_with_file(path), HasSubstr("(mode 0601)"));
+}
+
+TEST(TcpRendezvous, RefusesWhatIsNoFileOfItsOwn) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("elsewhere", folder / "link");
+  EXPECT_THAT(trouble_with_file(folder / "link"), AllOf(HasSubstr(folder / "link"), HasSubstr("no symbolic link")));
+  std::filesystem::create_directory(folder / "folder");
+  EXPECT_THAT(trouble_with_file(folder / "folder"), HasSubstr(folder / "folder"));
+  EXPECT_THAT(trouble_with_file(folder / "none/meet"), HasSubstr("an existing folder"));
+  write_file(folder / "thesis", "Chapter 1");
+  ASSERT_EQ(chmod((folder / "thesis").c_str(), 0600), 0);
+  EXPECT_THAT(trouble_with_file(folder / "thesis"), HasSubstr("holds something else"));
+  EXPECT_EQ(read_file(folder / "thesis"), "Chapter 1");
+}
+
+TEST(TcpRendezvous, SaysThatAPortIsTaken) {
+  const auto other = detail::listen_at(any_port_of_loopback());
+  const auto address = detail::local_address(other).name();
+  EXPECT_THAT(message_of<EnvironmentError>([&] { Job{.url = "tcp://" + address}.gather(0); }),
+              AllOf(HasSubstr(address), HasSubstr("taken"), HasSubstr("choose another port")));
+}
+
+TEST(TcpRendezvous, LooksForANameUntilTheDeadline) {
+  const Job job{.url = "tcp://no-such-host.invalid:5000"};
+  const Stopwatch stopwatch;
+  EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(1, milliseconds(1500)); }),
+              AllOf(HasSubstr("'no-such-host.invalid'"), HasSubstr("not found")));
+  EXPECT_GE(stopwatch.seconds(), 1.5);
+}
+
+TEST(TcpRendezvous, RefusesAHostThatIsEveryAddress) {
+  for (const std::string host : {"0.0.0.0", "::"}) {
+    for (const int rank : {0, 1}) {
+      const Job job{.url = text("tcp://", host == "::" ? "[::]" : host, ":", unused_port())};
+      EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(rank); }),
+                  AllOf(HasSubstr("'" + host + "'"), HasSubstr("MASTER_ADDR"), HasSubstr("--dist-url")));
+    }
+  }
+}
+
+TEST(TcpRendezvous, SaysThatRank0IsNotThere) {
+  const auto job = at_some_port();
+  const Stopwatch stopwatch;
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(500)); }),
+              AllOf(HasSubstr("Rank 0 was not found at " + job.url), HasSubstr("Connection refused"),
+                    HasSubstr("it did not start")));
+  EXPECT_LT(stopwatch.seconds(), 10.0);
+}
+
+TEST(TcpRendezvous, SaysThatThereIsNoRoute) {
+  // To an address for all hosts no connection can even begin.
+  const Job job{.url = "tcp://255.255.255.255:9"};
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(300)); }),
+              AllOf(HasSubstr("tcp://255.255.255.255:9"), HasSubstr("unreachable")));
+}
+
+TEST(TcpRendezvous, SaysThatWhatListensThereDoesNotAnswer) {
+  const auto silent = detail::listen_at(any_port_of_loopback());
+  const Job job{.url = "tcp://" + detail::local_address(silent).name()};
+  const Stopwatch stopwatch;
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(500)); }),
+              AllOf(HasSubstr(job.url), HasSubstr("it does not answer")));
+  EXPECT_LT(stopwatch.seconds(), 10.0);
+}
+
+TEST(TcpRendezvous, NamesTheRanksThatHaveNotCome) {
+  const auto job = at_some_port(5);
+  std::thread rank_2{[&] {
+    EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(2); }), HasSubstr("no sign of ranks 1, 3 and 4 of 5"));
+  }};
+  const Stopwatch stopwatch;
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(1000)); }),
+              AllOf(HasSubstr("no sign of ranks 1, 3 and 4 of 5"), HasSubstr(job.url)));
+  rank_2.join();
+  EXPECT_LT(stopwatch.seconds(), 10.0);
+}
+
+TEST(TcpRendezvous, SpeaksOfALongWait) {
+  const auto job = at_some_port(3);
+  const CapturedLog log{LogLevel::warning};
+  EXPECT_THROW(job.gather(0, milliseconds(5500)), CommunicationError);
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("Still waiting for ranks 1 and 2 of 3")));
+}
+
+TEST(TcpRendezvous, NamesTwoProcessesOfOneRank) {
+  const auto job = at_some_port(3);
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};
+  std::promise<void> end;
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> both;
+  for (int process = 0; process < 2; ++process) {
+    both.emplace_back([&] {
+      try {
+        EXPECT_EQ(job.gather(1).size(), 3U);
+      } catch (const EnvironmentError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("two processes have the same rank"));
+        ++refused;
+        end.set_value();
+      }
+    });
+  }
+  end.get_future().wait();
+  EXPECT_EQ(job.gather(2).size(), 3U);
+  join_all(both);
+  rank_0.join();
+  EXPECT_EQ(refused, 1);
+}
+
+TEST(TcpRendezvous, NamesTheWorldSizesThatDiffer) {
+  const auto job = at_some_port(2);
+  auto larger = job;
+  larger.world_size = 3;
+  std::thread rank_0{[&] {
+    EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(0); }), HasSubstr("one of 3 ranks, rank 0 as one of 2"));
+  }};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { larger.gather(1); }), HasSubstr("one of 3 ranks, rank 0 as one of 2"));
+  rank_0.join();
+}
+
+TEST(TcpRendezvous, TurnsAwayTheRanksOfAnotherJobByName) {
+  const auto job = at_some_port();
+  auto other = job;
+  other.name = "the other job";
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { other.gather(1); }),
+              AllOf(HasSubstr("another job are meeting (the job)"), HasSubstr("this rank belongs to the other job"),
+                    HasSubstr("MASTER_PORT")));
+  EXPECT_EQ(job.gather(1).size(), 2U);
+  rank_0.join();
+}
+
+TEST(TcpRendezvous, TurnsAwayRanksWithAnotherSecret) {
+  const auto job = at_some_port();
+  auto stranger = job;
+  stranger.key = {.key = detail::GroupKey::random(), .source = "another secret"};
+  const CapturedLog log{LogLevel::warning};
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stranger.gather(1); }),
+              AllOf(HasSubstr("does not have this rank's secret"), HasSubstr("another secret"), HasSubstr("the test"),
+                    HasSubstr("LIBTRAIN_SECRET")));
+  // Nor on this host with none.
+  stranger.key = {.key = detail::open_key(job.name)};
+  EXPECT_THROW(stranger.gather(1), EnvironmentError);
+  EXPECT_EQ(job.gather(1).size(), 2U);
+  rank_0.join();
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("it does not have the job's secret")));
+}
+
+TEST(TcpRendezvous, ARankThatLeavesMayComeAgain) {
+  const auto job = at_some_port(3);
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};
+  EXPECT_THROW(job.gather(1, milliseconds(500)), CommunicationError);
+  std::thread rank_1{[&] { EXPECT_EQ(job.gather(1).size(), 3U); }};
+  EXPECT_EQ(job.gather(2).size(), 3U);
+  rank_0.join();
+  rank_1.join();
+}
+
+TEST(TcpRendezvous, RanksFindARank0ThatComesAgain) {
+  const TemporaryFolder folder;
+  for (const auto& url : {loopback_url(unused_port()), "file://" + folder / "meet"}) {
+    const Job job{.url = url, .world_size = 3};
+    const pid_t killed = fork_child();
+    if (killed == 0) {
+      alarm(60);
+      job.gather(0);
+      _exit(0);
+    }
+    std::thread rank_1{[&] { EXPECT_EQ(job.gather(1).size(), 3U); }};
+    // Long enough for rank 1 to meet it; the test holds, too, where it has not.
+    std::this_thread::sleep_for(milliseconds(300));
+    kill(killed, SIGKILL);
+    waitpid(killed, nullptr, 0);
+    std::thread rank_2{[&] { EXPECT_EQ(job.gather(2).size(), 3U); }};
+    EXPECT_EQ(job.gather(0).size(), 3U);
+    rank_1.join();
+    rank_2.join();
+  }
+}
+
+TEST(TcpRendezvous, EndsOnAllRanksWhereOneLeavesAfterTheFirstTable) {
+  const auto job = at_some_port(3);
+  std::vector<std::thread> ranks;
+  for (const int rank : {0, 1, 2}) {
+    ranks.emplace_back([&, rank] {
+      const auto rendezvous = job.of(rank);
+      rendezvous->all_gather("first", in(kAmple));
+      if (rank == 2) return;
+      EXPECT_THAT(message_of<CommunicationError>([&] { rendezvous->all_gather("second", in(kAmple)); }),
+                  HasSubstr("Rank 2 at 127.0.0.1:"));
+    });
+  }
+  join_all(ranks);
+}
+
+TEST(TcpRendezvous, IsNotStoppedByStrangers) {
+  const auto job = at_some_port();
+  const auto address = job.url.substr(std::string{"tcp://"}.size());
+  const SilentLog quiet;
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
+  while (!detail::job_at(detail::SocketAddress::parse(address).value())) std::this_thread::yield();
+  std::vector<detail::FileDescriptor> silent;
+  for (int count = 0; count < 300; ++count) silent.push_back(knock(address));
+  for (int count = 0; count < 100; ++count) {
+    const auto gone = knock(address);
+    static_cast<void>(send(gone.get(), "GET /", 5, MSG_NOSIGNAL));
+  }
+  const auto noise = knock(address);
+  static_cast<void>(send(noise.get(), std::string(1 << 16, '\xff').data(), 1 << 16, MSG_NOSIGNAL));
+  EXPECT_EQ(job.gather(1).size(), 2U);
+  rank_0.join();
+}
+
+// What a stranger has recorded of one meeting is of no use for another.
+TEST(TcpRendezvous, IsNotFooledByARecordedHandshake) {
+  const auto job = at_some_port();
+  const int port = detail::SocketAddress::parse(job.url.substr(6)).value().port();
+  std::string recorded;
+  const SilentLog quiet;
+  {
+    Relay relay{port, [&](std::string& bytes) { recorded += bytes; }};
+    std::thread rank_0{[&] { job.gather(0); }};
+    auto through_relay = job;
+    through_relay.url = "tcp://" + relay.address().name();
+    through_relay.gather(1);
+    rank_0.join();
+  }
+  ASSERT_GT(recorded.size(), sizeof(detail::Hello) + sizeof(detail::Digest));
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
+  const auto address = detail::SocketAddress::parse(job.url.substr(6)).value();
+  while (!detail::job_at(address)) std::this_thread::yield();
+  const auto stranger = knock(address.name());
+  say(stranger, recorded);
+  std::string answer(64, '\0');
+  EXPECT_TRUE(wait_for(stranger.get(), POLLIN));
+  EXPECT_EQ(recv(stranger.get(), answer.data(), answer.size(), MSG_WAITALL), 64);
+  EXPECT_TRUE(is_dropped(stranger));
+  EXPECT_EQ(job.gather(1).size(), 2U);
+  rank_0.join();
+}
+
+// Somebody in the middle sees and passes on everything, and can change nothing unnoticed.
+TEST(TcpRendezvous, NoticesEveryBitThatIsChangedOnTheWay) {
+  const auto job = at_some_port();
+  const int port = detail::SocketAddress::parse(job.url.substr(6)).value().port();
+  const SilentLog quiet;
+  // Hello, proof, and the record with its length and its tag.
+  const std::size_t bytes = sizeof(detail::Hello) + sizeof(detail::Digest) + 4 + std::string{"record 1"}.size() + 16;
+  for (std::size_t changed = 0; changed < bytes; changed += 3) {
+    std::size_t passed = 0;
+    Relay relay{port, [&](std::string& part) {
+                  if (changed >= passed && changed < passed + part.size()) part[changed - passed] ^= 1;
+                  passed += part.size();
+                }};
+    auto through_relay = job;
+    through_relay.url = "tcp://" + relay.address().name();
+    std::thread rank_0{[&] {
+      try {
+        const auto records = job.gather(0, milliseconds(700));
+        EXPECT_EQ(records, (std::vector<std::string>{"record 0", "record 1"})) << "byte " << changed;
+      } catch (const Error&) {
+        // Noticed.
+      }
+    }};
+    try {
+      EXPECT_EQ(through_relay.gather(1, milliseconds(300)).size(), 2U) << "byte " << changed;
+    } catch (const Error&) {
+      // Noticed.
+    }
+    rank_0.join();
+    EXPECT_GT(passed, changed);
+  }
+}
+
+TEST(TcpRendezvous, RefusesOtherUrls) {
+  EXPECT_THROW(open_tcp_place("tcp://localhost"), UsageError);
+}
+
+}  // namespace
+}  // namespace libtrain::testing
