@@ -53,7 +53,7 @@ class OneHost(TcpNetwork):
         self.assertEqual(first.exit_code, ENVIRONMENT, first)
         self.assertIn(f"Port {port} at 127.0.0.1:{port} is taken", first.stderr)
         self.assertEqual(second.exit_code, COMMUNICATION, second)
-        self.assertRegex(second.stderr, f":{port} did not answer within {TIMEOUT_S} s")
+        self.assertRegex(second.stderr, f"Rank 0 was not found at tcp://127.0.0.1:{port} within .* it does not answer")
         self.assertLess(second.ended - began, TIMEOUT_S + 7)
 
     def test_a_host_that_is_not_there_is_named(self):
@@ -102,6 +102,28 @@ class OneHost(TcpNetwork):
                                     environments) for job in range(2)]
                 for number, job in enumerate(both):
                     self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
+
+    def test_two_jobs_at_one_port_keep_apart(self):
+        # Nothing but their arguments tells them apart. The second is refused, or comes after the first.
+        for pair in range(20):
+            port = free_port()
+            # The first ranks of both jobs, then the second ones, or each job as a whole.
+            starts = [(job, rank) for rank in range(2) for job in range(2)] if pair % 2 else [
+                (job, rank) for job in range(2) for rank in range(2)]
+            ends = {}
+            for job, rank in starts:
+                command = self.command(f"tcp://127.0.0.1:{port}", f"{pair}-{job}", "--seed", job)
+                ends[job, rank], = ranks.start(self, [command], [{"RANK": str(rank), "WORLD_SIZE": "2"}])
+            ends = dict(zip(ends, ranks.wait(list(ends.values()))))
+            good = [job for job in range(2) if ends[job, 0].exit_code == 0]
+            self.assertTrue(good, [str(end) for end in ends.values()])
+            for job in range(2):
+                both = [ends[job, rank] for rank in range(2)]
+                if job in good:
+                    self.require_success(both, f"{pair}-{job}", "shared_memory")
+                else:
+                    self.assertRegex(both[0].stderr, f"Port {port} at 127.0.0.1:{port} is taken", both[0])
+                    self.assertRegex(both[1].stderr, "ranks of another job are meeting|Rank 0 was not found at", both[1])
 
     def test_nothing_is_left_after_a_kill(self):
         for fault in (signal.SIGKILL, signal.SIGSTOP):
@@ -166,13 +188,13 @@ class TwoHosts(TcpNetwork):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     # Ranks 0 and 1 on one host, 2 and 3 on the other.
-    def start_job(self, *options, shared_memory="on"):
+    def start_job(self, *options, shared_memory="on", encryption="off"):
         url = "tcp://10.77.0.1:29541"
         places = [host for host in self.hosts for _ in range(2)]
         commands = [["ip", "netns", "exec", place, *self.command(url, "output", *options)] for place in places]
         # The processes see each other, and the system would take them for those of one host.
-        return ranks.start(self, commands, [{"LIBTRAIN_HOST": place, "LIBTRAIN_SHARED_MEMORY": shared_memory}
-                                            for place in places])
+        return ranks.start(self, commands, [{"LIBTRAIN_HOST": place, "LIBTRAIN_SHARED_MEMORY": shared_memory,
+                                             "LIBTRAIN_ENCRYPTION": encryption} for place in places])
 
     def test_train_together(self):
         ends = ranks.wait(self.start_job())
@@ -181,6 +203,13 @@ class TwoHosts(TcpNetwork):
 
     def test_train_together_without_shared_memory(self):
         self.require_success(ranks.wait(self.start_job(shared_memory="off")), "output", "tcp")
+
+    def test_train_together_encrypted(self):
+        for shared_memory, backend in (("on", "shared_memory+encrypted tcp"), ("off", "encrypted tcp")):
+            with self.subTest(shared_memory=shared_memory):
+                job = self.start_job(shared_memory=shared_memory, encryption="on")
+                self.require_success(ranks.wait(job), "output", backend)
+                shutil.rmtree(self.folder / "output")
 
     def test_a_cut_cable_ends_the_job_on_both(self):
         job = self.start_job("--steps", 100000)
