@@ -149,6 +149,43 @@ class Secrets(unittest.TestCase):
                 self.assertNotIn(CANARY, job.stdout + job.stderr)
 
 
+class Check(unittest.TestCase):
+    def test_measures_each_host_and_each_pair_of_hosts(self):
+        hosts = "LIBTRAIN_HOST=host-$((OMPI_COMM_WORLD_RANK / 2)) exec "
+        for backend, across in (("auto", "mpi"), ("gloo", "tcp")):
+            with self.subTest(backend=backend):
+                job = jobs.run(["bash", "-c", f"{hosts} {jobs.program('libtrain-info')} --check --json "
+                                f"--dist-backend {backend}"], ranks=5)
+                self.assertEqual(job.exit_code, 0, job)
+                first, *others = sorted(map(json.loads, job.stdout.splitlines()), key=lambda one: one["rank"]["value"])
+                check = first["connections"]
+                self.assertEqual(check["description"], f"5 ranks on 3 hosts: shared memory inside, {across} between")
+                self.assertEqual({(link["from"], link["to"]): link["ranks"] for link in check["links"]},
+                                 {("host-0", "host-0"): 2, ("host-1", "host-1"): 2, ("host-0", "host-1"): 2,
+                                  ("host-0", "host-2"): 2, ("host-1", "host-2"): 2})
+                for link in check["links"]:
+                    self.assertGreater(link["latency_s"], 0)
+                    self.assertGreater(link["there_gb_s"], 0)
+                    self.assertEqual(link["back_gb_s"] is None, link["from"] == link["to"])
+                self.assertEqual([one["connections"]["links"] for one in others], [[]] * 4)
+
+    def test_prints_one_table(self):
+        job = info("--check", ranks=2)
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertEqual(job.stdout.count("connections\n"), 1, job)
+        self.assertRegex(job.stdout, r"all-reduce of 2 ranks: \S+ us for 8 bytes, \S+ GB/s for 16 MiB")
+
+    def test_a_rank_that_is_missing_is_named(self):
+        job = info("--check", "--timeout", "1", RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
+        self.assertEqual(job.exit_code, 4, job)
+        self.assertIn("no sign of rank 1 of 2, at tcp://127.0.0.1:29533", job.stderr)
+
+    def test_one_rank_has_nothing_to_connect_to(self):
+        job = info("--check")
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("1 rank, which has no other to connect to", job.stdout)
+
+
 if __name__ == "__main__":
     jobs.require_programs("libtrain-info")
     unittest.main()

@@ -7,6 +7,10 @@ bool has_mpi() {
   return false;
 }
 
+std::string mpi_library() {
+  return {};
+}
+
 std::unique_ptr<HostTransport> connect_mpi() {
   throw EnvironmentError(
       "This libtrain was built without MPI, so its ranks cannot talk to each other: configure with -DLIBTRAIN_MPI=ON, "

@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <chrono>
+#include <iomanip>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -10,9 +12,11 @@
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/openmp_waiting.hpp>
 #include <libtrain/base/redact.hpp>
+#include <libtrain/comm/mpi/connect_mpi.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
 #include <libtrain/launch/claim.hpp>
 #include <libtrain/launch/describe.hpp>
@@ -22,6 +26,7 @@
 
 #include <tools/common/command_line.hpp>
 #include <tools/common/run_tool.hpp>
+#include <tools/info/connection_check.hpp>
 
 // libtrain-info: who a program started like this one would take itself for, and why.
 
@@ -56,6 +61,7 @@ Json to_json(const libtrain::Launch& launch) {
           {"node_count", to_json(launch.node_count)},
           {"master_address", to_json(launch.master_address)},
           {"master_port", to_json(launch.master_port)},
+          {"job", to_json(launch.job)},
           {"rendezvous", to_json(launch.rendezvous)},
           {"backend", to_json(launch.backend)},
           {"launcher", libtrain::to_string(launch.launcher)},
@@ -105,6 +111,7 @@ Json facts(const libtrain::Environment& environment) {
             {"cuda", build.cuda},
             {"nccl", build.nccl},
             {"mpi", build.mpi},
+            {"mpi_library", libtrain::mpi_library()},
             {"arrow", build.arrow}}},
           {"backends", {{"compiled", build.backends}}},
           {"runtime",
@@ -140,7 +147,44 @@ void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
   print_section("communicator backends", facts.at("backends"));
 }
 
-libtrain::ExitCode report(const libtrain::LaunchOptions& options, bool as_json) {
+Json to_json(const libtrain::tools::ConnectionCheck& check) {
+  Json links = Json::array();
+  for (const auto& link : check.links) {
+    links.push_back({{"from", link.from},
+                     {"to", link.to},
+                     {"ranks", link.ranks},
+                     {"latency_s", link.latency_s},
+                     {"there_gb_s", link.there_gb_s},
+                     {"back_gb_s", link.from == link.to ? Json{} : Json(link.back_gb_s)}});
+  }
+  return {{"description", check.description}, {"seconds", check.seconds}, {"links", links}};
+}
+
+void print(const libtrain::tools::ConnectionCheck& check) {
+  std::cout << "\nconnections\n  " << check.description << ", after " << std::fixed << std::setprecision(2)
+            << check.seconds << " s\n";
+  for (const auto& link : check.links) {
+    const bool is_one_host = link.from == link.to;
+    std::cout << "  " << libtrain::detail::quoted(link.from);
+    if (is_one_host) {
+      std::cout << ", all-reduce of " << link.ranks << " ranks: ";
+    } else {
+      std::cout << " and " << libtrain::detail::quoted(link.to) << ": ";
+    }
+    std::cout << std::setprecision(1) << link.latency_s * 1e6 << " us for 8 bytes, " << std::setprecision(3)
+              << link.there_gb_s << " GB/s for 16 MiB";
+    if (!is_one_host) std::cout << " there, " << link.back_gb_s << " GB/s back";
+    std::cout << '\n';
+  }
+}
+
+struct Request {
+  bool as_json = false;
+  bool check = false;
+  double timeout_s = 60;
+};
+
+libtrain::ExitCode report(const libtrain::LaunchOptions& options, const Request& request) {
   const auto environment = libtrain::Environment::of_process();
   std::optional<libtrain::Launch> launch;
   Json json = Json::object();
@@ -154,12 +198,20 @@ libtrain::ExitCode report(const libtrain::LaunchOptions& options, bool as_json) 
     std::cerr << "libtrain-info: " << error.what() << '\n';
   }
   const auto common = facts(environment);
-  if (as_json) {
+  std::optional<libtrain::tools::ConnectionCheck> check;
+  if (launch && request.check) {
+    libtrain::set_log_identity(launch->rank.value, launch->world_size.value);
+    const auto timeout = std::chrono::duration<double>(request.timeout_s);
+    check = libtrain::tools::check_connections(*launch, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+  }
+  if (request.as_json) {
     json.update(common);
+    if (check) json["connections"] = to_json(*check);
     // A variable may hold any bytes; JSON may not.
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  } else {
+  } else if (!check || launch->rank.value == 0) {
     print(launch, common);
+    if (check) print(*check);
   }
   return exit_code;
 }
@@ -170,8 +222,13 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Prints which rank of how many this process is, which variables say so, and what libtrain was built with."};
   libtrain::LaunchOptions options;
-  bool as_json = false;
-  app.add_flag("--json", as_json, "print one JSON object on one line instead of text");
+  Request request;
+  app.add_flag("--json", request.as_json, "print one JSON object on one line instead of text");
+  app.add_flag("--check", request.check,
+               "connect all ranks, measure each host and each pair of hosts, and print a table on rank 0");
+  app.add_option("--timeout", request.timeout_s, "seconds in which --check must be done")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 1e6));
   app.add_option("--rank", options.rank, "the rank, instead of what the environment says");
   app.add_option("--world-size", options.world_size, "the number of ranks");
   app.add_option("--local-rank", options.local_rank, "the rank among those on this node");
@@ -179,7 +236,7 @@ int main(int argc, char** argv) {
   app.add_option("--dist-backend", options.dist_backend, "the communicator backend");
   return libtrain::tools::run_tool("libtrain-info", [&] {
     const auto help = libtrain::tools::read_arguments(app, "libtrain-info", argc, argv);
-    if (!help) return report(options, as_json);
+    if (!help) return report(options, request);
     std::cout << *help;
     return libtrain::ExitCode::success;
   });
