@@ -130,8 +130,8 @@ class Staging(StageTest):
                 copied = copied_files(journal)
                 if len(copied) >= 300:
                     self.assertFalse((journal.parent / "manifest").exists())
-                    # Five numbers of 64 bits, the process behind what is done and what is to be done.
-                    copier = struct.unpack("=5Q", (journal.parent / "progress").read_bytes())[4]
+                    # Numbers of 64 bits; the fifth is the process, behind what is done and what is to be done.
+                    copier = struct.unpack_from("=5Q", (journal.parent / "progress").read_bytes())[4]
                     os.kill(copier, signal.SIGKILL)
                     return copied
             time.sleep(0.005)
