@@ -58,9 +58,11 @@ std::unique_ptr<HostTransport> meet(const Launch& launch, const Patience& patien
   const TcpOptions options{.interface = socket_interface(),
                            .master_address = master_of(launch),
                            .encrypt = is_on("LIBTRAIN_ENCRYPTION", environment, false)};
-  // Ranks of one job that nothing names have at least been started alike.
-  const auto job = launch.job.value ? *launch.job.value : detail::name_of_command();
+  // Ranks of one job that nothing names have most often been started alike.
+  const auto command = detail::own_command();
+  const auto job = launch.job.value ? *launch.job.value : text("a job of ", command.program);
   RendezvousPlan plan{.job = job,
+                      .arguments = launch.job.value ? 0 : command.arguments,
                       .rank = launch.rank.value,
                       .world_size = launch.world_size.value,
                       .key = detail::find_job_key(environment, job),

@@ -53,15 +53,19 @@ struct Job {
   std::string url;
   int world_size = 2;
   std::string name = "the job";
+  std::uint64_t arguments = 0;
   detail::JobKey key = {.key = detail::GroupKey::random(), .source = "the test"};
 
   std::unique_ptr<TcpRendezvous> of(int rank) const {
     auto own = key;
     own.key.id = detail::open_key(name).id;
     auto place = url.starts_with("file") ? open_file_place(url, {.master_address = "127.0.0.1"}) : open_tcp_place(url);
-    return std::make_unique<TcpRendezvous>(
-        std::move(place),
-        RendezvousPlan{.job = name, .rank = rank, .world_size = world_size, .key = own, .is_one_host = true});
+    return std::make_unique<TcpRendezvous>(std::move(place), RendezvousPlan{.job = name,
+                                                                            .arguments = arguments,
+                                                                            .rank = rank,
+                                                                            .world_size = world_size,
+                                                                            .key = own,
+                                                                            .is_one_host = true});
   }
 
   std::vector<std::string> gather(int rank, milliseconds time = kAmple) const {
@@ -277,6 +281,24 @@ TEST(TcpRendezvous, TurnsAwayTheRanksOfAnotherJobByName) {
                     HasSubstr("MASTER_PORT")));
   EXPECT_EQ(job.gather(1).size(), 2U);
   rank_0.join();
+}
+
+TEST(TcpRendezvous, PrefersRanksThatWereStartedAlike) {
+  auto job = at_some_port(3);
+  job.arguments = 1;
+  auto other = job;
+  other.arguments = 2;
+  const CapturedLog log{LogLevel::warning};
+  std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};
+  std::thread other_rank_1{
+      [&] { EXPECT_THAT(message_of<EnvironmentError>([&] { other.gather(1); }), HasSubstr("two jobs meet there")); }};
+  std::thread other_rank_2{[&] { EXPECT_EQ(other.gather(2).size(), 3U); }};
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_EQ(job.gather(1).size(), 3U);
+  rank_0.join();
+  other_rank_1.join();
+  other_rank_2.join();
+  EXPECT_THAT(log.lines(), Contains(AllOf(HasSubstr("Rank 2 at"), HasSubstr("other arguments than rank 0"))));
 }
 
 TEST(TcpRendezvous, TurnsAwayRanksWithAnotherSecret) {

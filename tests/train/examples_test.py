@@ -84,7 +84,8 @@ class OwnMain(Example):
     def test_without_a_launcher_the_others_end_with_the_error_of_a_rank_that_fails(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]),
+                       "LIBTRAIN_JOB_ID": "the job of this test"}
         commands = [[jobs.program("own_main"), folder] for folder in (self.data, self.folder / "missing")]
         first, second = ranks.wait(ranks.start(self, commands, [meeting] * 2))
         self.assertEqual((first.exit_code, second.exit_code), (COMMUNICATION, ENVIRONMENT), first)

@@ -39,7 +39,7 @@ class Sockets(unittest.TestCase):
 
     def take_request_socket(self, held, rank):
         name = self.take(held, kind="unix").local
-        self.assertRegex(name, rf"\A@libtrain dump [0-9a-f]{{32}} {rank}\Z")
+        self.assertRegex(name, rf"\A@libtrain {os.geteuid()} dump [0-9a-f]{{32}} {rank}\Z")
         return name.split()[2]
 
     def require_connected_job(self, processes):

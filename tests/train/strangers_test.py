@@ -40,7 +40,7 @@ def fingerprint(key):
 
 def hello(job, rank=1, world_size=2, key=None, channel=2):
     group = mac(bytes(32), b"libtrain name of job " + job.encode())[:16]
-    return (struct.pack("<Q", 0x326e696172746c54) + group + struct.pack("<4I", rank, 0, world_size, channel) +
+    return (struct.pack("<Q", 0x326e696172746c54) + group + struct.pack("<4I", rank, 0, world_size, channel) + bytes(8) +
             fingerprint(key or open_key(job)) + os.urandom(32))
 
 def connect():

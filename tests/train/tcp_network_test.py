@@ -123,7 +123,7 @@ class OneHost(TcpNetwork):
                     self.require_success(both, f"{pair}-{job}", "shared_memory")
                 else:
                     self.assertRegex(both[0].stderr, f"Port {port} at 127.0.0.1:{port} is taken", both[0])
-                    self.assertRegex(both[1].stderr, "ranks of another job are meeting|Rank 0 was not found at", both[1])
+                    self.assertRegex(both[1].stderr, "two jobs meet there|Rank 0 was not found at", both[1])
 
     def test_nothing_is_left_after_a_kill(self):
         for fault in (signal.SIGKILL, signal.SIGSTOP):

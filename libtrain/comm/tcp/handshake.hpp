@@ -25,18 +25,20 @@ struct Hello {
   std::uint32_t to = 0;
   std::uint32_t world_size = 0;
   Channel channel = Channel::data;
-  std::uint64_t key = 0;  ///< see GroupKey::fingerprint
+  std::uint64_t arguments = 0;  ///< see Command; 0 where the job has a name
+  std::uint64_t key = 0;        ///< see GroupKey::fingerprint
   Digest nonce = {};
 };
-static_assert(sizeof(Hello) == 80);
+static_assert(sizeof(Hello) == 88);
 
 /// Why a caller is refused, in as many bytes as a challenge. It is not authenticated: advice, not proof.
 struct Refusal {
   enum class Reason : std::uint32_t {
-    silent,     ///< the connection is closed without a word
-    other_job,  ///< `text` names the job that meets here
-    other_key,  ///< the answerer wants another key
-    taken,      ///< `text` is the address of the process that has come as this rank
+    silent,           ///< the connection is closed without a word
+    other_job,        ///< `text` names the job that meets here
+    other_key,        ///< the answerer wants another key
+    other_arguments,  ///< the caller was started differently, and ranks that were not may still come
+    taken,            ///< `text` is the address of the process that has come as this rank
   };
 
   std::uint64_t magic = kMagic;
@@ -57,7 +59,7 @@ static_assert(sizeof(Refusal) == 64);
 ///                                        <-  one byte: welcome
 ///
 /// Each side's own nonce is part of what the other authenticates, so nothing recorded can be used again; the words
-/// keep one side's proof from being sent back as the other's. The answerer reads 112 bytes, no more, before it knows
+/// keep one side's proof from being sent back as the other's. The answerer reads 120 bytes, no more, before it knows
 /// that the caller has the secret. It proves who is there; it does not encrypt what follows.
 class Handshake {
  public:

@@ -16,7 +16,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
-#include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
@@ -177,12 +176,12 @@ JobKey find_job_key(const Environment& environment, const std::string& job) {
   return key_from_file(folder, *secret, job);
 }
 
-std::string name_of_command() {
+Command own_command() {
   std::ifstream file{"/proc/self/cmdline", std::ios::binary};
-  return name_of_command({std::istreambuf_iterator<char>{file}, {}});
+  return parse_command({std::istreambuf_iterator<char>{file}, {}});
 }
 
-std::string name_of_command(const std::string& arguments) {
+Command parse_command(const std::string& arguments) {
   std::istringstream stream{arguments};
   std::string program;
   std::getline(stream, program, '\0');
@@ -195,10 +194,11 @@ std::string name_of_command(const std::string& arguments) {
     }
     common += argument + '\0';
   }
+  Command command{.program = program.substr(program.rfind('/') + 1)};
   const auto digest = derive({}, "command " + common);
-  std::uint32_t number = 0;
-  std::memcpy(&number, digest.data(), sizeof(number));
-  return text(program.substr(program.rfind('/') + 1), " with the arguments ", hexadecimal(number, 8));
+  std::memcpy(&command.arguments, digest.data(), sizeof(command.arguments));
+  command.arguments |= 1;
+  return command;
 }
 
 GroupKey open_key(const std::string& job) {

@@ -28,12 +28,16 @@ struct JobKey {
 /// or open to others.
 JobKey find_job_key(const Environment& environment, const std::string& job);
 
-/// The name of a job that nothing else names: this program and a number that stands for its arguments without those
-/// that say the rank (--rank, --local-rank).
-std::string name_of_command();
+/// How a process was started, for jobs that nothing else names.
+struct Command {
+  std::string program;          ///< its name without folders
+  std::uint64_t arguments = 0;  ///< stands for its arguments but those that say the rank (--rank, --local-rank); not 0
+};
 
-/// The same for an argument list as in /proc/self/cmdline, each argument with a zero byte behind it.
-std::string name_of_command(const std::string& arguments);
+Command own_command();
+
+/// The same from an argument list as in /proc/self/cmdline, each argument with a zero byte behind it.
+Command parse_command(const std::string& arguments);
 
 /// The key of ranks without a common secret: strangers know it, too. It only keeps jobs apart.
 GroupKey open_key(const std::string& job);

@@ -33,6 +33,7 @@ constexpr milliseconds kLongestPoll{50};
 constexpr milliseconds kCallAgainAfter{100};
 constexpr milliseconds kLongestCall{5000};
 constexpr milliseconds kFarewellTime{1000};
+constexpr double kPreference_s = 10;  // for ranks that were started as rank 0
 constexpr std::uint32_t kLargestRecord = 4096;
 constexpr std::uint32_t kLargestTable = 1u << 30;
 
@@ -77,6 +78,7 @@ Hello hello_of(const RendezvousPlan& plan, const detail::JobKey& key) {
           .to = 0,
           .world_size = static_cast<std::uint32_t>(plan.world_size),
           .channel = Channel::rendezvous,
+          .arguments = plan.arguments,
           .key = key.fingerprint()};
 }
 
@@ -156,6 +158,10 @@ class TcpRendezvous::Server {
       return {.trouble = text("it says that it is rank ", rank, ", which is here already"),
               .refusal = Refusal::because(Refusal::Reason::taken, seats_[rank].address)};
     }
+    if (hello.arguments != plan_.arguments && served_.seconds() < kPreference_s) {
+      return {.trouble = "it was started with other arguments than rank 0",
+              .refusal = Refusal::because(Refusal::Reason::other_arguments, plan_.job)};
+    }
     if (hello.key == plan_.key.fingerprint()) return {.secret = plan_.key.key.secret};
     if (hello.key == open_key_.fingerprint() && may_lack_key(plan_, remote)) return {.secret = open_key_.key.secret};
     return {.trouble = "it does not have the job's secret",
@@ -181,6 +187,12 @@ class TcpRendezvous::Server {
     if (seat.channel) return text("it says that it is rank ", rank, ", which is here already");
     seat.channel = std::move(channel);
     seat.address = address;
+    if (hello.arguments != plan_.arguments) {
+      log_warning(
+          text("Rank ", rank, " at ", address,
+               " was started with other arguments than rank 0, and joins because no other came. If it belongs to "
+               "another job, give each job a MASTER_PORT and all its ranks a LIBTRAIN_JOB_ID of its own."));
+    }
     seat.has_key = hello.key == plan_.key.fingerprint();
     return {};
   }
@@ -298,6 +310,7 @@ class TcpRendezvous::Server {
   detail::PendingConnections pending_;
   std::vector<Seat> seats_;  // that of rank 0 stays empty
   bool has_met_ = false;
+  Stopwatch served_;
 };
 
 /// Any other rank.
@@ -365,6 +378,11 @@ class TcpRendezvous::Client {
       if (refusal.reason == Refusal::Reason::other_key && !lacks_key_ && may_lack_key(plan_, address)) {
         lacks_key_ = true;
         return call(address, deadline);
+      }
+      if (refusal.reason == Refusal::Reason::other_arguments) {
+        return "this rank was started with other arguments than rank 0, which waits for others first; a "
+               "LIBTRAIN_JOB_ID "
+               "that all ranks have in common saves the time";
       }
       const auto error = error_of(refusal, address);
       if (place_.is_trusted()) throw EnvironmentError{error};

@@ -15,7 +15,10 @@ namespace libtrain {
 
 /// Which job meets, and who this is.
 struct RendezvousPlan {
-  std::string job;  ///< in words, the same on all ranks and in no other job
+  std::string job;  ///< in words, the same on all ranks and, where it has a name, in no other job
+  /// Of a job without a name, how its ranks were started (see Command); else 0. Rank 0 prefers those that were started
+  /// as itself: others have to wait for ten seconds, and a warning names them.
+  std::uint64_t arguments = 0;
   int rank = 0;
   int world_size = 1;
   detail::JobKey key;
