@@ -53,7 +53,7 @@ class OneHost(TcpNetwork):
         self.assertEqual(first.exit_code, ENVIRONMENT, first)
         self.assertIn(f"Port {port} at 127.0.0.1:{port} is taken", first.stderr)
         self.assertEqual(second.exit_code, COMMUNICATION, second)
-        self.assertRegex(second.stderr, f"Rank 0 was not found at tcp://127.0.0.1:{port} within .* it does not answer")
+        self.assertRegex(second.stderr, f"Rank 0 was not found at tcp://127.0.0.1:{port} within .* .it does not answer")
         self.assertLess(second.ended - began, TIMEOUT_S + 7)
 
     def test_a_host_that_is_not_there_is_named(self):
