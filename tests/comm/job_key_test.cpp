@@ -1,6 +1,7 @@
 // The secret by which the ranks of a job know each other, and the encryption that follows from it.
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <libtrain/comm/tcp/cipher.hpp>
 #include <libtrain/comm/tcp/job_key.hpp>
 
+#include <tests/support/fork_child.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -102,6 +104,26 @@ TEST(JobKey, IsKeptInMemoryWithoutAHomeDirectory) {
     EXPECT_EQ(key.source, "/dev/shm/libtrain-" + std::to_string(geteuid()) + "/secret");
     EXPECT_FALSE(key.is_of_all_hosts);
   }
+}
+
+// In containers, HOME is often that of another user.
+TEST(JobKey, IsKeptInMemoryWhereTheHomeDirectoryMayNotBeEntered) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(chmod(folder.path().c_str(), 0), 0);
+  const pid_t child = fork_child();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65'534;
+    if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(3);
+    try {
+      const auto expected = "/dev/shm/libtrain-" + std::to_string(geteuid()) + "/secret";
+      _exit(find_job_key(home(folder.path()), "job").source == expected ? 0 : 1);
+    } catch (const Error&) {
+      _exit(2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(JobKey, KnowsFileSystemsOfSeveralHosts) {

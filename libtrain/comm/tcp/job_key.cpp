@@ -71,7 +71,7 @@ std::string read_all(const FileDescriptor& file, const std::string& path) {
 // Nothing where there is no such file.
 std::optional<std::string> read_secret(const std::string& path, int more_flags) {
   const FileDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | more_flags)};
-  if (!file.is_open() && errno == ENOENT) return std::nullopt;
+  if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
   if (!file.is_open()) refuse(path, text("cannot be opened: ", std::strerror(errno), "."));
   struct stat status{};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is no regular file.");
@@ -110,6 +110,8 @@ bool make_folder(const std::string& path) {
 // The user's own secret in `folder`, made where it is not there yet; nothing where neither can be.
 std::optional<std::string> own_secret(const std::string& folder) {
   const auto path = folder + "/secret";
+  // In containers, HOME is often that of another user.
+  if (access(folder.c_str(), X_OK) != 0 && errno == EACCES) return std::nullopt;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (const auto secret = read_secret(path, O_NOFOLLOW)) return secret;
     if (!make_folder(folder) || !make_secret(path)) return std::nullopt;
