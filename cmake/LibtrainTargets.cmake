@@ -19,6 +19,27 @@ function(libtrain_compile_options target)
   endif()
 endfunction()
 
+# libtrain_use_in_sources(<target> LIBRARIES <library>... SOURCES <source>...)
+# Links the target with foreign libraries whose headers and options only some of its sources get. All other sources are
+# compiled the same way in a build without the libraries, and ccache finds them there.
+function(libtrain_use_in_sources target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;SOURCES")
+  foreach(library IN LISTS arg_LIBRARIES)
+    get_target_property(folders ${library} INTERFACE_INCLUDE_DIRECTORIES)
+    get_target_property(definitions ${library} INTERFACE_COMPILE_DEFINITIONS)
+    get_target_property(options ${library} INTERFACE_COMPILE_OPTIONS)
+    foreach(found folders definitions options)
+      if(NOT ${found})
+        set(${found} "")
+      endif()
+    endforeach()
+    list(TRANSFORM folders PREPEND "-isystem")
+    set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_OPTIONS ${folders} ${options})
+    set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_DEFINITIONS ${definitions})
+    target_link_libraries(${target} INTERFACE $<LINK_ONLY:${library}>)
+  endforeach()
+endfunction()
+
 # Gives a target over LibTorch the options above and the library's precompiled header.
 function(libtrain_configure_torch_target target)
   libtrain_compile_options(${target})

@@ -6,7 +6,7 @@
 #   push         what every push runs, and the tests of ctest's configuration "full"
 #   shell        shellcheck on all shell scripts
 #   asan, tsan   under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   no-mpi       built without the MPI backend
+#   no-mpi       built without the MPI backend; here and in the next two, the tests that a build can change
 #   no-cuda      built without CUDA and NCCL
 #   other-torch  built against a LibTorch from elsewhere: the torch wheel for Python 3.12, outside any environment
 #   mpich        built against Debian's MPICH; the tests of ranks run under its mpiexec
@@ -18,6 +18,9 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 parts=(push shell asan tsan no-mpi no-cuda other-torch mpich launchers fuzz)
+
+# What a variant of the build can change: how programs link, start, find each other and end.
+of_a_build='^core_tests|^tools|^packaging|^base|^jobs\.(examples|no_mpi|seeds|sockets|tcp_launch|tcp_network)'
 
 # test_variant <name> <options of cmake, separated by spaces> [option of ctest]...
 test_variant() {
@@ -65,12 +68,12 @@ run_part() {
       git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
       ;;
     asan | tsan) LIBTRAIN_PRESET=$1 scripts/test.sh ;;
-    no-mpi) test_variant "$1" -DLIBTRAIN_MPI=OFF ;;
-    no-cuda) test_variant "$1" -DLIBTRAIN_CUDA=OFF ;;
+    no-mpi) test_variant "$1" -DLIBTRAIN_MPI=OFF -R "$of_a_build" ;;
+    no-cuda) test_variant "$1" -DLIBTRAIN_CUDA=OFF -R "$of_a_build" ;;
     other-torch)
       local torch
       torch=$(other_torch)
-      test_variant "$1" "-DLIBTRAIN_TORCH_ROOT=$torch"
+      test_variant "$1" "-DLIBTRAIN_TORCH_ROOT=$torch" -R "$of_a_build"
       ;;
     mpich)
       require_command mpicxx.mpich mpich libmpich-dev

@@ -8,6 +8,7 @@
 #include <libtrain/comm/tcp/tcp_rendezvous.hpp>
 #include <libtrain/comm/tcp/tcp_transport.hpp>
 #include <libtrain/launch/host.hpp>
+#include <libtrain/launch/job.hpp>
 
 namespace libtrain {
 
@@ -28,7 +29,7 @@ std::string socket_interface() {
   return own ? *own : environment.get("GLOO_SOCKET_IFNAME").value_or("");
 }
 
-// The host of rank 0, as its peers reach it; empty where they meet in a file and nobody says.
+// The host of rank 0, as its peers reach it; empty where they meet in a file and no variable names it.
 std::string master_of(const Launch& launch) {
   constexpr std::string_view kScheme = "tcp://";
   const std::string_view url = launch.rendezvous.value;
@@ -47,8 +48,9 @@ std::unique_ptr<RendezvousPlace> open_place(const Launch& launch, const Environm
     if (open_agent_store != nullptr) {
       return open_agent_store(url, environment.get("TORCHELASTIC_RUN_ID").value_or(""), options);
     }
-    throw EnvironmentError(
-        "This program cannot read the store of torchrun's agent: give --dist-url tcp://host:port with another port.");
+    // Rank 0 is on the agent's host, and the job says at which port.
+    return open_tcp_place("tcp://" +
+                          detail::join_host_port(*master, detail::default_port_of(launch.job.value.value_or(""))));
   }
   return open_tcp_place(url);
 }
@@ -66,7 +68,8 @@ std::unique_ptr<HostTransport> meet(const Launch& launch, const Patience& patien
                       .rank = launch.rank.value,
                       .world_size = launch.world_size.value,
                       .key = detail::find_job_key(environment, job),
-                      .is_one_host = launch.node_count.value == 1};
+                      .is_one_host = launch.node_count.value == 1,
+                      .hosts = launch.hosts};
   TcpRendezvous rendezvous{open_place(launch, environment, options, open_agent_store), std::move(plan)};
   return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, patience);
 }

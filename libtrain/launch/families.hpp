@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <libtrain/launch/claim.hpp>
 
@@ -48,5 +50,9 @@ const Family& family_of(Launcher launcher);
 
 /// The Slurm step this process belongs to, of one process or more; nothing outside a step, as in a batch script.
 std::optional<Claim> read_slurm_step(const Environment& environment);
+
+/// The host of each rank of a Slurm step; nothing where its tasks are not laid out in blocks, or the variables do not
+/// say.
+std::vector<std::string> slurm_hosts_of_ranks(const Environment& environment, int world_size);
 
 }  // namespace libtrain::detail

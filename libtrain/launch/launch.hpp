@@ -54,6 +54,8 @@ struct Launch {
   Sourced<std::optional<int>> local_world_size;
   Sourced<std::optional<int>> node_rank;
   Sourced<std::optional<int>> node_count;
+  /// The host of each rank, where the launcher lets it be known; else empty. For messages.
+  std::vector<std::string> hosts;
   /// The host of rank 0, without brackets around an IPv6 address.
   Sourced<std::optional<std::string>> master_address;
   Sourced<std::optional<int>> master_port;

@@ -2,6 +2,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/launch/families.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -52,6 +53,7 @@ void check_below(const Number& index, const Number& count) {
 
 void find_locality(Launch& launch, const Resolution& resolution, const Environment& environment,
                    const LaunchOptions& options) {
+  if (launch.launcher == Launcher::slurm) launch.hosts = slurm_hosts_of_ranks(environment, launch.world_size.value);
   const Number world_size = resolution.winner.world_size;
   auto local_rank = find_local_rank(resolution, environment, options, launch.warnings);
   auto local_size = claimed(resolution, &Claim::local_world_size);

@@ -71,6 +71,7 @@ std::span<const std::string_view> launch_variables() {
       "SLURM_NODELIST",
       "SLURM_TASKS_PER_NODE",
       "SLURM_STEP_TASKS_PER_NODE",
+      "SLURM_DISTRIBUTION",
       // Azure Batch, Batch AI, Azure ML
       "AZ_BATCH_MASTER_NODE",
       "AZ_BATCH_HOST_LIST",

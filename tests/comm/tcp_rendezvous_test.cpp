@@ -55,6 +55,7 @@ struct Job {
   std::string name = "the job";
   std::uint64_t arguments = 0;
   detail::JobKey key = {.key = detail::GroupKey::random(), .source = "the test"};
+  std::vector<std::string> hosts = {};
 
   std::unique_ptr<TcpRendezvous> of(int rank) const {
     auto own = key;
@@ -65,7 +66,8 @@ struct Job {
                                                                             .rank = rank,
                                                                             .world_size = world_size,
                                                                             .key = own,
-                                                                            .is_one_host = true});
+                                                                            .is_one_host = true,
+                                                                            .hosts = hosts});
   }
 
   std::vector<std::string> gather(int rank, milliseconds time = kAmple) const {
@@ -229,11 +231,15 @@ TEST(TcpRendezvous, NamesTheRanksThatHaveNotCome) {
   EXPECT_LT(stopwatch.seconds(), 10.0);
 }
 
-TEST(TcpRendezvous, SpeaksOfALongWait) {
-  const auto job = at_some_port(3);
+TEST(TcpRendezvous, SpeaksOfALongWaitAndNamesTheHosts) {
+  auto job = at_some_port(4);
+  job.hosts = {"node-0", "node-0", "node-1", "node-1"};
+  std::thread rank_1{[&] { EXPECT_THROW(job.gather(1), CommunicationError); }};
   const CapturedLog log{LogLevel::warning};
-  EXPECT_THROW(job.gather(0, milliseconds(5500)), CommunicationError);
-  EXPECT_THAT(log.lines(), Contains(HasSubstr("Still waiting for ranks 1 and 2 of 3")));
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(5500)); }),
+              HasSubstr("no sign of ranks 2 and 3 of 4, on node-1, at " + job.url));
+  rank_1.join();
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("Still waiting for ranks 2 and 3 of 4, on node-1, at " + job.url)));
 }
 
 TEST(TcpRendezvous, NamesTwoProcessesOfOneRank) {

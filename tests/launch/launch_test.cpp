@@ -58,6 +58,24 @@ TEST(Launch, HoldsTogetherWhateverTheEnvironment) {
   EXPECT_GT(detected, 1000);
 }
 
+TEST(Launch, KnowsTheHostOfEachRankOfASlurmStep) {
+  const auto hosts_with = [](std::map<std::string, std::string, std::less<>> more) {
+    more.insert({{"SLURM_STEP_ID", "0"},
+                 {"SLURM_PROCID", "2"},
+                 {"SLURM_STEP_NUM_TASKS", "4"},
+                 {"SLURM_STEP_NODELIST", "n[1,3]"},
+                 {"SLURM_STEP_TASKS_PER_NODE", "3,1"}});
+    return detect_launch(Environment{std::move(more)}).hosts;
+  };
+  const std::vector<std::string> in_blocks{"n1", "n1", "n1", "n3"};
+  const std::vector<std::string> unknown;
+  EXPECT_EQ(hosts_with({}), in_blocks);
+  EXPECT_EQ(hosts_with({{"SLURM_DISTRIBUTION", "block:cyclic"}}), in_blocks);
+  EXPECT_EQ(hosts_with({{"SLURM_DISTRIBUTION", "cyclic"}}), unknown);
+  EXPECT_EQ(hosts_with({{"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}, {"SLURM_STEP_NODELIST", "n1"}}), unknown);
+  EXPECT_EQ(hosts_with({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_STEP_NODELIST", "n1"}}), unknown);
+}
+
 TEST(DeviceIndex, IsTheLocalRankModuloTheVisibleDevices) {
   const auto launch = detect_launch(kRankThreeOfEight);
   EXPECT_EQ(device_index(launch, 8), 3);

@@ -1,6 +1,5 @@
 """Jobs under a real Slurm, of one node: srun without and with MPI, sbatch, steps side by side, and lost ranks."""
 
-import json
 import re
 import sys
 import time
@@ -8,12 +7,12 @@ import unittest
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "support"), str(Path(__file__).resolve().parent)]
+import digits
 import jobs
 import slurm
 
 ENVIRONMENT, COMMUNICATION = 3, 4
 PAIRS = 20
-TIME_LIMIT_S = 120
 
 
 class SlurmJobs(unittest.TestCase):
@@ -28,16 +27,14 @@ class SlurmJobs(unittest.TestCase):
         self.folder = jobs.temporary_directory(self)
 
     def digits(self, output, seed):
-        return [jobs.program("digits"), "--quiet", "--epochs", 1, "--seed", seed, "--output", self.folder / output,
-                "--timeout", 60]
+        return digits.command(self.folder / output, seed)
 
     def losses_in(self, output):
-        lines = (self.folder / output / "metrics.jsonl").read_text().splitlines()
-        return [record["loss"] for record in map(json.loads, lines) if record["event"] == "epoch"]
+        return digits.losses_in(self.folder / output)
 
     def losses_alone(self, seed):
         if seed not in self.losses:
-            job = self.slurm.run("srun", "-n", 2, *self.digits(f"alone-{seed}", seed), timeout=TIME_LIMIT_S)
+            job = self.slurm.run("srun", "-n", 2, *self.digits(f"alone-{seed}", seed), timeout=digits.TIME_LIMIT_S)
             self.assertEqual(job.returncode, 0, job)
             self.losses[seed] = self.losses_in(f"alone-{seed}")
             self.assertEqual(len(self.losses[seed]), 1)
@@ -45,22 +42,22 @@ class SlurmJobs(unittest.TestCase):
 
     def test_jobs_that_start_together_train_with_their_own_ranks(self):
         for pair in range(PAIRS):
-            seeds = (pair % 4, 4 + pair % 3)
+            seeds = digits.seeds_of(pair)
             expected = [self.losses_alone(seed) for seed in seeds]
             both = [self.slurm.popen("srun", "-n", 2, *self.digits(f"{pair}-{seed}", seed)) for seed in seeds]
             for seed, losses, job in zip(seeds, expected, both):
-                stdout, stderr = job.communicate(timeout=TIME_LIMIT_S)
+                stdout, stderr = job.communicate(timeout=digits.TIME_LIMIT_S)
                 self.assertEqual(job.returncode, 0, stdout + stderr)
                 self.assertEqual(self.losses_in(f"{pair}-{seed}"), losses, f"pair {pair}: {stderr}")
 
     def test_steps_that_start_together_train_with_their_own_ranks(self):
         for pair in range(PAIRS):
-            seeds = (pair % 4, 4 + pair % 3)
+            seeds = digits.seeds_of(pair)
             expected = [self.losses_alone(seed) for seed in seeds]
             steps = [" ".join(map(str, ["srun", "--overlap", "-n", 2, *self.digits(f"step-{pair}-{seed}", seed)]))
                      for seed in seeds]
             script = f"{steps[0]} & first=$!; {steps[1]} & second=$!; wait $first && wait $second"
-            job = self.slurm.run("salloc", "-Q", "-n", 2, "bash", "-c", script, timeout=TIME_LIMIT_S)
+            job = self.slurm.run("salloc", "-Q", "-n", 2, "bash", "-c", script, timeout=digits.TIME_LIMIT_S)
             self.assertEqual(job.returncode, 0, job)
             for seed, losses in zip(seeds, expected):
                 self.assertEqual(self.losses_in(f"step-{pair}-{seed}"), losses, f"pair {pair}: {job}")
@@ -79,12 +76,12 @@ class SlurmJobs(unittest.TestCase):
         for plugin in ("none", "pmi2"):
             with self.subTest(plugin=plugin):
                 job = self.slurm.run("srun", f"--mpi={plugin}", "-n", 2, *self.digits(plugin, 0), "--dist-backend", "gloo",
-                                     timeout=TIME_LIMIT_S)
+                                     timeout=digits.TIME_LIMIT_S)
                 self.assertEqual(job.returncode, 0, job)
                 self.assertEqual(self.losses_in(plugin), expected)
 
     def test_pmix(self):
-        job = self.slurm.run("srun", "--mpi=pmix", "-n", 2, *self.digits("pmix", 0), timeout=TIME_LIMIT_S)
+        job = self.slurm.run("srun", "--mpi=pmix", "-n", 2, *self.digits("pmix", 0), timeout=digits.TIME_LIMIT_S)
         self.assertEqual(job.returncode, 0, job)
         self.assertEqual(self.losses_in("pmix"), self.losses_alone(0))
 
@@ -92,7 +89,7 @@ class SlurmJobs(unittest.TestCase):
         script = self.folder / "batch.sh"
         command = " ".join(map(str, self.digits("batch", 1)))
         script.write_text(f"#!/bin/sh\n#SBATCH --ntasks=2 --output={self.folder}/log\nsrun {command}\n")
-        job = self.slurm.run("sbatch", "--wait", script, timeout=TIME_LIMIT_S)
+        job = self.slurm.run("sbatch", "--wait", script, timeout=digits.TIME_LIMIT_S)
         self.assertEqual(job.returncode, 0, (self.folder / "log").read_text())
         self.assertEqual(self.losses_in("batch"), self.losses_alone(1))
 
@@ -100,7 +97,7 @@ class SlurmJobs(unittest.TestCase):
         script = self.folder / "batch.sh"
         command = " ".join(map(str, self.digits("batch", 1)))
         script.write_text(f"#!/bin/sh\n#SBATCH --ntasks=2 --output={self.folder}/log\n{command}\n")
-        self.slurm.run("sbatch", "--wait", script, timeout=TIME_LIMIT_S)
+        self.slurm.run("sbatch", "--wait", script, timeout=digits.TIME_LIMIT_S)
         self.assertIn("SLURM_NTASKS=2 asks for 2 processes, but neither srun nor mpirun has started this one",
                       (self.folder / "log").read_text())
 
@@ -114,14 +111,14 @@ class SlurmJobs(unittest.TestCase):
         jobs.wait_until(note.exists)
         began = time.time()
         self.assertEqual(self.slurm.run("scancel", "--state=RUNNING", "-n", "fault_program").returncode, 0)
-        job.communicate(timeout=TIME_LIMIT_S)
+        job.communicate(timeout=digits.TIME_LIMIT_S)
         self.assertLess(time.time() - began, 15)
         self.assertNotEqual(job.returncode, 0)
 
     def test_a_rank_that_is_killed_ends_the_job(self):
         note = self.folder / "note"
         job = self.start_faulty("--fault", "kill", "--at-rank", 1, "--note", note)
-        _, stderr = job.communicate(timeout=TIME_LIMIT_S)
+        _, stderr = job.communicate(timeout=digits.TIME_LIMIT_S)
         self.assertTrue(note.exists(), stderr)
         self.assertNotEqual(job.returncode, 0, stderr)
         self.assertIn("rank 1", stderr)
@@ -131,11 +128,12 @@ class SlurmJobs(unittest.TestCase):
                                      "--connect-timeout", 12]))
         lost = f"[ $SLURM_PROCID = 1 ] && exit 1; exec {program}"
         began = time.time()
-        job = self.slurm.run("srun", "-n", 3, "bash", "-c", lost, timeout=TIME_LIMIT_S)
-        self.assertIn("Still waiting for rank 1 of 3", job.stderr)
-        self.assertIn("no sign of rank 1 of 3", job.stderr)
+        job = self.slurm.run("srun", "-n", 3, "bash", "-c", lost, timeout=digits.TIME_LIMIT_S)
+        host = self.slurm.run("srun", "-n", 1, "printenv", "SLURMD_NODENAME").stdout.strip()
+        self.assertIn(f"Still waiting for rank 1 of 3, on {host}, at tcp://", job.stderr)
+        self.assertIn(f"no sign of rank 1 of 3, on {host}, at tcp://", job.stderr)
         self.assertLess(time.time() - began, 40)
-        killed = self.slurm.run("srun", "-K", "-n", 3, "bash", "-c", lost, timeout=TIME_LIMIT_S)
+        killed = self.slurm.run("srun", "-K", "-n", 3, "bash", "-c", lost, timeout=digits.TIME_LIMIT_S)
         self.assertNotEqual(killed.returncode, 0, killed)
         self.assertNotIn("Still waiting", killed.stderr)
 

@@ -7,10 +7,12 @@ import unittest
 import uuid
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "support"), str(Path(__file__).resolve().parent)]
+import digits
 import jobs
 
 RESTARTS = 20
+PAIRS = 20
 TIME_LIMIT_S = 120
 # Rank FAULTY kills itself once, in the midst of its work or before it has met the other.
 ONCE = """
@@ -62,19 +64,34 @@ class Torchrun(unittest.TestCase):
                 self.assertEqual(job.exit_code, 0, job)
                 self.require_summary(output, job)
 
-    def test_jobs_that_start_together_keep_apart(self):
-        outputs = [self.folder / f"output-{number}" for number in range(2)]
-        script = "; ".join(f'"$TORCHRUN" --no-python --standalone --local-addr 127.0.0.1 --nproc-per-node 2 "$PROGRAM" '
-                           f'--output {output} & jobs+=($!)' for output in outputs)
-        job = jobs.run(["bash", "-c", script.replace("& jobs+=($!);", "& jobs+=($!)\n") +
-                        '\nfor one in "${jobs[@]}"; do wait "$one" || failed=1; done; exit ${failed:-0}'],
-                       environment={"TORCHRUN": str(self.torchrun), "PROGRAM": jobs.program("fault_program"),
-                                    "OMP_NUM_THREADS": "1"}, time_limit=TIME_LIMIT_S)
+    def losses_of(self, names_and_seeds):
+        """Runs jobs of two ranks at once, each under an agent of its own, and returns the losses of each."""
+        agent = '"$TORCHRUN" --no-python --standalone --local-addr 127.0.0.1 --nproc-per-node 2'
+        script = "".join(f'{agent} {" ".join(map(str, digits.command(self.folder / name, seed)))} & jobs+=($!)\n'
+                         for name, seed in names_and_seeds)
+        job = jobs.run(["bash", "-c", script + 'for job in "${jobs[@]}"; do wait "$job" || failed=1; done; '
+                        "exit ${failed:-0}"],
+                       environment={"TORCHRUN": str(self.torchrun), "OMP_NUM_THREADS": "1"},
+                       time_limit=digits.TIME_LIMIT_S)
         self.assertEqual(job.exit_code, 0, job)
-        for output in outputs:
-            self.require_summary(output, job)
+        return [digits.losses_in(self.folder / name) for name, _ in names_and_seeds]
+
+    def test_pairs_that_start_together_train_with_their_own_ranks(self):
+        alone = {}
+        for pair in range(PAIRS):
+            seeds = digits.seeds_of(pair)
+            for seed in seeds:
+                if seed not in alone:
+                    alone[seed], = self.losses_of([(f"alone-{seed}", seed)])
+            self.assertEqual(self.losses_of([(f"{pair}-{seed}", seed) for seed in seeds]),
+                             [alone[seed] for seed in seeds], f"pair {pair}")
+
+    def test_all_pairs_of_hosts_are_measured(self):
+        job = self.agents(2, jobs.program("libtrain-info"), "--check")
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("all-reduce of 2 ranks", job.stdout)
 
 
 if __name__ == "__main__":
-    jobs.require_programs("fault_program")
+    jobs.require_programs("digits", "fault_program", "libtrain-info")
     unittest.main()

@@ -3,6 +3,7 @@
 import json
 import sys
 import unittest
+import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -179,6 +180,14 @@ class Check(unittest.TestCase):
         job = info("--check", "--timeout", "1", RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
         self.assertEqual(job.exit_code, 4, job)
         self.assertIn("no sign of rank 1 of 2, at tcp://127.0.0.1:29533", job.stderr)
+
+    def test_ranks_of_torchrun_meet_at_a_port_of_their_job(self):
+        job = jobs.run(["bash", "-c", 'RANK=1 "$@" & RANK=0 "$@"; code=$?; wait $! && exit $code', "both",
+                        jobs.program("libtrain-info"), "--check"],
+                       environment={"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29534",
+                                    "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": uuid.uuid4().hex})
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("all-reduce of 2 ranks", job.stdout)
 
     def test_one_rank_has_nothing_to_connect_to(self):
         job = info("--check")

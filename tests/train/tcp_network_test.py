@@ -211,6 +211,15 @@ class TwoHosts(TcpNetwork):
                 self.require_success(ranks.wait(job), "output", backend)
                 shutil.rmtree(self.folder / "output")
 
+    def test_ranks_in_pid_and_network_namespaces_of_their_own(self):
+        apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        commands = [["ip", "netns", "exec", host, *apart, *self.command("tcp://10.77.0.1:29542", "output")]
+                    for host in self.hosts]
+        ends = ranks.wait(ranks.start(self, commands))
+        self.require_success(ends, "output", "tcp")
+        said = "Ranks 0 and 1 run on one machine but cannot share memory, because their PID namespaces differ"
+        self.assertEqual([end.stderr.count(said) for end in ends], [1, 0], ends[0])
+
     def test_a_cut_cable_ends_the_job_on_both(self):
         job = self.start_job("--steps", 100000)
         metrics = self.folder / "output/metrics.jsonl"

@@ -11,7 +11,7 @@ namespace libtrain {
 /// address of its own (`options` says which) and leaves it there, in the place of what ranks have left before a
 /// restart.
 ///
-/// The store is open to everybody: what it says is not trusted (see RendezvousPlace::is_trusted). Whatever is stopped
+/// The store is open to any process that reaches it: what it says is not trusted (see RendezvousPlace::is_trusted). Whatever is stopped
 /// or hangs, no wait is longer than its deadline and two seconds; a call that c10d does not come back from is left
 /// behind on a thread of its own.
 ///

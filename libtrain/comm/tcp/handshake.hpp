@@ -103,7 +103,7 @@ class Handshake {
   const std::string& trouble() const { return trouble_; }
   /// Caller only: what the answerer gave as its reason.
   const std::optional<Refusal>& refusal() const { return refusal_; }
-  /// A secret that both sides have made of this handshake and nobody else knows, once it is proven or done.
+  /// A secret that both sides have made of this handshake and no other process knows, once it is proven or done.
   Digest session_secret() const { return proof_of("session"); }
   FileDescriptor take_socket() { return std::move(socket_); }
 

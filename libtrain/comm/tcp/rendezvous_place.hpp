@@ -33,7 +33,7 @@ class RendezvousPlace {
   /// Whether strangers cannot change what it says, so that a refusal from there is final.
   virtual bool is_trusted() const { return true; }
 
-  /// Rank 0: nobody needs to find it any more.
+  /// Rank 0: no rank needs to find it any more.
   virtual void close() noexcept {}
 };
 

@@ -8,7 +8,7 @@ namespace libtrain::detail {
 
 using Digest = std::array<unsigned char, 32>;
 
-/// Bytes that nobody can guess. Throws EnvironmentError where the system gives none.
+/// Bytes that cannot be guessed. Throws EnvironmentError where the system gives none.
 void fill_random(void* data, std::size_t bytes);
 
 /// HMAC-SHA256 (RFC 2104) of `message`.

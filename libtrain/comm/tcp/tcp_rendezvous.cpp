@@ -300,7 +300,7 @@ class TcpRendezvous::Server {
     }
     if (ranks.empty()) return;
     log_warning(text("No secret is common to rank 0 and ", detail::ranks_in_words(ranks),
-                     ", on other hosts: while ranks meet, ", "whoever reaches ", place_.name(),
+                     ", on other hosts: while ranks meet, any process that reaches ", place_.name(),
                      " can join the job. To prevent that, ", kHowToShare, "."));
   }
 

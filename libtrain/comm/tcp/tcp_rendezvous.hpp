@@ -32,14 +32,14 @@ struct RendezvousPlan {
 ///     caller:    Hello with the job's name, rank, world size and which key  (see Handshake)
 ///     rank 0:    proof, or a refusal that says why
 ///     caller:    proof, and its record
-///     rank 0:    when all have come: all records to everybody
+///     rank 0:    when all have come: all records to every rank
 ///     ...        further records, further tables
 ///
 /// Before the first table has been sent a rank may leave and come again, rank 0 too. Afterwards one that leaves ends
 /// the meeting on all ranks. Where rank 0 gives up, it tells those who are there why.
 ///
 /// A rank on another host may lack the key, where that lies in a home directory of each host (JobKey::is_of_all_hosts).
-/// It is let in then, like everybody else who reaches the port: rank 0 warns of that, and says what to do.
+/// It is let in then, like any process that reaches the port: rank 0 warns of that, and says what to do.
 ///
 /// A wait is spoken of after five seconds and every minute, with the ranks that are missing.
 class TcpRendezvous : public Rendezvous {

@@ -3,6 +3,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/launch/families.hpp>
+#include <libtrain/launch/slurm_node_list.hpp>
 #include <libtrain/launch/slurm_tasks_per_node.hpp>
 
 namespace libtrain::detail {
@@ -50,6 +51,21 @@ std::optional<Claim> read_slurm_step(const Environment& environment) {
       first_of(read_count(environment, "SLURM_STEP_NUM_NODES"), read_count(environment, "SLURM_JOB_NUM_NODES"));
   claim.local_world_size = tasks_on_this_node(environment, claim);
   return claim;
+}
+
+std::vector<std::string> slurm_hosts_of_ranks(const Environment& environment, int world_size) {
+  const auto distribution = environment.get("SLURM_DISTRIBUTION");
+  const auto nodes = environment.get("SLURM_STEP_NODELIST");
+  const auto counts = environment.get("SLURM_STEP_TASKS_PER_NODE");
+  if (!nodes || !counts || (distribution && !distribution->starts_with("block"))) return {};
+  const auto names = parse_slurm_node_list(*nodes);
+  const auto tasks = parse_slurm_tasks_per_node(*counts);
+  if (names.size() != tasks.size() || std::accumulate(tasks.begin(), tasks.end(), 0LL) != world_size) return {};
+  std::vector<std::string> hosts;
+  for (std::size_t node = 0; node < names.size(); ++node) {
+    hosts.insert(hosts.end(), static_cast<std::size_t>(tasks[node]), names[node]);
+  }
+  return hosts;
 }
 
 std::optional<Claim> read_slurm(const Environment& environment, const LaunchOptions& /*options*/) {
