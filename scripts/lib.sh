@@ -32,7 +32,12 @@ configure() {
   # What CMake found in another environment must be found anew.
   local environment known=$tree/.environment fresh=()
   environment="$(readlink .deps || true) ${LIBTRAIN_TORCH_ROOT:-} $*"
-  [ ! -f "$known" ] || [ "$(cat "$known")" = "$environment" ] || fresh=(--fresh)
+  if [ -f "$known" ] && [ "$(cat "$known")" != "$environment" ]; then
+    fresh=(--fresh)
+    # Made in the presence of the old one, the new one would differ from those of other trees, and no file over LibTorch
+    # be found in ccache.
+    find "$tree" -name '*.gch' -delete
+  fi
   cmake --preset "$preset" -B "$tree" "${fresh[@]}" "$@"
   echo "$environment" >"$known"
 }

@@ -4,7 +4,7 @@
 
 namespace libtrain {
 
-/// Tells when a wait has lasted so long that a user wants to know of it: after five seconds, and every minute.
+/// Tells when to log a wait: after five seconds, and every minute.
 class Reminder {
  public:
   /// True once for each of these moments.

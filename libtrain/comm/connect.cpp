@@ -2,6 +2,7 @@
 
 #include <torch/cuda.h>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
@@ -17,6 +18,11 @@ namespace {
 
 void check_backend(const Launch& launch) {
   const auto& backend = launch.backend.value;
+  if (backend == "nccl" && Environment::of_process().get("LIBTRAIN_ENCRYPTION") == "on") {
+    throw EnvironmentError(
+        "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts as they are: unset it, or use "
+        "--dist-backend gloo.");
+  }
   if (backend == "auto" || backend == "gloo" || backend == "mpi" || (backend == "nccl" && has_nccl())) return;
   throw EnvironmentError(text("Backend '", backend, "' (", launch.backend.source, ") is not in this build: use auto, ",
                               "gloo or mpi", has_nccl() ? ", or nccl for GPUs." : "."));

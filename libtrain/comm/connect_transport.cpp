@@ -2,6 +2,7 @@
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
 #include <libtrain/comm/mpi/connect_mpi.hpp>
@@ -63,13 +64,19 @@ std::unique_ptr<HostTransport> meet(const Launch& launch, const Patience& patien
   // Ranks of one job that nothing names have most often been started alike.
   const auto command = detail::own_command();
   const auto job = launch.job.value ? *launch.job.value : text("a job of ", command.program);
-  RendezvousPlan plan{.job = job,
-                      .arguments = launch.job.value ? 0 : command.arguments,
-                      .rank = launch.rank.value,
-                      .world_size = launch.world_size.value,
-                      .key = detail::find_job_key(environment, job),
-                      .is_one_host = launch.node_count.value == 1,
-                      .hosts = launch.hosts};
+  // A file brings a secret of its own.
+  auto key = launch.rendezvous.value.starts_with("file://") ? detail::JobKey{.key = detail::open_key(job)}
+                                                            : detail::find_job_key(environment, job);
+  if (launch.rank.value == 0 && !key.warning.empty()) log_warning(key.warning);
+  RendezvousPlan plan{
+      .job = job,
+      .arguments = launch.job.value ? 0 : command.arguments + static_cast<unsigned>(launch.world_size.value),
+      .rank = launch.rank.value,
+      .world_size = launch.world_size.value,
+      .key = std::move(key),
+      .is_one_host = launch.node_count.value == 1,
+      .requires_key = options.encrypt,
+      .hosts = launch.hosts};
   TcpRendezvous rendezvous{open_place(launch, environment, options, open_agent_store), std::move(plan)};
   return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, patience);
 }

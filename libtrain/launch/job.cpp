@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/claim.hpp>
+#include <libtrain/launch/families.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -46,11 +46,30 @@ Job first_known(std::initializer_list<Job> jobs) {
   return known != jobs.end() ? *known : Job{std::nullopt, "no variable names it"};
 }
 
-// Only what the launcher has given to these very ranks: a variable that some of them have inherited would part them.
-Job named_by_launcher(Launcher launcher, const Environment& environment) {
-  switch (launcher) {
+// torchrun's own word for no identifier.
+Job torchrun_run(const Environment& environment) {
+  if (environment.get("TORCHELASTIC_RUN_ID") == "none") return {};
+  return named_by(environment, "torchrun's run", "TORCHELASTIC_RUN_ID");
+}
+
+// Of ranks that were given their numbers by hand, or by a script: the step that started them, if all of them are its
+// tasks.
+Job step_of_as_many(const Launch& launch, const Environment& environment) {
+  const auto step = read_slurm_step(environment);
+  if (!step || !step->world_size || step->world_size->value != launch.world_size.value) return {};
+  return slurm_step(environment);
+}
+
+// Only what the launcher has given to all ranks alike: with a variable that only some of them have inherited, they
+// would not find each other.
+Job named_by_launcher(const Launch& launch, const Environment& environment) {
+  const auto azure_run = [&] { return named_by(environment, "Azure ML run", "AZUREML_RUN_ID"); };
+  switch (launch.launcher) {
     case Launcher::torchrun:
-      return named_by(environment, "torchrun's run", "TORCHELASTIC_RUN_ID");
+      return torchrun_run(environment);
+    case Launcher::explicit_options:
+    case Launcher::plain:
+      return first_known({step_of_as_many(launch, environment), azure_run()});
     case Launcher::slurm:
       return slurm_step(environment);
     case Launcher::open_mpi:
@@ -64,14 +83,14 @@ Job named_by_launcher(Launcher launcher, const Environment& environment) {
     case Launcher::flux:
       return named_by(environment, "Flux job", "FLUX_JOB_ID");
     default:
-      return named_by(environment, "Azure ML run", "AZUREML_RUN_ID");
+      return azure_run();
   }
 }
 
 }  // namespace
 
 void find_job(Launch& launch, const Environment& environment) {
-  launch.job = first_known({named_by_user(environment), named_by_launcher(launch.launcher, environment)});
+  launch.job = first_known({named_by_user(environment), named_by_launcher(launch, environment)});
 }
 
 int default_port_of(const std::string& job) {

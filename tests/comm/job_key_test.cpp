@@ -52,9 +52,28 @@ TEST(JobKey, LiesInAFileThatOnlyItsUserCanRead) {
   ASSERT_EQ(stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
   EXPECT_EQ(read_file(path).size(), 65U);  // 32 random bytes as digits, and a line end
-  ASSERT_EQ(chmod(path.c_str(), 0640), 0);
-  EXPECT_THAT(message_of<EnvironmentError>([&] { find_job_key(home(folder.path()), "job"); }),
-              AllOf(HasSubstr(path), HasSubstr("open to other users"), HasSubstr("chmod go-rwx")));
+}
+
+TEST(JobKey, IsNotWhatOthersMayHaveReadOrWritten) {
+  const TemporaryFolder folder;
+  const auto first = find_job_key(home(folder.path()), "job");
+  EXPECT_EQ(first.warning, "");
+  ASSERT_EQ(chmod(first.source.c_str(), 0644), 0);
+  const auto second = find_job_key(home(folder.path()), "job");
+  EXPECT_EQ(second.source, "/dev/shm/libtrain-" + std::to_string(geteuid()) + "/secret");
+  EXPECT_NE(second.key.secret, first.key.secret);
+  EXPECT_THAT(second.warning, AllOf(HasSubstr(first.source), HasSubstr("open to other users"), HasSubstr("deleted")));
+  EXPECT_THAT(
+      message_of<EnvironmentError>([&] { find_job_key(Environment{{{"LIBTRAIN_SECRET_FILE", first.source}}}, "job"); }),
+      AllOf(HasSubstr(first.source), HasSubstr("open to other users"), HasSubstr("chmod go-rwx")));
+}
+
+TEST(JobKey, MayBeInAFileOfRootsForAGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a file of root's";
+  const TemporaryFolder folder;
+  write_file(folder / "key", "0123456789abcdef\n");
+  ASSERT_EQ(chmod((folder / "key").c_str(), 0440), 0);
+  EXPECT_EQ(find_job_key(Environment{{{"LIBTRAIN_SECRET_FILE", folder / "key"}}}, "job").source, folder / "key");
 }
 
 TEST(JobKey, IsTheSameForRanksThatMakeItAtOnce) {
@@ -94,8 +113,9 @@ TEST(JobKey, FollowsNoLinkOfAnother) {
   std::filesystem::create_directories(folder / ".config/libtrain");
   write_file(folder / "known", std::string(64, 'k'));
   std::filesystem::create_symlink(folder / "known", folder / ".config/libtrain/secret");
-  EXPECT_THAT(message_of<EnvironmentError>([&] { find_job_key(home(folder.path()), "job"); }),
-              HasSubstr("cannot be opened"));
+  const auto key = find_job_key(home(folder.path()), "job");
+  EXPECT_EQ(key.source, "/dev/shm/libtrain-" + std::to_string(geteuid()) + "/secret");
+  EXPECT_THAT(key.warning, HasSubstr("cannot be opened"));
 }
 
 TEST(JobKey, IsKeptInMemoryWithoutAHomeDirectory) {

@@ -271,9 +271,9 @@ TEST(TcpRendezvous, NamesTheWorldSizesThatDiffer) {
   auto larger = job;
   larger.world_size = 3;
   std::thread rank_0{[&] {
-    EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(0); }), HasSubstr("one of 3 ranks, rank 0 as one of 2"));
+    EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(0); }), HasSubstr("Rank 1 of 3 at 127.0.0.1"));
   }};
-  EXPECT_THAT(message_of<EnvironmentError>([&] { larger.gather(1); }), HasSubstr("one of 3 ranks, rank 0 as one of 2"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { larger.gather(1); }), HasSubstr("Rank 1 of 3 at 127.0.0.1"));
   rank_0.join();
 }
 

@@ -299,6 +299,18 @@ class AnotherHost(Strangers):
         self.assertIn("No secret is common to rank 0 and rank 1", ends[0].stderr)
         self.assertIn("LIBTRAIN_SECRET", ends[0].stderr)
 
+    def test_encryption_takes_a_common_secret(self):
+        homes = [self.folder / name for name in "ab"]
+        for home in homes:
+            home.mkdir()
+        first, second = [self.start_on(rank, {"HOME": str(home), "LIBTRAIN_ENCRYPTION": "on"})
+                         for rank, home in enumerate(homes)]
+        second, = ranks.wait([second])
+        self.assertEqual(second.exit_code, 3, second)
+        self.assertIn("does not have this rank's secret", second.stderr)
+        self.assertIn("set LIBTRAIN_SECRET to the same", second.stderr)
+        self.assertIsNone(first[0].poll())
+
 
 class WhileRanksTrain(Strangers):
     def running_job(self, *options, environment=None):

@@ -26,7 +26,7 @@ struct ConnectionCheck {
 
 /// Connects the ranks of a launched job as a program would be, and measures each host and each pair of hosts, one rank
 /// of each, while no other pair uses the same hosts. All ranks must call it. Throws as connect_transport, and
-/// EnvironmentError where the launch environment and the peers disagree about who this is.
+/// EnvironmentError where the launch environment and the peers disagree about this rank.
 ConnectionCheck check_connections(const Launch& launch, std::chrono::milliseconds timeout);
 
 }  // namespace libtrain::tools

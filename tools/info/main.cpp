@@ -28,7 +28,7 @@
 #include <tools/common/run_tool.hpp>
 #include <tools/info/connection_check.hpp>
 
-// libtrain-info: who a program started like this one would take itself for, and why.
+// libtrain-info: which rank a program started like this one would be, and why.
 
 namespace {
 
@@ -189,20 +189,28 @@ libtrain::ExitCode report(const libtrain::LaunchOptions& options, const Request&
   std::optional<libtrain::Launch> launch;
   Json json = Json::object();
   auto exit_code = libtrain::ExitCode::success;
+  const auto failed = [&](const libtrain::Error& error) {
+    exit_code = error.exit_code();
+    json["error"] = error.what();
+    std::cerr << "libtrain-info: " << error.what() << '\n';
+  };
   try {
     launch = libtrain::detect_launch(environment, options);
     json = to_json(*launch);
   } catch (const libtrain::Error& error) {
-    exit_code = error.exit_code();
-    json["error"] = error.what();
-    std::cerr << "libtrain-info: " << error.what() << '\n';
+    failed(error);
   }
   const auto common = facts(environment);
   std::optional<libtrain::tools::ConnectionCheck> check;
   if (launch && request.check) {
     libtrain::set_log_identity(launch->rank.value, launch->world_size.value);
     const auto timeout = std::chrono::duration<double>(request.timeout_s);
-    check = libtrain::tools::check_connections(*launch, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+    try {
+      check =
+          libtrain::tools::check_connections(*launch, std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
+    } catch (const libtrain::Error& error) {
+      failed(error);
+    }
   }
   if (request.as_json) {
     json.update(common);

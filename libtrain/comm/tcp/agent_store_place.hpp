@@ -11,9 +11,9 @@ namespace libtrain {
 /// address of its own (`options` says which) and leaves it there, in the place of what ranks have left before a
 /// restart.
 ///
-/// The store is open to any process that reaches it: what it says is not trusted (see RendezvousPlace::is_trusted). Whatever is stopped
-/// or hangs, no wait is longer than its deadline and two seconds; a call that c10d does not come back from is left
-/// behind on a thread of its own.
+/// The store is open to any process that reaches it: what it says is not trusted (see RendezvousPlace::is_trusted). No
+/// wait is longer than its deadline and two seconds, also where the agent is stopped: a call that c10d does not come
+/// back from is left behind on a thread of its own.
 ///
 /// Throws CommunicationError where the store is not there before the deadline, or does not answer.
 std::unique_ptr<RendezvousPlace> open_agent_store_place(const std::string& url, const std::string& run,

@@ -61,6 +61,7 @@ bool ControlChannel::receive(std::vector<ControlMessage>& messages) {
     const auto got = read(buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
+    if (got == 0) errno = 0;
     if (got <= 0) return false;
     inbox_.append(buffer.data(), static_cast<std::size_t>(got));
     if (!take(messages)) return false;

@@ -40,8 +40,8 @@ class ControlChannel {
   /// part of it could be sent. One thread at a time.
   void send(const ControlMessage& message) noexcept;
 
-  /// Adds what has come to `messages`; false once the peer has closed, or sends what no peer would. One thread at a
-  /// time, which may be another than the sender.
+  /// Adds what has come to `messages`; false once the peer has closed, or sends what no peer would: `errno` is EBADMSG
+  /// where that was changed on the way. One thread at a time, which may be another than the sender.
   bool receive(std::vector<ControlMessage>& messages);
 
  private:

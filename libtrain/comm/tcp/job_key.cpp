@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-// Everything that follows from a secret is made with words of its own, so that none of it tells another.
+// Everything that is derived from a secret has a label of its own, so that none can be computed from another.
 Digest derive(const Digest& secret, const std::string& what) {
   return authenticate(secret, "libtrain " + what);
 }
@@ -56,7 +56,11 @@ void require_private(const std::string& path, const struct stat& status) {
     refuse(path, text("belongs to user ", status.st_uid, ", and this process to user ", geteuid(),
                       ": give a file of your own as LIBTRAIN_SECRET_FILE."));
   }
-  if ((status.st_mode & 077) != 0) refuse(path, "is open to other users: make it private with chmod go-rwx.");
+  // Root's own choice of a group, as with Kubernetes' fsGroup.
+  const mode_t others = status.st_uid == 0 && S_ISREG(status.st_mode) ? 037 : 077;
+  if ((status.st_mode & others) != 0) {
+    refuse(path, "is open to other users: make it private with chmod go-rwx (Kubernetes: defaultMode: 0400).");
+  }
 }
 
 std::string read_all(const FileDescriptor& file, const std::string& path) {
@@ -169,13 +173,19 @@ JobKey find_job_key(const Environment& environment, const std::string& job) {
     if (!secret) refuse(*path, "is not there, though LIBTRAIN_SECRET_FILE names it.");
     return {.key = key_of(base_of(*secret, *path), job), .source = *path, .is_of_all_hosts = true};
   }
-  if (const auto folder = config_folder(environment)) {
-    if (const auto secret = own_secret(*folder)) return key_from_file(*folder, *secret, job);
-  }
+  std::string warning;
+  if (const auto folder = config_folder(environment)) try {
+      if (const auto secret = own_secret(*folder)) return key_from_file(*folder, *secret, job);
+    } catch (const EnvironmentError& error) {
+      // Others may have read it, or it belongs to them.
+      warning = text(error.what(), " Until it is deleted, jobs use one in /dev/shm, which other hosts do not have.");
+    }
   const auto folder = memory_folder();
   const auto secret = own_secret(folder);
   if (!secret) refuse(folder + "/secret", text("cannot be made: ", std::strerror(errno), "."));
-  return key_from_file(folder, *secret, job);
+  auto key = key_from_file(folder, *secret, job);
+  key.warning = std::move(warning);
+  return key;
 }
 
 Command own_command() {

@@ -111,8 +111,10 @@ void Mesh::listen(milliseconds patience) {
 void Mesh::hear(int rank) {
   std::vector<ControlMessage> messages;
   const bool open = at(rank).control.receive(messages);
+  const bool was_changed = !open && errno == EBADMSG;
   for (const auto& message : messages) handle(rank, message);
   if (open) return;
+  if (was_changed) fail(text("What ", describe(rank), " has sent was changed on the way."));
   if (!at(rank).left) fail(text(describe(rank), " is gone: it exited or was killed."));
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, at(rank).control.descriptor(), nullptr);
 }

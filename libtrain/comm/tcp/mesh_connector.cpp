@@ -6,6 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/reminder.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
@@ -37,6 +38,7 @@ MeshConnector::MeshConnector(const MeshPlan& plan, FileDescriptor listener)
 }
 
 std::vector<Link> MeshConnector::connect(const Deadline& deadline, const std::function<void()>& look) {
+  Reminder reminder;
   while (missing_ > 0) {
     look();
     auto polled = interests();
@@ -47,7 +49,12 @@ std::vector<Link> MeshConnector::connect(const Deadline& deadline, const std::fu
     }
     advance_calls();
     pending_.advance(missing_, [this](Handshake& caller, const std::string&) { return admit(caller); });
-    if (missing_ > 0 && deadline.expired()) throw_missing();
+    if (missing_ > 0 && deadline.expired()) {
+      throw CommunicationError(text("Not connected before the deadline: ", missing_peers(),
+                                    ". Those processes ended or are stopped, or a firewall between the hosts does not "
+                                    "let all ports through."));
+    }
+    if (missing_ > 0 && reminder.is_due()) log_warning(text("Still not connected: ", missing_peers(), "."));
   }
   return std::move(links_);
 }
@@ -128,7 +135,7 @@ void MeshConnector::keep(int peer, Channel channel, Handshake& handshake) {
   --missing_;
 }
 
-void MeshConnector::throw_missing() const {
+std::string MeshConnector::missing_peers() const {
   std::vector<std::string> missing;
   for (std::size_t peer = 0; peer < links_.size(); ++peer) {
     const auto& link = links_[peer];
@@ -136,8 +143,12 @@ void MeshConnector::throw_missing() const {
     const auto& trouble = troubles_[peer];
     missing.push_back(text("rank ", peer, " at ", plan_.addresses[peer], trouble.empty() ? "" : " (" + trouble + ")"));
   }
-  throw CommunicationError(text("Not connected before the deadline: ", join(missing, ", "),
-                                ". Those processes ended or are stopped, or a firewall is between the hosts."));
+  constexpr std::size_t kMostNamed = 8;
+  if (missing.size() > kMostNamed) {
+    missing.resize(kMostNamed);
+    missing.emplace_back("...");
+  }
+  return join(missing, ", ");
 }
 
 }  // namespace libtrain::detail

@@ -53,7 +53,7 @@ class MeshConnector {
   std::string admit(Handshake& caller);
   bool is_here(int peer, Channel channel) const;
   void keep(int peer, Channel channel, Handshake& handshake);
-  [[noreturn]] void throw_missing() const;
+  std::string missing_peers() const;
 
   const MeshPlan& plan_;
   std::vector<Link> links_;

@@ -134,7 +134,10 @@ std::string read_own_file(const std::string& path) {
 
 // Whole or not at all.
 void write_own_file(const std::string& path, const std::string& content) {
-  const auto partial = text(path, ".", getpid());
+  // Process numbers of containers repeat, and a job that was killed may have left its file.
+  Digest random{};
+  detail::fill_random(random.data(), random.size());
+  const auto partial = text(path, ".", hexadecimal_of(random).substr(0, 16));
   const FileDescriptor file{open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   const bool written = file.is_open() &&
                        write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&

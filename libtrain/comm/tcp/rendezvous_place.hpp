@@ -27,10 +27,10 @@ class RendezvousPlace {
   /// Other ranks: where rank 0 listens, as far as is known by now; empty where it is not, yet. Called again and again.
   virtual std::vector<detail::SocketAddress> find(const Deadline& deadline) = 0;
 
-  /// What only those can know who may read at the place, after serve() or a find() that has found something.
+  /// What only a process that may read at the place can know, after serve() or a find() that has found something.
   virtual std::optional<detail::Digest> secret() const { return std::nullopt; }
 
-  /// Whether strangers cannot change what it says, so that a refusal from there is final.
+  /// Whether only this user's processes can change what it says, so that a refusal from there is final.
   virtual bool is_trusted() const { return true; }
 
   /// Rank 0: no rank needs to find it any more.

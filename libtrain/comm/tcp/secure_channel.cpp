@@ -34,7 +34,7 @@ SecureChannel::SecureChannel(FileDescriptor socket, const Digest& session_secret
       largest_(largest) {}
 
 short SecureChannel::events() const {
-  return static_cast<short>(outbox_.empty() ? POLLIN : POLLIN | POLLOUT);
+  return static_cast<short>((is_full() ? 0 : POLLIN) | (outbox_.empty() ? 0 : POLLOUT));
 }
 
 void SecureChannel::send(const std::string& message) {
@@ -65,8 +65,7 @@ bool SecureChannel::flush() {
 
 bool SecureChannel::fill() {
   std::array<char, 16384> buffer{};
-  // No more than one message of the largest size is kept.
-  while (inbox_.size() < kLengthBytes + largest_ + kTagBytes) {
+  while (!is_full()) {
     const auto got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
@@ -97,6 +96,11 @@ std::optional<std::string> SecureChannel::take() {
   }
   inbox_.erase(0, kLengthBytes + length + kTagBytes);
   return message;
+}
+
+// No more than one message of the largest size is kept.
+bool SecureChannel::is_full() const {
+  return inbox_.size() >= kLengthBytes + largest_ + kTagBytes;
 }
 
 bool SecureChannel::fail(std::string trouble) {

@@ -41,6 +41,7 @@ class SecureChannel {
  private:
   bool flush();
   bool fill();
+  bool is_full() const;
   bool fail(std::string trouble);
 
   FileDescriptor socket_;

@@ -65,7 +65,8 @@ FileDescriptor listen_at(const SocketAddress& address) {
   if (bind(socket.get(), address.get(), address.length()) != 0 || listen(socket.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
       throw EnvironmentError(text("Port ", address.port(), " at ", address.name(),
-                                  " is taken by another program or job: choose another port."));
+                                  " is taken by another program or job: choose another port (MASTER_PORT, or that of "
+                                  "--dist-url)."));
     }
     throw EnvironmentError(text("Cannot listen at ", address.name(), ": ", std::strerror(errno), "."));
   }

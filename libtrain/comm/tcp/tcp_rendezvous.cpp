@@ -88,7 +88,7 @@ detail::JobKey open_key_of(const RendezvousPlan& plan) {
 
 // Whether a rank at `address` may be without the key.
 bool may_lack_key(const RendezvousPlan& plan, const SocketAddress& address) {
-  return !plan.key.is_of_all_hosts && !plan.is_one_host && !detail::is_of_this_host(address);
+  return !plan.requires_key && !plan.key.is_of_all_hosts && !plan.is_one_host && !detail::is_of_this_host(address);
 }
 
 constexpr const char* kHowToShare =
@@ -153,6 +153,7 @@ class TcpRendezvous::Server {
       return {.trouble = "it belongs to another job",
               .refusal = Refusal::because(Refusal::Reason::other_job, plan_.job)};
     }
+    if (has_met_) return {.trouble = "the ranks have met already"};
     const auto rank = static_cast<std::size_t>(hello.from);
     if (rank > 0 && rank < seats_.size() && seats_[rank].channel) {
       return {.trouble = text("it says that it is rank ", rank, ", which is here already"),
@@ -170,6 +171,9 @@ class TcpRendezvous::Server {
 
   std::string admit(Handshake& caller, const std::string& address) {
     const auto hello = caller.hello();
+    if (hello.from < seats_.size() && seats_[hello.from].channel) {
+      return text("it says that it is rank ", hello.from, ", which is here already");
+    }
     caller.welcome();
     if (caller.state() != Handshake::State::done) return caller.trouble();
     SecureChannel channel{caller.take_socket(), caller.session_secret(), SecureChannel::Side::from_answerer,
@@ -177,14 +181,13 @@ class TcpRendezvous::Server {
     const auto rank = static_cast<std::size_t>(hello.from);
     if (hello.world_size != seats_.size() || rank == 0 || rank >= seats_.size()) {
       const EnvironmentError error{
-          text("Rank ", rank, " at ", address, " was started as one of ", hello.world_size, " ranks, rank 0 as one of ",
-               seats_.size(), ": give all the same world size, and each job a rendezvous of its own."),
+          text("Rank ", rank, " of ", hello.world_size, " at ", address, " came to rank 0 of ", seats_.size(),
+               ": give all ranks the same world size, and each job a rendezvous of its own."),
           ErrorScope::all_ranks};
       tell(channel, error);
       throw EnvironmentError{error};
     }
     auto& seat = seats_[rank];
-    if (seat.channel) return text("it says that it is rank ", rank, ", which is here already");
     seat.channel = std::move(channel);
     seat.address = address;
     if (hello.arguments != plan_.arguments) {
@@ -200,11 +203,15 @@ class TcpRendezvous::Server {
   std::vector<pollfd> interests() const {
     std::vector<pollfd> polled;
     pending_.add_interests(polled, missing());
+    add_seats(polled);
+    return polled;
+  }
+
+  void add_seats(std::vector<pollfd>& polled) const {
     for (const auto& seat : seats_) {
       if (!seat.channel) continue;
       polled.push_back({.fd = seat.channel->descriptor(), .events = seat.channel->events(), .revents = 0});
     }
-    return polled;
   }
 
   void advance_seats() {
@@ -240,7 +247,9 @@ class TcpRendezvous::Server {
 
   void send_to_all(const std::string& message, const Deadline& deadline) {
     for (auto& seat : seats_) {
-      if (seat.channel) seat.channel->send(message);
+      if (!seat.channel) continue;
+      seat.channel->send(message);
+      seat.channel->advance();  // so that not all copies are in memory at once
     }
     const auto waits = [](const Seat& seat) { return seat.channel && !seat.channel->is_sent(); };
     while (true) {
@@ -248,7 +257,8 @@ class TcpRendezvous::Server {
       if (std::none_of(seats_.begin(), seats_.end(), waits)) return;
       if (deadline.expired())
         throw CommunicationError("A rank did not read what the others have sent before the deadline.");
-      auto polled = interests();
+      std::vector<pollfd> polled;
+      add_seats(polled);
       poll_for(polled, deadline);
     }
   }
@@ -380,9 +390,8 @@ class TcpRendezvous::Client {
         return call(address, deadline);
       }
       if (refusal.reason == Refusal::Reason::other_arguments) {
-        return "this rank was started with other arguments than rank 0, which waits for others first; a "
-               "LIBTRAIN_JOB_ID "
-               "that all ranks have in common saves the time";
+        return "this rank was started with other arguments or another world size than rank 0, which waits for others "
+               "first; a LIBTRAIN_JOB_ID that all ranks have in common saves the time";
       }
       const auto error = error_of(refusal, address);
       if (place_.is_trusted()) throw EnvironmentError{error};
@@ -425,9 +434,9 @@ class TcpRendezvous::Client {
                                      "): two processes have the same rank, or two jobs meet there; give each job a "
                                      "rendezvous of its own."));
       default:
-        return EnvironmentError(text("Rank 0 at ", address.name(),
-                                     " does not have this rank's secret, which is that of ", plan_.key.source,
-                                     ", but that of ", words, ". For one in common, ", kHowToShare, "."));
+        return EnvironmentError(text(
+            "Rank 0 at ", address.name(), " does not have this rank's secret. This rank has that of ", plan_.key.source,
+            " on its host, rank 0 that of ", words, " on its own. For one in common, ", kHowToShare, "."));
     }
   }
 
@@ -443,9 +452,10 @@ class TcpRendezvous::Client {
       }
       if (!lives || !channel_->trouble().empty()) return std::nullopt;
       if (patience.expired()) {
-        throw CommunicationError(text("Rank 0 at ", place_.name(),
-                                      " did not answer before the deadline: it is stopped, or "
-                                      "the network between the hosts is interrupted."));
+        throw CommunicationError(
+            text("Not all ranks had come to rank 0 at ", place_.name(),
+                 " when this rank's time was over: look for the message of rank 0; if it has none, "
+                 "it is stopped, or the network between the hosts is interrupted."));
       }
       remind(reminder, text("Still waiting for others at ", place_.name(), "; rank 0 knows which."));
       std::vector<pollfd> polled{{.fd = channel_->descriptor(), .events = channel_->events(), .revents = 0}};

@@ -13,7 +13,7 @@
 
 namespace libtrain {
 
-/// Which job meets, and who this is.
+/// Which job meets, and which of its ranks this is.
 struct RendezvousPlan {
   std::string job;  ///< in words, the same on all ranks and, where it has a name, in no other job
   /// Of a job without a name, how its ranks were started (see Command); else 0. Rank 0 prefers those that were started
@@ -23,6 +23,7 @@ struct RendezvousPlan {
   int world_size = 1;
   detail::JobKey key;
   bool is_one_host = false;             ///< the launcher says so
+  bool requires_key = false;            ///< of ranks on other hosts, too: what they tell each other must stay secret
   std::vector<std::string> hosts = {};  ///< of each rank, as far as the launcher lets it be known; for messages
 };
 
@@ -35,13 +36,14 @@ struct RendezvousPlan {
 ///     rank 0:    when all have come: all records to every rank
 ///     ...        further records, further tables
 ///
-/// Before the first table has been sent a rank may leave and come again, rank 0 too. Afterwards one that leaves ends
-/// the meeting on all ranks. Where rank 0 gives up, it tells those who are there why.
+/// Before the first table has been sent a rank may end and be started again, rank 0 too. Afterwards a rank that ends
+/// ends the meeting on all ranks. Where rank 0 fails, it sends the reason to the ranks that have connected.
 ///
-/// A rank on another host may lack the key, where that lies in a home directory of each host (JobKey::is_of_all_hosts).
-/// It is let in then, like any process that reaches the port: rank 0 warns of that, and says what to do.
+/// A rank on another host may lack the key, where that lies in a home directory of each host (JobKey::is_of_all_hosts)
+/// and the plan does not require it. It is let in then, like any process that reaches the port: rank 0 warns of that,
+/// and says what to do.
 ///
-/// A wait is spoken of after five seconds and every minute, with the ranks that are missing.
+/// After five seconds, and every minute, rank 0 logs which ranks are missing.
 class TcpRendezvous : public Rendezvous {
  public:
   TcpRendezvous(std::unique_ptr<RendezvousPlace> place, RendezvousPlan plan);
