@@ -8,7 +8,8 @@ TIME_LIMIT_S = 120
 
 
 def command(output, seed):
-    return [jobs.program("digits"), "--quiet", "--epochs", 1, "--seed", seed, "--output", output, "--timeout", 60]
+    return [jobs.program("digits"), "--data", jobs.ROOT / "examples/digits/data", "--quiet", "--epochs", 1, "--seed", seed,
+            "--output", output, "--timeout", 60]
 
 
 def losses_in(output):
