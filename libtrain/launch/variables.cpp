@@ -72,6 +72,12 @@ std::span<const std::string_view> launch_variables() {
       "SLURM_TASKS_PER_NODE",
       "SLURM_STEP_TASKS_PER_NODE",
       "SLURM_DISTRIBUTION",
+      // How ranks of any launcher meet and talk
+      "LIBTRAIN_ENCRYPTION",
+      "LIBTRAIN_HOST",
+      "LIBTRAIN_SHARED_MEMORY",
+      "LIBTRAIN_SOCKET_INTERFACE",
+      "GLOO_SOCKET_IFNAME",
       // Azure Batch, Batch AI, Azure ML
       "AZ_BATCH_MASTER_NODE",
       "AZ_BATCH_HOST_LIST",

@@ -324,6 +324,17 @@ TEST(TcpRendezvous, TurnsAwayRanksWithAnotherSecret) {
   EXPECT_THAT(log.lines(), Contains(HasSubstr("it does not have the job's secret")));
 }
 
+TEST(TcpRendezvous, SaysWhyARankThatIsMissingWasRefused) {
+  const auto job = at_some_port();
+  auto stranger = job;
+  stranger.key = {.key = detail::GroupKey::random(), .source = "another secret"};
+  std::thread rank_1{[&] { EXPECT_THROW(stranger.gather(1), EnvironmentError); }};
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(2000)); }),
+              AllOf(HasSubstr("rank 1 of 2, at " + job.url + " did not come"),
+                    HasSubstr("connected as rank 1 was refused, because it does not have the job's secret")));
+  rank_1.join();
+}
+
 TEST(TcpRendezvous, ARankThatLeavesMayComeAgain) {
   const auto job = at_some_port(3);
   std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};

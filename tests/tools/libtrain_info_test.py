@@ -199,6 +199,13 @@ class Check(unittest.TestCase):
         self.assertEqual(job.exit_code, 0, job)
         self.assertIn("all-reduce of 2 ranks", job.stdout)
 
+    def test_settings_of_the_meeting_are_shown_but_the_secret(self):
+        job = info(LIBTRAIN_SECRET=CANARY + "0123456789", LIBTRAIN_ENCRYPTION="on", LIBTRAIN_HOST="node")
+        self.assertEqual(job.exit_code, 0, job)
+        for line in ("LIBTRAIN_SECRET '(not shown)'", "LIBTRAIN_ENCRYPTION 'on'", "LIBTRAIN_HOST 'node'"):
+            self.assertIn(line, job.stdout)
+        self.assertNotIn(CANARY, job.stdout + job.stderr)
+
     def test_one_rank_has_nothing_to_connect_to(self):
         job = info("--check")
         self.assertEqual(job.exit_code, 0, job)

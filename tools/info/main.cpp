@@ -102,6 +102,8 @@ Json facts(const libtrain::Environment& environment) {
   for (const auto name : libtrain::launch_variables()) {
     if (const auto value = environment.get(name)) variables[std::string{name}] = libtrain::redact(*value);
   }
+  if (environment.has("LIBTRAIN_SECRET")) variables["LIBTRAIN_SECRET"] = "(not shown)";
+  if (const auto path = environment.get("LIBTRAIN_SECRET_FILE")) variables["LIBTRAIN_SECRET_FILE"] = *path;
   return {{"versions",
            {{"libtrain", build.version},
             {"git_revision", build.git_revision},

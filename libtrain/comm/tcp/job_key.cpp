@@ -51,13 +51,11 @@ Digest base_of(const std::string& secret, const std::string& source) {
 }
 
 // What the administrator has put there for this user, such as a Kubernetes secret, belongs to root.
-void require_private(const std::string& path, const struct stat& status) {
+void require_private(const std::string& path, const struct stat& status, mode_t others = 077) {
   if (status.st_uid != geteuid() && status.st_uid != 0) {
     refuse(path, text("belongs to user ", status.st_uid, ", and this process to user ", geteuid(),
                       ": give a file of your own as LIBTRAIN_SECRET_FILE."));
   }
-  // Root's own choice of a group, as with Kubernetes' fsGroup.
-  const mode_t others = status.st_uid == 0 && S_ISREG(status.st_mode) ? 037 : 077;
   if ((status.st_mode & others) != 0) {
     refuse(path, "is open to other users: make it private with chmod go-rwx (Kubernetes: defaultMode: 0400).");
   }
@@ -79,7 +77,9 @@ std::optional<std::string> read_secret(const std::string& path, int more_flags) 
   if (!file.is_open()) refuse(path, text("cannot be opened: ", std::strerror(errno), "."));
   struct stat status{};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is no regular file.");
-  require_private(path, status);
+  // Root's own choice of a group, as with Kubernetes' fsGroup, where the file was not made by a job.
+  const bool is_given_by_root = status.st_uid == 0 && (more_flags & O_NOFOLLOW) == 0;
+  require_private(path, status, is_given_by_root ? 037 : 077);
   return read_all(file, path);
 }
 

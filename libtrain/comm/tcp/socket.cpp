@@ -68,7 +68,9 @@ FileDescriptor listen_at(const SocketAddress& address) {
                                   " is taken by another program or job: choose another port (MASTER_PORT, or that of "
                                   "--dist-url)."));
     }
-    throw EnvironmentError(text("Cannot listen at ", address.name(), ": ", std::strerror(errno), "."));
+    throw EnvironmentError(
+        text("Cannot listen at ", address.name(), ": ", std::strerror(errno),
+             errno == EADDRNOTAVAIL ? ": rank 0 must run on the host that MASTER_ADDR names." : "."));
   }
   return socket;
 }

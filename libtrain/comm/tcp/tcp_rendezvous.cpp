@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -103,12 +104,16 @@ class TcpRendezvous::Server {
       : place_(place),
         plan_(plan),
         open_key_(open_key_of(plan)),
+        listening_at_(detail::local_address(listener).name()),
         pending_(std::move(listener),
                  [this](const Hello& hello, const SocketAddress& remote) { return judge(hello, remote); }),
-        seats_(static_cast<std::size_t>(plan.world_size)) {}
+        seats_(static_cast<std::size_t>(plan.world_size)),
+        refusals_(static_cast<std::size_t>(plan.world_size)) {}
 
   std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) try {
     const Stopwatch stopwatch;
+    // Others still get in before a deadline that is near.
+    preference_s_ = std::min(kPreference_s, std::chrono::duration<double>(deadline.remaining()).count() / 2);
     Reminder reminder;
     while (missing() > 0) {
       auto polled = interests();
@@ -118,7 +123,10 @@ class TcpRendezvous::Server {
       pending_.advance(missing(),
                        [this](Handshake& caller, const std::string& address) { return admit(caller, address); });
       if (missing() > 0 && deadline.expired()) throw_missing(stopwatch);
-      if (missing() > 0 && reminder.is_due()) log_warning(text("Still waiting for ", missing_ranks(), "."));
+      if (missing() > 0 && reminder.is_due()) {
+        const auto reasons = known_reasons();
+        log_warning(text("Still waiting for ", missing_ranks(), reasons.empty() ? "" : ": ", reasons, "."));
+      }
     }
     std::vector<std::string> records{own};
     for (std::size_t rank = 1; rank < seats_.size(); ++rank) records.push_back(std::move(*seats_[rank].record));
@@ -146,7 +154,13 @@ class TcpRendezvous::Server {
         std::count_if(seats_.begin() + 1, seats_.end(), [](const Seat& seat) { return !seat.record.has_value(); }));
   }
 
-  Handshake::Verdict judge(const Hello& hello, const SocketAddress& remote) const {
+  Handshake::Verdict judge(const Hello& hello, const SocketAddress& remote) {
+    auto verdict = verdict_of(hello, remote);
+    if (!verdict.secret && hello.from < refusals_.size()) refusals_[hello.from] = verdict.trouble;
+    return verdict;
+  }
+
+  Handshake::Verdict verdict_of(const Hello& hello, const SocketAddress& remote) const {
     if (hello.channel != Channel::rendezvous || hello.to != 0)
       return {.trouble = "it looks for a rank that is not here"};
     if (hello.group != plan_.key.key.id) {
@@ -159,14 +173,15 @@ class TcpRendezvous::Server {
       return {.trouble = text("it says that it is rank ", rank, ", which is here already"),
               .refusal = Refusal::because(Refusal::Reason::taken, seats_[rank].address)};
     }
-    if (hello.arguments != plan_.arguments && served_.seconds() < kPreference_s) {
-      return {.trouble = "it was started with other arguments than rank 0",
+    if (hello.arguments != plan_.arguments && served_.seconds() < preference_s_) {
+      return {.trouble = "it was started with other arguments or another world size than rank 0",
               .refusal = Refusal::because(Refusal::Reason::other_arguments, plan_.job)};
     }
     if (hello.key == plan_.key.fingerprint()) return {.secret = plan_.key.key.secret};
     if (hello.key == open_key_.fingerprint() && may_lack_key(plan_, remote)) return {.secret = open_key_.key.secret};
-    return {.trouble = "it does not have the job's secret",
-            .refusal = Refusal::because(Refusal::Reason::other_key, plan_.key.source)};
+    // It comes again without one.
+    const char* trouble = may_lack_key(plan_, remote) ? "" : "it does not have the job's secret";
+    return {.trouble = trouble, .refusal = Refusal::because(Refusal::Reason::other_key, plan_.key.source)};
   }
 
   std::string admit(Handshake& caller, const std::string& address) {
@@ -294,11 +309,38 @@ class TcpRendezvous::Server {
       hosts.emplace_back("...");
     }
     return text(detail::ranks_in_words(ranks), " of ", plan_.world_size, hosts.empty() ? "" : ", on ",
-                join(hosts, ", "), ", at ", place_.name());
+                join(hosts, ", "), ", at ", place_.name(),
+                place_.name().ends_with(listening_at_) ? "" : text(" (listening at ", listening_at_, ")"));
+  }
+
+  // Why ranks that are missing have not got in, as far as anything was heard of them.
+  std::string known_reasons() const {
+    std::vector<std::string> reasons;
+    for (std::size_t rank = 1; rank < seats_.size(); ++rank) {
+      const auto& seat = seats_[rank];
+      if (seat.record) continue;
+      if (seat.channel) {
+        reasons.push_back(text("rank ", rank, " at ", seat.address, " has connected and sends nothing"));
+      } else if (!refusals_[rank].empty()) {
+        reasons.push_back(text("a process that connected as rank ", rank, " was refused, because ", refusals_[rank]));
+      }
+    }
+    constexpr std::size_t kMostReasons = 4;
+    if (reasons.size() > kMostReasons) {
+      reasons.resize(kMostReasons);
+      reasons.emplace_back("and others");
+    }
+    return join(reasons, "; ");
   }
 
   [[noreturn]] void throw_missing(const Stopwatch& stopwatch) const {
-    throw CommunicationError(text("Within ", stopwatch.seconds(), " s there was no sign of ", missing_ranks(),
+    const auto seconds = std::round(10 * stopwatch.seconds()) / 10;
+    const auto reasons = known_reasons();
+    if (!reasons.empty()) {
+      throw CommunicationError(text("Within ", seconds, " s ", missing_ranks(), " did not come: ", reasons, "."),
+                               ErrorScope::all_ranks);
+    }
+    throw CommunicationError(text("Within ", seconds, " s there was no sign of ", missing_ranks(),
                                   ": those processes did not start, have ended, or cannot reach the place."),
                              ErrorScope::all_ranks);
   }
@@ -317,10 +359,13 @@ class TcpRendezvous::Server {
   RendezvousPlace& place_;
   const RendezvousPlan& plan_;
   detail::JobKey open_key_;
+  std::string listening_at_;
   detail::PendingConnections pending_;
-  std::vector<Seat> seats_;  // that of rank 0 stays empty
+  std::vector<Seat> seats_;            // that of rank 0 stays empty
+  std::vector<std::string> refusals_;  // the last one of each rank
   bool has_met_ = false;
   Stopwatch served_;
+  double preference_s_ = kPreference_s;
 };
 
 /// Any other rank.
@@ -348,8 +393,8 @@ class TcpRendezvous::Client {
         }
       }
       if (deadline.expired()) {
-        throw CommunicationError(text("Rank 0 was not found at ", place_.name(), " within ", stopwatch.seconds(),
-                                      " s (", trouble,
+        throw CommunicationError(text("Rank 0 was not found at ", place_.name(), " within ",
+                                      std::round(10 * stopwatch.seconds()) / 10, " s (", trouble,
                                       "): it did not start, has ended, or a firewall is between the hosts."));
       }
       remind(reminder, text("Still waiting for rank 0 at ", place_.name(), " (", trouble, ")."));
