@@ -8,6 +8,7 @@
 #   asan, tsan   under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer
 #   no-mpi       built without the MPI backend; here and in the next two, the tests that a build can change
 #   no-cuda      built without CUDA and NCCL
+#   no-unity     built one file at a time: each includes what it needs
 #   other-torch  built against a LibTorch from elsewhere: the torch wheel for Python 3.12, outside any environment
 #   mpich        built against Debian's MPICH; the tests of ranks run under its mpiexec
 #   launchers    jobs under Debian's Slurm, installed for it, and under torchrun with one and two agents
@@ -17,7 +18,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-parts=(push shell asan tsan no-mpi no-cuda other-torch mpich launchers fuzz)
+parts=(push shell asan tsan no-mpi no-cuda no-unity other-torch mpich launchers fuzz)
 
 # What a variant of the build can change: how programs link, start, find each other and end.
 of_a_build='^core_tests|^tools|^packaging|^base|^jobs\.(examples|no_mpi|seeds|sockets|tcp_launch|tcp_network)'
@@ -70,6 +71,7 @@ run_part() {
     asan | tsan) LIBTRAIN_PRESET=$1 scripts/test.sh ;;
     no-mpi) test_variant "$1" -DLIBTRAIN_MPI=OFF -R "$of_a_build" ;;
     no-cuda) test_variant "$1" -DLIBTRAIN_CUDA=OFF -R "$of_a_build" ;;
+    no-unity) test_variant "$1" -DCMAKE_UNITY_BUILD=OFF -R '^core_tests' ;;
     other-torch)
       local torch
       torch=$(other_torch)

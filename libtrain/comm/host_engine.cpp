@@ -1,14 +1,11 @@
 #include <libtrain/comm/host_engine.hpp>
 
-#include <exception>
 #include <utility>
 
 namespace libtrain::detail {
 
 namespace {
 
-constexpr std::chrono::milliseconds kDrainTime{5000};
-constexpr std::chrono::milliseconds kUnwindTime{200};
 constexpr std::chrono::milliseconds kAbortTime{1000};
 
 }  // namespace
@@ -19,9 +16,7 @@ HostEngine::HostEngine(std::unique_ptr<HostTransport> transport, std::chrono::mi
 
 HostEngine::~HostEngine() {
   queue_->stop();
-  // When an exception unwinds, the peers may never come to what this rank still has queued.
-  const auto patience = std::uncaught_exceptions() > 0 ? kUnwindTime : kDrainTime;
-  bool served = queue_->wait_until_served(patience);
+  bool served = queue_->wait_until_served(drain_time());
   if (!served) {
     queue_->fail("the communicator was destroyed while collectives were under way");
     served = queue_->wait_until_served(kAbortTime);

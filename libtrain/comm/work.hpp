@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -17,6 +18,12 @@ struct WorkTimes {
 };
 
 namespace detail {
+
+/// How long a communicator that is destroyed waits for what is under way. When an exception unwinds, the peers may
+/// never come to what this rank has still called.
+inline std::chrono::milliseconds drain_time() {
+  return std::chrono::milliseconds(std::uncaught_exceptions() > 0 ? 200 : 5000);
+}
 
 /// What a Work refers to: a collective that has been called and may not have ended.
 class Pending {

@@ -24,7 +24,7 @@ void check_beta(double beta, std::string_view name) {
   if (beta >= 1) throw UsageError(text(name, " is ", beta, "; it must be below 1."));
 }
 
-void check(const LambOptions& options) {
+void require_lamb_options(const LambOptions& options) {
   detail::require_not_negative(options.lr(), "LambOptions::lr");
   check_beta(std::get<0>(options.betas()), "The first of LambOptions::betas");
   check_beta(std::get<1>(options.betas()), "The second of LambOptions::betas");
@@ -116,8 +116,8 @@ void LambOptions::set_lr(const double lr) {
 
 Lamb::Lamb(const std::vector<torch::optim::OptimizerParamGroup>& groups, const LambOptions& defaults)
     : Optimizer(groups, std::make_unique<LambOptions>(defaults)) {
-  check(defaults);
-  for (const auto& group : param_groups_) check(detail::options_of<LambOptions>(group, "Lamb"));
+  require_lamb_options(defaults);
+  for (const auto& group : param_groups_) require_lamb_options(detail::options_of<LambOptions>(group, "Lamb"));
 }
 
 Lamb::Lamb(std::vector<at::Tensor> parameters, const LambOptions& defaults)

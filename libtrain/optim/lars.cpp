@@ -16,7 +16,7 @@ namespace {
 
 using detail::Piece;
 
-void check(const LarsOptions& options) {
+void require_lars_options(const LarsOptions& options) {
   detail::require_not_negative(options.lr(), "LarsOptions::lr");
   detail::require_not_negative(options.momentum(), "LarsOptions::momentum");
   detail::require_not_negative(options.weight_decay(), "LarsOptions::weight_decay");
@@ -102,8 +102,8 @@ void LarsOptions::set_lr(const double lr) {
 
 Lars::Lars(const std::vector<torch::optim::OptimizerParamGroup>& groups, const LarsOptions& defaults)
     : Optimizer(groups, std::make_unique<LarsOptions>(defaults)) {
-  check(defaults);
-  for (const auto& group : param_groups_) check(detail::options_of<LarsOptions>(group, "Lars"));
+  require_lars_options(defaults);
+  for (const auto& group : param_groups_) require_lars_options(detail::options_of<LarsOptions>(group, "Lars"));
 }
 
 Lars::Lars(std::vector<at::Tensor> parameters, const LarsOptions& defaults)

@@ -22,7 +22,7 @@ std::vector<double> present_rates(const torch::optim::Optimizer& optimizer) {
   return rates;
 }
 
-void check(const std::vector<double>& bases, const Schedule& schedule) {
+void require_rates(const std::vector<double>& bases, const Schedule& schedule) {
   if (!schedule) throw UsageError("LearningRate was given no schedule.");
   for (const double base : bases) {
     if (is_rate(base)) continue;
@@ -34,7 +34,7 @@ void check(const std::vector<double>& bases, const Schedule& schedule) {
 
 LearningRate::LearningRate(torch::optim::Optimizer& optimizer, double base, Schedule schedule)
     : optimizer_(optimizer), schedule_(std::move(schedule)), bases_{base}, is_common_(true) {
-  check(bases_, schedule_);
+  require_rates(bases_, schedule_);
   const auto rates = present_rates(optimizer_);
   if (std::ranges::adjacent_find(rates, std::not_equal_to<>{}) == rates.end()) return;
   throw UsageError(text("LearningRate was given one base rate for the optimizer's ", rates.size(),
@@ -44,7 +44,7 @@ LearningRate::LearningRate(torch::optim::Optimizer& optimizer, double base, Sche
 
 LearningRate::LearningRate(torch::optim::Optimizer& optimizer, std::vector<double> bases, Schedule schedule)
     : optimizer_(optimizer), schedule_(std::move(schedule)), bases_(std::move(bases)) {
-  check(bases_, schedule_);
+  require_rates(bases_, schedule_);
   require_base_of_each_group();
 }
 

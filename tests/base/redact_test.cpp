@@ -109,7 +109,7 @@ TEST(Redact, NeverLeaksACanaryFromRandomUrlsAndAssignments) {
   const std::array<std::string, 6> schemes{"https", "http", "abfss", "s3", "tcp", "azureml"};
   const std::array<std::string, 6> keys{"AccountKey", "sig", "AZUREML_RUN_TOKEN", "password", "client_secret", "Pwd"};
   const std::array<std::string, 5> before{"", "error: ", "(", "'", "\""};
-  const testing::FreshSeed seed;
+  const test::FreshSeed seed;
   std::mt19937_64 random{seed.value};
   for (int i = 0; i < 20000; ++i) {
     const auto& quote = before[random() % before.size()];
@@ -138,7 +138,7 @@ TEST(Redact, NeverLeaksACanaryFromRandomUrlsAndAssignments) {
 }
 
 TEST(Redact, SurvivesArbitraryBytes) {
-  const testing::FreshSeed seed;
+  const test::FreshSeed seed;
   std::mt19937_64 random{seed.value};
   for (int i = 0; i < 20000; ++i) {
     std::string bytes;

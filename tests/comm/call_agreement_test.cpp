@@ -13,8 +13,8 @@
 namespace libtrain::detail {
 namespace {
 
-using libtrain::testing::on_fresh_ranks;
-using libtrain::testing::on_ranks;
+using libtrain::test::on_fresh_ranks;
+using libtrain::test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -23,11 +23,11 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_equal;
-using testing::expected;
-using testing::on_many_ranks;
-using testing::on_ranks;
-using testing::pattern;
+using test::expect_equal;
+using test::expected;
+using test::on_many_ranks;
+using test::on_ranks;
+using test::pattern;
 
 TEST(CollectiveContract, AllReduceTakesAllocatedMemoryBesideOrdinary) {
   on_many_ranks([](Communicator& communicator) {
@@ -219,7 +219,7 @@ Possessions possessions() {
 // Two thousand times on demand, as the large sizes.
 TEST(CollectiveContract, GroupsThatComeAndGoLeaveNothingOpen) {
   on_ranks([](Communicator& communicator) {
-    const int cycles = testing::tests_all_sizes() ? 2000 : 20;
+    const int cycles = test::tests_all_sizes() ? 2000 : 20;
     const auto repeat = [&](int times) {
       for (int cycle = 0; cycle < times; ++cycle) {
         const auto part = communicator.split(0, communicator.world_size() - communicator.rank());

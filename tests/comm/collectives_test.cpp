@@ -10,14 +10,14 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_equal;
-using testing::expected;
-using testing::kSeveralChunks;
-using testing::kTypes;
-using testing::on_many_ranks;
-using testing::on_ranks;
-using testing::pattern;
-using testing::sizes_for;
+using test::expect_equal;
+using test::expected;
+using test::kSeveralChunks;
+using test::kTypes;
+using test::on_many_ranks;
+using test::on_ranks;
+using test::pattern;
+using test::sizes_for;
 
 TEST(Collectives, AllReduceCombinesEveryTypeAndSize) {
   on_many_ranks([](Communicator& communicator) {

@@ -18,9 +18,9 @@
 namespace libtrain::detail {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 // One rank of a group of two that has no other, and whose calls end as the test says.
 class FakeTransport : public HostTransport {
@@ -119,7 +119,7 @@ TEST(HostEngine, WhatFailsOnThisRankAloneIsToldToTheTransport) {
 
 // What is dropped runs all the same, but the rank that reads its tensor reads it too early.
 TEST(HostEngine, AWorkThatIsNeverWaitedForIsReportedOnce) {
-  const testing::CapturedLog log{LogLevel::warning};
+  const test::CapturedLog log{LogLevel::warning};
   {
     HostEngine engine{std::make_unique<FakeTransport>(true, [](const Patience&) {}), std::chrono::seconds(30)};
     submit_all_reduce(engine).wait();
@@ -136,7 +136,7 @@ TEST(HostEngine, AWorkThatIsNeverWaitedForIsReportedOnce) {
 }
 
 TEST(HostEngine, WhatFailedIsNotReportedAsForgotten) {
-  const testing::CapturedLog log{LogLevel::warning};
+  const test::CapturedLog log{LogLevel::warning};
   {
     HostEngine engine{std::make_unique<FakeTransport>(true, [](const Patience&) { throw std::runtime_error("no"); }),
                       std::chrono::seconds(30)};

@@ -19,7 +19,7 @@
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 using detail::Cipher;
@@ -221,4 +221,4 @@ TEST(Cipher, IsAes256Gcm) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

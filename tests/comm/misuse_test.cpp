@@ -16,11 +16,11 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_fresh_ranks;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::on_fresh_ranks;
-using testing::on_ranks;
 
 TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
   on_ranks([](Communicator& communicator) {

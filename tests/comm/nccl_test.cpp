@@ -29,11 +29,11 @@ namespace libtrain {
 namespace {
 
 using detail::to_nccl;
+using test::CapturedLog;
+using test::message_of;
 using ::testing::AllOf;
-using testing::CapturedLog;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::product, ReduceOp::average};

@@ -11,7 +11,7 @@
 
 /// Values for tests of collectives, and what the ranks together make of them by torch alone.
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 inline constexpr std::int64_t kSeveralChunks = (1 << 20) + 7;  // of MPI's, and of the other transports'
 
@@ -65,4 +65,4 @@ inline void expect_equal(const at::Tensor& actual, const at::Tensor& wanted, con
   EXPECT_TRUE(torch::equal(actual, wanted)) << what << " of " << actual.numel() << " " << actual.scalar_type();
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -16,7 +16,7 @@ namespace {
 
 // A child that waits for its end.
 pid_t start_child() {
-  const auto child = testing::fork_child();
+  const auto child = test::fork_child();
   if (child == 0) {
     pause();
     _exit(0);

@@ -16,20 +16,20 @@ namespace {
 
 using detail::BFloat16;
 using detail::Float16;
-using testing::Bytes;
+using test::Bytes;
 
 std::vector<Bytes> samples(int inputs, std::size_t count, DataType type) {
   std::vector<Bytes> result;
-  for (int rank = 0; rank < inputs; ++rank) result.push_back(testing::sample(rank, count, type));
+  for (int rank = 0; rank < inputs; ++rank) result.push_back(test::sample(rank, count, type));
   return result;
 }
 
 void for_each_case(const auto& body) {
-  for (const auto type : testing::kTypes) {
-    for (const auto op : testing::kOps) {
+  for (const auto type : test::kTypes) {
+    for (const auto op : test::kOps) {
       if (op == ReduceOp::average && !is_floating(type)) continue;
       for (const std::size_t count : {0, 1, 2, 3, 17, 1021, 1024, 5000}) {
-        SCOPED_TRACE(testing::describe(type, op, count));
+        SCOPED_TRACE(test::describe(type, op, count));
         body(type, op, count);
       }
     }
@@ -40,7 +40,7 @@ TEST(Reduction, CombinesAnyNumberOfInputsInPlaceIntoAll) {
   for_each_case([](DataType type, ReduceOp op, std::size_t count) {
     for (const int ranks : {1, 2, 3, 5, 8}) {
       auto buffers = samples(ranks, count, type);
-      const auto expected = testing::reduced(buffers, type, op);
+      const auto expected = test::reduced(buffers, type, op);
       std::vector<const void*> inputs;
       std::vector<void*> outputs;
       for (auto& buffer : buffers) {
@@ -62,7 +62,7 @@ TEST(Reduction, LeavesInputsAloneWhereOutputsAreElsewhere) {
       Bytes output(count * size_of(type));
       const std::vector<void*> outputs{output.data()};
       detail::reduce_blocks(inputs, outputs, count, type, op);
-      EXPECT_TRUE(output == testing::reduced(buffers, type, op)) << ranks << " inputs";
+      EXPECT_TRUE(output == test::reduced(buffers, type, op)) << ranks << " inputs";
       EXPECT_TRUE(buffers == samples(ranks, count, type));
     }
   });
@@ -76,7 +76,7 @@ TEST(Reduction, RefusesToAverageIntegers) {
 }
 
 TEST(Reduction, KeepsNotANumberWhoeverBringsIt) {
-  for (const auto op : testing::kOps) {
+  for (const auto op : test::kOps) {
     for (std::size_t bringer = 0; bringer < 3; ++bringer) {
       std::vector<float> values{1.0f, 2.0f, 3.0f};
       values[bringer] = std::numeric_limits<float>::quiet_NaN();
@@ -92,7 +92,7 @@ TEST(Reduction, KeepsNotANumberWhoeverBringsIt) {
 TEST(Elements, WidenEveryFloat16) {
   for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
-    const float expected = testing::ReferenceFloat16::load(half);
+    const float expected = test::ReferenceFloat16::load(half);
     const float found = detail::widen(static_cast<Float16>(half));
     if (std::isnan(expected)) {
       EXPECT_TRUE(std::isnan(found)) << bits;
@@ -117,11 +117,11 @@ TEST(Elements, RoundToTheNearestSixteenBits) {
       const auto half = static_cast<std::uint16_t>(detail::narrow<Float16>(value));
       const auto brain = static_cast<std::uint16_t>(detail::narrow<BFloat16>(value));
       if (std::isnan(value)) {
-        EXPECT_TRUE(std::isnan(testing::ReferenceFloat16::load(half)));
-        EXPECT_TRUE(std::isnan(testing::from_bfloat16(brain)));
+        EXPECT_TRUE(std::isnan(test::ReferenceFloat16::load(half)));
+        EXPECT_TRUE(std::isnan(test::from_bfloat16(brain)));
       } else {
-        EXPECT_EQ(half, testing::ReferenceFloat16::store(value)) << value;
-        EXPECT_EQ(brain, testing::to_bfloat16(value)) << value;
+        EXPECT_EQ(half, test::ReferenceFloat16::store(value)) << value;
+        EXPECT_EQ(brain, test::to_bfloat16(value)) << value;
       }
     }
   }
@@ -131,7 +131,7 @@ TEST(Arithmetic, CombinesAndDividesLikeAReduction) {
   for_each_case([](DataType type, ReduceOp op, std::size_t count) {
     if (size_of(type) == 2) return;
     auto buffers = samples(2, count, type);
-    const auto expected = testing::reduced(buffers, type, op);
+    const auto expected = test::reduced(buffers, type, op);
     detail::combine(buffers[0].data(), buffers[1].data(), count, type, op);
     if (op == ReduceOp::average) detail::divide(buffers[0].data(), count, type, 2);
     EXPECT_TRUE(buffers[0] == expected);

@@ -11,7 +11,7 @@
 #include <libtrain/comm/data_type.hpp>
 
 // What reductions should give, worked out one element at a time, with the compiler's own conversions for binary16.
-namespace libtrain::testing {
+namespace libtrain::test {
 
 using Bytes = std::vector<std::byte>;
 
@@ -139,4 +139,4 @@ inline std::string describe(DataType type, ReduceOp op, std::size_t count) {
   return std::string{to_string(op)} + " of " + std::to_string(count) + " " + std::string{to_string(type)};
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -21,7 +21,7 @@ const std::atomic<int> kNobody = 0;
 const std::atomic<int> kSomebody = 1;
 const auto kWhoWaits = {&kNobody, &kSomebody};  // the ranks sleep, or spin
 
-Patience patience(const std::atomic<int>* waiters = &kSomebody) {
+Patience patience_for(const std::atomic<int>* waiters = &kSomebody) {
   return {.deadline = Deadline::after(std::chrono::minutes(2)), .waiters = waiters};
 }
 
@@ -46,9 +46,9 @@ TEST(SharedMemoryBarrier, OrdersWhatRanksDoBeforeAndAfter) {
       on_barriers(ranks, [&](Barrier& barrier, int rank) {
         for (int step = 1; step <= 1000; ++step) {
           steps[static_cast<std::size_t>(rank)] = step;
-          barrier.meet(MeetingKind::opening, patience(waiters));
+          barrier.meet(MeetingKind::opening, patience_for(waiters));
           for (const int other : steps) EXPECT_EQ(other, step);
-          barrier.meet(MeetingKind::closing, patience(waiters));
+          barrier.meet(MeetingKind::closing, patience_for(waiters));
         }
       });
     }
@@ -59,7 +59,7 @@ TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
   constexpr int kRanks = 3;
   on_barriers(kRanks, [&](Barrier& barrier, int rank) {
     for (std::uint64_t step = 0; step < 2000; ++step) {
-      barrier.show({.kind = MeetingKind::arrival, .fingerprint = step, .input = {.offset = step + 1}}, patience());
+      barrier.show({.kind = MeetingKind::arrival, .fingerprint = step, .input = {.offset = step + 1}}, patience_for());
       for (int other = 0; other < kRanks; ++other) {
         EXPECT_EQ(barrier.showing(other).fingerprint, step);
         EXPECT_EQ(barrier.showing(other).input.offset, step + 1);
@@ -73,7 +73,7 @@ TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
 TEST(SharedMemoryBarrier, EveryRankFailsWithTheFirstReason) {
   on_barriers(4, [&](Barrier& barrier, int rank) {
     if (rank == 3) return barrier.abort("no");
-    EXPECT_THROW(barrier.meet(MeetingKind::closing, patience(&kNobody)), CommunicationError);
+    EXPECT_THROW(barrier.meet(MeetingKind::closing, patience_for(&kNobody)), CommunicationError);
     try {
       barrier.give_up("later");
     } catch (const CommunicationError& error) {

@@ -23,16 +23,16 @@ namespace libtrain {
 namespace {
 
 using std::chrono::milliseconds;
+using test::fork_ranks;
+using test::MeetingTable;
+using test::on_processes;
+using test::on_threads;
+using test::patience;
+using test::sum_up;
+using test::wait_for;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::fork_ranks;
 using ::testing::HasSubstr;
-using testing::MeetingTable;
-using testing::on_processes;
-using testing::on_threads;
-using testing::patience;
-using testing::sum_up;
-using testing::wait_for;
 
 constexpr double kSoon = 2.0;  // seconds; what is bounded by 0.5 on an idle machine
 constexpr int kKilled = 128 + SIGKILL;

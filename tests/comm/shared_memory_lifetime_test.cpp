@@ -19,20 +19,20 @@
 namespace libtrain {
 namespace {
 
+using test::fork_ranks;
+using test::MeetingTable;
+using test::on_threads;
+using test::patience;
+using test::sum_up;
+using test::wait_for;
 using ::testing::ElementsAre;
-using testing::fork_ranks;
-using testing::MeetingTable;
-using testing::on_threads;
-using testing::patience;
-using testing::sum_up;
-using testing::wait_for;
 
 TEST(SharedMemoryLifetime, FreesInAnyOrderWhileOthersReduce) {
   on_threads(3, [](HostTransport& transport) {
     std::vector<std::shared_ptr<void>> buffers;
     for (std::size_t step = 0; step < 300; ++step) {
       // Another order on every rank, so that segments are numbered differently.
-      const auto random = testing::mix(step * 3 + static_cast<std::uint64_t>(transport.rank()));
+      const auto random = test::mix(step * 3 + static_cast<std::uint64_t>(transport.rank()));
       for (std::uint64_t i = 0; i < 1 + random % 3; ++i) buffers.push_back(transport.allocate(4096));
       while (buffers.size() > 4) buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(random % buffers.size()));
       auto* data = static_cast<std::int32_t*>(buffers[random % buffers.size()].get());

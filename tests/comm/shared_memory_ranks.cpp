@@ -18,7 +18,7 @@
 
 #include <tests/support/fork_child.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -173,4 +173,4 @@ std::vector<int> on_processes(int world_size, const TransportBody& body) {
   }));
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

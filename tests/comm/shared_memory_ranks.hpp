@@ -8,12 +8,9 @@
 
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain::testing {
+#include "patience.hpp"
 
-/// Of `timeout` from now; by default longer than anything in a test takes.
-inline Patience patience(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
-  return {.deadline = Deadline::after(timeout)};
-}
+namespace libtrain::test {
 
 /// The other way in which ranks of a test are connected: a table in memory that threads and forked processes share. It
 /// can gather up to 4 KiB a rank, and nothing else.
@@ -52,4 +49,4 @@ std::vector<int> on_processes(int world_size, const TransportBody& body);
 std::vector<pid_t> fork_ranks(int world_size, const std::function<void(int rank)>& body);
 std::vector<int> wait_for(const std::vector<pid_t>& processes);
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

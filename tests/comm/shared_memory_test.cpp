@@ -13,10 +13,10 @@
 namespace libtrain {
 namespace {
 
-using testing::Bytes;
-using testing::on_processes;
-using testing::on_threads;
-using testing::patience;
+using test::Bytes;
+using test::on_processes;
+using test::on_threads;
+using test::patience;
 
 // Where the ranks' buffers lie; mixed: rank 0's in ordinary memory.
 enum class Memory { shared, ordinary, mixed };
@@ -55,8 +55,8 @@ struct Case {
   Bytes expected;
 
   Case(DataType type_, ReduceOp op_, std::size_t count_, int ranks) : type(type_), op(op_), count(count_) {
-    for (int rank = 0; rank < ranks; ++rank) inputs.push_back(testing::sample(rank, count, type));
-    expected = testing::reduced(inputs, type, op);
+    for (int rank = 0; rank < ranks; ++rank) inputs.push_back(test::sample(rank, count, type));
+    expected = test::reduced(inputs, type, op);
   }
   const Bytes& input(int rank) const { return inputs[static_cast<std::size_t>(rank)]; }
 };
@@ -141,7 +141,7 @@ void check_copies(HostTransport& transport, Memory memory, const Case& c) {
 }
 
 void check_everything(HostTransport& transport, const Case& c) {
-  SCOPED_TRACE(testing::describe(c.type, c.op, c.count));
+  SCOPED_TRACE(test::describe(c.type, c.op, c.count));
   for (const auto memory : {Memory::shared, Memory::ordinary, Memory::mixed}) {
     SCOPED_TRACE(static_cast<int>(memory));
     check_all_reduce(transport, memory, c);
@@ -155,8 +155,8 @@ using Collectives = ::testing::TestWithParam<int>;
 INSTANTIATE_TEST_SUITE_P(SharedMemory, Collectives, ::testing::Range(1, 9));
 
 TEST_P(Collectives, ComputeTheSameInAllMemories) {
-  for (const auto type : testing::kTypes) {
-    for (const auto op : testing::kOps) {
+  for (const auto type : test::kTypes) {
+    for (const auto op : test::kOps) {
       if (op == ReduceOp::average && !is_floating(type)) continue;
       std::vector<Case> cases;
       for (const std::size_t count : {0, 1, 2, 3, 17, 1021}) cases.emplace_back(type, op, count, GetParam());
@@ -173,8 +173,8 @@ void check_on_threads(int ranks, DataType type, ReduceOp op, std::size_t count) 
 }
 
 TEST_P(Collectives, ComputeTheSameInManySlices) {
-  for (const auto type : testing::kTypes) check_on_threads(GetParam(), type, ReduceOp::sum, 65537);
-  for (const auto op : testing::kOps) check_on_threads(GetParam(), DataType::float32, op, 65537);
+  for (const auto type : test::kTypes) check_on_threads(GetParam(), type, ReduceOp::sum, 65537);
+  for (const auto op : test::kOps) check_on_threads(GetParam(), DataType::float32, op, 65537);
 }
 
 TEST_P(Collectives, ComputeTheSameInManyChunks) {

@@ -22,18 +22,19 @@
 namespace libtrain {
 namespace {
 
-using testing::on_ranks;
+using test::on_ranks;
 
-constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
+constexpr at::ScalarType kStagedTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+                                           at::kInt,   at::kLong,   at::kByte};
 
 // Small whole numbers, different on each rank: sums are exact in every type.
-at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
+at::Tensor staged_pattern(int rank, std::int64_t size, at::ScalarType type) {
   return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
 }
 
 at::Tensor sum_of_patterns(int world_size, std::int64_t size, at::ScalarType type) {
   auto sum = torch::zeros({size}, at::kLong);
-  for (int rank = 0; rank < world_size; ++rank) sum.add_(pattern(rank, size, at::kLong));
+  for (int rank = 0; rank < world_size; ++rank) sum.add_(staged_pattern(rank, size, at::kLong));
   return sum.to(type);
 }
 
@@ -46,7 +47,7 @@ void on_staged_ranks(const std::function<void(Communicator&, std::int64_t, at::S
   on_ranks([&](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
-    for (const auto type : kTypes) {
+    for (const auto type : kStagedTypes) {
       for (const std::int64_t size : {0, 1, 17, 4099}) {
         SCOPED_TRACE(text(size, " ", type, " on rank ", staged.rank(), " of ", staged.world_size()));
         body(staged, size, type);
@@ -58,14 +59,14 @@ void on_staged_ranks(const std::function<void(Communicator&, std::int64_t, at::S
 TEST(Staged, AllReduceCombinesInPlaceAndOutOfPlace) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const auto expected = sum_of_patterns(staged.world_size(), size, type);
-    const auto tensor = pattern(staged.rank(), size, type);
+    const auto tensor = staged_pattern(staged.rank(), size, type);
     staged.all_reduce(tensor).wait();
     EXPECT_TRUE(torch::equal(tensor, expected));
-    const auto input = pattern(staged.rank(), size, type);
+    const auto input = staged_pattern(staged.rank(), size, type);
     const auto output = torch::zeros({size}, type);
     staged.all_reduce(input, output, ReduceOp::sum).wait();
     EXPECT_TRUE(torch::equal(output, expected));
-    EXPECT_TRUE(torch::equal(input, pattern(staged.rank(), size, type)));
+    EXPECT_TRUE(torch::equal(input, staged_pattern(staged.rank(), size, type)));
   });
 }
 
@@ -73,7 +74,7 @@ TEST(Staged, ReduceReachesTheRootAlone) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int root = staged.world_size() - 1;
     const bool is_root = staged.rank() == root;
-    const auto own = pattern(staged.rank(), size, type);
+    const auto own = staged_pattern(staged.rank(), size, type);
     const auto expected = sum_of_patterns(staged.world_size(), size, type);
     const auto tensor = own.clone();
     staged.reduce(tensor, root).wait();
@@ -87,9 +88,9 @@ TEST(Staged, ReduceReachesTheRootAlone) {
 TEST(Staged, BroadcastCopiesTheRoot) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     for (int root = 0; root < staged.world_size(); ++root) {
-      const auto tensor = pattern(staged.rank(), size, type);
+      const auto tensor = staged_pattern(staged.rank(), size, type);
       staged.broadcast(tensor, root).wait();
-      EXPECT_TRUE(torch::equal(tensor, pattern(root, size, type)));
+      EXPECT_TRUE(torch::equal(tensor, staged_pattern(root, size, type)));
     }
   });
 }
@@ -98,15 +99,15 @@ TEST(Staged, AllGatherAndAllToAllKeepRankOrder) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int world_size = staged.world_size();
     const auto gathered = torch::zeros({world_size, size}, type);
-    staged.all_gather(pattern(staged.rank(), size, type), gathered).wait();
-    // Rank s sends pattern(s) + r to rank r.
+    staged.all_gather(staged_pattern(staged.rank(), size, type), gathered).wait();
+    // Rank s sends staged_pattern(s) + r to rank r.
     std::vector<at::Tensor> parts;
-    for (int peer = 0; peer < world_size; ++peer) parts.push_back(pattern(staged.rank() + peer, size, type));
+    for (int peer = 0; peer < world_size; ++peer) parts.push_back(staged_pattern(staged.rank() + peer, size, type));
     const auto exchanged = torch::zeros({world_size, size}, type);
     staged.all_to_all(torch::stack(parts), exchanged).wait();
     for (int peer = 0; peer < world_size; ++peer) {
-      EXPECT_TRUE(torch::equal(gathered[peer], pattern(peer, size, type)));
-      EXPECT_TRUE(torch::equal(exchanged[peer], pattern(peer + staged.rank(), size, type)));
+      EXPECT_TRUE(torch::equal(gathered[peer], staged_pattern(peer, size, type)));
+      EXPECT_TRUE(torch::equal(exchanged[peer], staged_pattern(peer + staged.rank(), size, type)));
     }
   });
 }
@@ -114,7 +115,7 @@ TEST(Staged, AllGatherAndAllToAllKeepRankOrder) {
 TEST(Staged, ReduceScatterGivesEachRankItsPart) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int world_size = staged.world_size();
-    const auto input = pattern(staged.rank(), size * world_size, type);
+    const auto input = staged_pattern(staged.rank(), size * world_size, type);
     const auto part = input.narrow(0, staged.rank() * size, size);
     staged.reduce_scatter(input, part).wait();
     const auto whole = sum_of_patterns(world_size, size * world_size, type);
@@ -127,7 +128,7 @@ TEST(Staged, EqualCountsMayComeInDifferentShapes) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
     const auto expected = sum_of_patterns(staged.world_size(), 6, at::kFloat);
-    const auto input = pattern(staged.rank(), 6, at::kFloat);
+    const auto input = staged_pattern(staged.rank(), 6, at::kFloat);
     const auto output = torch::zeros({2, 3});
     staged.all_reduce(input, output, ReduceOp::sum).wait();
     EXPECT_TRUE(torch::equal(output.view({6}), expected));
@@ -137,9 +138,9 @@ TEST(Staged, EqualCountsMayComeInDifferentShapes) {
     EXPECT_TRUE(torch::equal(input, expected));
     // Ranks need not agree on the shape either.
     const std::int64_t columns = staged.rank() % 2 == 0 ? 3 : 1;
-    const auto tensor = pattern(staged.rank(), 6, at::kFloat).view({6 / columns, columns});
+    const auto tensor = staged_pattern(staged.rank(), 6, at::kFloat).view({6 / columns, columns});
     staged.broadcast(tensor, 0).wait();
-    EXPECT_TRUE(torch::equal(tensor.view({6}), pattern(0, 6, at::kFloat)));
+    EXPECT_TRUE(torch::equal(tensor.view({6}), staged_pattern(0, 6, at::kFloat)));
   });
 }
 
@@ -151,21 +152,22 @@ TEST(Staged, MessagesOfManyPiecesArriveWhole) {
     for (const std::int64_t size : {2'500'001, 2 << 20}) {
       SCOPED_TRACE(size);
       const auto expected = sum_of_patterns(staged.world_size(), size, at::kFloat);
-      const auto tensor = pattern(staged.rank(), size, at::kFloat);
+      const auto tensor = staged_pattern(staged.rank(), size, at::kFloat);
       staged.all_reduce(tensor).wait();
       EXPECT_TRUE(torch::equal(tensor, expected));
-      const auto reduced = pattern(staged.rank(), size, at::kFloat);
+      const auto reduced = staged_pattern(staged.rank(), size, at::kFloat);
       staged.reduce(reduced, 0).wait();
-      EXPECT_TRUE(torch::equal(reduced, staged.rank() == 0 ? expected : pattern(staged.rank(), size, at::kFloat)));
-      const auto sent = pattern(staged.rank(), size, at::kFloat);
+      EXPECT_TRUE(
+          torch::equal(reduced, staged.rank() == 0 ? expected : staged_pattern(staged.rank(), size, at::kFloat)));
+      const auto sent = staged_pattern(staged.rank(), size, at::kFloat);
       staged.broadcast(sent, 0).wait();
-      EXPECT_TRUE(torch::equal(sent, pattern(0, size, at::kFloat)));
+      EXPECT_TRUE(torch::equal(sent, staged_pattern(0, size, at::kFloat)));
     }
   });
 }
 
 TEST(Staged, DifferentCountsAreFoundInTheSameCall) {
-  testing::on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
+  test::on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
     // The first piece is whole for all, the second for rank 0 alone.
@@ -282,7 +284,7 @@ TEST(StagingPool, BuffersAreWholePagesAndOutliveThePool) {
   std::vector<std::shared_ptr<detail::StagingBuffer>> buffers;
   {
     detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
-    for (const auto type : kTypes) {
+    for (const auto type : kStagedTypes) {
       for (const std::int64_t size : {0, 1, 1021, 4096, 100'000}) buffers.push_back(pool.take(size, type));
     }
   }
@@ -295,7 +297,7 @@ TEST(StagingPool, BuffersAreWholePagesAndOutliveThePool) {
 }
 
 TEST(Staged, AFailureOfTheHostReachesWaitersAndLaterCalls) {
-  testing::on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
+  test::on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
     if (staged.rank() == 1) return;

@@ -12,7 +12,7 @@
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_processes.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -301,4 +301,4 @@ TEST(RollCall, FollowsWhoWaitsForWhom) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

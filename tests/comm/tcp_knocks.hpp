@@ -9,7 +9,7 @@
 
 #include <libtrain/comm/tcp/socket.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 inline detail::SocketAddress any_port_of_loopback() {
   return detail::SocketAddress::parse("127.0.0.1:1").value().with_port(0);
@@ -38,4 +38,4 @@ inline bool is_dropped(const detail::FileDescriptor& socket) {
   return wait_for(socket.get(), POLLIN) && recv(socket.get(), &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

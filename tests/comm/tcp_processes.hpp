@@ -13,7 +13,7 @@
 #include <tests/comm/tcp_ranks.hpp>
 #include <tests/support/fork_child.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// What a rank's process says about its part, whatever happens in it.
 inline std::string run_rank(LoopbackMeeting& meeting, int rank, int world_size,
@@ -63,4 +63,4 @@ inline std::vector<std::string> on_tcp_processes(int world_size, int lost,
   return results;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -11,7 +11,9 @@
 #include <libtrain/comm/tcp/tcp_rendezvous.hpp>
 #include <libtrain/comm/tcp/tcp_transport.hpp>
 
-namespace libtrain::testing {
+#include "patience.hpp"
+
+namespace libtrain::test {
 
 /// Where ranks of one test meet: at a listener on loopback, which is there from the start, with a key of their own.
 class LoopbackMeeting {
@@ -52,10 +54,6 @@ class LoopbackMeeting {
   detail::SocketAddress address_ = detail::local_address(listener_);
 };
 
-inline Patience patience(std::chrono::milliseconds time = std::chrono::seconds(60)) {
-  return {.deadline = Deadline::after(time)};
-}
-
 using TcpBody = std::function<void(HostTransport&)>;
 
 inline void join_all(std::vector<std::thread>& threads) {
@@ -86,4 +84,4 @@ std::string failure_of(const Call& call) {
   return {};
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -16,7 +16,7 @@
 
 #include <tests/comm/tcp_knocks.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Passes bytes between clients and a server on this host until it is told to stop. From then on it says nothing and
 /// ends nothing, like a process that is stopped. `change` may change what passes from a client to the server.
@@ -80,4 +80,4 @@ class Relay {
   std::thread thread_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -23,7 +23,7 @@
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -466,4 +466,4 @@ TEST(TcpRendezvous, RefusesOtherUrls) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

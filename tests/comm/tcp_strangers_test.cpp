@@ -14,7 +14,7 @@
 #include <tests/comm/tcp_ranks.hpp>
 #include <tests/support/log_sinks.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 using detail::Channel;
@@ -273,4 +273,4 @@ TEST(TcpSecret, IsHmacSha256) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -18,7 +18,7 @@
 #include <tests/comm/tcp_relay.hpp>
 #include <tests/support/message_of.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 using ::testing::AllOf;
@@ -453,4 +453,4 @@ TEST(TcpConnect, TwoJobsAtOnceDoNotMeet) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

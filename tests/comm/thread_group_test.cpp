@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::StartsWith;
 using Section = ThreadGroup::Section;
-using testing::message_of;
+using test::message_of;
 
 constexpr std::chrono::seconds kLong{30};
 // Long enough for a thread that may go on to have done so.

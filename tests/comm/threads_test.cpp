@@ -18,9 +18,9 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 TEST(ThreadRanks, RunOnceEach) {
   std::atomic<int> ranks = 0;

@@ -17,8 +17,8 @@
 namespace libtrain::data {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 using Numbers = std::vector<std::uint64_t>;
 

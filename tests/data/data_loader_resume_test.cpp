@@ -21,14 +21,14 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::TemporaryFolder;
+using libtrain::test::message_of;
+using libtrain::test::TemporaryFolder;
 using ::testing::HasSubstr;
 
 // Sample i has the label i. Some are damaged; those of `blocks` lie together.
-class Labels : public Dataset {
+class LabelDataset : public Dataset {
  public:
-  explicit Labels(std::uint64_t size, std::set<std::uint64_t> damaged = {})
+  explicit LabelDataset(std::uint64_t size, std::set<std::uint64_t> damaged = {})
       : size_(size), damaged_(std::move(damaged)) {}
   std::uint64_t size() const override { return size_; }
   Sample get(std::uint64_t index) const override {
@@ -98,7 +98,7 @@ void order_steps(Indices& labels, std::ptrdiff_t global_batch, const Indices& wh
 constexpr std::uint64_t kAll = 1'000'000;
 
 TEST(LoaderResume, GoesOnAtAnyWorldSizeAndBatchSize) {
-  Labels data(101);
+  LabelDataset data(101);
   data.in_blocks = std::vector<std::uint64_t>(10, 10);
   data.in_blocks.push_back(1);
   for (const auto order : {Order::shuffled, Order::sequential, Order::blocks}) {
@@ -127,7 +127,7 @@ TEST(LoaderResume, GoesOnAtAnyWorldSizeAndBatchSize) {
 }
 
 TEST(LoaderResume, CountsWhatWasTakenAndNotWhatWasReadAhead) {
-  const Labels data(100);
+  const LabelDataset data(100);
   DataLoader loader{data, {.batch_size = 10, .workers = 2, .prefetch = 5}};
   auto epoch = loader.epoch(4);
   LoaderState expected{
@@ -144,7 +144,7 @@ TEST(LoaderResume, CountsWhatWasTakenAndNotWhatWasReadAhead) {
 }
 
 TEST(LoaderResume, RefusesTheStateOfOtherDataOrAnotherSeed) {
-  const Labels data(100);
+  const LabelDataset data(100);
   DataLoader loader{data, {.seed = 3}};
   EXPECT_THROW(loader.resume({.seed = 4, .dataset_size = 100}), UsageError);
   EXPECT_THROW(loader.resume({.seed = 3, .dataset_size = 99}), UsageError);
@@ -156,24 +156,24 @@ TEST(LoaderResume, RefusesTheStateOfOtherDataOrAnotherSeed) {
 
 TEST(LoaderResume, RefusesTheStateOfOtherDataOfTheSameSize) {
   constexpr std::uint64_t kSize = 5000;
-  const Labels data(kSize);
+  const LabelDataset data(kSize);
   DataLoader before{data};
   const LoaderState state = before.epoch(0).state();
   for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{2502}, kSize - 1}) {
-    Labels other(kSize);
+    LabelDataset other(kSize);
     other.other_at = index;
     DataLoader loader{other};
     const std::string message = message_of<UsageError>([&] { loader.resume(state); });
     EXPECT_THAT(message, ::testing::AllOf(HasSubstr("5000 samples"), HasSubstr("other data"))) << index;
   }
-  const Labels same(kSize);
+  const LabelDataset same(kSize);
   DataLoader after{same};
   EXPECT_NO_THROW(after.resume(state));
 }
 
 // What an early version stored knows neither.
 TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
-  Labels data(100);
+  LabelDataset data(100);
   DataLoader loader{data, {.seed = 3}};
   LoaderState state = loader.epoch(2, 1).state();
   data.other_at = 0;
@@ -188,12 +188,12 @@ TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
 TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
   using Blocks = std::vector<std::uint64_t>;
   const auto state_of = [](const Blocks& blocks, Order order, std::uint64_t blocks_at_once) {
-    Labels data(20);
+    LabelDataset data(20);
     data.in_blocks = blocks;
     DataLoader loader{data, {.order = order, .blocks_at_once = blocks_at_once}};
     return loader.epoch(0).state();
   };
-  Labels data(20);
+  LabelDataset data(20);
   data.in_blocks = Blocks{5, 5, 10};
   DataLoader loader{data, {.order = Order::blocks, .blocks_at_once = 2}};
   EXPECT_NO_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::blocks, 2)));
@@ -206,9 +206,9 @@ TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
 }
 
 // Notes what its read-ahead is told.
-class Foretold : public Labels {
+class Foretold : public LabelDataset {
  public:
-  using Labels::Labels;
+  using LabelDataset::LabelDataset;
 
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
     told = order();
@@ -240,7 +240,7 @@ TEST(LoaderResume, TellsTheReadAheadWhatThisRankHasLeftAndHowFarItIs) {
 }
 
 TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
-  const Labels data(10);
+  const LabelDataset data(10);
   const LoaderState start{.seed = 1, .dataset_size = 10};
   Indices all = run(data, 4, {.batch_size = 2, .remainder = Remainder::uneven}, start, kAll).labels;
   std::sort(all.begin(), all.end());
@@ -257,18 +257,18 @@ TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
 }
 
 TEST(LoaderResume, BlockShuffleNeedsBlocks) {
-  const Labels data(10);
+  const LabelDataset data(10);
   EXPECT_THROW(DataLoader(data, {.order = Order::blocks}), UsageError);
 }
 
-Indices labels_of(DataLoader& loader, std::uint64_t epoch) {
+Indices labels_of_epoch(DataLoader& loader, std::uint64_t epoch) {
   Indices all;
   for (auto& batch : loader.epoch(epoch)) append(all, batch);
   return all;
 }
 
 TEST(BadSamplesOfALoader, AreAnErrorByDefault) {
-  const Labels data(20, {13});
+  const LabelDataset data(20, {13});
   DataLoader loader{data, {.batch_size = 5, .order = Order::sequential}};
   auto epoch = loader.epoch(0);
   ASSERT_TRUE(epoch.next());
@@ -282,7 +282,7 @@ TEST(BadSamplesOfALoader, AreAnErrorByDefault) {
 }
 
 TEST(BadSamplesOfALoader, AreReplacedAlikeOnAllRanksAndInAllRuns) {
-  const Labels data(40, {3, 17, 18, 39});
+  const LabelDataset data(40, {3, 17, 18, 39});
   const auto labels = [&](int world_size, int workers, std::uint64_t epoch) {
     std::vector<Indices> ranks;
     for (int rank = 0; rank < world_size; ++rank) {
@@ -293,7 +293,7 @@ TEST(BadSamplesOfALoader, AreReplacedAlikeOnAllRanksAndInAllRuns) {
                          .order = Order::sequential,
                          .bad_samples = {.maximum_count = 10}},
                         Shard{rank, world_size}};
-      ranks.push_back(labels_of(loader, epoch));
+      ranks.push_back(labels_of_epoch(loader, epoch));
       EXPECT_LE(loader.statistics().bad_samples, 4u);
     }
     Indices all;
@@ -323,12 +323,12 @@ TEST(BadSamplesOfALoader, AreReplacedAlikeOnAllRanksAndInAllRuns) {
 
 TEST(BadSamplesOfALoader, AreListedInTheRunsFolder) {
   const TemporaryFolder folder;
-  const Labels data(40, {3, 17});
+  const LabelDataset data(40, {3, 17});
   DataLoader loader{data,
                     {.batch_size = 8, .bad_samples = {.maximum_count = 5}},
                     RankShard({.rank = 0, .world_size = 1, .seed = 2}, c10::kCPU, folder.path(), "this run")};
-  labels_of(loader, 0);
-  labels_of(loader, 1);
+  labels_of_epoch(loader, 0);
+  labels_of_epoch(loader, 1);
   EXPECT_EQ(loader.statistics().bad_samples, 2u);
   std::ifstream file(folder / "bad_samples.jsonl");
   std::set<std::string> lines;
@@ -340,10 +340,10 @@ TEST(BadSamplesOfALoader, AreListedInTheRunsFolder) {
 }
 
 TEST(BadSamplesOfALoader, BeyondTheBudgetEndTheEpoch) {
-  const Labels data(40, {1, 2, 3, 4, 5});
+  const LabelDataset data(40, {1, 2, 3, 4, 5});
   DataLoader loader{data, {.batch_size = 8, .workers = 3, .bad_samples = {.maximum_count = 4}}};
   try {
-    labels_of(loader, 0);
+    labels_of_epoch(loader, 0);
     FAIL() << "no error";
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), HasSubstr("more than 4 of 40 samples are bad"));
@@ -353,12 +353,12 @@ TEST(BadSamplesOfALoader, BeyondTheBudgetEndTheEpoch) {
 TEST(BadSamplesOfALoader, MayBeHalfOfAll) {
   std::set<std::uint64_t> even;
   for (std::uint64_t i = 0; i < 200; i += 2) even.insert(i);
-  const Labels data(200, even);
+  const LabelDataset data(200, even);
   const TemporaryFolder folder;
   DataLoader loader{data,
                     {.batch_size = 10, .order = Order::sequential, .bad_samples = {.maximum_rate = 0.5}},
                     RankShard({.rank = 0, .world_size = 1}, c10::kCPU, folder.path())};
-  const Indices labels = labels_of(loader, 0);
+  const Indices labels = labels_of_epoch(loader, 0);
   EXPECT_EQ(labels.size(), 200u);
   EXPECT_TRUE(std::all_of(labels.begin(), labels.end(), [](std::int64_t label) { return label % 2 == 1; }));
   EXPECT_EQ(loader.statistics().bad_samples, 100u);
@@ -366,7 +366,7 @@ TEST(BadSamplesOfALoader, MayBeHalfOfAll) {
 
 // Two bad samples are met by each of two runs, which use up the budget, and the fifth by the third run.
 TEST(BadSamplesOfALoader, OfTheRunBeforeCountInTheOneThatGoesOn) {
-  const Labels data(1000, {0, 1, 2, 3, 5});
+  const LabelDataset data(1000, {0, 1, 2, 3, 5});
   const DataLoaderOptions options{
       .batch_size = 1, .workers = 0, .seed = 3, .order = Order::sequential, .bad_samples = {.maximum_count = 4}};
   LoaderState state;
@@ -383,7 +383,7 @@ TEST(BadSamplesOfALoader, OfTheRunBeforeCountInTheOneThatGoesOn) {
 
 // Ranks 0, 1 and 2 of the run before have met 3, 1 and 2 bad samples.
 TEST(BadSamplesOfALoader, OfTheRanksBeforeAreDividedAmongTheRanksAfter) {
-  const Labels data(1000);
+  const LabelDataset data(1000);
   DataLoader any{data};
   LoaderState state = any.epoch(0).state();
   state.bad_samples = {{1, 5, 9}, {9}, {1, 7}};
@@ -403,7 +403,7 @@ TEST(BadSamplesOfALoader, OfTheRanksBeforeAreDividedAmongTheRanksAfter) {
 }
 
 TEST(BadSamplesOfALoader, BeyondTheBudgetAreAnErrorBeforeTheRunGoesOn) {
-  const Labels data(100);
+  const LabelDataset data(100);
   DataLoader loader{data, {.bad_samples = {.maximum_count = 2}}};
   LoaderState state = loader.epoch(0).state();
   state.bad_samples = {{1, 5, 9}};
@@ -415,7 +415,7 @@ TEST(BadSamplesOfALoader, BeyondTheBudgetAreAnErrorBeforeTheRunGoesOn) {
 
 // A number is drawn for sample 3 before it turns out to be bad.
 TEST(BadSamplesOfALoader, LeaveTheirRandomNumbersToTheirReplacements) {
-  const Labels data(20);
+  const LabelDataset data(20);
   const auto draw = [](Sample& sample, SampleRandom& random) {
     const int drawn = random.integer(0, 999'999);
     if (sample.label == 3) throw EnvironmentError("sample 3 is bad");
@@ -427,14 +427,14 @@ TEST(BadSamplesOfALoader, LeaveTheirRandomNumbersToTheirReplacements) {
                      .order = Order::sequential,
                      .transform = draw,
                      .bad_samples = {.maximum_count = 1}}};
-  EXPECT_EQ(labels_of(loader, 5).at(3), SampleRandom(4, 5, 3).integer(0, 999'999));
+  EXPECT_EQ(labels_of_epoch(loader, 5).at(3), SampleRandom(4, 5, 3).integer(0, 999'999));
   EXPECT_EQ(loader.statistics().bad_samples, 1u);
 }
 
 TEST(BadSamplesOfALoader, EveryOneBeingBadEnds) {
   std::set<std::uint64_t> all;
   for (std::uint64_t i = 0; i < 50; ++i) all.insert(i);
-  const Labels data(50, all);
+  const LabelDataset data(50, all);
   DataLoader loader{data, {.batch_size = 8, .bad_samples = {.maximum_count = 1000}}};
   EXPECT_THROW(loader.epoch(0).next(), EnvironmentError);
 }

@@ -28,7 +28,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 
 // Sample i is a 2x3 image full of i with label 10 i.
 class Numbers : public Dataset {

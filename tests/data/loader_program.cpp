@@ -211,5 +211,5 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  return libtrain::testing::run_program([&] { run(options); }, libtrain::log_error);
+  return libtrain::test::run_program([&] { run(options); }, libtrain::log_error);
 }

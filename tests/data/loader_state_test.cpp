@@ -14,7 +14,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::HasSubstr;
 
 constexpr auto kLargest = std::numeric_limits<std::uint64_t>::max();

@@ -20,9 +20,9 @@
 namespace libtrain::data {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 using Indices = std::vector<std::uint64_t>;
 constexpr std::uint64_t kAllSteps = ~std::uint64_t{0};

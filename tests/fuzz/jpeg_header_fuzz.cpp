@@ -15,8 +15,8 @@
 
 std::vector<std::string> fuzz_seeds() {
   std::vector<std::string> seeds = jpeg_seeds();
-  for (const auto& recipe : libtrain::testing::all_png_recipes()) {
-    if (recipe.bit_depth == 8) seeds.push_back(text_of(libtrain::testing::write_png(recipe).file));
+  for (const auto& recipe : libtrain::test::all_png_recipes()) {
+    if (recipe.bit_depth == 8) seeds.push_back(text_of(libtrain::test::write_png(recipe).file));
   }
   return seeds;
 }

@@ -55,7 +55,7 @@ void compare(std::span<const std::uint8_t> place, std::span<const std::byte> fil
   options.crop = whole ? crop_in(*whole, place) : data::Crop{.width = 1, .height = 1};
   try {
     const data::Image part = decoder.decode(file, options);
-    if (whole) require(part.pixels == libtrain::testing::cropped(*whole, *options.crop).pixels);
+    if (whole) require(part.pixels == libtrain::test::cropped(*whole, *options.crop).pixels);
   } catch (const libtrain::EnvironmentError&) {
     require(!whole);
   }
@@ -65,7 +65,7 @@ void compare(std::span<const std::uint8_t> place, std::span<const std::byte> fil
   } catch (const libtrain::EnvironmentError&) {
   }
   if (!marked || !whole) return;
-  require(decoder.decode(*marked, options).pixels == libtrain::testing::cropped(*whole, *options.crop).pixels);
+  require(decoder.decode(*marked, options).pixels == libtrain::test::cropped(*whole, *options.crop).pixels);
 }
 
 }  // namespace

@@ -11,15 +11,15 @@ inline std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-inline std::vector<std::string> written(const std::vector<libtrain::testing::JpegRecipe>& recipes) {
+inline std::vector<std::string> written(const std::vector<libtrain::test::JpegRecipe>& recipes) {
   std::vector<std::string> files;
-  for (const auto& recipe : recipes) files.push_back(text_of(libtrain::testing::write_jpeg(recipe)));
+  for (const auto& recipe : recipes) files.push_back(text_of(libtrain::test::write_jpeg(recipe)));
   return files;
 }
 
 /// JPEGs of one scan of Huffman codes, small enough for a fuzzer: below 2 KB.
 inline std::vector<std::string> plain_jpeg_seeds() {
-  using libtrain::testing::JpegColor;
+  using libtrain::test::JpegColor;
   return written({
       {.width = 40, .height = 24, .luma = {2, 2}, .quality = 60},
       {.width = 24, .height = 16, .quality = 95},
@@ -32,7 +32,7 @@ inline std::vector<std::string> plain_jpeg_seeds() {
 
 /// Those, and JPEGs that are read in other ways.
 inline std::vector<std::string> jpeg_seeds() {
-  using libtrain::testing::JpegScans;
+  using libtrain::test::JpegScans;
   std::vector<std::string> seeds = plain_jpeg_seeds();
   for (std::string& file : written({
            {.width = 24, .height = 16, .luma = {2, 2}, .scans = JpegScans::progressive, .quality = 50},

@@ -29,7 +29,7 @@ TEST(Launch, HoldsTogetherWhateverTheEnvironment) {
   const std::vector<std::string> values{
       "0",         "1",   "2",      "4",     "8",         "-1",       "x", "", "10.0.0.4:6000",
       "localhost", "a,b", "n[1-2]", "2(x2)", "file:///f", "tcp://h:1"};
-  const testing::FreshSeed seed;
+  const test::FreshSeed seed;
   std::mt19937_64 random{seed.value};
   int detected = 0;
   for (int i = 0; i < 20'000; ++i) {

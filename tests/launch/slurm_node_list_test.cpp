@@ -58,7 +58,7 @@ TEST(SlurmNodeList, RefusesMoreHostsThanAnyClusterHas) {
 }
 
 TEST(SlurmNodeList, NeverCrashesOnArbitraryText) {
-  const testing::FreshSeed seed;
+  const test::FreshSeed seed;
   std::mt19937_64 random{seed.value};
   constexpr std::string_view alphabet = "n0019[]-,. x";
   for (int i = 0; i < 20'000; ++i) {

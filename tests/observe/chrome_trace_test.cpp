@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -17,6 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include <libtrain/base/error.hpp>
+
+#include <tests/support/file_size_limit.hpp>
 
 namespace libtrain {
 namespace {
@@ -180,33 +180,13 @@ TEST_F(ChromeTrace, LeavesWhatWasThereUntilItIsFinished) {
   EXPECT_EQ(files(), 1);
 }
 
-/// Files of this process cannot grow past `bytes` while it lives: a full disk without a disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : former_handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &former_);
-    const rlimit limit{bytes, former_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &former_);
-    signal(SIGXFSZ, former_handler_);
-  }
-
- private:
-  rlimit former_{};
-  sighandler_t former_handler_;
-};
-
 TEST_F(ChromeTrace, AFullDiskIsAnErrorAndLeavesNoFile) {
   auto trace = one_span(0, 1);
   // A few spans fit the buffer and fail when the file is finished, many fail before.
   for (const auto spans : {std::size_t{10}, std::size_t{100'000}}) {
     trace.spans.resize(spans, trace.spans.front());
     const auto message = message_of([&] {
-      const FileSizeLimit limit{100};
+      const test::FileSizeLimit limit{100};
       write(0, trace);
     });
     EXPECT_THAT(message, HasSubstr("timeline.json': File too large."));

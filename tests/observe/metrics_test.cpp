@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -25,6 +23,7 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/file_size_limit.hpp>
 #include <tests/support/log_sinks.hpp>
 
 namespace libtrain {
@@ -68,26 +67,6 @@ class Metrics : public ::testing::Test {
   }
 
   fs::path directory_;
-};
-
-/// Files of this process cannot grow past `bytes` while it lives: a full disk without a disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : former_handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &former_);
-    const rlimit limit{bytes, former_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &former_);
-    signal(SIGXFSZ, former_handler_);
-  }
-
- private:
-  rlimit former_{};
-  sighandler_t former_handler_;
 };
 
 TEST_F(Metrics, CreatesTheDirectoryAndStampsEveryLine) {
@@ -196,7 +175,7 @@ TEST_F(Metrics, DevicesAreShared) {
 
 // As on a mount whose server has no locks.
 TEST_F(Metrics, GoesOnWithAWarningWhereTheFileSystemHasNoLocks) {
-  const testing::CapturedLog log{LogLevel::warning};
+  const test::CapturedLog log{LogLevel::warning};
   std::thread([&] {
     sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -242,7 +221,7 @@ TEST_F(Metrics, APartOfALineIsTakenBack) {
   const std::string before = content(file_in_directory());
   const auto large = Record{"step"}.set("text", std::string(500, 'x'));
   {
-    const FileSizeLimit limit{before.size() + 100};
+    const test::FileSizeLimit limit{before.size() + 100};
     const auto message = message_of([&] { writer.write(large); });
     EXPECT_THAT(message, HasSubstr("metrics.jsonl': File too large."));
   }

@@ -17,10 +17,10 @@ namespace libtrain {
 namespace {
 
 using namespace std::chrono_literals;
+using test::ScopedLogSink;
+using test::SilentLog;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::ScopedLogSink;
-using testing::SilentLog;
 
 const std::string kClear = "\r\x1b[K";
 

@@ -16,30 +16,25 @@
 namespace libtrain::optim {
 namespace {
 
-using testing::expect_same_training;
+using test::expect_same_training;
+using test::make_odd_parameters;
+using test::make_parameters;
+using test::message_of;
+using test::Parameters;
+using test::weight_with_gradient;
 using ::testing::HasSubstr;
-using testing::make_odd_parameters;
-using testing::make_parameters;
-using testing::message_of;
-using testing::Parameters;
 using torch::optim::OptimizerParamGroup;
 using torch::optim::SGD;
 using torch::optim::SGDOptions;
 using torch::optim::SGDParamState;
 
-SGDOptions all_options() {
+SGDOptions all_sgd_options() {
   return SGDOptions(0.05).momentum(0.9).weight_decay(0.01).nesterov(true);
 }
 
-std::vector<SGDOptions> cases() {
+std::vector<SGDOptions> sgd_cases() {
   return {SGDOptions(0.05), SGDOptions(0.05).weight_decay(0.01), SGDOptions(0.05).momentum(0.9),
-          SGDOptions(0.05).momentum(0.9).dampening(0.3).weight_decay(0.01), all_options()};
-}
-
-at::Tensor weight_with_gradient(at::IntArrayRef sizes) {
-  const auto weight = torch::ones(sizes, torch::requires_grad());
-  weight.mutable_grad() = torch::ones(sizes);
-  return weight;
+          SGDOptions(0.05).momentum(0.9).dampening(0.3).weight_decay(0.01), all_sgd_options()};
 }
 
 at::Tensor momentum_buffer(FusedSGD& sgd, const at::Tensor& parameter) {
@@ -47,21 +42,21 @@ at::Tensor momentum_buffer(FusedSGD& sgd, const at::Tensor& parameter) {
 }
 
 TEST(FusedSgd, FollowsTorchsInFloat32) {
-  for (const auto& options : cases()) {
+  for (const auto& options : sgd_cases()) {
     expect_same_training<FusedSGD, SGD>(make_parameters, options, at::kFloat, 1e-6);
     expect_same_training<FusedSGD, SGD>(make_odd_parameters, options, at::kFloat, 1e-6);
   }
 }
 
 TEST(FusedSgd, FollowsTorchsInFloat64) {
-  for (const auto& options : cases()) {
+  for (const auto& options : sgd_cases()) {
     expect_same_training<FusedSGD, SGD>(make_parameters, options, at::kDouble, 1e-12);
     expect_same_training<FusedSGD, SGD>(make_odd_parameters, options, at::kDouble, 1e-12);
   }
 }
 
 TEST(FusedSgd, FollowsTorchsInHalfPrecision) {
-  expect_same_training<FusedSGD, SGD>(make_parameters, all_options(), at::kBFloat16, 3e-2);
+  expect_same_training<FusedSGD, SGD>(make_parameters, all_sgd_options(), at::kBFloat16, 3e-2);
 }
 
 TEST(FusedSgd, TakesGroupsWithOptionsOfTheirOwn) {
@@ -74,17 +69,17 @@ TEST(FusedSgd, TakesGroupsWithOptionsOfTheirOwn) {
   };
   const auto parameters = make_parameters(at::kDouble);
   const auto expected = make_parameters(at::kDouble);
-  FusedSGD ours(groups_of(parameters), all_options());
-  SGD theirs(groups_of(expected), all_options());
-  testing::train(ours, parameters, 0, 20);
-  testing::train(theirs, expected, 0, 20);
-  testing::expect_close(parameters, expected, 1e-12);
+  FusedSGD ours(groups_of(parameters), all_sgd_options());
+  SGD theirs(groups_of(expected), all_sgd_options());
+  test::train(ours, parameters, 0, 20);
+  test::train(theirs, expected, 0, 20);
+  test::expect_close(parameters, expected, 1e-12);
 }
 
 TEST(FusedSgd, LeavesParametersWithoutGradientAlone) {
   const auto parameters = make_parameters(at::kFloat);
-  FusedSGD sgd(parameters, all_options());
-  testing::train(sgd, parameters, 0, 2);
+  FusedSGD sgd(parameters, all_sgd_options());
+  test::train(sgd, parameters, 0, 2);
   EXPECT_TRUE(torch::equal(parameters.back(), make_parameters(at::kFloat).back()));
   EXPECT_EQ(sgd.state().count(parameters.back().unsafeGetTensorImpl()), 0u);
   EXPECT_EQ(sgd.state().size(), parameters.size() - 1);
@@ -92,32 +87,32 @@ TEST(FusedSgd, LeavesParametersWithoutGradientAlone) {
 
 TEST(FusedSgd, KeepsItsStateInTheParametersLayout) {
   const auto parameters = make_parameters(at::kFloat);
-  FusedSGD sgd(parameters, all_options());
-  testing::train(sgd, parameters, 0, 2);
+  FusedSGD sgd(parameters, all_sgd_options());
+  test::train(sgd, parameters, 0, 2);
   EXPECT_TRUE(momentum_buffer(sgd, parameters[2]).is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_FALSE(momentum_buffer(sgd, parameters[2]).is_contiguous());
 }
 
 TEST(FusedSgd, GivesTheSameBitsOnAnyNumberOfThreads) {
-  testing::expect_same_on_threads<FusedSGD>(all_options());
+  test::expect_same_on_threads<FusedSGD>(all_sgd_options());
 }
 
 TEST(FusedSgd, ResumesFromAFileAsIfItHadNotStopped) {
-  testing::expect_resumes<FusedSGD, FusedSGD>(all_options(), SGDOptions(7), 0);
+  test::expect_resumes<FusedSGD, FusedSGD>(all_sgd_options(), SGDOptions(7), 0);
 }
 
 TEST(FusedSgd, ExchangesFilesWithTorchs) {
-  testing::expect_resumes<SGD, FusedSGD>(all_options(), SGDOptions(7), 1e-6);
-  testing::expect_resumes<FusedSGD, SGD>(all_options(), SGDOptions(7), 1e-6);
+  test::expect_resumes<SGD, FusedSGD>(all_sgd_options(), SGDOptions(7), 1e-6);
+  test::expect_resumes<FusedSGD, SGD>(all_sgd_options(), SGDOptions(7), 1e-6);
 }
 
 TEST(FusedSgd, ResumesInAnotherLayout) {
-  const Parameters dense{testing::wave({4, 3, 3, 2}, at::kFloat, 3).set_requires_grad(true), at::Tensor()};
+  const Parameters dense{test::wave({4, 3, 3, 2}, at::kFloat, 3).set_requires_grad(true), at::Tensor()};
   const Parameters channels_last{dense[0].detach().contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true),
                                  at::Tensor()};
-  FusedSGD saved(Parameters{dense[0]}, all_options());
-  FusedSGD loaded(Parameters{channels_last[0]}, all_options());
-  testing::train(saved, dense, 0, 1);
+  FusedSGD saved(Parameters{dense[0]}, all_sgd_options());
+  FusedSGD loaded(Parameters{channels_last[0]}, all_sgd_options());
+  test::train(saved, dense, 0, 1);
   {
     const torch::NoGradGuard no_grad;
     channels_last[0].copy_(dense[0]);
@@ -125,8 +120,8 @@ TEST(FusedSgd, ResumesInAnotherLayout) {
   std::stringstream file;
   torch::save(saved, file);
   torch::load(loaded, file);
-  testing::train(saved, dense, 1, 4);
-  testing::train(loaded, channels_last, 1, 4);
+  test::train(saved, dense, 1, 4);
+  test::train(loaded, channels_last, 1, 4);
   EXPECT_TRUE(torch::equal(channels_last[0], dense[0]));
   EXPECT_TRUE(momentum_buffer(loaded, channels_last[0]).is_contiguous(at::MemoryFormat::ChannelsLast));
 }
@@ -158,12 +153,12 @@ TEST(FusedSgd, FollowsASchedule) {
 }
 
 TEST(FusedSgd, LetsNoOlderGraphMixWeights) {
-  testing::expect_older_graphs_refused<FusedSGD>(all_options());
+  test::expect_older_graphs_refused<FusedSGD>(all_sgd_options());
 }
 
 TEST(FusedSgd, RefusesWhatItCannotUse) {
   const auto weight = weight_with_gradient({3});
-  FusedSGD sgd(Parameters{weight}, all_options());
+  FusedSGD sgd(Parameters{weight}, all_sgd_options());
   weight.mutable_grad() = torch::ones({3}).to_sparse();
   EXPECT_THAT(message_of<UsageError>([&] { sgd.step(); }), HasSubstr("FusedSGD takes dense gradients; one is Sparse"));
   weight.mutable_grad() = torch::ones({2});
@@ -171,17 +166,17 @@ TEST(FusedSgd, RefusesWhatItCannotUse) {
 
   std::vector<OptimizerParamGroup> groups;
   groups.emplace_back(Parameters{weight}, std::make_unique<torch::optim::AdamWOptions>(0.1));
-  FusedSGD misled(groups, all_options());
+  FusedSGD misled(groups, all_sgd_options());
   EXPECT_THAT(message_of<UsageError>([&] { misled.step(); }), HasSubstr("options of another optimizer"));
   EXPECT_TRUE(torch::equal(weight, torch::ones({3})));
 }
 
 TEST(FusedSgd, RefusesTheStateOfOtherParameters) {
-  FusedSGD saved(Parameters{weight_with_gradient({3})}, all_options());
+  FusedSGD saved(Parameters{weight_with_gradient({3})}, all_sgd_options());
   saved.step();
   std::stringstream file;
   torch::save(saved, file);
-  FusedSGD loaded(Parameters{weight_with_gradient({4})}, all_options());
+  FusedSGD loaded(Parameters{weight_with_gradient({4})}, all_sgd_options());
   torch::load(loaded, file);
   EXPECT_THAT(message_of<UsageError>([&] { loaded.step(); }), HasSubstr("state of sizes [3]"));
 }

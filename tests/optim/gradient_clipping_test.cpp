@@ -18,9 +18,9 @@
 namespace libtrain::optim {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

@@ -15,8 +15,8 @@
 namespace libtrain::optim {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 constexpr std::size_t kCounts[] = {0, 1, 7, 63, 64, 65, 1037};
 

@@ -15,18 +15,19 @@
 namespace libtrain::optim {
 namespace {
 
+using test::make_odd_parameters;
+using test::make_parameters;
+using test::message_of;
+using test::Parameters;
+using test::weight_with_gradient;
 using ::testing::HasSubstr;
-using testing::make_odd_parameters;
-using testing::make_parameters;
-using testing::message_of;
-using testing::Parameters;
 
-LarsOptions all_options() {
+LarsOptions all_lars_options() {
   return LarsOptions(2).weight_decay(0.1).trust_coefficient(0.02);
 }
 
 // Algorithm 1 of the paper, in float64.
-void reference_step(const at::Tensor& w, const at::Tensor& g, const at::Tensor& v, const LarsOptions& options) {
+void reference_lars_step(const at::Tensor& w, const at::Tensor& g, const at::Tensor& v, const LarsOptions& options) {
   const bool skipped = options.skip_one_dimensional() && w.dim() <= 1;
   const double decay = skipped ? 0.0 : options.weight_decay();
   const double length = w.norm().item<double>();
@@ -39,8 +40,8 @@ void reference_step(const at::Tensor& w, const at::Tensor& g, const at::Tensor& 
   w.sub_(v);
 }
 
-void expect_reference(Parameters (*make)(at::ScalarType), const LarsOptions& options, at::ScalarType type,
-                      double relative) {
+void expect_reference_lars(Parameters (*make)(at::ScalarType), const LarsOptions& options, at::ScalarType type,
+                           double relative) {
   const auto parameters = make(type);
   Parameters weights;
   Parameters velocities;
@@ -50,74 +51,69 @@ void expect_reference(Parameters (*make)(at::ScalarType), const LarsOptions& opt
   }
   Lars lars(parameters, options);
   for (int step = 0; step < 10; ++step) {
-    testing::set_gradients(parameters, step);
+    test::set_gradients(parameters, step);
     lars.step();
     for (std::size_t index = 0; index + 1 < weights.size(); ++index) {
-      reference_step(weights[index], parameters[index].grad().to(at::kDouble), velocities[index], options);
+      reference_lars_step(weights[index], parameters[index].grad().to(at::kDouble), velocities[index], options);
     }
   }
-  testing::expect_close(parameters, weights, relative);
+  test::expect_close(parameters, weights, relative);
   EXPECT_FALSE(torch::equal(parameters.front(), make(type).front())) << "nothing was trained";
 }
 
-std::vector<LarsOptions> cases() {
-  return {LarsOptions(2), all_options(), all_options().momentum(0), all_options().skip_one_dimensional(false).lr(0.5)};
-}
-
-at::Tensor weight_with_gradient(at::IntArrayRef sizes, double value, double gradient) {
-  const auto weight = torch::full(sizes, value, torch::requires_grad());
-  weight.mutable_grad() = torch::full(sizes, gradient);
-  return weight;
+std::vector<LarsOptions> lars_cases() {
+  return {LarsOptions(2), all_lars_options(), all_lars_options().momentum(0),
+          all_lars_options().skip_one_dimensional(false).lr(0.5)};
 }
 
 // Makes one step and returns what the first element has become.
-float after_a_step(const at::Tensor& weight, const LarsOptions& options) {
+float after_a_lars_step(const at::Tensor& weight, const LarsOptions& options) {
   Lars lars(Parameters{weight}, options);
   lars.step();
   return weight.flatten()[0].item<float>();
 }
 
 TEST(Lars, FollowsThePaperInFloat64) {
-  for (const auto& options : cases()) {
-    expect_reference(make_parameters, options, at::kDouble, 1e-12);
-    expect_reference(make_odd_parameters, options, at::kDouble, 1e-12);
+  for (const auto& options : lars_cases()) {
+    expect_reference_lars(make_parameters, options, at::kDouble, 1e-12);
+    expect_reference_lars(make_odd_parameters, options, at::kDouble, 1e-12);
   }
 }
 
 TEST(Lars, FollowsThePaperInFloat32) {
-  for (const auto& options : cases()) {
-    expect_reference(make_parameters, options, at::kFloat, 1e-5);
-    expect_reference(make_odd_parameters, options, at::kFloat, 1e-5);
+  for (const auto& options : lars_cases()) {
+    expect_reference_lars(make_parameters, options, at::kFloat, 1e-5);
+    expect_reference_lars(make_odd_parameters, options, at::kFloat, 1e-5);
   }
 }
 
 TEST(Lars, FollowsThePaperInHalfPrecision) {
-  expect_reference(make_parameters, all_options().skip_one_dimensional(false).lr(0.5), at::kBFloat16, 0.05);
+  expect_reference_lars(make_parameters, all_lars_options().skip_one_dimensional(false).lr(0.5), at::kBFloat16, 0.05);
 }
 
 TEST(Lars, StepsByTheRatioOfTheNorms) {
   const auto options = LarsOptions(0.5).weight_decay(0.25).trust_coefficient(0.75).eps(0);
   // |w| = 2, |g| = 4: trust = 0.75 * 2 / (4 + 0.25 * 2) = 1 / 3; the step is 0.5 / 3 * (2 + 0.25) = 0.375.
-  EXPECT_NEAR(after_a_step(weight_with_gradient({2, 2}, 1, 2), options), 0.625, 1e-6);
+  EXPECT_NEAR(after_a_lars_step(weight_with_gradient({2, 2}, 1, 2), options), 0.625, 1e-6);
 }
 
 TEST(Lars, NeitherAdaptsNorDecaysBiases) {
   const auto options = LarsOptions(0.25).weight_decay(0.5);
-  EXPECT_EQ(after_a_step(weight_with_gradient({4}, 1, 2), options), 0.5f);
-  EXPECT_EQ(after_a_step(weight_with_gradient({}, 1, 2), options), 0.5f);
+  EXPECT_EQ(after_a_lars_step(weight_with_gradient({4}, 1, 2), options), 0.5f);
+  EXPECT_EQ(after_a_lars_step(weight_with_gradient({}, 1, 2), options), 0.5f);
 }
 
 TEST(Lars, StepsAtItsRateWhereANormIsZero) {
   const auto options = LarsOptions(0.25).weight_decay(0.5).eps(0);
-  EXPECT_EQ(after_a_step(weight_with_gradient({2, 2}, 0, 1), options), -0.25f);
-  EXPECT_EQ(after_a_step(weight_with_gradient({2, 2}, 1, 0), options), 0.875f);
-  EXPECT_EQ(after_a_step(weight_with_gradient({2, 2}, 0, 0), options), 0.0f);
+  EXPECT_EQ(after_a_lars_step(weight_with_gradient({2, 2}, 0, 1), options), -0.25f);
+  EXPECT_EQ(after_a_lars_step(weight_with_gradient({2, 2}, 1, 0), options), 0.875f);
+  EXPECT_EQ(after_a_lars_step(weight_with_gradient({2, 2}, 0, 0), options), 0.0f);
 }
 
 TEST(Lars, StepsAtItsRateWhereANormIsZeroInHalfPrecision) {
   const auto weight = torch::zeros({2, 2}, torch::dtype(at::kBFloat16).requires_grad(true));
   weight.mutable_grad() = torch::ones({2, 2}, at::kBFloat16);
-  EXPECT_EQ(after_a_step(weight, LarsOptions(0.25).weight_decay(0.5).eps(0)), -0.25f);
+  EXPECT_EQ(after_a_lars_step(weight, LarsOptions(0.25).weight_decay(0.5).eps(0)), -0.25f);
 }
 
 // A rate that falls to 0 leaves the velocity to act: it holds steps, not gradients.
@@ -132,21 +128,21 @@ TEST(Lars, KeepsTheRateInsideOfItsVelocity) {
 
 TEST(Lars, KeepsNoVelocityWithoutMomentum) {
   const auto parameters = make_parameters(at::kFloat);
-  Lars lars(parameters, all_options().momentum(0));
-  testing::train(lars, parameters, 0, 2);
+  Lars lars(parameters, all_lars_options().momentum(0));
+  test::train(lars, parameters, 0, 2);
   EXPECT_TRUE(lars.state().empty());
 }
 
 TEST(Lars, GivesTheSameBitsOnAnyNumberOfThreads) {
-  testing::expect_same_on_threads<Lars>(all_options().skip_one_dimensional(false));
+  test::expect_same_on_threads<Lars>(all_lars_options().skip_one_dimensional(false));
 }
 
 TEST(Lars, ResumesFromAFileAsIfItHadNotStopped) {
-  testing::expect_resumes<Lars, Lars>(all_options().skip_one_dimensional(false), LarsOptions(7), 0);
+  test::expect_resumes<Lars, Lars>(all_lars_options().skip_one_dimensional(false), LarsOptions(7), 0);
 }
 
 TEST(Lars, LetsNoOlderGraphMixWeights) {
-  testing::expect_older_graphs_refused<Lars>(all_options());
+  test::expect_older_graphs_refused<Lars>(all_lars_options());
 }
 
 TEST(Lars, RefusesWhatItCannotUse) {
@@ -157,7 +153,7 @@ TEST(Lars, RefusesWhatItCannotUse) {
   EXPECT_THROW(Lars(Parameters{weight}, LarsOptions(1).eps(std::numeric_limits<double>::quiet_NaN())), UsageError);
   std::vector<torch::optim::OptimizerParamGroup> groups;
   groups.emplace_back(Parameters{weight}, std::make_unique<torch::optim::SGDOptions>(0.1));
-  EXPECT_THAT(message_of<UsageError>([&] { Lars(groups, all_options()); }),
+  EXPECT_THAT(message_of<UsageError>([&] { Lars(groups, all_lars_options()); }),
               HasSubstr("parameter group of Lars has options of another optimizer"));
 }
 

@@ -20,8 +20,8 @@
 namespace libtrain::optim {
 namespace {
 
+using test::message_of;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 at::Tensor parameter() {
   return torch::ones({2}, torch::requires_grad());

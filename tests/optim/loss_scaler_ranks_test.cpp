@@ -19,12 +19,12 @@
 namespace libtrain::optim {
 namespace {
 
-using testing::loss_of;
-using testing::make_batch;
-using testing::make_model;
-using testing::on_ranks;
-using testing::TestBatch;
-using testing::TestModel;
+using test::loss_of;
+using test::make_batch;
+using test::make_model;
+using test::on_ranks;
+using test::TestBatch;
+using test::TestModel;
 
 constexpr std::int64_t kBatch = 4;
 constexpr double kMaxNorm = 0.05;

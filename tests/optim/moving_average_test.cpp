@@ -23,10 +23,10 @@
 namespace libtrain::optim {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 void fill(torch::nn::Module& module, double value) {
   const torch::NoGradGuard no_grad;

@@ -11,7 +11,7 @@
 
 // Parameters for optimizers to train, and comparisons of what two optimizers have made of them.
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 using Parameters = std::vector<at::Tensor>;
 
@@ -146,4 +146,11 @@ void expect_older_graphs_refused(const Options& options) {
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-}  // namespace libtrain::testing
+/// A parameter of equal values, with a gradient of equal values.
+inline at::Tensor weight_with_gradient(at::IntArrayRef sizes, double value = 1, double gradient = 1) {
+  const auto weight = torch::full(sizes, value, torch::requires_grad());
+  weight.mutable_grad() = torch::full(sizes, gradient);
+  return weight;
+}
+
+}  // namespace libtrain::test

@@ -16,11 +16,11 @@
 namespace libtrain::optim {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 std::vector<double> factors(const Schedule& schedule, const std::vector<std::int64_t>& steps) {
   std::vector<double> result;

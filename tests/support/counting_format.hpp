@@ -6,7 +6,7 @@
 
 #include <libtrain/sync/wire_format.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Gradients travel as they are, and the buckets that have been started are counted. One for each synchronizer.
 class CountingFormat : public WireFormat {
@@ -39,4 +39,4 @@ class CountingFormat : public WireFormat {
   int started_ = 0;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -12,7 +12,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/communicator.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Where one rank makes a mistake, it is the last.
 inline bool is_odd_one(const Communicator& communicator) {
@@ -41,4 +41,4 @@ inline void expect_told_of_one(Communicator& communicator, const std::function<v
   expect_told(communicator, action, fragments);
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -5,7 +5,7 @@
 
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Returns when the clock of the file system, which ticks every few milliseconds only, shows a later time than that of
 /// the file: what is written from now on is newer, and can be told from it.
@@ -17,4 +17,4 @@ inline void pass_time_of(const std::string& path) {
   std::filesystem::remove(probe);
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

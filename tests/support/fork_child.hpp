@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Ends this process when the thread that started it ends, also where ctest kills a test program at its time limit.
 inline void end_with_parent() {
@@ -27,4 +27,4 @@ inline pid_t fork_child() {
   return child;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

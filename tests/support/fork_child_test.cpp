@@ -10,7 +10,7 @@
 
 #include <libtrain/base/file_descriptor.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 namespace {
 
 TEST(ForkChild, EndsWhenItsParentIsKilled) {
@@ -38,4 +38,4 @@ TEST(ForkChild, EndsWhenItsParentIsKilled) {
 }
 
 }  // namespace
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 inline constexpr const char* kSeedVariable = "LIBTRAIN_TEST_SEED";
 
@@ -29,4 +29,4 @@ class FreshSeed {
   const ::testing::ScopedTrace trace_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

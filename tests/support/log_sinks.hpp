@@ -6,7 +6,7 @@
 
 #include <libtrain/base/log.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// While it lives, messages go to `sink`.
 class ScopedLogSink {
@@ -45,4 +45,4 @@ class CapturedLog {
   ScopedLogSink sink_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

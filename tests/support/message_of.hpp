@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// What `body` threw as an `Expected`; the test fails where it threw nothing. Other exceptions pass.
 template <typename Expected, typename Body>
@@ -18,4 +18,4 @@ std::string message_of(const Body& body) {
   return {};
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -9,7 +9,7 @@
 
 #include <libtrain/base/error.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -147,4 +147,4 @@ at::Tensor loss_of(const TestModel& model, const TestBatch& batch) {
   return torch::mse_loss(outputs, batch.targets);
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

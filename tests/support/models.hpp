@@ -8,7 +8,7 @@
 
 #include <torch/nn.h>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// A network for parity tests and the data it is fed. Smooth: a rounding error stays one, and does not switch a ReLU.
 struct TestModel {
@@ -36,4 +36,4 @@ TestBatch make_batch(const TestModel& model, std::int64_t count, at::ScalarType 
 /// The mean squared error of forward(), plus branch() for the samples that take it.
 at::Tensor loss_of(const TestModel& model, const TestBatch& batch);
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 #include <libtrain/comm/communicator.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 using RankBody = std::function<void(Communicator&)>;
 
@@ -17,6 +18,7 @@ void on_ranks(const RankBody& body);
 void on_many_ranks(const RankBody& body);
 
 /// The same with a bound on every wait, for tests in which a rank does not come. The group is not usable afterwards.
+constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
 void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBody& body);
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

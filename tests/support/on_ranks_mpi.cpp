@@ -19,7 +19,7 @@
 #include <tests/support/fork_child.hpp>
 #include <tests/support/on_ranks.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -59,11 +59,11 @@ void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBo
   world->barrier();
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test
 
 int main(int argc, char** argv) {
-  using libtrain::testing::world;
-  libtrain::testing::end_with_parent();  // mpirun, when killed, leaves its ranks behind
+  using libtrain::test::world;
+  libtrain::test::end_with_parent();  // mpirun, when killed, leaves its ranks behind
   ::testing::InitGoogleTest(&argc, argv);
   // The program's own, as in one that used MPI before libtrain came: libtrain must leave MPI_Finalize to it, also after
   // the failures that the tests provoke.
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   libtrain::set_log_identity(launch.rank.value, launch.world_size.value);
-  world = libtrain::testing::connect_world({.timeout = std::chrono::seconds(60)});
+  world = libtrain::test::connect_world({.timeout = std::chrono::seconds(60)});
   if (world->rank() != 0) {
     // Other ranks print their failures only.
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();

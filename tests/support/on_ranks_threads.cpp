@@ -13,7 +13,7 @@
 
 #include <tests/support/on_ranks.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -66,4 +66,4 @@ void on_fresh_ranks(int minimum_ranks, CommunicatorOptions options, const RankBo
   }
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
-namespace libtrain::testing {
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain::test {
 
 /// A module whose gradients are what a test makes them: two parameters, float32 [4], that start as ones.
 struct Pair : torch::nn::Module {
@@ -36,4 +38,9 @@ double mean_over_ranks(int world_size, const Value& value) {
   return sum / world_size;
 }
 
-}  // namespace libtrain::testing
+/// The same, where each rank has its number plus one.
+inline double mean_rank_plus_one(const Communicator& communicator) {
+  return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
+}
+
+}  // namespace libtrain::test

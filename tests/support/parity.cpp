@@ -4,7 +4,7 @@
 
 #include <tests/support/on_ranks.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -64,4 +64,4 @@ void expect_parity(const Recipe& recipe, double bound, const TogetherOptions& op
   });
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

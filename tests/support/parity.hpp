@@ -7,7 +7,7 @@
 
 #include <tests/support/training.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Model, dtype and optimizer of a recipe.
 using Cell = std::tuple<const char*, at::ScalarType, const char*>;
@@ -41,4 +41,4 @@ void expect_as_alone(const Recipe& recipe, const Outcome& together, Communicator
 void expect_parity(const Recipe& recipe, double bound, const TogetherOptions& options = {},
                    const std::string& variant = "");
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 inline void print_error(std::string_view message) {
   std::cerr << message << '\n';
@@ -28,4 +28,4 @@ inline int run_program(const std::function<void()>& work, void (*tell)(std::stri
   }
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

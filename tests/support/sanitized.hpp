@@ -1,6 +1,6 @@
 #pragma once
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Sanitizers keep for a while what was freed, keep books in memory of their own, look for leaks themselves, and take
 /// several times as long.
@@ -17,4 +17,4 @@ inline constexpr bool kThreadSanitized = true;
 inline constexpr bool kThreadSanitized = false;
 #endif
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// A folder of its own for a test, removed with all that is in it.
 class TemporaryFolder {
@@ -58,4 +58,4 @@ inline void write_file(const std::string& path, std::string_view content) {
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -12,7 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -283,4 +283,4 @@ Outcome train_together(const Recipe& recipe, Communicator& communicator, const T
   return Replica{recipe, communicator, options}.train();
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

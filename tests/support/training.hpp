@@ -12,7 +12,7 @@
 
 #include <tests/support/models.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// What ranks do with their data. One process that holds all of it can do the same.
 enum class Regime {
@@ -76,4 +76,4 @@ struct TogetherOptions {
 /// This rank's part of the same, with a GradientSynchronizer, and SyncBatchNorm for batch norm. All ranks must call it.
 Outcome train_together(const Recipe& recipe, Communicator& communicator, const TogetherOptions& options = {});
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

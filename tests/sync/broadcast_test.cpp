@@ -12,7 +12,7 @@
 namespace libtrain {
 namespace {
 
-using testing::on_ranks;
+using test::on_ranks;
 
 // Different in every element, in every tensor and on every rank.
 at::Tensor numbers(int rank, std::int64_t tensor, at::IntArrayRef shape, at::ScalarType type) {

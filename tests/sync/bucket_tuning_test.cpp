@@ -14,9 +14,9 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;

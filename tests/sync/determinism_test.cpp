@@ -11,13 +11,13 @@
 namespace libtrain {
 namespace {
 
-using testing::on_ranks;
-using testing::Outcome;
-using testing::Recipe;
-using testing::Regime;
-using testing::TogetherOptions;
-using testing::train_together;
-using testing::ZeroGrad;
+using test::on_ranks;
+using test::Outcome;
+using test::Recipe;
+using test::Regime;
+using test::TogetherOptions;
+using test::train_together;
+using test::ZeroGrad;
 
 class Determinism : public ::testing::TestWithParam<const char*> {
  protected:

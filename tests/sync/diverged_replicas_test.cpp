@@ -25,17 +25,17 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_told;
-using testing::is_odd_one;
-using testing::on_ranks;
-using testing::Pair;
-using testing::Sharded;
+using test::expect_told;
+using test::is_odd_one;
+using test::on_ranks;
+using test::Pair;
+using test::Sharded;
 
 // A round is told of a difference with a chance of 15 in 16.
 constexpr int kEnoughRounds = 50;
 
-struct Training {
-  Training(Communicator& communicator, SynchronizerOptions options)
+struct MomentumTraining {
+  MomentumTraining(Communicator& communicator, SynchronizerOptions options)
       : synchronizer(model, communicator, std::move(options)) {}
 
   void step() {
@@ -65,7 +65,7 @@ TEST(DivergedReplicas, AreToldToAllRanksWithTheParameter) {
     const HalfPrecisionOptions half{.type = at::kBFloat16, .predivide = 3, .smallest = 0};
     for (const bool plain : {true, false}) {
       const auto format = plain ? nullptr : std::make_shared<HalfPrecisionWireFormat>(half);
-      Training training{communicator, {.wire_format = format}};
+      MomentumTraining training{communicator, {.wire_format = format}};
       training.steps();
       if (is_odd_one(communicator)) scale(training.model.right, 1.5);
       expect_told(communicator, [&] { training.steps(); },
@@ -83,7 +83,7 @@ TEST(DivergedReplicas, AreToldToAllRanksWithTheParameter) {
 TEST(DivergedReplicas, OneElementIsEnough) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
-    Training training{communicator, {}};
+    MomentumTraining training{communicator, {}};
     training.step();
     if (is_odd_one(communicator)) scale(training.model.left.slice(0, 2, 3), 2);
     expect_told(communicator, [&] { training.steps(); }, {"parameter 'left'"});
@@ -93,7 +93,7 @@ TEST(DivergedReplicas, OneElementIsEnough) {
 TEST(DivergedReplicas, AnOptimizerWithOtherOptionsIsFound) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
-    Training training{communicator, {}};
+    MomentumTraining training{communicator, {}};
     if (is_odd_one(communicator)) training.sgd.param_groups()[0].options().set_lr(0.02);
     expect_told(communicator, [&] { training.steps(); }, {"optimizers with different options", "parameter 'left'"});
   });
@@ -101,7 +101,7 @@ TEST(DivergedReplicas, AnOptimizerWithOtherOptionsIsFound) {
 
 TEST(DivergedReplicas, AreLeftAloneOnRequest) {
   on_ranks([](Communicator& communicator) {
-    Training training{communicator, {.replicas = Replicas::unchecked}};
+    MomentumTraining training{communicator, {.replicas = Replicas::unchecked}};
     if (is_odd_one(communicator)) scale(training.model.left, 2);
     training.steps();
   });
@@ -176,7 +176,7 @@ TEST(DivergedReplicas, AreToldInEveryDtypeAndWithPowerSgd) {
 // Ranks that have no data left compare their replicas in join().
 TEST(DivergedReplicas, AreToldToRanksThatJoin) {
   on_ranks([](Communicator& communicator) {
-    Training training{communicator, {}};
+    MomentumTraining training{communicator, {}};
     const auto epoch = [&](int batches) {
       for (int batch = 0;; ++batch) {
         if (batch < batches) {

@@ -36,9 +36,9 @@
 namespace libtrain {
 namespace {
 
-using testing::kSanitized;
-using testing::on_ranks;
-using testing::SilentLog;
+using test::kSanitized;
+using test::on_ranks;
+using test::SilentLog;
 
 constexpr int kManySteps = 10'000;
 constexpr int kSteps = 3'000;
@@ -147,7 +147,7 @@ struct NoHugePages {
 };
 
 // Groups of one rank, which sends nothing, and of two. More ranks run the code of two, and share the same processors.
-void on_few_ranks(const testing::RankBody& body) {
+void on_few_ranks(const test::RankBody& body) {
   const NoHugePages no_huge_pages;
   on_ranks([&](Communicator& communicator) {
     if (communicator.world_size() <= 2) body(communicator);

@@ -25,10 +25,10 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_all;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
+using test::expect_all;
+using test::mean_over_ranks;
+using test::on_ranks;
+using test::Pair;
 
 constexpr BucketLimits kAlone{.alone_bytes = 1};
 

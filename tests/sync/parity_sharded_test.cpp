@@ -18,16 +18,16 @@
 namespace libtrain {
 namespace {
 
-using testing::batch_of_rank;
-using testing::flat_weights;
-using testing::loss_of;
-using testing::make_model;
-using testing::micro_steps_of;
-using testing::on_ranks;
-using testing::Outcome;
-using testing::Recipe;
-using testing::Regime;
-using testing::steps_of;
+using test::batch_of_rank;
+using test::flat_weights;
+using test::loss_of;
+using test::make_model;
+using test::micro_steps_of;
+using test::on_ranks;
+using test::Outcome;
+using test::Recipe;
+using test::Regime;
+using test::steps_of;
 
 // The optimizers of make_optimizer().
 ShardedRule rule_of(const Recipe& recipe) {
@@ -67,12 +67,12 @@ Outcome train_sharded(const Recipe& recipe, Communicator& communicator, Paramete
   return {.weights = flat_weights(*model.module)};
 }
 
-class ParitySharded : public testing::ParityTest {
+class ParitySharded : public test::ParityTest {
  protected:
   void expect_parity(Regime regime, ParameterGather gather) const {
     on_ranks([&](Communicator& communicator) {
       const auto together = train_sharded(recipe(regime), communicator, gather);
-      testing::expect_as_alone(recipe(regime), together, communicator, bound(), "_sharded");
+      test::expect_as_alone(recipe(regime), together, communicator, bound(), "_sharded");
     });
   }
 };
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ParitySharded,
                          ::testing::Combine(::testing::Values("mlp", "conv", "transformer", "tied", "batch_norm"),
                                             ::testing::Values(at::kDouble, at::kFloat),
                                             ::testing::Values("sgd", "adamw")),
-                         testing::name_of_cell);
+                         test::name_of_cell);
 
 }  // namespace
 }  // namespace libtrain

@@ -7,10 +7,10 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_parity;
-using testing::Regime;
+using test::expect_parity;
+using test::Regime;
 
-class Parity : public testing::ParityTest {};
+class Parity : public test::ParityTest {};
 
 TEST_P(Parity, OfPlainSteps) {
   expect_parity(recipe(Regime::plain), bound());
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Parity,
                          ::testing::Combine(::testing::Values("mlp", "conv", "transformer", "tied", "batch_norm"),
                                             ::testing::Values(at::kDouble, at::kFloat),
                                             ::testing::Values("sgd", "adamw")),
-                         testing::name_of_cell);
+                         test::name_of_cell);
 
 }  // namespace
 }  // namespace libtrain

@@ -7,10 +7,10 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_parity;
-using testing::Regime;
+using test::expect_parity;
+using test::Regime;
 
-class ParityUneven : public testing::ParityTest {};
+class ParityUneven : public test::ParityTest {};
 
 TEST_P(ParityUneven, OfBatchesOfDifferentSizes) {
   expect_parity(recipe(Regime::uneven_batches), bound());
@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ParityUneven,
                          ::testing::Combine(::testing::Values("mlp", "conv", "transformer", "tied", "batch_norm"),
                                             ::testing::Values(at::kDouble, at::kFloat),
                                             ::testing::Values("sgd", "adamw")),
-                         testing::name_of_cell);
+                         test::name_of_cell);
 
 }  // namespace
 }  // namespace libtrain

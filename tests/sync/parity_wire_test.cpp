@@ -13,11 +13,11 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_parity;
-using testing::on_ranks;
-using testing::Regime;
-using testing::TogetherOptions;
-using testing::train_together;
+using test::expect_parity;
+using test::on_ranks;
+using test::Regime;
+using test::TogetherOptions;
+using test::train_together;
 
 // Three times as far as the worst cell of each model has been from one process.
 double bound_of(const std::string& model) {
@@ -36,7 +36,7 @@ TogetherOptions over_bfloat16() {
   return options;
 }
 
-class ParityWire : public testing::ParityTest {};
+class ParityWire : public test::ParityTest {};
 
 TEST_P(ParityWire, OfPlainSteps) {
   expect_parity(recipe(Regime::plain), bound_of(std::get<0>(GetParam())), over_bfloat16(), "_bfloat16");
@@ -56,14 +56,14 @@ TEST_P(ParityWire, RoundsGradients) {
     if (communicator.world_size() == 1) return;
     const auto rounded = train_together(recipe(Regime::plain), communicator, over_bfloat16());
     const auto exact = train_together(recipe(Regime::plain), communicator);
-    EXPECT_GT(testing::deviation_of(rounded.weights, exact.weights), 1e-5);
+    EXPECT_GT(test::deviation_of(rounded.weights, exact.weights), 1e-5);
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ParityWire,
                          ::testing::Combine(::testing::Values("mlp", "conv", "transformer", "tied", "batch_norm"),
                                             ::testing::Values(at::kFloat), ::testing::Values("sgd", "adamw")),
-                         testing::name_of_cell);
+                         test::name_of_cell);
 
 }  // namespace
 }  // namespace libtrain

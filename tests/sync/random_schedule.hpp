@@ -13,7 +13,7 @@
 
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// What a random schedule may have in it, beside models, buckets and orders.
 struct Features {
@@ -180,4 +180,4 @@ class Schedule {
   int world_size_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

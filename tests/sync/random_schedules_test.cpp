@@ -24,10 +24,10 @@
 namespace libtrain {
 namespace {
 
-using testing::Features;
-using testing::on_ranks;
-using testing::Schedule;
-using testing::Zeroing;
+using test::Features;
+using test::on_ranks;
+using test::Schedule;
+using test::Zeroing;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -161,7 +161,7 @@ class Rank {
 };
 
 void run_schedule(std::uint64_t seed, Features features, Communicator& communicator) {
-  SCOPED_TRACE(text(testing::kSeedVariable, "=", seed, " on ", communicator.world_size(), " ranks"));
+  SCOPED_TRACE(text(test::kSeedVariable, "=", seed, " on ", communicator.world_size(), " ranks"));
   try {
     const Schedule schedule{seed, features, communicator.world_size()};
     Rank{schedule, communicator}.run();
@@ -174,7 +174,7 @@ void run_schedule(std::uint64_t seed, Features features, Communicator& communica
 // Other ones in each run. The seed of a schedule that failed makes it the first one, in a group of as many processes or
 // threads.
 void run_schedules(Features features) {
-  const auto first_seed = testing::fresh_seed();
+  const auto first_seed = test::fresh_seed();
   on_ranks([&](Communicator& communicator) {
     const auto seed_of_rank_0 = std::stoull(communicator.broadcast_bytes(std::to_string(first_seed), 0));
     const auto schedules = communicator.backend() == "threads" ? kSchedules / 4 : kSchedulesOfProcesses;

@@ -18,11 +18,11 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 using ::testing::Not;
-using testing::on_ranks;
 
 constexpr std::int64_t kSamples = 2;  // of each rank
 

@@ -23,11 +23,11 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 using ::testing::Not;
-using testing::on_ranks;
 
 const std::string kEqual = "all replicas are equal";
 

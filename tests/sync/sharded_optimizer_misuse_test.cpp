@@ -20,17 +20,17 @@
 namespace libtrain {
 namespace {
 
+using test::Alone;
+using test::expect_equal_weights;
+using test::expect_told;
+using test::is_odd_one;
+using test::message_of;
+using test::Network;
+using test::on_ranks;
+using test::Sharded;
+using test::small_buckets;
 using ::testing::AllOf;
-using testing::Alone;
-using testing::expect_equal_weights;
-using testing::expect_told;
 using ::testing::HasSubstr;
-using testing::is_odd_one;
-using testing::message_of;
-using testing::Network;
-using testing::on_ranks;
-using testing::Sharded;
-using testing::small_buckets;
 using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 

@@ -17,19 +17,19 @@
 namespace libtrain {
 namespace {
 
-using testing::Alone;
+using test::Alone;
+using test::expect_equal_weights;
+using test::expect_told;
+using test::Network;
+using test::on_ranks;
+using test::Sharded;
 using ::testing::ElementsAre;
-using testing::expect_equal_weights;
-using testing::expect_told;
-using testing::Network;
-using testing::on_ranks;
-using testing::Sharded;
 using torch::optim::AdamWOptions;
 using torch::optim::AdamWParamState;
 using torch::optim::SGDOptions;
 using StateDict = ShardedOptimizer::StateDict;
 
-std::vector<ShardedRule> rules() {
+std::vector<ShardedRule> stateful_rules() {
   return {SGDOptions(0.1), SGDOptions(0.1).momentum(0.9), AdamWOptions(0.05)};
 }
 
@@ -90,8 +90,8 @@ TEST(ShardedOptimizerState, IsOfTheParametersShapesOnRankZero) {
 }
 
 // All ranks' gradients are alike, so that jobs of any size do the same.
-std::vector<at::Tensor> train(Communicator& communicator, const ShardedRule& rule, const Network& from,
-                              StateDict& state, int begin, int end) {
+std::vector<at::Tensor> train_sharded(Communicator& communicator, const ShardedRule& rule, const Network& from,
+                                      StateDict& state, int begin, int end) {
   Sharded ranks{communicator, rule};
   {
     const torch::NoGradGuard no_grad;
@@ -112,7 +112,7 @@ std::vector<at::Tensor> train(Communicator& communicator, const ShardedRule& rul
 
 // From all ranks to the first few of them, and from those to all.
 TEST(ShardedOptimizerState, MovesBetweenJobsOfAnySizes) {
-  for (const auto& rule : rules()) {
+  for (const auto& rule : stateful_rules()) {
     on_ranks([&](Communicator& all) {
       Alone halfway{rule};
       Alone wanted{rule};
@@ -125,13 +125,13 @@ TEST(ShardedOptimizerState, MovesBetweenJobsOfAnySizes) {
         const bool is_in = all.rank() < size;
         const auto part = all.split(is_in ? 0 : 1, all.rank());
         StateDict state;
-        train(all, rule, fresh, state, 0, 2);
+        train_sharded(all, rule, fresh, state, 0, 2);
         if (is_in) {
-          const auto weights = train(*part, rule, halfway.network, state, 2, 4);
+          const auto weights = train_sharded(*part, rule, halfway.network, state, 2, 4);
           expect_equal_weights(weights, wanted.network.weights, "of a part");
-          train(*part, rule, fresh, state, 0, 2);
+          train_sharded(*part, rule, fresh, state, 0, 2);
         }
-        const auto weights = train(all, rule, halfway.network, state, 2, 4);
+        const auto weights = train_sharded(all, rule, halfway.network, state, 2, 4);
         expect_equal_weights(weights, wanted.network.weights, "of all");
       }
     });

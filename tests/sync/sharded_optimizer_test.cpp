@@ -17,14 +17,14 @@
 namespace libtrain {
 namespace {
 
-using testing::Alone;
-using testing::expect_all;
-using testing::expect_equal_weights;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
-using testing::Sharded;
-using testing::small_buckets;
+using test::Alone;
+using test::expect_all;
+using test::expect_equal_weights;
+using test::mean_over_ranks;
+using test::on_ranks;
+using test::Pair;
+using test::Sharded;
+using test::small_buckets;
 using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 

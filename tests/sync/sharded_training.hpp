@@ -20,7 +20,7 @@
 
 // A module whose gradients are known, trained by a ShardedOptimizer on ranks and by torch's optimizers alone.
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Parameters a, b, c and d, float64, whose sizes no number of ranks divides, one of them channels_last.
 struct Network : torch::nn::Module {
@@ -136,4 +136,4 @@ inline void expect_equal_weights(const Network& actual, const Network& wanted, c
   expect_equal_weights(actual.weights, wanted.weights, when);
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -21,10 +21,10 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::on_ranks;
 using Counts = std::vector<std::int64_t>;
 
 constexpr std::int64_t kChannels = 3;

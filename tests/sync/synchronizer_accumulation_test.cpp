@@ -14,17 +14,13 @@
 namespace libtrain {
 namespace {
 
-using testing::CountingFormat;
-using testing::expect_all;
-using testing::make_batch;
-using testing::make_model;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
-
-double mean_rank_plus_one(const Communicator& communicator) {
-  return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
-}
+using test::CountingFormat;
+using test::expect_all;
+using test::make_batch;
+using test::make_model;
+using test::mean_rank_plus_one;
+using test::on_ranks;
+using test::Pair;
 
 TEST(SynchronizerAccumulation, AddsMicroStepsAndAveragesOnce) {
   on_ranks([](Communicator& communicator) {

@@ -12,10 +12,10 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_all;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
+using test::expect_all;
+using test::mean_over_ranks;
+using test::on_ranks;
+using test::Pair;
 
 struct PairWithBuffers : Pair {
   at::Tensor mean = register_buffer("mean", torch::zeros({3}));

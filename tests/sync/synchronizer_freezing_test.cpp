@@ -28,14 +28,14 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_all;
+using test::expect_all;
+using test::mean_over_ranks;
+using test::message_of;
+using test::on_ranks;
+using test::Pair;
 using ::testing::HasSubstr;
-using testing::mean_over_ranks;
-using testing::message_of;
-using testing::on_ranks;
-using testing::Pair;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNanGradient = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kLetters = "abcd";
 
 // What is trained, round by round: one layer is frozen, two more while it comes back, all give way to the others, and
@@ -108,7 +108,7 @@ class Course {
   }
 
   double coefficient(int rank, char letter, int round) const {
-    return rank == 0 && poisoned(round) == letter ? kNan : (rank + 1) * (letter - 'a' + 1);
+    return rank == 0 && poisoned(round) == letter ? kNanGradient : (rank + 1) * (letter - 'a' + 1);
   }
 
   /// The average, in every element; none where the gradient is to be undefined.
@@ -328,7 +328,7 @@ TEST(SynchronizerFreezing, AGroupOfOneSkipsNanOfALayerThatWasJustUnfrozen) {
   Pair model;
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::skipped}};
-  EXPECT_FALSE(unfreeze_left(model, synchronizer, kNan));
+  EXPECT_FALSE(unfreeze_left(model, synchronizer, kNanGradient));
   EXPECT_FALSE(model.left.grad().defined());
   EXPECT_FALSE(model.right.grad().defined());
 }
@@ -339,7 +339,7 @@ TEST(SynchronizerFreezing, AGroupOfOneWithoutSamplesZeroesALayerThatWasJustUnfro
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator};
   EXPECT_EQ(synchronizer.set_samples(0), 0);
-  EXPECT_TRUE(unfreeze_left(model, synchronizer, kNan));
+  EXPECT_TRUE(unfreeze_left(model, synchronizer, kNanGradient));
   expect_all(model.left.grad(), 0, "left");
   expect_all(model.right.grad(), 0, "right");
 }

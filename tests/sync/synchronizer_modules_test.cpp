@@ -24,17 +24,13 @@
 namespace libtrain {
 namespace {
 
+using test::expect_all;
+using test::mean_rank_plus_one;
+using test::on_ranks;
+using test::Pair;
 using ::testing::ElementsAre;
-using testing::expect_all;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-double mean_rank_plus_one(const Communicator& communicator) {
-  return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
-}
 
 struct HeldImpl : Pair {};
 TORCH_MODULE(Held);

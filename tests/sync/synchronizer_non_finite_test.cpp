@@ -20,14 +20,14 @@
 namespace libtrain {
 namespace {
 
+using test::expect_all;
+using test::mean_rank_plus_one;
+using test::message_of;
+using test::on_ranks;
+using test::Pair;
 using ::testing::AllOf;
-using testing::expect_all;
 using ::testing::HasSubstr;
-using testing::mean_over_ranks;
-using testing::message_of;
 using ::testing::Not;
-using testing::on_ranks;
-using testing::Pair;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -36,12 +36,8 @@ bool is_last(const Communicator& communicator) {
   return communicator.rank() == communicator.world_size() - 1;
 }
 
-double mean_rank_plus_one(const Communicator& communicator) {
-  return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
-}
-
 TEST(SynchronizerNonFinite, SpreadsToAllRanksWhereNobodyChecksWithOneWarning) {
-  const testing::CapturedLog log{LogLevel::warning};
+  const test::CapturedLog log{LogLevel::warning};
   on_ranks([&log](Communicator& communicator) {
     communicator.barrier();
     const auto before = log.lines().size();

@@ -17,10 +17,10 @@
 namespace libtrain {
 namespace {
 
+using test::expect_all;
+using test::mean_rank_plus_one;
+using test::on_ranks;
 using ::testing::ElementsAre;
-using testing::expect_all;
-using testing::mean_over_ranks;
-using testing::on_ranks;
 
 // Room for one of the parameters below.
 constexpr BucketLimits kOneEach{.bucket_bytes = 16, .first_bucket_bytes = 16};
@@ -77,10 +77,6 @@ std::string trained_letters(const GradientSynchronizer& synchronizer) {
   std::erase(letters, ' ');
   std::sort(letters.begin(), letters.end());
   return letters;
-}
-
-double mean_rank_plus_one(const Communicator& communicator) {
-  return mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
 }
 
 std::string order_of(const Communicator& communicator) {

@@ -20,18 +20,18 @@
 namespace libtrain {
 namespace {
 
+using test::expect_all;
+using test::expect_told_of_one;
+using test::is_odd_one;
+using test::kTenSeconds;
+using test::message_of;
+using test::on_fresh_ranks;
+using test::on_ranks;
+using test::Pair;
 using ::testing::AllOf;
-using testing::expect_all;
-using testing::expect_told_of_one;
 using ::testing::HasSubstr;
-using testing::is_odd_one;
-using testing::message_of;
-using testing::on_fresh_ranks;
-using testing::on_ranks;
-using testing::Pair;
 
 // Whatever goes wrong, no rank may wait for longer.
-constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
 
 using Plan = std::vector<std::vector<std::string>>;
 

@@ -35,23 +35,22 @@
 namespace libtrain {
 namespace {
 
+using test::CountingFormat;
+using test::expect_all;
+using test::expect_told;
+using test::is_odd_one;
+using test::kTenSeconds;
+using test::mean_over_ranks;
+using test::message_of;
+using test::on_fresh_ranks;
+using test::on_ranks;
+using test::Pair;
+using test::Recipe;
+using test::TestModel;
 using ::testing::AllOf;
-using testing::CountingFormat;
-using testing::expect_all;
-using testing::expect_told;
 using ::testing::HasSubstr;
-using testing::is_odd_one;
-using testing::mean_over_ranks;
-using testing::message_of;
-using testing::on_fresh_ranks;
-using testing::on_ranks;
-using testing::Pair;
-using testing::Recipe;
-using testing::TestModel;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
 
 // What is run again in backward(), and not kept.
 at::Tensor segment(const at::Tensor& x, const at::Tensor& weight) {
@@ -235,11 +234,11 @@ TEST(SynchronizerThreads, TwoThreadsMayTrainModulesOfTheirOwnAtOnce) {
                                                     communicator.split(communicator.rank() % 2, communicator.rank())};
     const Recipe recipes[] = {
         {.model = "mlp", .type = at::kDouble, .optimizer = "sgd"},
-        {.model = "tied", .type = at::kDouble, .optimizer = "adamw", .regime = testing::Regime::accumulation}};
+        {.model = "tied", .type = at::kDouble, .optimizer = "adamw", .regime = test::Regime::accumulation}};
     const auto train = [&](std::size_t index) {
-      const auto together = testing::train_together(recipes[index], *groups[index]);
-      const auto alone = testing::train_alone(recipes[index], groups[index]->world_size());
-      EXPECT_LE(testing::deviation_of(together.weights, alone.weights), 1e-7) << recipes[index].model;
+      const auto together = test::train_together(recipes[index], *groups[index]);
+      const auto alone = test::train_alone(recipes[index], groups[index]->world_size());
+      EXPECT_LE(test::deviation_of(together.weights, alone.weights), 1e-7) << recipes[index].model;
     };
     auto first = std::async(std::launch::async, train, std::size_t{0});
     auto second = std::async(std::launch::async, train, std::size_t{1});
@@ -277,8 +276,8 @@ TEST(SynchronizerPairs, ModulesWithCommunicatorsOfTheirOwnMayBeReachedInAnyOrder
 
 // The discriminator sees what the generator has made of the noise, and some of the noise as it is.
 struct Gan {
-  TestModel generator = testing::make_model("mlp", at::kDouble, 1);
-  TestModel discriminator = testing::make_model("mlp", at::kDouble, 2);
+  TestModel generator = test::make_model("mlp", at::kDouble, 1);
+  TestModel discriminator = test::make_model("mlp", at::kDouble, 2);
   torch::optim::Adam generator_optimizer{generator.module->parameters(), torch::optim::AdamOptions(0.01).eps(1e-3)};
   torch::optim::SGD discriminator_optimizer{discriminator.module->parameters(),
                                             torch::optim::SGDOptions(0.03).momentum(0.9)};
@@ -296,7 +295,7 @@ void train(Gan& gan, std::int64_t all, std::int64_t begin, std::int64_t count,
            const std::function<void()>& wait_for_generator, const std::function<void()>& wait_for_discriminator) {
   for (std::uint64_t step = 0; step < 6; ++step) {
     const auto inputs_of = [&](std::uint64_t seed) {
-      return testing::make_batch(gan.generator, all, at::kDouble, seed).inputs.narrow(0, begin, count);
+      return test::make_batch(gan.generator, all, at::kDouble, seed).inputs.narrow(0, begin, count);
     };
     const auto noise = inputs_of(2 * step);
     const auto real = inputs_of(2 * step + 1);
@@ -330,8 +329,8 @@ TEST(SynchronizerPairs, OneBackwardMayTrainTwoModulesAsOneProcessDoes) {
       const auto begin = kRows * communicator.rank();
       train(gan, all, begin, kRows, [&] { generator.wait(); }, [&] { discriminator.wait(); });
       for (const auto model : {&Gan::generator, &Gan::discriminator}) {
-        const auto wanted = testing::flat_weights(*(alone.*model).module);
-        EXPECT_LE(testing::deviation_of(testing::flat_weights(*(gan.*model).module), wanted), 1e-7);
+        const auto wanted = test::flat_weights(*(alone.*model).module);
+        EXPECT_LE(test::deviation_of(test::flat_weights(*(gan.*model).module), wanted), 1e-7);
       }
     }
   });

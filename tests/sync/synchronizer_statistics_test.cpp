@@ -17,10 +17,10 @@
 namespace libtrain {
 namespace {
 
+using test::on_ranks;
+using test::Pair;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::on_ranks;
-using testing::Pair;
 
 TEST(SynchronizationStatistics, GivesTheSpeedOfABucket) {
   EXPECT_EQ(BucketStatistics{}.bytes_per_s(), 0);

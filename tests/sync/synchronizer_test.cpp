@@ -20,10 +20,10 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::on_ranks;
 
 struct TwoBranchesImpl : torch::nn::Module {
   torch::nn::Linear left{4, 4};
@@ -132,7 +132,7 @@ TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
 
 TEST(Synchronizer, ReducesDuringBackwardFromTheFirstRoundOn) {
   SingleCommunicator communicator;
-  const auto format = std::make_shared<testing::CountingFormat>();
+  const auto format = std::make_shared<test::CountingFormat>();
   torch::nn::Sequential model{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)};
   GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}, .wire_format = format}};
   const auto buckets = static_cast<int>(synchronizer.buckets().size());

@@ -21,12 +21,12 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_all;
+using test::expect_all;
+using test::make_batch;
+using test::make_model;
+using test::on_ranks;
+using test::Pair;
 using ::testing::HasSubstr;
-using testing::make_batch;
-using testing::make_model;
-using testing::on_ranks;
-using testing::Pair;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -45,13 +45,13 @@ double mean_over_samples(int world_size, const Samples& samples, const Value& va
 
 // What PyTorch makes of an empty batch: a loss of NaN, and gradients of zero that are averaged like any other.
 TEST(SynchronizerUneven, AnEmptyBatchWithoutSamplesIsNoticed) {
-  const testing::CapturedLog log{LogLevel::warning};
+  const test::CapturedLog log{LogLevel::warning};
   on_ranks([&log](Communicator& communicator) {
     const int ranks = communicator.world_size();
     if (ranks == 1) return;
     torch::nn::Linear model{2, 3};
     GradientSynchronizer synchronizer{*model, communicator};
-    const std::int64_t rows = testing::is_odd_one(communicator) ? 0 : 4;
+    const std::int64_t rows = test::is_odd_one(communicator) ? 0 : 4;
     const auto round = [&] {
       const auto outputs = model(torch::ones({rows, 2}));
       const auto loss = torch::nn::functional::cross_entropy(outputs, torch::zeros({rows}, at::kLong));
@@ -69,7 +69,7 @@ TEST(SynchronizerUneven, AnEmptyBatchWithoutSamplesIsNoticed) {
     round();
     communicator.barrier();
     // Once, and by the rank itself; the threads of a group share a log.
-    if (testing::is_odd_one(communicator)) {
+    if (test::is_odd_one(communicator)) {
       EXPECT_EQ(log.lines().size(), before + 1);
       EXPECT_THAT(log.lines(),
                   ::testing::Contains(::testing::AllOf(HasSubstr(text("Every gradient of rank ", ranks - 1)),

@@ -12,11 +12,11 @@
 namespace libtrain {
 namespace {
 
-using testing::CountingFormat;
-using testing::expect_all;
-using testing::mean_over_ranks;
-using testing::on_ranks;
-using testing::Pair;
+using test::CountingFormat;
+using test::expect_all;
+using test::mean_over_ranks;
+using test::on_ranks;
+using test::Pair;
 
 // How the synchronizer learns what backward() will not reach.
 enum class Telling { nothing, find_unused, declare_unused };

@@ -21,26 +21,26 @@
 namespace libtrain {
 namespace {
 
-using testing::expect_told;
-using testing::expect_told_of_one;
-using testing::is_odd_one;
-using testing::is_within;
-using testing::mean_over_ranks;
-using testing::on_fresh_ranks;
-using testing::on_ranks;
-using testing::Pair;
+using test::expect_told;
+using test::expect_told_of_one;
+using test::is_odd_one;
+using test::is_within;
+using test::kTenSeconds;
+using test::mean_over_ranks;
+using test::on_fresh_ranks;
+using test::on_ranks;
+using test::Pair;
 
-constexpr CommunicatorOptions kTenSeconds{.timeout = std::chrono::seconds(10)};
-constexpr std::int64_t kElements = 100;
+constexpr std::int64_t kWireElements = 100;
 
 // Of float16: the largest relative error of rounding, and the largest absolute one.
 constexpr double kRelative = 0x1p-11;
 constexpr double kAbsolute = 0x1p-25;
 
 struct Weight : torch::nn::Module {
-  at::Tensor weight = register_parameter("weight", torch::ones({kElements}));
+  at::Tensor weight = register_parameter("weight", torch::ones({kWireElements}));
 
-  /// Its gradient is `gradient`, float32 [kElements].
+  /// Its gradient is `gradient`, float32 [kWireElements].
   at::Tensor loss(const at::Tensor& gradient) const { return (weight * gradient).sum(); }
 };
 
@@ -50,10 +50,10 @@ std::shared_ptr<WireFormat> float16(double predivide) {
       HalfPrecisionOptions{.type = at::kHalf, .predivide = predivide, .smallest = 0});
 }
 
-// float32 [kElements], of sizes from 50 down to where float16 has denormal numbers only.
-at::Tensor gradient_of(int rank, int round) {
-  const auto places = torch::arange(kElements, at::kDouble);
-  const auto waves = places.add(static_cast<double>(kElements) * (10 * rank + round)).sin();
+// float32 [kWireElements], of sizes from 50 down to where float16 has denormal numbers only.
+at::Tensor gradient_in_round(int rank, int round) {
+  const auto places = torch::arange(kWireElements, at::kDouble);
+  const auto waves = places.add(static_cast<double>(kWireElements) * (10 * rank + round)).sin();
   return (waves * torch::pow(10.0, -places.remainder(8)) * 50).to(at::kFloat);
 }
 
@@ -64,12 +64,12 @@ struct Mean {
 
 // In float64, of what float32 holds. Rank r counts r + 1 times where `weighted`.
 Mean mean_of(int world_size, int round, bool weighted) {
-  auto value = torch::zeros({kElements}, at::kDouble);
-  auto size = torch::zeros({kElements}, at::kDouble);
+  auto value = torch::zeros({kWireElements}, at::kDouble);
+  auto size = torch::zeros({kWireElements}, at::kDouble);
   double total = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     const double samples = weighted ? rank + 1 : 1;
-    const auto gradient = gradient_of(rank, round).to(at::kDouble);
+    const auto gradient = gradient_in_round(rank, round).to(at::kDouble);
     value += gradient * samples;
     size += gradient.abs() * samples;
     total += samples;
@@ -87,7 +87,7 @@ TEST(SynchronizerWire, AveragesInFloat16WithinItsRounding) {
             model, communicator, {.non_finite = NonFinite::fatal, .wire_format = float16(predivide)}};
         for (int round = 0; round < 2; ++round) {
           if (weighted) synchronizer.set_samples(communicator.rank() + 1);
-          model.loss(gradient_of(communicator.rank(), round)).backward();
+          model.loss(gradient_in_round(communicator.rank(), round)).backward();
           EXPECT_TRUE(synchronizer.wait());
           const auto mean = mean_of(world_size, round, weighted);
           // Each rank's gradient is rounded, then their average; the hundredth is for float32.
@@ -135,7 +135,7 @@ TEST(SynchronizerWire, SkipsExactlyTheRoundsThatFloat16CannotHold) {
       const auto format = float16(predivide_of(of, communicator));
       GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::skipped, .wire_format = format}};
       const auto run_round = [&](double mine) {
-        model.loss(torch::full({kElements}, mine)).backward();
+        model.loss(torch::full({kWireElements}, mine)).backward();
         return synchronizer.wait();
       };
       EXPECT_EQ(run_round(is_odd_one(communicator) ? of.of_last : of.of_others), !of.overflows);
@@ -144,11 +144,11 @@ TEST(SynchronizerWire, SkipsExactlyTheRoundsThatFloat16CannotHold) {
         const int last = communicator.world_size() - 1;
         const double mean =
             mean_over_ranks(last + 1, [&](int rank) { return rank == last ? of.of_last : of.of_others; });
-        EXPECT_TRUE(is_within(model.weight.grad(), torch::full({kElements}, mean), 2.02 * kRelative * mean));
+        EXPECT_TRUE(is_within(model.weight.grad(), torch::full({kWireElements}, mean), 2.02 * kRelative * mean));
       }
       synchronizer.zero_grad();
       EXPECT_TRUE(run_round(1));
-      EXPECT_TRUE(is_within(model.weight.grad(), torch::ones({kElements}), 2.02 * kRelative));
+      EXPECT_TRUE(is_within(model.weight.grad(), torch::ones({kWireElements}), 2.02 * kRelative));
     }
   });
 }
@@ -185,10 +185,10 @@ TEST(SynchronizerWire, AWeightMayOverflowWhereNoGradientDoes) {
       GradientSynchronizer synchronizer{
           model, communicator, {.non_finite = NonFinite::skipped, .wire_format = float16(predivide)}};
       synchronizer.set_samples(communicator.rank() == 0 ? 1000 : 1);
-      model.loss(torch::full({kElements}, 60000.0)).backward();
+      model.loss(torch::full({kWireElements}, 60000.0)).backward();
       EXPECT_EQ(synchronizer.wait(), predivide > 1);
       if (predivide == 1) continue;
-      EXPECT_TRUE(is_within(model.weight.grad(), torch::full({kElements}, 60000.0), 2.02 * kRelative * 60000));
+      EXPECT_TRUE(is_within(model.weight.grad(), torch::full({kWireElements}, 60000.0), 2.02 * kRelative * 60000));
     }
   });
 }

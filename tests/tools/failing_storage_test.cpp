@@ -18,7 +18,7 @@
 namespace libtrain::inspect {
 namespace {
 
-using testing::message_of;
+using test::message_of;
 
 // Holds one image, which cannot be read.
 template <typename Reason>

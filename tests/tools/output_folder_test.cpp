@@ -24,17 +24,17 @@ namespace libtrain::pack {
 namespace {
 
 namespace fs = std::filesystem;
+using test::CapturedLog;
+using test::Child;
+using test::Contents;
+using test::contents_of;
+using test::message_of;
+using test::SilentLog;
+using test::TemporaryFolder;
+using test::write_file;
 using ::testing::AllOf;
-using testing::CapturedLog;
-using testing::Child;
-using testing::Contents;
-using testing::contents_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::SilentLog;
-using testing::TemporaryFolder;
-using testing::write_file;
 
 constexpr int kKilled = 9;
 

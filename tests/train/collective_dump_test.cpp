@@ -32,9 +32,9 @@ namespace libtrain::detail {
 namespace {
 
 namespace fs = std::filesystem;
+using test::on_ranks;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::on_ranks;
 
 constexpr std::chrono::seconds kHalfAMinute{30};
 const std::string kLabel = "bucket 1 of 3 ('a.weight' to 'b.bias')";

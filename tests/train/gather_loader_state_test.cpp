@@ -11,9 +11,9 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::on_ranks;
 
 TEST(GatherLoaderState, HasTheBadSamplesOfAllRanks) {
   on_ranks([](Communicator& communicator) {

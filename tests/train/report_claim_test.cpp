@@ -30,7 +30,7 @@ class Claimants {
     EXPECT_EQ(pipe(start_), 0);
     EXPECT_EQ(pipe(answers_), 0);
     for (int i = 0; i < count; ++i) {
-      const pid_t process = testing::fork_child();
+      const pid_t process = test::fork_child();
       if (process == 0) claim(job);
       processes_.push_back(process);
     }

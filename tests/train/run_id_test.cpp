@@ -12,7 +12,7 @@
 namespace libtrain::detail {
 namespace {
 
-using testing::on_ranks;
+using test::on_ranks;
 
 TEST(RunId, IsTheSameOnAllRanksAndAnotherOneEveryTime) {
   on_ranks([](Communicator& communicator) {

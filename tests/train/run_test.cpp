@@ -29,8 +29,8 @@
 namespace libtrain {
 namespace {
 
+using test::CapturedLog;
 using ::testing::AllOf;
-using testing::CapturedLog;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -55,7 +55,7 @@ class Run : public ::testing::Test {
     return all;
   }
 
-  const testing::TemporaryFolder folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(Run, FailsWithoutASummaryWhereTheResultIsNoNumber) {

@@ -17,10 +17,10 @@
 namespace libtrain {
 namespace {
 
+using test::message_of;
+using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::on_ranks;
 
 // Files 0.jpg, 1.jpg, ... of a class, in a folder of the node's own.
 class Listed : public data::ImageSource {

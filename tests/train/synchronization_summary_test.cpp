@@ -22,12 +22,12 @@ namespace {
 
 using detail::summary_of;
 using detail::to_text;
+using test::on_ranks;
+using test::Pair;
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::on_ranks;
-using testing::Pair;
 
 constexpr double kRunSeconds = 100;
 

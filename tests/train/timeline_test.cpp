@@ -29,8 +29,8 @@ namespace libtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::on_ranks;
 using ::testing::HasSubstr;
-using testing::on_ranks;
 using Clock = TraceSink::Clock;
 using Json = nlohmann::json;
 

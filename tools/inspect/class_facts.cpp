@@ -8,7 +8,7 @@ namespace libtrain::inspect {
 
 namespace {
 
-constexpr std::size_t kShown = 5;
+constexpr std::size_t kShownClasses = 5;
 
 class ClassDescriber {
  public:
@@ -42,7 +42,7 @@ class ClassDescriber {
     Json first = Json::array();
     std::uint64_t expected = 0;
     const auto add_up_to = [&](std::uint64_t label) {
-      for (; expected < label && first.size() < kShown; ++expected) first.push_back(named(expected));
+      for (; expected < label && first.size() < kShownClasses; ++expected) first.push_back(named(expected));
       expected = label + 1;
     };
     for (const auto& entry : counts_) add_up_to(static_cast<std::uint64_t>(entry.first));

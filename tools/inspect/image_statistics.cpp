@@ -12,7 +12,7 @@ namespace libtrain::inspect {
 
 namespace {
 
-constexpr std::size_t kShown = 5;
+constexpr std::size_t kShownImages = 5;
 
 // Smaller ones become a blur when they are enlarged to the usual 224 pixels.
 constexpr int kSmallSide = 32;
@@ -82,7 +82,7 @@ Json ImageStatistics::kinds() const {
 Json ImageStatistics::small_images(const data::ImageSource& source) const {
   Json first = Json::array();
   for (const auto index : small_) {
-    if (first.size() == kShown) break;
+    if (first.size() == kShownImages) break;
     first.push_back(describe_sample(source, index));
   }
   Json json = Json::object();
@@ -96,7 +96,7 @@ Json ImageStatistics::duplicates(const data::ImageSource& source) const {
   const auto pairs = find_duplicates();
   Json first = Json::array();
   for (const auto& [index, original] : pairs) {
-    if (first.size() == kShown) break;
+    if (first.size() == kShownImages) break;
     Json pair = Json::object();
     pair["sample"] = describe_sample(source, index);
     pair["same_as"] = describe_sample(source, original);

@@ -11,7 +11,7 @@ namespace libtrain::inspect {
 
 namespace {
 
-constexpr std::size_t kShown = 10;  // entries of a list
+constexpr std::size_t kShownEntries = 10;  // entries of a list
 
 // File names, names of classes and the like may hold what would steer a terminal, or break a line in two.
 std::string printable(std::string line) {
@@ -78,7 +78,7 @@ class FactWriter {
   }
 
   void write_list(const Json& list, const std::string& indent) {
-    const std::size_t shown = std::min(list.size(), kShown);
+    const std::size_t shown = std::min(list.size(), kShownEntries);
     for (std::size_t i = 0; i < shown; ++i) {
       lines_ << indent << (list[i].is_object() ? line_of(list[i]) : value_of(list[i])) << '\n';
     }

@@ -17,8 +17,6 @@ namespace {
 constexpr std::chrono::milliseconds kPeriod{100};
 constexpr std::chrono::milliseconds kGrace{2000};
 constexpr std::chrono::milliseconds kDrainPeriod{1};
-constexpr std::chrono::milliseconds kDrainTime{5000};
-constexpr std::chrono::milliseconds kUnwindTime{200};
 constexpr std::chrono::milliseconds kCloseTime{3000};
 
 }  // namespace
@@ -196,8 +194,7 @@ NcclWatchdog::NcclWatchdog(std::shared_ptr<WatchedComm> comm, std::shared_ptr<Fi
 
 NcclWatchdog::~NcclWatchdog() {
   std::unique_lock lock(state_->mutex);
-  // When an exception unwinds, the peers may never come to what still runs.
-  const auto patience = std::uncaught_exceptions() > 0 ? kUnwindTime : kDrainTime;
+  const auto patience = drain_time();
   state_->drain = Deadline::after(patience);
   state_->stopping = true;
   state_->woken = true;

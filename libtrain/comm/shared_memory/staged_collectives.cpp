@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/slice.hpp>
 
@@ -19,11 +20,6 @@ const std::byte* at(const void* data, std::size_t offset) {
 
 std::byte* at(void* data, std::size_t offset) {
   return static_cast<std::byte*>(data) + offset;
-}
-
-template <typename Body>
-void for_each_chunk(std::size_t total, std::size_t length, const Body& body) {
-  for (std::size_t begin = 0; begin < total; begin += length) body(begin, std::min(length, total - begin));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -16,6 +17,14 @@ class Cipher {
  public:
   using Tag = std::array<unsigned char, 16>;
   enum class Direction : std::uint32_t { from_caller, from_answerer };
+  static constexpr Direction opposite(Direction direction) {
+    return direction == Direction::from_caller ? Direction::from_answerer : Direction::from_caller;
+  }
+
+  /// What is sent sealed is its length, then the ciphertext, then the tag. The length is not secret, and one that was
+  /// changed makes the tag wrong.
+  static constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
+  static constexpr std::size_t kTagBytes = sizeof(Tag);
 
   /// `key` is that of this connection alone.
   Cipher(const Digest& key, Direction direction);

@@ -12,25 +12,10 @@
 
 namespace libtrain::detail {
 
-namespace {
-
-using Side = SecureChannel::Side;
-
-Side other(Side side) {
-  return side == Side::from_caller ? Side::from_answerer : Side::from_caller;
-}
-
-// A message: its length, its ciphertext, its tag. The length is not secret, and one that was changed makes the tag
-// wrong.
-constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
-constexpr std::size_t kTagBytes = sizeof(Cipher::Tag);
-
-}  // namespace
-
 SecureChannel::SecureChannel(FileDescriptor socket, const Digest& session_secret, Side own, std::uint32_t largest)
     : socket_(std::move(socket)),
       sealer_(session_secret, own),
-      opener_(session_secret, other(own)),
+      opener_(session_secret, Cipher::opposite(own)),
       largest_(largest) {}
 
 short SecureChannel::events() const {
@@ -41,7 +26,7 @@ void SecureChannel::send(const std::string& message) {
   const auto length = static_cast<std::uint32_t>(message.size());
   std::string sealed(message.size(), '\0');
   const auto tag = sealer_.seal(message.data(), sealed.data(), message.size());
-  outbox_.append(reinterpret_cast<const char*>(&length), kLengthBytes);
+  outbox_.append(reinterpret_cast<const char*>(&length), Cipher::kLengthBytes);
   outbox_ += sealed;
   outbox_.append(reinterpret_cast<const char*>(tag.data()), tag.size());
 }
@@ -78,29 +63,29 @@ bool SecureChannel::fill() {
 
 std::optional<std::string> SecureChannel::take() {
   std::uint32_t length = 0;
-  if (inbox_.size() < kLengthBytes) return std::nullopt;
-  std::memcpy(&length, inbox_.data(), kLengthBytes);
+  if (inbox_.size() < Cipher::kLengthBytes) return std::nullopt;
+  std::memcpy(&length, inbox_.data(), Cipher::kLengthBytes);
   if (length > largest_) {
     inbox_.clear();
     fail("it sends more than a rank would");
     return std::nullopt;
   }
-  if (inbox_.size() < kLengthBytes + length + kTagBytes) return std::nullopt;
+  if (inbox_.size() < Cipher::kLengthBytes + length + Cipher::kTagBytes) return std::nullopt;
   std::string message(length, '\0');
   Cipher::Tag tag{};
-  std::memcpy(tag.data(), inbox_.data() + kLengthBytes + length, kTagBytes);
-  if (!opener_.open(inbox_.data() + kLengthBytes, message.data(), length, tag)) {
+  std::memcpy(tag.data(), inbox_.data() + Cipher::kLengthBytes + length, Cipher::kTagBytes);
+  if (!opener_.open(inbox_.data() + Cipher::kLengthBytes, message.data(), length, tag)) {
     inbox_.clear();
     fail("its message was changed on the way");
     return std::nullopt;
   }
-  inbox_.erase(0, kLengthBytes + length + kTagBytes);
+  inbox_.erase(0, Cipher::kLengthBytes + length + Cipher::kTagBytes);
   return message;
 }
 
 // No more than one message of the largest size is kept.
 bool SecureChannel::is_full() const {
-  return inbox_.size() >= kLengthBytes + largest_ + kTagBytes;
+  return inbox_.size() >= Cipher::kLengthBytes + largest_ + Cipher::kTagBytes;
 }
 
 bool SecureChannel::fail(std::string trouble) {

@@ -11,30 +11,23 @@ namespace libtrain::detail {
 
 namespace {
 
-// A record: its length, its ciphertext, its tag.
+// The plain bytes of a record.
 constexpr std::size_t kLargest = std::size_t{64} << 10;
-constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
-constexpr std::size_t kTagBytes = sizeof(Cipher::Tag);
-
-Cipher::Direction other(Cipher::Direction direction) {
-  return direction == Cipher::Direction::from_caller ? Cipher::Direction::from_answerer
-                                                     : Cipher::Direction::from_caller;
-}
 
 }  // namespace
 
 SecureStream::SecureStream(const Digest& session_secret, Cipher::Direction own)
-    : sealer_(session_secret, own), opener_(session_secret, other(own)) {
-  inbox_.resize(kLengthBytes + kLargest + kTagBytes);
+    : sealer_(session_secret, own), opener_(session_secret, Cipher::opposite(own)) {
+  inbox_.resize(Cipher::kLengthBytes + kLargest + Cipher::kTagBytes);
 }
 
 ssize_t SecureStream::send(int socket, const void* data, std::size_t bytes) {
   if (outbox_.empty()) {
     const auto length = static_cast<std::uint32_t>(std::min(bytes, kLargest));
-    outbox_.resize(kLengthBytes + length + kTagBytes);
-    std::memcpy(outbox_.data(), &length, kLengthBytes);
-    const auto tag = sealer_.seal(data, outbox_.data() + kLengthBytes, length);
-    std::memcpy(outbox_.data() + kLengthBytes + length, tag.data(), kTagBytes);
+    outbox_.resize(Cipher::kLengthBytes + length + Cipher::kTagBytes);
+    std::memcpy(outbox_.data(), &length, Cipher::kLengthBytes);
+    const auto tag = sealer_.seal(data, outbox_.data() + Cipher::kLengthBytes, length);
+    std::memcpy(outbox_.data() + Cipher::kLengthBytes + length, tag.data(), Cipher::kTagBytes);
     unreported_ = length;
     flushed_ = 0;
   }
@@ -54,19 +47,19 @@ bool SecureStream::flush(int socket) {
 
 ssize_t SecureStream::receive(int socket, void* data, std::size_t bytes) {
   if (read_ == opened_) {
-    const auto header = fill(socket, kLengthBytes);
+    const auto header = fill(socket, Cipher::kLengthBytes);
     if (header <= 0) return header;
     std::uint32_t length = 0;
-    std::memcpy(&length, inbox_.data(), kLengthBytes);
+    std::memcpy(&length, inbox_.data(), Cipher::kLengthBytes);
     if (length == 0 || length > kLargest) {
       errno = EBADMSG;
       return -1;
     }
-    const auto record = fill(socket, kLengthBytes + length + kTagBytes);
+    const auto record = fill(socket, Cipher::kLengthBytes + length + Cipher::kTagBytes);
     if (record <= 0) return record;
     Cipher::Tag tag{};
-    std::memcpy(tag.data(), inbox_.data() + kLengthBytes + length, kTagBytes);
-    auto* const text = inbox_.data() + kLengthBytes;
+    std::memcpy(tag.data(), inbox_.data() + Cipher::kLengthBytes + length, Cipher::kTagBytes);
+    auto* const text = inbox_.data() + Cipher::kLengthBytes;
     if (!opener_.open(text, text, length, tag)) {
       errno = EBADMSG;
       return -1;
@@ -75,7 +68,7 @@ ssize_t SecureStream::receive(int socket, void* data, std::size_t bytes) {
     opened_ = length;
   }
   const auto taken = std::min(bytes, opened_ - read_);
-  std::memcpy(data, inbox_.data() + kLengthBytes + read_, taken);
+  std::memcpy(data, inbox_.data() + Cipher::kLengthBytes + read_, taken);
   read_ += taken;
   return static_cast<ssize_t>(taken);
 }

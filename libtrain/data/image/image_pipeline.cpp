@@ -50,7 +50,7 @@ bool augments(const ImagePipelineOptions& options) {
   return options.color_jitter.has_value() || options.trivial_augment;
 }
 
-void check(const ImagePipelineOptions& options) {
+void require_pipeline_options(const ImagePipelineOptions& options) {
   const int width = options.width;
   const int height = options.height;
   if (width < 1 || height < 1 || width > kLongestSide || height > kLongestSide) {
@@ -125,7 +125,7 @@ ImagePipelineOptions evaluation_images(int side, int short_side) {
 }
 
 ImagePipeline::ImagePipeline(const ImagePipelineOptions& options) : options_(options) {
-  check(options);
+  require_pipeline_options(options);
   try_steps(options);
   if (!augments(options)) return;
   augmented_ = {.width = options.width, .height = options.height, .channels = options.channels};

@@ -20,7 +20,7 @@ void check_range(int value, int low, int high, const char* what) {
   throw UsageError(text("JpegEncoderOptions::", what, " is ", value, ", expected ", low, " to ", high, "."));
 }
 
-void check(const Image& image, const JpegEncoderOptions& options) {
+void require_encodable(const Image& image, const JpegEncoderOptions& options) {
   detail::require_picture(image);
   if (std::max(image.width, image.height) > JPEG_MAX_DIMENSION) {
     throw UsageError(text("A picture of ", image.width, " x ", image.height,
@@ -57,7 +57,7 @@ void write_picture(jpeg_compress_struct& info, const Image& image, const JpegEnc
 }  // namespace
 
 std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions& options) {
-  check(image, options);
+  require_encodable(image, options);
   const std::string name = "to encode";
   // A writer reports its errors to a reader, which here has nothing to read.
   detail::JpegReader reader({}, name, 0);

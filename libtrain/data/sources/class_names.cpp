@@ -11,7 +11,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLongestClassFile = std::uint64_t{64} << 20;
 
 [[noreturn]] void fail_line(const File& file, std::size_t offset, std::string_view found) {
   throw EnvironmentError(text("File '", file.name(), "', byte offset ", offset,
@@ -19,7 +19,7 @@ constexpr std::uint64_t kLongestFile = std::uint64_t{64} << 20;
 }
 
 std::vector<std::string> lines_of(const File& file) {
-  const std::string content = read_all(file, kLongestFile);
+  const std::string content = read_all(file, kLongestClassFile);
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < content.size();) {
     const std::size_t end = std::min(content.find('\n', begin), content.size());

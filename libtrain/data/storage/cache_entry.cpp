@@ -40,10 +40,10 @@ namespace {
 using Trailer = std::array<std::uint64_t, 8>;
 static_assert(sizeof(Trailer) == kTrailerBytes);
 
-constexpr std::uint64_t kMagic = 0x31656863'61637274;  // "trcache1" on a little-endian machine
+constexpr std::uint64_t kTrailerMagic = 0x31656863'61637274;  // "trcache1" on a little-endian machine
 
 Trailer trailer_of(const CacheKey& key, const ContentHash& content) {
-  Trailer trailer{kMagic, key.hash.high, key.hash.low, key.size, content.high, content.low, 0, 0};
+  Trailer trailer{kTrailerMagic, key.hash.high, key.hash.low, key.size, content.high, content.low, 0, 0};
   const auto check = content_hash(std::as_bytes(std::span{trailer}.first(6)));
   trailer[6] = check.high;
   trailer[7] = check.low;

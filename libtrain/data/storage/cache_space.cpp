@@ -23,7 +23,7 @@ namespace {
 
 // Held by others while they list the entries and remove some of them.
 constexpr auto kAccountPatience = std::chrono::seconds{60};
-constexpr std::uint64_t kMagic = 0x31746e75'6f636361;  // "account1" on a little-endian machine
+constexpr std::uint64_t kAccountMagic = 0x31746e75'6f636361;  // "account1" on a little-endian machine
 // Listing the entries takes time that grows with their number: one listing in so many removals at least pays for it.
 constexpr std::size_t kEntriesPerRemoval = 64;
 
@@ -74,11 +74,11 @@ class CacheSpace::Account {
   std::uint64_t read() const {
     Content content{};
     const auto got = space_.account_.read(0, std::as_writable_bytes(std::span{content}));
-    return got == sizeof(content) && content[0] == kMagic ? content[1] : space_.take_stock().bytes;
+    return got == sizeof(content) && content[0] == kAccountMagic ? content[1] : space_.take_stock().bytes;
   }
 
   void write(std::uint64_t used) const {
-    const Content content{kMagic, used};
+    const Content content{kAccountMagic, used};
     if (const int error = space_.account_.write(0, std::as_bytes(std::span{content})); error != 0) {
       throw_disk_error("write", space_.directory_.root() / "account", error);
     }

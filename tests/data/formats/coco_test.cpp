@@ -18,7 +18,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -33,7 +33,7 @@ CocoAnnotations read(const std::string& json, const CocoOptions& options = {}) {
   return read_coco(*file_in_memory("instances.json", json), options);
 }
 
-std::string message_for(const std::string& json, const CocoOptions& options = {}) {
+std::string coco_error(const std::string& json, const CocoOptions& options = {}) {
   return message_of<EnvironmentError>([&] { read(json, options); });
 }
 
@@ -254,25 +254,25 @@ TEST(Coco, ResultsOfOtherImagesAreRefused) {
 }
 
 TEST(Coco, AnErrorNamesFileOffsetAndWhatWasThere) {
-  EXPECT_THAT(message_for(R"({"images": [{"id": "x1", "width": 1}]})"),
+  EXPECT_THAT(coco_error(R"({"images": [{"id": "x1", "width": 1}]})"),
               AllOf(HasSubstr("'instances.json'"), HasSubstr("byte offset 19"), HasSubstr("an integer for 'id'"),
                     HasSubstr("x1")));
-  EXPECT_THAT(message_for(R"({"images": [{"id": 1, "height": 1, "file_name": ""}]})"),
+  EXPECT_THAT(coco_error(R"({"images": [{"id": 1, "height": 1, "file_name": ""}]})"),
               AllOf(HasSubstr("byte offset 12"), HasSubstr("'width'")));
-  EXPECT_THAT(message_for(R"({"images": [{"id": 1, "height": 0}]})"), HasSubstr("from 1 to"));
-  EXPECT_THAT(message_for("[]"), HasSubstr("read_coco_results"));
-  EXPECT_THAT(message_for(""), AllOf(HasSubstr("byte offset 0"), HasSubstr("the end of the file")));
-  EXPECT_THAT(message_for(R"({"categories": []})"), HasSubstr("'images'"));
-  EXPECT_THAT(message_for(R"({"images": [], "images": []})"), HasSubstr("once"));
-  EXPECT_THAT(message_for(R"({"images": []} x)"), AllOf(HasSubstr("byte offset 15"), HasSubstr("end of the file")));
-  EXPECT_THAT(message_for(R"({"images": [1, 2]})"), AllOf(HasSubstr("byte offset 12"), HasSubstr("an object")));
-  EXPECT_THAT(message_for(with_annotations(kPolygon + ",")), HasSubstr("an object"));
-  EXPECT_THAT(message_for(with_annotations(kPolygon + kPolygon)), HasSubstr("','"));
+  EXPECT_THAT(coco_error(R"({"images": [{"id": 1, "height": 0}]})"), HasSubstr("from 1 to"));
+  EXPECT_THAT(coco_error("[]"), HasSubstr("read_coco_results"));
+  EXPECT_THAT(coco_error(""), AllOf(HasSubstr("byte offset 0"), HasSubstr("the end of the file")));
+  EXPECT_THAT(coco_error(R"({"categories": []})"), HasSubstr("'images'"));
+  EXPECT_THAT(coco_error(R"({"images": [], "images": []})"), HasSubstr("once"));
+  EXPECT_THAT(coco_error(R"({"images": []} x)"), AllOf(HasSubstr("byte offset 15"), HasSubstr("end of the file")));
+  EXPECT_THAT(coco_error(R"({"images": [1, 2]})"), AllOf(HasSubstr("byte offset 12"), HasSubstr("an object")));
+  EXPECT_THAT(coco_error(with_annotations(kPolygon + ",")), HasSubstr("an object"));
+  EXPECT_THAT(coco_error(with_annotations(kPolygon + kPolygon)), HasSubstr("','"));
 }
 
 TEST(Coco, DamagedAnnotationsAreRefused) {
   const auto annotation = [](const std::string& members) {
-    return message_for(
+    return coco_error(
         with_annotations(R"({"id": 1, "image_id": 7, "category_id": 1, "bbox": [0, 0, 1, 1], )" + members + "}"));
   };
   EXPECT_THAT(annotation(R"("segmentation": [[1, 2, NaN, 4, 5, 6]])"), AllOf(HasSubstr("a number"), HasSubstr("NaN")));
@@ -296,19 +296,19 @@ TEST(Coco, DamagedAnnotationsAreRefused) {
 }
 
 TEST(Coco, UnknownCategoriesAndRepeatedIdsAreRefused) {
-  EXPECT_THAT(message_for(with_annotations(R"({"id": 1, "image_id": 7, "category_id": 2, "bbox": [0, 0, 1, 1]})")),
+  EXPECT_THAT(coco_error(with_annotations(R"({"id": 1, "image_id": 7, "category_id": 2, "bbox": [0, 0, 1, 1]})")),
               HasSubstr("category, not of 2"));
   const std::string image = R"({"id": 1, "width": 1, "height": 1, "file_name": ""})";
-  EXPECT_THAT(message_for(R"({"images": [)" + image + "," + image + "]}"),
+  EXPECT_THAT(coco_error(R"({"images": [)" + image + "," + image + "]}"),
               AllOf(HasSubstr("byte offset " + std::to_string(13 + image.size())), HasSubstr("unlike 1")));
-  EXPECT_THAT(message_for(R"({"images": [], "categories": [{"id": 3, "name": ""}, {"id": 3, "name": ""}]})"),
+  EXPECT_THAT(coco_error(R"({"images": [], "categories": [{"id": 3, "name": ""}, {"id": 3, "name": ""}]})"),
               HasSubstr("unlike 3"));
 }
 
 TEST(Coco, DepthIsBounded) {
   const std::string deep(5000, '[');
-  EXPECT_THAT(message_for(R"({"info": )" + deep), HasSubstr("at most 1024 levels"));
-  EXPECT_THAT(message_for(R"({"images": [{"x": )" + deep), HasSubstr("expected"));
+  EXPECT_THAT(coco_error(R"({"info": )" + deep), HasSubstr("at most 1024 levels"));
+  EXPECT_THAT(coco_error(R"({"images": [{"x": )" + deep), HasSubstr("expected"));
 }
 
 TEST(Coco, EveryTruncationOfAFileIsAnError) {

@@ -19,7 +19,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -30,7 +30,7 @@ CsvFile open(const std::string& text, const CsvOptions& options = {}) {
   return CsvFile{file_in_memory("rows.csv", text), options};
 }
 
-std::string message_for(const std::string& text, const CsvOptions& options = {}) {
+std::string csv_error(const std::string& text, const CsvOptions& options = {}) {
   return message_of<EnvironmentError>([&] { open(text, options); });
 }
 
@@ -89,11 +89,11 @@ TEST(Csv, EmptyFieldsCount) {
 
 TEST(Csv, AByteOrderMarkIsSkipped) {
   EXPECT_THAT(open("\xef\xbb\xbf\"a\",b\n").columns(), ElementsAre("a", "b"));
-  EXPECT_THAT(message_for(std::string("\xff\xfe"
-                                      "a\0",
-                                      4)),
+  EXPECT_THAT(csv_error(std::string("\xff\xfe"
+                                    "a\0",
+                                    4)),
               HasSubstr("UTF-16"));
-  EXPECT_THAT(message_for(std::string("\xfe\xff\0a", 4)), HasSubstr("UTF-16"));
+  EXPECT_THAT(csv_error(std::string("\xfe\xff\0a", 4)), HasSubstr("UTF-16"));
 }
 
 TEST(Csv, SeparatorAndQuoteAreOptions) {
@@ -115,16 +115,16 @@ TEST(Csv, RowsLongerThanAPieceAreWhole) {
 }
 
 TEST(Csv, ErrorsNameLineAndOffset) {
-  EXPECT_THAT(message_for("a,b\n1,2\n\"x\ny\",2\n3\n"),
+  EXPECT_THAT(csv_error("a,b\n1,2\n\"x\ny\",2\n3\n"),
               AllOf(HasSubstr("'rows.csv'"), HasSubstr("line 5"), HasSubstr("byte offset 16"),
                     HasSubstr("1 fields instead of 2")));
-  EXPECT_THAT(message_for("a,b\n1,2,3\n"), AllOf(HasSubstr("line 2"), HasSubstr("3 fields instead of 2")));
-  EXPECT_THAT(message_for("a\n1\n\"x\ny\n"), AllOf(HasSubstr("line 3"), HasSubstr("not closed")));
-  EXPECT_THAT(message_for("a\nx\"y\n"), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 3"), HasSubstr("quote")));
-  EXPECT_THAT(message_for("a\n\"x\"y\n"), AllOf(HasSubstr("byte offset 5"), HasSubstr("behind a closing quote")));
-  EXPECT_THAT(message_for("a\n1\r2\n"), AllOf(HasSubstr("byte offset 3"), HasSubstr("carriage return")));
-  EXPECT_THAT(message_for("a\n1\r"), HasSubstr("carriage return"));
-  EXPECT_THAT(message_for(""), HasSubstr("a header"));
+  EXPECT_THAT(csv_error("a,b\n1,2,3\n"), AllOf(HasSubstr("line 2"), HasSubstr("3 fields instead of 2")));
+  EXPECT_THAT(csv_error("a\n1\n\"x\ny\n"), AllOf(HasSubstr("line 3"), HasSubstr("not closed")));
+  EXPECT_THAT(csv_error("a\nx\"y\n"), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 3"), HasSubstr("quote")));
+  EXPECT_THAT(csv_error("a\n\"x\"y\n"), AllOf(HasSubstr("byte offset 5"), HasSubstr("behind a closing quote")));
+  EXPECT_THAT(csv_error("a\n1\r2\n"), AllOf(HasSubstr("byte offset 3"), HasSubstr("carriage return")));
+  EXPECT_THAT(csv_error("a\n1\r"), HasSubstr("carriage return"));
+  EXPECT_THAT(csv_error(""), HasSubstr("a header"));
 }
 
 TEST(Csv, AFileWithoutHeaderMayBeEmpty) {
@@ -150,10 +150,10 @@ TEST(Csv, Utf8IsCheckedWhereAskedFor) {
   const CsvOptions checked{.encoding = CsvEncoding::utf8};
   EXPECT_EQ(open("a\n\xc3\xa9\n", checked).field(0, "a"), "\xc3\xa9");
   EXPECT_EQ(open("a\n\xff\n").field(0, "a"), "\xff");
-  EXPECT_THAT(message_for("a\nx\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 3")));
-  EXPECT_THAT(message_for("a\nx\xc3", checked), HasSubstr("within a UTF-8 character"));
+  EXPECT_THAT(csv_error("a\nx\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 3")));
+  EXPECT_THAT(csv_error("a\nx\xc3", checked), HasSubstr("within a UTF-8 character"));
   // Offsets count the byte order mark.
-  EXPECT_THAT(message_for("\xef\xbb\xbfx\ny\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 6:")));
+  EXPECT_THAT(csv_error("\xef\xbb\xbfx\ny\xff\n", checked), AllOf(HasSubstr("line 2"), HasSubstr("byte offset 6:")));
 }
 
 TEST(Utf8Check, KnowsWhatUtf8DoesNotHave) {

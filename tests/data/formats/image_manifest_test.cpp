@@ -19,12 +19,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::CapturedLog;
-using libtrain::testing::MemoryStorage;
-using libtrain::testing::message_of;
-using libtrain::testing::read_file;
-using libtrain::testing::TemporaryFolder;
-using libtrain::testing::write_file;
+using libtrain::test::CapturedLog;
+using libtrain::test::MemoryStorage;
+using libtrain::test::message_of;
+using libtrain::test::read_file;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

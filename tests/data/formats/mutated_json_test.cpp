@@ -25,7 +25,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::SilentLog;
+using libtrain::test::SilentLog;
 
 constexpr std::uint64_t kMutations = 1000;
 

@@ -23,7 +23,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::HasSubstr;
 
 // What needs files that only Python writes is in parquet_peer_test.py.

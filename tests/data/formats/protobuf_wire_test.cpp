@@ -16,7 +16,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -26,7 +26,7 @@ std::string bytes_of(const std::vector<int>& numbers) {
   return bytes;
 }
 
-std::string refusal(const std::vector<int>& numbers) {
+std::string refusal_of(const std::vector<int>& numbers) {
   const std::string bytes = bytes_of(numbers);
   return message_of<EnvironmentError>([&] {
     WireReader reader{bytes, "record 3"};
@@ -80,37 +80,37 @@ TEST(ProtobufWire, ReadsTheLargestVarintAndRefusesALargerOne) {
   EXPECT_EQ(reader.next()->value, std::numeric_limits<std::uint64_t>::max());
 
   largest.back() = 0x02;
-  EXPECT_THAT(refusal(largest), AllOf(HasSubstr("record 3"), HasSubstr("byte 1 "), HasSubstr("at most 64 bits")));
+  EXPECT_THAT(refusal_of(largest), AllOf(HasSubstr("record 3"), HasSubstr("byte 1 "), HasSubstr("at most 64 bits")));
   largest.back() = 0x81;
   largest.push_back(0x00);
-  EXPECT_THAT(refusal(largest), HasSubstr("at most 64 bits"));
+  EXPECT_THAT(refusal_of(largest), HasSubstr("at most 64 bits"));
 }
 
 TEST(ProtobufWire, RefusesWhatEndsTooEarly) {
-  EXPECT_THAT(refusal({0x08}), AllOf(HasSubstr("byte 1 "), HasSubstr("expected 1 more bytes")));
-  EXPECT_THAT(refusal({0x08, 0x80}), HasSubstr("byte 2 "));
-  EXPECT_THAT(refusal({0x80}), HasSubstr("byte 1 "));
-  EXPECT_THAT(refusal({0x0d, 1, 2, 3}), AllOf(HasSubstr("expected 4 more bytes"), HasSubstr("after 3")));
-  EXPECT_THAT(refusal({0x09, 1, 2, 3}), HasSubstr("expected 8 more bytes"));
-  EXPECT_THAT(refusal({0x0a, 3, 'a', 'b'}), AllOf(HasSubstr("byte 2 "), HasSubstr("expected 3 more bytes")));
+  EXPECT_THAT(refusal_of({0x08}), AllOf(HasSubstr("byte 1 "), HasSubstr("expected 1 more bytes")));
+  EXPECT_THAT(refusal_of({0x08, 0x80}), HasSubstr("byte 2 "));
+  EXPECT_THAT(refusal_of({0x80}), HasSubstr("byte 1 "));
+  EXPECT_THAT(refusal_of({0x0d, 1, 2, 3}), AllOf(HasSubstr("expected 4 more bytes"), HasSubstr("after 3")));
+  EXPECT_THAT(refusal_of({0x09, 1, 2, 3}), HasSubstr("expected 8 more bytes"));
+  EXPECT_THAT(refusal_of({0x0a, 3, 'a', 'b'}), AllOf(HasSubstr("byte 2 "), HasSubstr("expected 3 more bytes")));
 }
 
 TEST(ProtobufWire, RefusesALengthBeyondAllMemory) {
   std::vector<int> bytes{0x0a};
   bytes.insert(bytes.end(), 9, 0xff);
   bytes.push_back(0x01);
-  EXPECT_THAT(refusal(bytes), HasSubstr("expected 18446744073709551615 more bytes"));
+  EXPECT_THAT(refusal_of(bytes), HasSubstr("expected 18446744073709551615 more bytes"));
 }
 
 TEST(ProtobufWire, RefusesGroupsAndUnknownWireTypes) {
   for (const int type : {3, 4, 6, 7}) {
-    EXPECT_THAT(refusal({0x08 | type}), AllOf(HasSubstr("wire type 0, 1, 2 or 5"), HasSubstr("byte 0 "))) << type;
+    EXPECT_THAT(refusal_of({0x08 | type}), AllOf(HasSubstr("wire type 0, 1, 2 or 5"), HasSubstr("byte 0 "))) << type;
   }
 }
 
 TEST(ProtobufWire, RefusesFieldNumbersOutOfRange) {
-  EXPECT_THAT(refusal({0x00, 0x00}), AllOf(HasSubstr("field number"), HasSubstr("found 0")));
-  EXPECT_THAT(refusal({0x80, 0x80, 0x80, 0x80, 0x10, 0x00}), HasSubstr("found 536870912"));
+  EXPECT_THAT(refusal_of({0x00, 0x00}), AllOf(HasSubstr("field number"), HasSubstr("found 0")));
+  EXPECT_THAT(refusal_of({0x80, 0x80, 0x80, 0x80, 0x10, 0x00}), HasSubstr("found 536870912"));
 }
 
 TEST(ProtobufWire, CountsOffsetsFromTheOutermostMessage) {

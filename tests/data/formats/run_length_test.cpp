@@ -16,7 +16,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Counts = std::vector<std::uint32_t>;

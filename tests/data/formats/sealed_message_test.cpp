@@ -18,10 +18,10 @@
 namespace libtrain::data::detail {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::read_file;
-using libtrain::testing::TemporaryFolder;
-using libtrain::testing::write_file;
+using libtrain::test::message_of;
+using libtrain::test::read_file;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -30,10 +30,10 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::CapturedLog;
-using libtrain::testing::read_file;
-using libtrain::testing::TemporaryFolder;
-using libtrain::testing::write_file;
+using libtrain::test::CapturedLog;
+using libtrain::test::read_file;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -140,5 +140,5 @@ void run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return libtrain::testing::run_program([&] { run({argv + 1, argv + argc}); });
+  return libtrain::test::run_program([&] { run({argv + 1, argv + argc}); });
 }

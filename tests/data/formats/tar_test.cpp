@@ -19,7 +19,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -41,7 +41,7 @@ std::string content(const TarFile& file, std::uint64_t member) {
   return data;
 }
 
-std::string refusal(const std::string& bytes) {
+std::string tar_error(const std::string& bytes) {
   return message_of<EnvironmentError>([&] { archive(bytes); });
 }
 
@@ -169,7 +169,7 @@ TEST(Tar, ReadsTheLongestNameOfGnuAndOneWithoutItsZero) {
   EXPECT_THAT(names_in(gnu('L', longest) + tar_member({.name = "a"}) + tar_member(without_zero) +
                        tar_member({.name = "b"}) + tar_end()),
               ElementsAre(longest, "name"));
-  EXPECT_THAT(refusal(gnu('L', longest + "n") + tar_member({.name = "a"}) + tar_end()),
+  EXPECT_THAT(tar_error(gnu('L', longest + "n") + tar_member({.name = "a"}) + tar_end()),
               AllOf(HasSubstr("at most 4097 bytes"), HasSubstr("found one of 4098")));
 }
 
@@ -196,36 +196,36 @@ TEST(Tar, LeavesOutWhatIsNoRegularFile) {
 }
 
 TEST(Tar, RefusesSparseFiles) {
-  EXPECT_THAT(refusal(tar_member({.name = "a"}) + tar_member({.name = "b", .type = 'S'}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({.name = "a"}) + tar_member({.name = "b", .type = 'S'}) + tar_end()),
               AllOf(HasSubstr("'train.tar', byte offset 512"), HasSubstr("sparse")));
-  EXPECT_THAT(refusal(pax(pax_line("GNU.sparse.major", "1")) + tar_member({.name = "b"}) + tar_end()),
+  EXPECT_THAT(tar_error(pax(pax_line("GNU.sparse.major", "1")) + tar_member({.name = "b"}) + tar_end()),
               AllOf(HasSubstr("byte offset 512"), HasSubstr("sparse")));
 }
 
 TEST(Tar, RefusesAWrongChecksum) {
   std::string bytes = tar_member({.name = "a"}) + tar_member({.name = "b"}) + tar_end();
   bytes[512] = 'c';
-  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("byte offset 660"), HasSubstr("checksum")));
-  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("found no octal number"));
+  EXPECT_THAT(tar_error(bytes), AllOf(HasSubstr("byte offset 660"), HasSubstr("checksum")));
+  EXPECT_THAT(tar_error(std::string(2000, 'x')), HasSubstr("found no octal number"));
 }
 
 TEST(Tar, RefusesSizesThatAreNoNumbers) {
   for (const std::string& field :
        {std::string("00000000008"), std::string(12, '\xff'), "\x80" + std::string(11, '\xff'), std::string("-1")}) {
-    EXPECT_THAT(refusal(tar_member({.name = "a", .size_field = field}) + tar_end()),
+    EXPECT_THAT(tar_error(tar_member({.name = "a", .size_field = field}) + tar_end()),
                 AllOf(HasSubstr("byte offset 124"), HasSubstr("expected a size")));
   }
 }
 
 TEST(Tar, RefusesSizesBeyondTheFileBeforeAllocating) {
   const std::string huge = "\x80" + std::string(3, '\0') + std::string(8, '\xff');
-  EXPECT_THAT(refusal(tar_member({.name = "a", .size_field = huge}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({.name = "a", .size_field = huge}) + tar_end()),
               AllOf(HasSubstr("byte offset 512"), HasSubstr("18446744073709551615 bytes"), HasSubstr("after 1024")));
-  EXPECT_THAT(refusal(tar_member({.name = "a", .type = 'L', .size_field = huge}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({.name = "a", .type = 'L', .size_field = huge}) + tar_end()),
               HasSubstr("at most 4097 bytes"));
-  EXPECT_THAT(refusal(tar_member({.name = "a", .type = 'x', .size_field = huge}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({.name = "a", .type = 'x', .size_field = huge}) + tar_end()),
               HasSubstr("at most 1048576 bytes"));
-  EXPECT_THAT(refusal(pax(pax_line("size", "18446744073709551615")) + tar_member({.name = "a"}) + tar_end()),
+  EXPECT_THAT(tar_error(pax(pax_line("size", "18446744073709551615")) + tar_member({.name = "a"}) + tar_end()),
               HasSubstr("18446744073709551615 bytes"));
 }
 
@@ -233,7 +233,7 @@ TEST(Tar, RefusesSizesBeyondTheFileBeforeAllocating) {
 TEST(Tar, RefusesSizesInBase256OfMoreThan56Bits) {
   const auto refusal_of_size = [](const std::string& last_eleven) {
     const TarBytes member{.name = "a", .data = std::string(600, 'b'), .size_field = "\x80" + last_eleven};
-    return refusal(tar_member(member) + tar_end());
+    return tar_error(tar_member(member) + tar_end());
   };
   EXPECT_THAT(refusal_of_size(std::string("\0\0\0\x01\0\0\0\0\0\x02\x58", 11)),
               AllOf(HasSubstr("byte offset 512"), HasSubstr("72057594037928536 bytes")));
@@ -248,12 +248,12 @@ TEST(Tar, EveryTruncationIsAnError) {
   for (std::size_t length = 0; length < whole.size(); ++length) {
     const bool is_near_a_border = length % 512 < 2 || length % 512 > 509;
     if (!is_near_a_border && length % 100 != 0) continue;
-    EXPECT_THAT(refusal(whole.substr(0, length)), AllOf(HasSubstr("byte offset"), HasSubstr("truncated"))) << length;
+    EXPECT_THAT(tar_error(whole.substr(0, length)), AllOf(HasSubstr("byte offset"), HasSubstr("truncated"))) << length;
   }
 }
 
 TEST(Tar, RefusesOneZeroBlockBeforeMoreMembers) {
-  EXPECT_THAT(refusal(tar_member({.name = "a"}) + std::string(512, '\0') + tar_member({.name = "b"}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({.name = "a"}) + std::string(512, '\0') + tar_member({.name = "b"}) + tar_end()),
               AllOf(HasSubstr("byte offset 512"), HasSubstr("two zero blocks")));
 }
 
@@ -262,7 +262,7 @@ TEST(Tar, AcceptsZerosBehindTheEndUpToALimit) {
   const std::string a = tar_member({.name = "a"}) + tar_end();
   EXPECT_THAT(names_in(a + std::string(10'000, '\0')), ElementsAre("a"));
   EXPECT_THAT(names_in(a + std::string(std::size_t{1} << 20, '\0')), ElementsAre("a"));
-  EXPECT_THAT(refusal(a + std::string((std::size_t{1} << 20) + 1, '\0')),
+  EXPECT_THAT(tar_error(a + std::string((std::size_t{1} << 20) + 1, '\0')),
               AllOf(HasSubstr("'train.tar'"), HasSubstr("at most 1048576"), HasSubstr("byte offset 512"),
                     HasSubstr("found 1048577 bytes")));
 }
@@ -270,11 +270,11 @@ TEST(Tar, AcceptsZerosBehindTheEndUpToALimit) {
 // `cat a.tar b.tar`, which GNU tar reads with --ignore-zeros only.
 TEST(Tar, RefusesJoinedArchives) {
   const std::string one = tar_member({.name = "a"}) + tar_end();
-  EXPECT_THAT(refusal(one + one), AllOf(HasSubstr("'train.tar', byte offset 1536"),
-                                        HasSubstr("end of the archive at byte offset 512"), HasSubstr("joined")));
+  EXPECT_THAT(tar_error(one + one), AllOf(HasSubstr("'train.tar', byte offset 1536"),
+                                          HasSubstr("end of the archive at byte offset 512"), HasSubstr("joined")));
   const std::string filled = one + std::string(8'704, '\0');
-  EXPECT_THAT(refusal(filled + filled), HasSubstr("byte offset 10240"));
-  EXPECT_THAT(refusal(deflated(one, Wrapping::gzip) + deflated(one, Wrapping::gzip)),
+  EXPECT_THAT(tar_error(filled + filled), HasSubstr("byte offset 10240"));
+  EXPECT_THAT(tar_error(deflated(one, Wrapping::gzip) + deflated(one, Wrapping::gzip)),
               AllOf(HasSubstr("'train.tar', byte offset 1536"), HasSubstr("joined")));
 }
 
@@ -283,42 +283,42 @@ TEST(Tar, RefusesAnArchiveThatLostAPage) {
   for (int i = 0; i < 100; ++i) bytes += tar_member({.name = std::to_string(i), .data = std::string(512, 'x')});
   bytes += tar_end();
   bytes.replace(40 * 1024, 4096, std::string(4096, '\0'));
-  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("byte offset 45056"), HasSubstr("byte offset 40960")));
+  EXPECT_THAT(tar_error(bytes), AllOf(HasSubstr("byte offset 45056"), HasSubstr("byte offset 40960")));
 }
 
 TEST(Tar, RefusesASingleByteBehindTheEnd) {
   const std::string a = tar_member({.name = "a"}) + tar_end();
-  EXPECT_THAT(refusal(a + "x"), HasSubstr("byte offset 1536"));
-  EXPECT_THAT(refusal(a + std::string(100'000, '\0') + "x"), HasSubstr("byte offset 101536"));
+  EXPECT_THAT(tar_error(a + "x"), HasSubstr("byte offset 1536"));
+  EXPECT_THAT(tar_error(a + std::string(100'000, '\0') + "x"), HasSubstr("byte offset 101536"));
 }
 
 // A header of 4 KiB for millions of members takes a thousand times the memory of the archive.
 TEST(Tar, RefusesANameForAllMembers) {
-  EXPECT_THAT(refusal(pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) + tar_end()),
+  EXPECT_THAT(tar_error(pax(pax_line("path", "global"), 'g') + tar_member({.name = "1"}) + tar_end()),
               AllOf(HasSubstr("'train.tar'"), HasSubstr("a name for each member")));
 }
 
 TEST(Tar, RefusesExtendedHeadersWithoutAMember) {
-  EXPECT_THAT(refusal(gnu('L', "name") + tar_end()), HasSubstr("expected the member"));
-  EXPECT_THAT(refusal(pax(pax_line("path", "x")) + tar_end()), HasSubstr("expected the member"));
+  EXPECT_THAT(tar_error(gnu('L', "name") + tar_end()), HasSubstr("expected the member"));
+  EXPECT_THAT(tar_error(pax(pax_line("path", "x")) + tar_end()), HasSubstr("expected the member"));
 }
 
 TEST(Tar, RefusesDamagedRecordsOfPax) {
   for (const char* const line : {"x path=a\n", "11 path=ab", "8 path=a\n", "99 path=a\n", "8 =abcd\n", "7 path\n",
                                  "3 \n", "18446744073709551616 path=a\n", "path=a\n", "0 path=a\n"}) {
-    EXPECT_THAT(refusal(pax(pax_line("mtime", "1") + line) + tar_member({.name = "a"}) + tar_end()),
+    EXPECT_THAT(tar_error(pax(pax_line("mtime", "1") + line) + tar_member({.name = "a"}) + tar_end()),
                 AllOf(HasSubstr("byte offset 523"), HasSubstr("length keyword=value")))
         << line;
   }
-  EXPECT_THAT(refusal(pax(pax_line("size", "12x")) + tar_member({.name = "a"}) + tar_end()),
+  EXPECT_THAT(tar_error(pax(pax_line("size", "12x")) + tar_member({.name = "a"}) + tar_end()),
               HasSubstr("expected a decimal size"));
 }
 
 TEST(Tar, RefusesNamesThatAreNone) {
-  EXPECT_THAT(refusal(tar_member({}) + tar_end()), HasSubstr("expected the name of a member"));
-  EXPECT_THAT(refusal(pax(pax_line("path", std::string(4097, 'n'))) + tar_member({.name = "a"}) + tar_end()),
+  EXPECT_THAT(tar_error(tar_member({}) + tar_end()), HasSubstr("expected the name of a member"));
+  EXPECT_THAT(tar_error(pax(pax_line("path", std::string(4097, 'n'))) + tar_member({.name = "a"}) + tar_end()),
               AllOf(HasSubstr("at most 4096 bytes"), HasSubstr("found 4097")));
-  EXPECT_THAT(refusal(pax(pax_line("path", std::string("a\0b", 3))) + tar_member({.name = "a"}) + tar_end()),
+  EXPECT_THAT(tar_error(pax(pax_line("path", std::string("a\0b", 3))) + tar_member({.name = "a"}) + tar_end()),
               HasSubstr("without zero bytes"));
 }
 

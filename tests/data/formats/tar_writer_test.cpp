@@ -21,9 +21,9 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::read_file;
-using libtrain::testing::TemporaryFolder;
+using libtrain::test::message_of;
+using libtrain::test::read_file;
+using libtrain::test::TemporaryFolder;
 using ::testing::HasSubstr;
 
 using Members = std::vector<std::pair<std::string, std::string>>;

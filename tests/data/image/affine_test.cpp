@@ -14,12 +14,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
+using test::pixel;
+using test::random_picture;
+using test::row_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::pixel;
-using testing::random_picture;
-using testing::row_of;
 
 Image transformed(Image image, const AffineMatrix& matrix, const FillColor& fill = {0, 0, 0}) {
   affine(image, matrix, fill);

@@ -29,12 +29,12 @@ bool FastScan::decode_mcu(const jpeg_decompress_struct& /*info*/, JBLOCKROW* /*b
 
 namespace {
 
-using libtrain::testing::reference_decode;
-using libtrain::testing::write_jpeg;
+using libtrain::test::reference_decode;
+using libtrain::test::write_jpeg;
 
 TEST(BrokenFastScan, IsSwitchedOffWithOneWarning) {
   const auto file = write_jpeg({.width = 90, .height = 60, .luma = {2, 2}});
-  const libtrain::testing::CapturedLog log;
+  const libtrain::test::CapturedLog log;
   std::vector<Image> images(4);
   std::vector<std::thread> threads;
   for (Image& image : images) threads.emplace_back([&] { image = decode_jpeg(file); });

@@ -18,11 +18,11 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::distance;
+using libtrain::test::message_of;
+using test::distance;
+using test::random_picture;
+using test::uniform_over;
 using ::testing::HasSubstr;
-using testing::random_picture;
-using testing::uniform_over;
 
 TEST(ColorJitter, DrawsFactorsUniformlyAroundOne) {
   constexpr int kDraws = 20000;

@@ -17,13 +17,13 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::constant_picture;
+using libtrain::test::message_of;
+using test::constant_picture;
+using test::pixel;
+using test::random_picture;
+using test::row_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::pixel;
-using testing::random_picture;
-using testing::row_of;
 
 TEST(Color, BrightnessScalesRoundsDownAndCutsOff) {
   Image image = row_of(1, {0, 1, 100, 200, 255});

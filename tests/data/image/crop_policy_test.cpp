@@ -15,10 +15,10 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::distance;
+using libtrain::test::message_of;
+using test::distance;
+using test::uniform_over;
 using ::testing::HasSubstr;
-using testing::uniform_over;
 
 // Golden values: tests/data/image/make_torchvision_golden.py, with torchvision 0.26.0.
 TEST(CropPolicy, ResizesAndCropsTheCentreAsTorchvision) {

@@ -15,7 +15,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::HasSubstr;
 
 // Element e of picture i is 1000 i + e.

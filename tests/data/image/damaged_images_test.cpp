@@ -20,10 +20,10 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::JpegColor;
-using libtrain::testing::JpegScans;
-using libtrain::testing::write_jpeg;
-using libtrain::testing::write_png;
+using libtrain::test::JpegColor;
+using libtrain::test::JpegScans;
+using libtrain::test::write_jpeg;
+using libtrain::test::write_png;
 
 constexpr int kMutationsOfEach = 150;
 constexpr std::uint64_t kMaximum = 1 << 20;

@@ -21,16 +21,16 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::cropped;
-using libtrain::testing::JpegColor;
-using libtrain::testing::JpegRecipe;
-using libtrain::testing::message_of;
-using libtrain::testing::reference_decode;
-using libtrain::testing::write_jpeg;
-using libtrain::testing::write_png;
+using libtrain::test::cropped;
+using libtrain::test::JpegColor;
+using libtrain::test::JpegRecipe;
+using libtrain::test::message_of;
+using libtrain::test::reference_decode;
+using libtrain::test::write_jpeg;
+using libtrain::test::write_png;
+using test::random_crop;
+using test::words_for;
 using ::testing::HasSubstr;
-using testing::random_crop;
-using testing::words_for;
 
 // Files with a segment for every MCU, for a few, and for a row, of every sampling that restart markers go with.
 std::vector<JpegRecipe> restart_recipes() {

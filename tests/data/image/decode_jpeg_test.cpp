@@ -21,16 +21,16 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_recipes;
-using libtrain::testing::cropped;
-using libtrain::testing::JpegColor;
-using libtrain::testing::message_of;
-using libtrain::testing::reference_decode;
-using libtrain::testing::write_jpeg;
+using libtrain::test::all_recipes;
+using libtrain::test::cropped;
+using libtrain::test::JpegColor;
+using libtrain::test::message_of;
+using libtrain::test::reference_decode;
+using libtrain::test::write_jpeg;
+using test::random_crop;
+using test::words_for;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::random_crop;
-using testing::words_for;
 
 void expect_same(const Image& actual, const Image& wanted, const std::string& what) {
   ASSERT_EQ(actual.width, wanted.width) << what;

@@ -19,10 +19,10 @@
 namespace libtrain::data {
 namespace {
 
-using testing::constant_picture;
-using testing::mean_difference;
-using testing::pixel;
-using testing::smooth_picture;
+using test::constant_picture;
+using test::mean_difference;
+using test::pixel;
+using test::smooth_picture;
 
 using File = std::vector<std::byte>;
 

@@ -16,10 +16,10 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_png_recipes;
-using libtrain::testing::cropped;
-using libtrain::testing::message_of;
-using libtrain::testing::write_png;
+using libtrain::test::all_png_recipes;
+using libtrain::test::cropped;
+using libtrain::test::message_of;
+using libtrain::test::write_png;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -26,7 +26,6 @@
 #include <tests/data/image/png_writer.hpp>
 
 namespace data = libtrain::data;
-namespace testing_pictures = libtrain::testing;
 
 namespace {
 
@@ -53,17 +52,17 @@ void write_picture(const std::string& folder, const std::string& name, const std
 
 void write_pictures(const std::string& folder) {
   int number = 0;
-  for (const auto& recipe : testing_pictures::all_recipes()) {
-    const auto file = testing_pictures::write_jpeg(recipe);
+  for (const auto& recipe : libtrain::test::all_recipes()) {
+    const auto file = libtrain::test::write_jpeg(recipe);
     write_picture(folder, libtrain::text("ours_", ++number, ".jpg"), recipe.name, file);
     const auto marked = data::add_restart_markers(file);
     if (!marked) continue;
     write_picture(folder, libtrain::text("ours_", number, "_marked.jpg"), recipe.name + ", restart markers added",
                   *marked);
   }
-  for (const auto& recipe : testing_pictures::all_png_recipes()) {
+  for (const auto& recipe : libtrain::test::all_png_recipes()) {
     write_picture(folder, libtrain::text("ours_", ++number, ".png"), recipe.name,
-                  testing_pictures::write_png(recipe).file);
+                  libtrain::test::write_png(recipe).file);
   }
 }
 

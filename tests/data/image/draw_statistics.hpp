@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace libtrain::data::testing {
+namespace libtrain::test {
 
 inline double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -40,4 +40,4 @@ inline auto uniform_over(double low, double high) {
   return [=](double value) { return std::clamp((value - low) / (high - low), 0.0, 1.0); };
 }
 
-}  // namespace libtrain::data::testing
+}  // namespace libtrain::test

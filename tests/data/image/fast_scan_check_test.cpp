@@ -19,14 +19,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::optional<Image> decode(std::span<const std::byte> file, const DecodeOptions& options) {
-  const Image whole = libtrain::testing::reference_decode(file, options.scale_denominator);
-  return options.crop ? libtrain::testing::cropped(whole, *options.crop) : whole;
+  const Image whole = libtrain::test::reference_decode(file, options.scale_denominator);
+  return options.crop ? libtrain::test::cropped(whole, *options.crop) : whole;
 }
 
 using Flaw = std::function<void(const DecodeOptions& options, std::optional<Image>& image)>;
 
 bool is_accepted(const Flaw& flaw) {
-  const libtrain::testing::CapturedLog log;
+  const libtrain::test::CapturedLog log;
   const bool accepted = check_fast_scan(
       [&](std::span<const std::byte> file, const DecodeOptions& options) {
         auto image = decode(file, options);

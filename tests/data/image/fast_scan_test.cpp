@@ -17,12 +17,12 @@
 namespace libtrain::data::detail {
 namespace {
 
-using libtrain::testing::all_recipes;
-using libtrain::testing::cropped;
-using libtrain::testing::JpegRecipe;
-using libtrain::testing::JpegScans;
-using libtrain::testing::reference_decode;
-using libtrain::testing::write_jpeg;
+using libtrain::test::all_recipes;
+using libtrain::test::cropped;
+using libtrain::test::JpegRecipe;
+using libtrain::test::JpegScans;
+using libtrain::test::reference_decode;
+using libtrain::test::write_jpeg;
 
 /// Reads all rows; returns whether FastScan took over and brought it to its end.
 bool is_read_fast(const std::vector<std::byte>& file) {

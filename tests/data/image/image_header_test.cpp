@@ -15,10 +15,10 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::JpegColor;
-using libtrain::testing::JpegScans;
-using libtrain::testing::message_of;
-using libtrain::testing::write_jpeg;
+using libtrain::test::JpegColor;
+using libtrain::test::JpegScans;
+using libtrain::test::message_of;
+using libtrain::test::write_jpeg;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -125,7 +125,7 @@ TEST(ImageHeader, SkipsWhatLibjpegSkipsBetweenMarkers) {
 }
 
 TEST(ImageHeader, ReadsTheHeadersThatLibjpegWrites) {
-  for (const auto& recipe : libtrain::testing::all_recipes()) {
+  for (const auto& recipe : libtrain::test::all_recipes()) {
     const auto file = write_jpeg(recipe);
     const JpegHeader header = parse_jpeg_header(file, recipe.name);
     EXPECT_EQ(header.width, recipe.width) << recipe.name;

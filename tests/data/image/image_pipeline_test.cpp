@@ -24,19 +24,19 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_png_recipes;
-using libtrain::testing::all_recipes;
-using libtrain::testing::cropped;
-using libtrain::testing::JpegColor;
-using libtrain::testing::JpegRecipe;
-using libtrain::testing::JpegScans;
-using libtrain::testing::message_of;
-using libtrain::testing::write_jpeg;
-using libtrain::testing::write_png;
+using libtrain::test::all_png_recipes;
+using libtrain::test::all_recipes;
+using libtrain::test::cropped;
+using libtrain::test::JpegColor;
+using libtrain::test::JpegRecipe;
+using libtrain::test::JpegScans;
+using libtrain::test::message_of;
+using libtrain::test::write_jpeg;
+using libtrain::test::write_png;
+using test::constant_picture;
+using test::pixel;
 using ::testing::AllOf;
-using testing::constant_picture;
 using ::testing::HasSubstr;
-using testing::pixel;
 
 using File = std::vector<std::byte>;
 

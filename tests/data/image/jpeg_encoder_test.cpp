@@ -22,13 +22,13 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::reference_decode;
-using testing::constant_picture;
+using libtrain::test::message_of;
+using libtrain::test::reference_decode;
+using test::constant_picture;
+using test::mean_difference;
+using test::smooth_picture;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::mean_difference;
-using testing::smooth_picture;
 
 using File = std::vector<std::byte>;
 

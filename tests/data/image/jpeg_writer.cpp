@@ -9,7 +9,7 @@
 
 #include <jpeglib.h>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -203,4 +203,4 @@ data::Image cropped(const data::Image& image, const data::Crop& crop) {
   return part;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -7,7 +7,7 @@
 
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 enum class JpegColor { grey, ycc, rgb, cmyk, ycck };
 
@@ -50,4 +50,4 @@ data::Image reference_decode(std::span<const std::byte> file, int scale_denomina
 /// The pixels of a rectangle of `image`.
 data::Image cropped(const data::Image& image, const data::Crop& crop);
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

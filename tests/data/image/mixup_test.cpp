@@ -14,11 +14,11 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
+using test::mean;
+using test::variance;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::mean;
-using testing::variance;
 
 TEST(Mixup, MixesEachSampleWithTheOneBefore) {
   std::vector<float> samples{0, 4, 100, 200, 40, 80};

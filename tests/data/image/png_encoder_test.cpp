@@ -15,9 +15,9 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
+using test::random_picture;
 using ::testing::HasSubstr;
-using testing::random_picture;
 
 TEST(PngEncoder, KeepsEveryPixel) {
   for (const int channels : {1, 3}) {

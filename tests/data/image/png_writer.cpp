@@ -10,7 +10,7 @@
 
 #include <spng.h>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::vector<PngRecipe> all_png_recipes() {
   return recipes;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

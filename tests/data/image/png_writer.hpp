@@ -7,7 +7,7 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// A PNG of random pixels, as libspng writes it.
 struct PngRecipe {
@@ -29,4 +29,4 @@ WrittenPng write_png(const PngRecipe& recipe);
 /// All bit depths and colour types, interlaced or not.
 std::vector<PngRecipe> all_png_recipes();
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

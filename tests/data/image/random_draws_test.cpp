@@ -15,12 +15,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::distance;
+using libtrain::test::message_of;
+using test::distance;
+using test::mean;
+using test::uniform_over;
+using test::variance;
 using ::testing::HasSubstr;
-using testing::mean;
-using testing::uniform_over;
-using testing::variance;
 
 constexpr int kDraws = 20000;
 

@@ -18,12 +18,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::distance;
+using libtrain::test::message_of;
+using test::distance;
+using test::uniform_over;
 using ::testing::HasSubstr;
-using testing::uniform_over;
 
-constexpr int kDraws = 20000;
+constexpr int kErasures = 20000;
 
 // Of a large picture, so that rounding hardly matters, and one that is not square.
 TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
@@ -31,7 +31,7 @@ TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
   constexpr int kHeight = 3800;
   SampleRandom random(8, 9, 10);
   std::vector<double> shares, log_ratios, columns, rows;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kErasures; ++i) {
     const auto area = draw_random_erasing(kWidth, kHeight, {.probability = 0.25}, random);
     if (!area) continue;
     ASSERT_TRUE(area->x >= 0 && area->y >= 0 && area->x + area->width <= kWidth && area->y + area->height <= kHeight);
@@ -40,7 +40,7 @@ TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
     columns.push_back(static_cast<double>(area->x) / (kWidth - area->width));
     rows.push_back(static_cast<double>(area->y) / (kHeight - area->height));
   }
-  EXPECT_NEAR(static_cast<double>(shares.size()), kDraws / 4.0, 5 * std::sqrt(kDraws * 0.25 * 0.75));
+  EXPECT_NEAR(static_cast<double>(shares.size()), kErasures / 4.0, 5 * std::sqrt(kErasures * 0.25 * 0.75));
   // One percent of the draws at most is wider or higher than the picture and repeated, which moves the distributions by
   // so much.
   const double most = 2.69 + 0.01 * std::sqrt(static_cast<double>(shares.size()));
@@ -96,12 +96,12 @@ TEST(RandomErasing, IsNeverAsWideOrAsHighAsThePictureAndReachesEveryPlace) {
 TEST(RandomErasing, GivesUpAfterTenDraws) {
   SampleRandom random(1, 2, 3);
   int given_up = 0;
-  for (int i = 0; i < kDraws; ++i) {
+  for (int i = 0; i < kErasures; ++i) {
     const auto area = draw_random_erasing(10'000, 10'000, {.probability = 1, .scale = {0, 1}, .ratio = {4, 4}}, random);
     if (!area) ++given_up;
   }
   const double share = std::pow(0.75, 10);
-  EXPECT_NEAR(given_up, share * kDraws, 5 * std::sqrt(share * (1 - share) * kDraws));
+  EXPECT_NEAR(given_up, share * kErasures, 5 * std::sqrt(share * (1 - share) * kErasures));
 }
 
 TEST(RandomErasing, WritesConstantsIntoTheRectangleAlone) {

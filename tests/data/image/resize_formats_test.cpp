@@ -16,17 +16,17 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
+using test::pixel;
+using test::random_picture;
 using ::testing::HasSubstr;
-using testing::pixel;
-using testing::random_picture;
 
 constexpr int kWidth = 37;
 constexpr int kHeight = 21;
 
 // What comes out before it is normalised: covered by resize_test.cpp.
 Image bytes_of(const Image& source, Flip flip) {
-  Image result = testing::constant_picture(kWidth, kHeight, source.channels, 0);
+  Image result = test::constant_picture(kWidth, kHeight, source.channels, 0);
   Resizer().resize(view(source), {.flip = flip},
                    {.pixels = result.pixels.data(),
                     .width = kWidth,
@@ -116,8 +116,8 @@ TEST(ResizeFormats, NormalizeByChannelInFloat32) {
 }
 
 TEST(ResizeFormats, AreZeroToOneWithoutANormalization) {
-  const Image black = testing::constant_picture(5, 5, 3, 0);
-  const Image white = testing::constant_picture(5, 5, 3, 255);
+  const Image black = test::constant_picture(5, 5, 3, 0);
+  const Image white = test::constant_picture(5, 5, 3, 255);
   Output<float> output(3, PixelType::float32, Layout::nchw);
   Resizer().resize(view(black), {}, output.target);
   for (const float value : output.elements) ASSERT_EQ(value, 0.0f);

@@ -13,12 +13,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::constant_picture;
+using libtrain::test::message_of;
+using test::constant_picture;
+using test::random_picture;
 using ::testing::HasSubstr;
-using testing::random_picture;
 
-Image resized(const ImageView& source, int width, int height, const ResizeOptions& options) {
+Image resized_whole(const ImageView& source, int width, int height, const ResizeOptions& options) {
   Image result = constant_picture(width, height, source.channels, 0);
   Resizer().resize(source, options, target_of(result));
   return result;
@@ -47,8 +47,8 @@ TEST(ResizePart, EqualsResizingTheWholePicture) {
     }
     if (trial % 5 == 0) options.flip = Flip::horizontal;
     const Crop part = needed_source(picture.width, picture.height, options, width, height);
-    const Image all = resized(view(picture), width, height, options);
-    const Image of_part = resized(view(picture, part), width, height, with_part(options, picture, part));
+    const Image all = resized_whole(view(picture), width, height, options);
+    const Image of_part = resized_whole(view(picture, part), width, height, with_part(options, picture, part));
     ASSERT_EQ(of_part.pixels, all.pixels) << trial;
   }
 }
@@ -75,7 +75,8 @@ TEST(ResizePart, RefusesAPartThatLacksPixels) {
   const ResizeOptions options{.width = 30, .height = 20, .x = 10, .y = 5};
   const Crop needed = needed_source(90, 60, options, 10, 4);
   const auto message = [&](const Crop& pixels, const Crop& place) {
-    return message_of<UsageError>([&] { resized(view(picture, pixels), 10, 4, with_part(options, picture, place)); });
+    return message_of<UsageError>(
+        [&] { resized_whole(view(picture, pixels), 10, 4, with_part(options, picture, place)); });
   };
   Crop narrower = needed;
   ++narrower.x;

@@ -18,11 +18,11 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using testing::constant_picture;
+using libtrain::test::message_of;
+using test::constant_picture;
+using test::pixel;
+using test::random_picture;
 using ::testing::HasSubstr;
-using testing::pixel;
-using testing::random_picture;
 
 struct Size {
   int width = 0;

@@ -18,12 +18,12 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_recipes;
-using libtrain::testing::JpegColor;
-using libtrain::testing::JpegScans;
-using libtrain::testing::message_of;
-using libtrain::testing::reference_decode;
-using libtrain::testing::write_jpeg;
+using libtrain::test::all_recipes;
+using libtrain::test::JpegColor;
+using libtrain::test::JpegScans;
+using libtrain::test::message_of;
+using libtrain::test::reference_decode;
+using libtrain::test::write_jpeg;
 using ::testing::HasSubstr;
 
 std::vector<std::byte> with_segment(const std::vector<std::byte>& jpeg, int code, const std::string& payload) {

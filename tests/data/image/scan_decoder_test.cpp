@@ -24,10 +24,10 @@
 namespace libtrain::data::detail {
 namespace {
 
-using libtrain::testing::all_recipes;
-using libtrain::testing::JpegRecipe;
-using libtrain::testing::JpegScans;
-using libtrain::testing::write_jpeg;
+using libtrain::test::all_recipes;
+using libtrain::test::JpegRecipe;
+using libtrain::test::JpegScans;
+using libtrain::test::write_jpeg;
 
 using File = std::vector<std::byte>;
 using Block = std::array<std::int16_t, ScanDecoder::kBlockSize>;

@@ -7,12 +7,12 @@
 
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::data::testing {
+namespace libtrain::test {
 
 /// Waves of about 60 and 90 pixels, shifted from channel to channel, without noise: what a JPEG keeps well, and where
 /// a shift by one pixel changes the values by 4 on average.
-inline Image smooth_picture(int width, int height, int channels) {
-  Image image{.width = width, .height = height, .channels = channels};
+inline data::Image smooth_picture(int width, int height, int channels) {
+  data::Image image{.width = width, .height = height, .channels = channels};
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int channel = 0; channel < channels; ++channel) {
@@ -25,10 +25,10 @@ inline Image smooth_picture(int width, int height, int channels) {
 }
 
 /// Of the bytes of two pictures of one size.
-inline double mean_difference(const Image& left, const Image& right) {
+inline double mean_difference(const data::Image& left, const data::Image& right) {
   double sum = 0;
   for (std::size_t i = 0; i < left.pixels.size(); ++i) sum += std::abs(left.pixels[i] - right.pixels[i]);
   return sum / static_cast<double>(left.pixels.size());
 }
 
-}  // namespace libtrain::data::testing
+}  // namespace libtrain::test

@@ -16,7 +16,7 @@
 namespace libtrain::data {
 namespace {
 
-using testing::random_picture;
+using test::random_picture;
 
 constexpr int kDraws = 28000;
 

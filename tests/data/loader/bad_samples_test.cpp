@@ -18,7 +18,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::TemporaryFolder;
+using libtrain::test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -25,18 +25,18 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_of;
-using libtrain::testing::bytes_counted;
-using libtrain::testing::CapturedLog;
-using libtrain::testing::image_of;
-using libtrain::testing::Labelled;
-using libtrain::testing::MemoryStorage;
-using libtrain::testing::message_of;
-using libtrain::testing::read_message;
-using libtrain::testing::SetFolder;
-using libtrain::testing::Signal;
-using libtrain::testing::SilentLog;
-using libtrain::testing::TemporaryFolder;
+using libtrain::test::all_of;
+using libtrain::test::bytes_counted;
+using libtrain::test::CapturedLog;
+using libtrain::test::image_of;
+using libtrain::test::Labelled;
+using libtrain::test::MemoryStorage;
+using libtrain::test::message_of;
+using libtrain::test::read_message;
+using libtrain::test::SetFolder;
+using libtrain::test::Signal;
+using libtrain::test::SilentLog;
+using libtrain::test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

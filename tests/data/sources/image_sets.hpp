@@ -18,7 +18,7 @@
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// An image's bytes and its label.
 using Labelled = std::pair<std::string, std::int64_t>;
@@ -100,4 +100,4 @@ inline std::uint64_t bytes_counted(const data::ImageSource& source, std::uint64_
   return clock.counts().bytes;
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

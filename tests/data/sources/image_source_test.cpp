@@ -32,15 +32,15 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_of;
-using libtrain::testing::Labelled;
-using libtrain::testing::MemoryStorage;
-using libtrain::testing::message_of;
-using libtrain::testing::read_message;
-using libtrain::testing::SetFolder;
-using libtrain::testing::TemporaryFolder;
-using libtrain::testing::tf_record_file;
-using libtrain::testing::web_dataset_file;
+using libtrain::test::all_of;
+using libtrain::test::Labelled;
+using libtrain::test::MemoryStorage;
+using libtrain::test::message_of;
+using libtrain::test::read_message;
+using libtrain::test::SetFolder;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::tf_record_file;
+using libtrain::test::web_dataset_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

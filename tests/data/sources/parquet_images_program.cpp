@@ -110,5 +110,5 @@ void run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lt::testing::run_program([&] { run({argv, argv + argc}); });
+  return lt::test::run_program([&] { run({argv, argv + argc}); });
 }

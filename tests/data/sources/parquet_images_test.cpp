@@ -13,8 +13,8 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::SetFolder;
+using libtrain::test::message_of;
+using libtrain::test::SetFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

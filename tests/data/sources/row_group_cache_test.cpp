@@ -21,7 +21,7 @@ namespace libtrain::data {
 namespace {
 
 using detail::RowGroupCache;
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

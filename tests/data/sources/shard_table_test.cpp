@@ -16,7 +16,7 @@ namespace libtrain::data {
 namespace {
 
 using detail::ShardTable;
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

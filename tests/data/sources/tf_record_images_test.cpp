@@ -13,14 +13,14 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_of;
-using libtrain::testing::bytes_counted;
-using libtrain::testing::example_of;
-using libtrain::testing::image_of;
-using libtrain::testing::Labelled;
-using libtrain::testing::read_message;
-using libtrain::testing::SetFolder;
-using libtrain::testing::tf_record_file;
+using libtrain::test::all_of;
+using libtrain::test::bytes_counted;
+using libtrain::test::example_of;
+using libtrain::test::image_of;
+using libtrain::test::Labelled;
+using libtrain::test::read_message;
+using libtrain::test::SetFolder;
+using libtrain::test::tf_record_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -14,13 +14,13 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::all_of;
-using libtrain::testing::bytes_counted;
-using libtrain::testing::Members;
-using libtrain::testing::message_of;
-using libtrain::testing::read_message;
-using libtrain::testing::SetFolder;
-using libtrain::testing::tar_file;
+using libtrain::test::all_of;
+using libtrain::test::bytes_counted;
+using libtrain::test::Members;
+using libtrain::test::message_of;
+using libtrain::test::read_message;
+using libtrain::test::SetFolder;
+using libtrain::test::tar_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-const std::string kKey = "C4n4rYKeyAAAAAA=";
+const std::string kAccountKey = "C4n4rYKeyAAAAAA=";
 const std::string kToken = "sv=2022-11-02&se=2030-01-31T10%3A00%3A00Z&sp=rl&sig=C4n4rYsig";
 
 AzureConnection connect(const std::string& location, const Variables& variables,
@@ -30,7 +30,7 @@ AzureConnection connect(const std::string& location, const Variables& variables,
 }
 
 std::string message_for(const std::string& location, const Variables& variables) {
-  return libtrain::testing::message_of<EnvironmentError>([&] { connect(location, variables); });
+  return libtrain::test::message_of<EnvironmentError>([&] { connect(location, variables); });
 }
 
 struct CredentialCase {
@@ -45,14 +45,15 @@ struct CredentialCase {
 
 TEST(AzureConnection, ChoosesACredential) {
   const std::string location = "abfss://images@data1.dfs.core.windows.net/train";
-  const Variables key{{"AZURE_STORAGE_KEY", kKey}};
-  const Variables key_and_token{{"AZURE_STORAGE_KEY", kKey}, {"AZURE_STORAGE_SAS_TOKEN", kToken}};
-  const std::string string_with_key = "AccountName=data1;AccountKey=" + kKey;
+  const Variables key{{"AZURE_STORAGE_KEY", kAccountKey}};
+  const Variables key_and_token{{"AZURE_STORAGE_KEY", kAccountKey}, {"AZURE_STORAGE_SAS_TOKEN", kToken}};
+  const std::string string_with_key = "AccountName=data1;AccountKey=" + kAccountKey;
   const std::vector<CredentialCase> cases{
       {"nothing set", location, StorageAccess::automatic, {}, AzureCredential::default_chain, "", "AZURE_STORAGE_"},
-      {"a key", location, StorageAccess::automatic, key, AzureCredential::account_key, kKey, "AZURE_STORAGE_KEY"},
-      {"a key before a token", location, StorageAccess::automatic, key_and_token, AzureCredential::account_key, kKey,
+      {"a key", location, StorageAccess::automatic, key, AzureCredential::account_key, kAccountKey,
        "AZURE_STORAGE_KEY"},
+      {"a key before a token", location, StorageAccess::automatic, key_and_token, AzureCredential::account_key,
+       kAccountKey, "AZURE_STORAGE_KEY"},
       {"a token",
        location,
        StorageAccess::automatic,
@@ -74,7 +75,7 @@ TEST(AzureConnection, ChoosesACredential) {
        StorageAccess::automatic,
        {{"AZURE_STORAGE_CONNECTION_STRING", string_with_key}, {"AZURE_STORAGE_KEY", "AAAA"}},
        AzureCredential::account_key,
-       kKey,
+       kAccountKey,
        "AZURE_STORAGE_CONNECTION_STRING"},
       {"a token in a connection string",
        location,
@@ -87,21 +88,21 @@ TEST(AzureConnection, ChoosesACredential) {
       {"the key of this account",
        location,
        StorageAccess::automatic,
-       {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_KEY", kKey}},
+       {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_KEY", kAccountKey}},
        AzureCredential::account_key,
-       kKey,
+       kAccountKey,
        ""},
       {"the key of another account",
        location,
        StorageAccess::automatic,
-       {{"AZURE_STORAGE_ACCOUNT", "other"}, {"AZURE_STORAGE_KEY", kKey}},
+       {{"AZURE_STORAGE_ACCOUNT", "other"}, {"AZURE_STORAGE_KEY", kAccountKey}},
        AzureCredential::default_chain,
        "",
        ""},
       {"the connection string of another account",
        location,
        StorageAccess::automatic,
-       {{"AZURE_STORAGE_CONNECTION_STRING", "AccountName=other;AccountKey=" + kKey}},
+       {{"AZURE_STORAGE_CONNECTION_STRING", "AccountName=other;AccountKey=" + kAccountKey}},
        AzureCredential::default_chain,
        "",
        ""},
@@ -154,14 +155,14 @@ TEST(AzureConnection, FindsTheEndpoint) {
   const std::vector<EndpointCase> cases{
       {"az://images", {{"AZURE_STORAGE_ACCOUNT", "data1"}}, "data1", "https", windows, dfs},
       {"az://images",
-       {{"AZURE_STORAGE_CONNECTION_STRING", "AccountName=data1;AccountKey=" + kKey}},
+       {{"AZURE_STORAGE_CONNECTION_STRING", "AccountName=data1;AccountKey=" + kAccountKey}},
        "data1",
        "https",
        windows,
        dfs},
       {"az://images",
-       {{"AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=https;AccountName=data1;AccountKey=" + kKey +
-                                                ";EndpointSuffix=core.chinacloudapi.cn"}},
+       {{"AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=https;AccountName=data1;AccountKey=" +
+                                                kAccountKey + ";EndpointSuffix=core.chinacloudapi.cn"}},
        "data1",
        "https",
        ".blob.core.chinacloudapi.cn",
@@ -216,7 +217,7 @@ TEST(AzureConnection, FindsTheEndpoint) {
        "127.0.0.1:10000"},
       {"az://images",
        {{"AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=" +
-                                                kKey + ";BlobEndpoint=http://[::1]:1234/devstoreaccount1;"}},
+                                                kAccountKey + ";BlobEndpoint=http://[::1]:1234/devstoreaccount1;"}},
        "devstoreaccount1",
        "http",
        "[::1]:1234",
@@ -246,7 +247,7 @@ TEST(AzureConnection, NamesWhatIsMissingOrWrongButNothingSecret) {
       {"az://images", {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_SAS_TOKEN", "C4n4rY"}}, "named sig"},
       {"az://images", {{"AZURE_STORAGE_CONNECTION_STRING", "C4n4rY"}}, "Name=Value"},
       {"az://images", {{"AZURE_STORAGE_CONNECTION_STRING", "=C4n4rY"}}, "AZURE_STORAGE_CONNECTION_STRING"},
-      {"az://images", {{"AZURE_STORAGE_CONNECTION_STRING", "AccountKey=" + kKey}}, "AccountName"},
+      {"az://images", {{"AZURE_STORAGE_CONNECTION_STRING", "AccountKey=" + kAccountKey}}, "AccountName"},
       {"az://images", {{"AZURE_STORAGE_BLOB_ENDPOINT", "http://127.0.0.1:10000"}}, "HOST:PORT/ACCOUNT"},
       {"az://images", {{"AZURE_STORAGE_BLOB_ENDPOINT", "127.0.0.1:10000/devstoreaccount1"}}, "HOST:PORT/ACCOUNT"},
       {"az://images",

@@ -20,10 +20,10 @@ namespace libtrain::data::detail {
 namespace {
 
 namespace fs = std::filesystem;
-using libtrain::testing::read_file;
-using libtrain::testing::TemporaryFolder;
+using libtrain::test::read_file;
+using libtrain::test::TemporaryFolder;
 
-constexpr ContentHash kKey{.high = 1, .low = 2};
+constexpr ContentHash kContent{.high = 1, .low = 2};
 
 Deadline in_time() {
   return Deadline::after(std::chrono::seconds{20});
@@ -50,26 +50,26 @@ void wait_for_second_open(const fs::path& path, const std::future<DiskFile>& thr
 TEST(CacheDirectory, WhoWaitedForAClaimThatBecameAnEntryMakesOneOfItsOwn) {
   const TemporaryFolder folder;
   const CacheDirectory directory(folder.path());
-  auto first = directory.claim(kKey, in_time(), {});
+  auto first = directory.claim(kContent, in_time(), {});
   ASSERT_EQ(first.write(0, "content"), 0);
-  auto second = std::async(std::launch::async, [&] { return directory.claim(kKey, in_time(), {}); });
-  wait_for_second_open(directory.fetching_path(kKey), second);
-  directory.commit(kKey);
+  auto second = std::async(std::launch::async, [&] { return directory.claim(kContent, in_time(), {}); });
+  wait_for_second_open(directory.fetching_path(kContent), second);
+  directory.commit(kContent);
   first = DiskFile{};
   const auto claim = second.get();
   ASSERT_TRUE(claim.is_open());
-  EXPECT_TRUE(claim.is_at(directory.fetching_path(kKey)));
+  EXPECT_TRUE(claim.is_at(directory.fetching_path(kContent)));
   EXPECT_EQ(claim.size(), 0u);
-  EXPECT_EQ(read_file(directory.entry_path(kKey)), "content");
+  EXPECT_EQ(read_file(directory.entry_path(kContent)), "content");
 }
 
 TEST(CacheDirectory, AnEntryThatIsEvictedBeforeItIsLockedIsNone) {
   const TemporaryFolder folder;
   const CacheDirectory directory(folder.path());
-  const auto path = directory.entry_path(kKey);
+  const auto path = directory.entry_path(kContent);
   const auto evicting = open_to_write(path);
   ASSERT_TRUE(try_lock(evicting, LockMode::exclusive));
-  auto opened = std::async(std::launch::async, [&] { return directory.open_entry(kKey); });
+  auto opened = std::async(std::launch::async, [&] { return directory.open_entry(kContent); });
   wait_for_second_open(path, opened);
   EXPECT_TRUE(fs::remove(path));
   unlock(evicting);

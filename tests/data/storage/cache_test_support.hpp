@@ -21,7 +21,7 @@
 
 #include <tests/support/fork_child.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// The paths of what is in a folder, not of what is in folders below; none where there is no such folder.
 inline std::vector<std::string> files_in(const std::filesystem::path& folder) {
@@ -104,4 +104,4 @@ class Child {
   pid_t process_ = -1;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

@@ -17,12 +17,12 @@
 namespace libtrain::data {
 namespace {
 
-using testing::content_of;
+using test::content_of;
+using test::MemoryStorage;
+using test::message_of;
+using test::SilentLog;
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using testing::MemoryStorage;
-using testing::message_of;
-using testing::SilentLog;
-using testing::TemporaryFolder;
 
 class CachedStorageTest : public ::testing::Test {
  protected:

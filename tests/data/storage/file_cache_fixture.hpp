@@ -16,7 +16,7 @@
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// Bytes of disk space of a file of at most 4032 bytes.
 inline constexpr std::uint64_t kSmallEntry = 4096;
@@ -68,4 +68,4 @@ class FileCacheFixture : public ::testing::Test {
   MemoryStorage storage_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

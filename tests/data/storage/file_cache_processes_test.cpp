@@ -31,24 +31,24 @@ namespace libtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::CapturedLog;
+using test::Child;
+using test::content_of;
+using test::files_in;
+using test::MemoryStorage;
+using test::message_of;
+using test::Signal;
+using test::SilentLog;
+using test::TemporaryFolder;
 using ::testing::AllOf;
-using testing::CapturedLog;
-using testing::Child;
-using testing::content_of;
 using ::testing::ElementsAre;
-using testing::files_in;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::MemoryStorage;
-using testing::message_of;
-using testing::Signal;
-using testing::SilentLog;
-using testing::TemporaryFolder;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kMebibyte = 1 << 20;
 
-std::string read(FileCache& cache, const MemoryStorage& storage, const std::string& path) {
+std::string read_cached(FileCache& cache, const MemoryStorage& storage, const std::string& path) {
   const auto key = cache_key(storage.name(), storage.info(path));
   return read_all(*cache.open(storage, path, key), std::uint64_t{1} << 30);
 }
@@ -74,7 +74,7 @@ class FileCacheProcesses : public ::testing::Test {
         go_.wait();
       };
       FileCache cache(options());
-      EXPECT_EQ(read(cache, storage_, "a"), content_);
+      EXPECT_EQ(read_cached(cache, storage_, "a"), content_);
       EXPECT_EQ(cache.statistics().fetched_files, 1u);
     });
   }
@@ -84,7 +84,7 @@ class FileCacheProcesses : public ::testing::Test {
     return std::make_unique<Child>([this, expected_fetches] {
       FileCache cache(options());
       opening_.give();
-      EXPECT_EQ(read(cache, storage_, "a"), content_);
+      EXPECT_EQ(read_cached(cache, storage_, "a"), content_);
       EXPECT_EQ(cache.statistics().fetched_files, expected_fetches);
       EXPECT_EQ(cache.statistics().bypasses, 0u);
     });
@@ -135,7 +135,7 @@ TEST_F(FileCacheProcesses, WhatAKilledOneLeftIsRemovedAndItsSpaceGivenBack) {
   constexpr std::uint64_t entry = 8192;  // 8000 bytes and a trailer of 64, in blocks of 4096
   FileCache cache(options(2 * entry));
   EXPECT_THAT(files_in(folder_ / "fetching"), IsEmpty());
-  for (const char* name : {"b", "c"}) EXPECT_EQ(read(cache, storage_, name), content_);
+  for (const char* name : {"b", "c"}) EXPECT_EQ(read_cached(cache, storage_, name), content_);
   EXPECT_EQ(cache.statistics().evictions, 0u);
   EXPECT_EQ(cache.statistics().bypasses, 0u);
 }
@@ -148,7 +148,7 @@ TEST_F(FileCacheProcesses, OneThatWaitsTooLongReadsRemotely) {
     impatient.fetch_timeout = std::chrono::milliseconds{20};
     const CapturedLog log;
     FileCache cache(impatient);
-    EXPECT_EQ(read(cache, storage_, "a"), content_);
+    EXPECT_EQ(read_cached(cache, storage_, "a"), content_);
     EXPECT_EQ(cache.statistics().bypasses, 1u);
     EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("Another process"), HasSubstr("'a'"))));
   });
@@ -169,7 +169,7 @@ TEST_F(FileCacheProcesses, AnEntryInUseByOneIsNotEvictedByAnother) {
   opening_.wait();
   const SilentLog silence;
   FileCache cache(options(8192));
-  EXPECT_EQ(read(cache, storage_, "b"), content_);
+  EXPECT_EQ(read_cached(cache, storage_, "b"), content_);
   EXPECT_EQ(cache.statistics().bypasses, 1u);
   EXPECT_EQ(cache.statistics().evictions, 0u);
   go_.give();
@@ -236,13 +236,13 @@ TEST_F(FileCacheSmallDisk, EvictsWhatItMustAndReadsTheRestRemotely) {
     const CapturedLog log;
     FileCache cache(options());
     for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
-      EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
+      EXPECT_EQ(read_cached(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().misses, 6u);
     EXPECT_EQ(cache.statistics().evictions, 3u);  // three files of 1 MiB and their trailers fit
     EXPECT_THAT(log.lines(), IsEmpty());
 
-    EXPECT_EQ(read(cache, storage_, "large"), content_of(5 * kMebibyte, 7));
+    EXPECT_EQ(read_cached(cache, storage_, "large"), content_of(5 * kMebibyte, 7));
     EXPECT_EQ(cache.statistics().bypasses, 1u);
     EXPECT_EQ(log.lines().size(), 1u);
   });
@@ -257,7 +257,7 @@ TEST_F(FileCacheSmallDisk, FilledByOthersTheDiskIsDoneWithout) {
     const auto held = cache.open(storage_, "a", cache_key(storage_.name(), storage_.info("a")));
     fill();
     for (const char* name : {"b", "c", "d"}) {
-      EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
+      EXPECT_EQ(read_cached(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().bypasses, 3u);
     EXPECT_EQ(log.lines().size(), 1u);
@@ -273,7 +273,7 @@ TEST_F(FileCacheSmallDisk, ACacheThatIsMadeOnAFullDiskIsDoneWithout) {
     const CapturedLog log;
     FileCache cache(options());
     for (const char* name : {"a", "b"}) {
-      EXPECT_EQ(read(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
+      EXPECT_EQ(read_cached(cache, storage_, name), content_of(kMebibyte, static_cast<unsigned char>(*name)));
     }
     EXPECT_EQ(cache.statistics().bypasses, 2u);
     EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("No space left")));

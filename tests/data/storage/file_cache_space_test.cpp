@@ -36,18 +36,18 @@ namespace libtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::CapturedLog;
+using test::content_of;
+using test::kSmallEntry;
+using test::read_file;
+using test::SilentLog;
+using test::write_file;
 using ::testing::AllOf;
-using testing::CapturedLog;
-using testing::content_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::kSmallEntry;
-using testing::read_file;
-using testing::SilentLog;
-using testing::write_file;
 
-class FileCacheSpace : public testing::FileCacheFixture {
+class FileCacheSpace : public test::FileCacheFixture {
  protected:
   // What the account says of the bytes that are taken.
   std::uint64_t accounted() const {

@@ -29,19 +29,19 @@ namespace libtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::CapturedLog;
+using test::content_of;
+using test::MemoryStorage;
+using test::message_of;
+using test::SilentLog;
+using test::TemporaryFolder;
+using test::write_file;
 using ::testing::AllOf;
-using testing::CapturedLog;
-using testing::content_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::MemoryStorage;
-using testing::message_of;
-using testing::SilentLog;
-using testing::TemporaryFolder;
-using testing::write_file;
 
-class FileCacheTest : public testing::FileCacheFixture {};
+class FileCacheTest : public test::FileCacheFixture {};
 
 TEST_F(FileCacheTest, KeepsWhatItFetched) {
   const auto content = content_of(5000, 1);

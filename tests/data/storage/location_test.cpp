@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string message_for(const std::string& location) {
-  return libtrain::testing::message_of<UsageError>([&] { parse_location(location); });
+  return libtrain::test::message_of<UsageError>([&] { parse_location(location); });
 }
 
 struct LocalCase {

@@ -23,7 +23,7 @@
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// What was asked of a MemoryStorage, by the processes forked since it was made as well.
 struct StorageCounts {
@@ -184,4 +184,4 @@ class MemoryStorage : public data::Storage {
   StorageCounts* counts_;
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

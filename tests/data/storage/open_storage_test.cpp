@@ -16,9 +16,9 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
-using libtrain::testing::TemporaryFolder;
-using libtrain::testing::write_file;
+using libtrain::test::message_of;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;

@@ -19,10 +19,10 @@
 namespace libtrain::data {
 namespace {
 
+using test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::message_of;
 
 using Files = std::set<std::uint32_t>;
 

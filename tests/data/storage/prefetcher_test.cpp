@@ -21,14 +21,14 @@
 namespace libtrain::data {
 namespace {
 
-using testing::content_of;
-using testing::files_in;
+using test::content_of;
+using test::files_in;
+using test::MemoryStorage;
+using test::message_of;
+using test::SilentLog;
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::MemoryStorage;
-using testing::message_of;
-using testing::SilentLog;
-using testing::TemporaryFolder;
 
 constexpr std::uint64_t kEntry = 4096;  // what a file of 1000 bytes takes of the cache
 

@@ -19,7 +19,7 @@
 namespace libtrain::data {
 namespace {
 
-using libtrain::testing::message_of;
+using libtrain::test::message_of;
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;

@@ -15,7 +15,7 @@
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 using Contents = std::map<std::string, std::string>;
 
@@ -57,4 +57,4 @@ class StagingFixture : public ::testing::Test {
   Contents expected_;  // of the folder train
 };
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

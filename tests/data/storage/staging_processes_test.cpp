@@ -25,15 +25,15 @@ namespace libtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Child;
+using test::contents_of;
+using test::message_of;
+using test::Signal;
 using ::testing::AllOf;
-using testing::Child;
-using testing::contents_of;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::Signal;
 
 // One process copies the six files of the set, one by one, and is held up in the fourth; another one waits for it.
-class StagingProcesses : public testing::StagingFixture {
+class StagingProcesses : public test::StagingFixture {
  protected:
   StagingProcesses() { put_files(6); }
 
@@ -102,10 +102,10 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoOthersDataOfTheSameName) {
   const auto copier = start_held_up_copier();
   copying_.wait();
   Child waiter([this] {
-    testing::MemoryStorage other(storage_.name(), "another folder");
+    test::MemoryStorage other(storage_.name(), "another folder");
     other.put("train/0", "of another job");
     const auto result = stage(other, "train", target_, telling_that_it_waits());
-    EXPECT_EQ(contents_of(result.folder), (testing::Contents{{"0", "of another job"}}));
+    EXPECT_EQ(contents_of(result.folder), (test::Contents{{"0", "of another job"}}));
   });
   waiting_.wait();
   go_.give();
@@ -117,7 +117,7 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoOthersDataOfTheSameName) {
 TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
   const auto data = scratch_ / "data";
   fs::create_directory(data);
-  testing::write_file(data + "/x", "of one node");
+  test::write_file(data + "/x", "of one node");
   Child copier([&] {
     auto held_up = options();
     held_up.sync = [&](const detail::DiskFile& on) {
@@ -132,7 +132,7 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
   copying_.wait();
   fs::rename(data, scratch_ / "data of one node");
   fs::create_directory(data);
-  testing::write_file(data + "/x", "of another");
+  test::write_file(data + "/x", "of another");
   Child waiter([&] {
     EXPECT_THAT(message_of<EnvironmentError>([&] { stage(LocalStorage{data}, "", target_, telling_that_it_waits()); }),
                 AllOf(HasSubstr(data + "/' has changed"), HasSubstr("another folder on the node")));
@@ -147,7 +147,7 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
 
 // As with a network's folder, which each machine knows by another number.
 TEST_F(StagingProcesses, OneThatWaitsTakesTheCopyOfAnotherMachineIfItHoldsTheSameFiles) {
-  struct OnAnotherMachine : testing::MemoryStorage {
+  struct OnAnotherMachine : test::MemoryStorage {
     std::string local_identity() const override { return "another machine"; }
   };
   const auto copier = start_held_up_copier();
@@ -166,7 +166,7 @@ TEST_F(StagingProcesses, OneThatWaitsTakesTheCopyOfAnotherMachineIfItHoldsTheSam
 }
 
 TEST_F(StagingProcesses, AWaitingOneTakesOverFromACopierThatIsKilled) {
-  if (libtrain::testing::kThreadSanitized) GTEST_SKIP() << "the waiting process would start threads";
+  if (libtrain::test::kThreadSanitized) GTEST_SKIP() << "the waiting process would start threads";
   const auto copier = start_held_up_copier();
   copying_.wait();
   const auto waiter = start_waiter(3);

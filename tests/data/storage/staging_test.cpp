@@ -28,16 +28,16 @@ namespace libtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::content_of;
+using test::contents_of;
+using test::MemoryStorage;
+using test::message_of;
+using test::read_file;
+using test::write_file;
 using ::testing::AllOf;
-using testing::content_of;
-using testing::contents_of;
 using ::testing::HasSubstr;
-using testing::MemoryStorage;
-using testing::message_of;
-using testing::read_file;
-using testing::write_file;
 
-class Staging : public testing::StagingFixture {};
+class Staging : public test::StagingFixture {};
 
 TEST_F(Staging, CopiesTheFilesBelowAFolder) {
   put_files(3);
@@ -85,7 +85,7 @@ TEST_F(Staging, KeepsEmptyFoldersAsTheStorageHasThem) {
 
 // A reader takes it for a bad sample, for a class that is missing, or for nothing of its own.
 TEST_F(Staging, KeepsWhatCannotBeReadAsALinkThatLeadsNowhere) {
-  const testing::TemporaryFolder set;
+  const test::TemporaryFolder set;
   const LocalStorage source{set.path()};
   const auto stage_set = [&] {
     const auto result = stage(source, "", target_, options());
@@ -197,7 +197,7 @@ TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
   const auto time = fs::last_write_time(source + "/a");
   const LocalStorage local(source);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "first");
-  testing::pass_time_of(source + "/a");
+  test::pass_time_of(source + "/a");
   write_file(source + "/a", "other");
   fs::last_write_time(source + "/a", time);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "other");

@@ -167,6 +167,6 @@ int main(int argc, char** argv) {
   Options options;
   add_commands(app, options);
   CLI11_PARSE(app, argc, argv);
-  return libtrain::testing::run_program([&] { run(app.get_subcommands().front()->get_name(), options); },
-                                        libtrain::log_error);
+  return libtrain::test::run_program([&] { run(app.get_subcommands().front()->get_name(), options); },
+                                     libtrain::log_error);
 }

@@ -15,13 +15,13 @@
 namespace libtrain {
 namespace {
 
-using testing::average_buckets;
+using test::average_buckets;
+using test::is_within;
+using test::make_bucket;
+using test::message_of;
+using test::on_ranks;
+using test::random_tensor;
 using ::testing::HasSubstr;
-using testing::is_within;
-using testing::make_bucket;
-using testing::message_of;
-using testing::on_ranks;
-using testing::random_tensor;
 
 // The largest relative error of rounding to a type, and the largest absolute one where it has denormal numbers.
 struct Rounding {

@@ -14,7 +14,7 @@
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/sync/wire_format.hpp>
 
-namespace libtrain::testing {
+namespace libtrain::test {
 
 /// A parameter's name and a tensor of the shape, strides and dtype of its gradient.
 using Named = std::pair<std::string, at::Tensor>;
@@ -75,4 +75,4 @@ inline double distance(const at::Tensor& value, const at::Tensor& expected) {
   return value.to(at::kDouble).sub(expected).norm().item().toDouble() / expected.norm().item().toDouble();
 }
 
-}  // namespace libtrain::testing
+}  // namespace libtrain::test

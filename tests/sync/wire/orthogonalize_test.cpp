@@ -15,10 +15,10 @@
 namespace libtrain::detail {
 namespace {
 
+using test::message_of;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 /// Row-major.
 template <typename T>

@@ -14,15 +14,15 @@
 namespace libtrain {
 namespace {
 
-using testing::average_buckets;
-using testing::distance;
+using test::average_buckets;
+using test::distance;
+using test::is_within;
+using test::make_bucket;
+using test::message_of;
+using test::on_ranks;
+using test::random_tensor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::is_within;
-using testing::make_bucket;
-using testing::message_of;
-using testing::on_ranks;
-using testing::random_tensor;
 
 using Sizes = std::vector<std::int64_t>;
 

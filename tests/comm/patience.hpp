@@ -1,0 +1,14 @@
+#pragma once
+
+#include <chrono>
+
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain::test {
+
+/// Of `timeout` from now; by default longer than anything in a test takes.
+inline Patience patience(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
+  return {.deadline = Deadline::after(timeout)};
+}
+
+}  // namespace libtrain::test
