@@ -17,7 +17,7 @@ SOON_S = 10
 USAGE, ENVIRONMENT, COMMUNICATION = 2, 3, 4
 KILLED = 128 + 9
 # What ranks may leave that fail in their communication, and may be killed while they write.
-DUMPS = r"collectives\.rank\d+\.txt(\.partial-\d+)?"
+DUMPS = r"collectives\.rank\d+\.txt(\.partial-\d+-0x[0-9a-f]+)?"
 
 
 class FaultTest(unittest.TestCase):
