@@ -16,6 +16,10 @@
 
 namespace libtrain {
 
+namespace detail {
+class GradientRounds;
+}
+
 /// What a parameter without a gradient means.
 enum class UnusedParameters {
   refused,  ///< a mistake: wait() fails on all ranks and names parameters and ranks
@@ -87,10 +91,9 @@ struct SynchronizerOptions {
 /// A gradient's place keeps its value until the next round, so optimizers may read `parameter.grad()` at leisure.
 /// `zero_grad()` of any optimizer may be used instead of this one's, with either setting.
 ///
-/// Mistakes that only some ranks make before the last bucket has left are found by all: each bucket carries flags
-/// beside its gradients, so that wait() throws the same UsageError on every rank (ErrorScope::all_ranks), and the
-/// communicator can still be used. What a rank does wrong later (a second backward(), zero_grad() or step() before
-/// wait()) it hears alone. Methods throw UsageError where they do not belong, and say where they do.
+/// A mistake that only some ranks make ends the round on all of them: a small message behind the buckets says so, the
+/// next wait() throws the same UsageError on every rank (ErrorScope::all_ranks), and the communicator can still be
+/// used. Methods throw UsageError where they do not belong, and say where they do.
 ///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
 /// Parameters that are made or replaced after construction are not seen; torch::load(model) is one way to replace them,
@@ -99,8 +102,6 @@ struct SynchronizerOptions {
 /// their wait() is called in one order on all ranks.
 /// Hooks run on the threads that run backward(); everything else belongs to one thread.
 class GradientSynchronizer {
-  struct State;
-
  public:
   /// All ranks must call it. Compares the modules (see require_same_model) and the options, then copies rank 0's
   /// parameters and buffers to all ranks. Throws UsageError, on all ranks, where either differs, for a module without
@@ -134,8 +135,8 @@ class GradientSynchronizer {
 
    private:
     friend class GradientSynchronizer;
-    explicit NoSync(std::shared_ptr<State> state) : state_(std::move(state)) {}
-    std::shared_ptr<State> state_;
+    explicit NoSync(std::shared_ptr<detail::GradientRounds> rounds) : rounds_(std::move(rounds)) {}
+    std::shared_ptr<detail::GradientRounds> rounds_;
   };
   NoSync no_sync();
 
@@ -186,7 +187,7 @@ class GradientSynchronizer {
   SynchronizationStatistics statistics() const;
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<detail::GradientRounds> rounds_;
 };
 
 }  // namespace libtrain

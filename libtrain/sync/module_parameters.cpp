@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include <torch/csrc/autograd/variable.h>
 
@@ -70,6 +71,22 @@ std::uint32_t version_of(const at::Tensor& gradient) {
   return gradient.defined() ? static_cast<std::uint32_t>(gradient._version()) + 1 : 0;
 }
 
+// All nodes of it.
+std::unordered_set<const Node*> graph_behind(const std::vector<at::Tensor>& outputs) {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> left;
+  const auto visit = [&](const Node* node) {
+    if (node != nullptr && seen.insert(node).second) left.push_back(node);
+  };
+  for (const auto& output : outputs) visit(output.grad_fn().get());
+  while (!left.empty()) {
+    const auto* node = left.back();
+    left.pop_back();
+    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+  }
+  return seen;
+}
+
 bool belongs_to_a_synchronizer(const Node& accumulator) {
   const auto& hooks = accumulator.post_hooks();
   return std::any_of(hooks.begin(), hooks.end(),
@@ -127,14 +144,38 @@ void ModuleParameters::hook(const Hooks& hooks) {
   }
 }
 
-const ModuleParameter* ModuleParameters::first_replaced() const {
+std::string ModuleParameters::problem_of_memory() const {
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const auto& parameter = parameters_[index];
+    const auto& tensor = parameter.tensor;
     const auto& hooked = hooked_[index].accumulator;
-    if (!hooked || !parameters_[index].tensor.requires_grad()) continue;
-    if (torch::autograd::impl::try_get_grad_accumulator(parameters_[index].tensor) != hooked)
-      return &parameters_[index];
+    if (!hooked || !tensor.requires_grad()) continue;
+    if (torch::autograd::impl::try_get_grad_accumulator(tensor) == hooked) continue;
+    const bool is_converted = !tensor.is_cpu() || tensor.scalar_type() != parameter.type;
+    return text("Parameter '", parameter.name, "' was ",
+                is_converted ? "converted to another dtype or device" : "given other memory, as torch::load() does,",
+                " after the synchronizer was made, which has taken its hook away: ",
+                is_converted ? "convert the module" : "load the module", " first, then make the synchronizer.");
   }
-  return nullptr;
+  return {};
+}
+
+void ModuleParameters::check_trainable() {
+  const auto indices = trainable();
+  if (indices.empty()) {
+    throw UsageError("The module has no parameter that requires a gradient, so there is nothing to synchronise.");
+  }
+  for (const auto index : indices) {
+    auto& parameter = parameters_[index];
+    parameter.type = parameter.tensor.scalar_type();
+    gradient_type(parameter);
+    if (!parameter.tensor.is_cpu()) {
+      throw UsageError(
+          text("Parameter '", parameter.name, "' is on ", parameter.tensor.device(),
+               ", and this version synchronises gradients in host memory only: move the module to the CPU."));
+    }
+    if (auto problem = parameter.problem_of_gradient(); !problem.empty()) throw UsageError(problem);
+  }
 }
 
 std::vector<std::size_t> ModuleParameters::trainable() const {
@@ -145,9 +186,9 @@ std::vector<std::size_t> ModuleParameters::trainable() const {
   return indices;
 }
 
-bool ModuleParameters::retrained() const {
+bool ModuleParameters::trainable_set_changed() const {
   return std::any_of(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
-    return parameter.planned != parameter.tensor.requires_grad();
+    return parameter.place.has_value() != parameter.tensor.requires_grad();
   });
 }
 
@@ -160,8 +201,37 @@ std::size_t ModuleParameters::index_of(const std::string& name) const {
                         "parameter that two modules share the first."));
 }
 
-bool ModuleParameters::accumulates_in(std::size_t index, const std::unordered_set<const Node*>& nodes) const {
-  return nodes.contains(hooked_[index].accumulator.get());
+void ModuleParameters::place(const std::vector<Bucket>& plan) {
+  for (auto& parameter : parameters_) parameter.place.reset();
+  for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
+    for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
+      parameters_[plan[bucket].members[member]].place = {.bucket = bucket, .member = member};
+    }
+  }
+}
+
+void ModuleParameters::find_unused(const std::vector<at::Tensor>& outputs) {
+  const auto nodes = graph_behind(outputs);
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    auto& parameter = parameters_[index];
+    if (!parameter.place || parameter.use == ModuleParameter::Use::declared_unused) continue;
+    const bool is_used = nodes.contains(hooked_[index].accumulator.get());
+    parameter.use = is_used ? ModuleParameter::Use::expected : ModuleParameter::Use::unused_this_round;
+  }
+}
+
+void ModuleParameters::declare_unused(const std::vector<std::string>& names) {
+  std::vector<std::size_t> indices;
+  for (const auto& name : names) indices.push_back(index_of(name));
+  for (auto& parameter : parameters_) parameter.use = ModuleParameter::Use::expected;
+  for (const auto index : indices) parameters_[index].use = ModuleParameter::Use::declared_unused;
+}
+
+void ModuleParameters::forget_gradients() {
+  for (auto& parameter : parameters_) {
+    parameter.gradient = ModuleParameter::Gradient::absent;
+    if (parameter.use == ModuleParameter::Use::unused_this_round) parameter.use = ModuleParameter::Use::expected;
+  }
 }
 
 void ModuleParameters::remember_values(std::int64_t round) {
@@ -172,21 +242,41 @@ void ModuleParameters::remember_values(std::int64_t round) {
   }
 }
 
-std::uint64_t ModuleParameters::digest_of_probes(const std::vector<std::size_t>& indices) const {
+std::uint64_t ModuleParameters::digest_of_probes() const {
   std::uint64_t digest = 0;
-  for (const auto index : indices) {
-    digest = (digest ^ parameters_[index].probe) * kGoldenRatio;
+  for (const auto& parameter : parameters_) {
+    if (!parameter.place) continue;
+    digest = (digest ^ parameter.probe) * kGoldenRatio;
     digest ^= digest >> 29;
   }
-  return digest >> 32;
+  return digest;
 }
 
 // Frozen ones may change at will, such as targets that follow an average.
 const ModuleParameter* ModuleParameters::first_stepped() const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
-    return parameter.planned && parameter.was_stepped();
+    return parameter.place && parameter.was_stepped();
   });
   return found == parameters_.end() ? nullptr : &*found;
+}
+
+std::string ModuleParameter::problem_of_gradient() const {
+  const auto& grad = tensor.grad();
+  if (!grad.defined()) return {};
+  if (grad.requires_grad()) {
+    return text("The gradient of parameter '", name,
+                "' itself requires a gradient: backward() with create_graph cannot be synchronised.");
+  }
+  if (grad.layout() != at::kStrided) {
+    return text("The gradient of parameter '", name,
+                "' is sparse, which buckets cannot hold: make the embedding with sparse(false).");
+  }
+  if (grad.scalar_type() != type || grad.sizes() != tensor.sizes()) {
+    return text("The gradient of parameter '", name, "' is of dtype ", grad.scalar_type(), " and shape ", grad.sizes(),
+                ", and was ", type, " ", tensor.sizes(),
+                " when the synchronizer was made: convert the module before that.");
+  }
+  return {};
 }
 
 bool ModuleParameter::was_stepped() const {
@@ -206,21 +296,6 @@ DataType gradient_type(const ModuleParameter& parameter) {
   if (type && is_floating(*type)) return *type;
   throw UsageError(text("Parameter '", parameter.name, "' is of dtype ", parameter.type,
                         ", whose gradient cannot be averaged: use float32, float64, float16 or bfloat16."));
-}
-
-std::unordered_set<const Node*> graph_behind(const std::vector<at::Tensor>& outputs) {
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> left;
-  const auto visit = [&](const Node* node) {
-    if (node != nullptr && seen.insert(node).second) left.push_back(node);
-  };
-  for (const auto& output : outputs) visit(output.grad_fn().get());
-  while (!left.empty()) {
-    const auto* node = left.back();
-    left.pop_back();
-    for (const auto& edge : node->next_edges()) visit(edge.function.get());
-  }
-  return seen;
 }
 
 }  // namespace libtrain::detail

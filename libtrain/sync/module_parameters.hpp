@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include <torch/csrc/autograd/function.h>
@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 
 #include <libtrain/comm/data_type.hpp>
+#include <libtrain/sync/bucket_plan.hpp>
 
 namespace libtrain::detail {
 
@@ -22,14 +23,21 @@ struct ModuleParameter {
   at::Tensor tensor = {};
   at::ScalarType type = tensor.scalar_type();  ///< that plans go by: of the tensor when it was last checked
 
-  bool planned = false;  ///< it has a place: bucket and member
-  std::size_t bucket = 0;
-  std::size_t member = 0;
+  /// In the buckets; none while it is frozen.
+  struct Place {
+    std::size_t bucket = 0;
+    std::size_t member = 0;
+  };
+  std::optional<Place> place = {};
 
-  bool arrived = false;       ///< the round's reduced backward() has reached it
-  bool accumulated = false;   ///< a backward() under no_sync() has reached it
-  bool excused = false;       ///< this round's backward() will not reach it
-  bool declared = false;      ///< no backward() will
+  /// The round's gradient: a backward() under no_sync() has reached it, or the one that is reduced.
+  enum class Gradient { absent, accumulated, arrived };
+  Gradient gradient = Gradient::absent;
+
+  /// Whether this round's backward() will reach it: not if find_unused() or declare_unused() said so.
+  enum class Use { expected, unused_this_round, declared_unused };
+  Use use = Use::expected;
+
   double ready_s = 0;         ///< when it arrived, since the reduced backward()'s first
   std::uint64_t sample = 0;   ///< of the values, see remember_values()
   std::uint64_t probe = 0;    ///< the same, of another element in each round
@@ -37,7 +45,11 @@ struct ModuleParameter {
 
   /// In this round. What backward() passed on may be undefined, and an optimizer may have forgotten what was
   /// accumulated.
-  bool has_gradient() const { return (arrived || accumulated) && tensor.grad().defined(); }
+  bool has_gradient() const { return gradient != Gradient::absent && tensor.grad().defined(); }
+  bool has_arrived() const { return gradient == Gradient::arrived; }
+
+  /// Why buckets cannot hold its gradient; nothing where they can, or it has none.
+  std::string problem_of_gradient() const;
 
   /// Whether the value has been stepped since remember_values().
   bool was_stepped() const;
@@ -70,9 +82,13 @@ class ModuleParameters {
   /// Takes all hooks away.
   void unhook();
 
-  /// A parameter that has lost its hooks, because it was converted to another dtype or device, or its memory exchanged
-  /// as torch::load() does; null without one.
-  const ModuleParameter* first_replaced() const;
+  /// Names a parameter that has lost its hooks, because it was converted to another dtype or device, or its memory
+  /// exchanged as torch::load() does; nothing without one.
+  std::string problem_of_memory() const;
+
+  /// Learns the dtypes of trainable parameters. Throws UsageError where there are none, for one whose gradient
+  /// cannot be averaged, and for a gradient that buckets cannot hold.
+  void check_trainable();
 
   std::size_t size() const { return parameters_.size(); }
   ModuleParameter& operator[](std::size_t index) { return parameters_[index]; }
@@ -86,22 +102,31 @@ class ModuleParameters {
   std::vector<std::size_t> trainable() const;
 
   /// Whether others require a gradient than those that have a place.
-  bool retrained() const;
+  bool trainable_set_changed() const;
 
   /// Throws UsageError for a name that there is not.
   std::size_t index_of(const std::string& name) const;
 
-  /// Whether the accumulation of a parameter's gradient is among `nodes`.
-  bool accumulates_in(std::size_t index, const std::unordered_set<const torch::autograd::Node*>& nodes) const;
+  /// Gives the members of a plan, indices into these parameters, their places.
+  void place(const std::vector<Bucket>& plan);
+
+  /// Which parameters with a place this round's backward() reaches, as the graph behind `outputs` says.
+  void find_unused(const std::vector<at::Tensor>& outputs);
+
+  /// Which ones no backward() reaches. Throws UsageError for a name that there is not.
+  void declare_unused(const std::vector<std::string>& names);
+
+  /// Begins a round.
+  void forget_gradients();
 
   /// Remembers one element of each parameter, and finds a parameter in which it has changed since: an optimizer steps
   /// nearly all. Tensors' version counters do not tell, since LibTorch's optimizers write past them.
   void remember_values(std::int64_t round);
   const ModuleParameter* first_stepped() const;
 
-  /// Of one remembered element of each of these parameters, another one in each round: where it differs between ranks,
-  /// their replicas do.
-  std::uint64_t digest_of_probes(const std::vector<std::size_t>& indices) const;
+  /// Of one remembered element of each parameter that has a place, another one in each round: where it differs between
+  /// ranks, their replicas do.
+  std::uint64_t digest_of_probes() const;
 
  private:
   struct Hooked {
@@ -118,8 +143,5 @@ class ModuleParameters {
 
 /// The dtype in which a parameter's gradient travels: its `type`. Throws UsageError for one that cannot be averaged.
 DataType gradient_type(const ModuleParameter& parameter);
-
-/// All nodes of the graph behind `outputs`.
-std::unordered_set<const torch::autograd::Node*> graph_behind(const std::vector<at::Tensor>& outputs);
 
 }  // namespace libtrain::detail

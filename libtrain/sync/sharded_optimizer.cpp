@@ -74,7 +74,7 @@ bool ShardedOptimizer::State::has_gradients(const ShardedBucket& bucket) const {
 
 const at::Tensor& ShardedOptimizer::State::gradients_of(std::size_t bucket) const {
   const auto& planned = format->buckets();
-  return bucket < planned.size() ? planned[bucket]->gradients() : buckets[bucket].own_gradients();
+  return bucket < planned.size() ? planned[bucket]->view().flat : buckets[bucket].own_gradients();
 }
 
 void ShardedOptimizer::State::update(std::size_t index) {

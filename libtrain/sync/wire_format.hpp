@@ -15,14 +15,11 @@ namespace libtrain {
 /// A bucket as a wire format sees it. Names, shapes and dtypes are the same on all ranks.
 struct BucketView {
   std::size_t index = 0;  ///< in the order of reduction
-  /// All gradients end to end, then `flags`: one-dimensional, dense, from Communicator::allocate, of one floating
-  /// dtype. Padding between the gradients is zero.
+  /// All gradients end to end: one-dimensional, dense, from Communicator::allocate, of one floating dtype. Padding
+  /// between them is zero.
   at::Tensor flat;
   std::vector<std::string> names;     ///< of the parameters
   std::vector<at::Tensor> gradients;  ///< their places in `flat`, each of its parameter's shape, dense
-  /// The last elements of `flat`: 0 or more, and what is 0 on all ranks must stay 0, what is not on some rank must not
-  /// become it. Never given up to a lossy format.
-  at::Tensor flags;
 };
 
 /// The averaging of one bucket under way.

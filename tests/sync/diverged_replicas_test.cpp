@@ -143,7 +143,7 @@ struct Matrix : torch::nn::Module {
   at::Tensor weight;
 };
 
-// Digests and flags of every dtype, and flags that travel apart from the gradients.
+// Values of every dtype.
 TEST(DivergedReplicas, AreToldInEveryDtypeAndWithPowerSgd) {
   struct Case {
     at::ScalarType type;

@@ -16,7 +16,7 @@
 
 #include <libtrain/base/trace.hpp>
 #include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/sync/gradient_blocks.hpp>
+#include <libtrain/sync/gradient_memory/gradient_blocks.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>
@@ -223,7 +223,7 @@ TEST(GradientBlocks, ServeRequestsOfAGradientsSizeWhileTheyAreOpen) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
     constexpr std::int64_t kElements = 1000;
-    blocks->add(kElements * sizeof(float), 96);
+    blocks->add(kElements * sizeof(float));
     blocks->make_all();
     EXPECT_FALSE(blocks->block_of(torch::empty({kElements})).defined());
     blocks->open();
@@ -236,7 +236,7 @@ TEST(GradientBlocks, ServeRequestsOfAGradientsSizeWhileTheyAreOpen) {
       }
       EXPECT_EQ(in_blocks, 2) << "one for the gradient and one for scratch, not more";
       for (int count = 0; count < 10; ++count) expect_all(tensors[static_cast<std::size_t>(count)], count);
-      EXPECT_EQ(blocks->block_of(tensors.front()).numel(), kElements * 4 + 96);
+      EXPECT_EQ(blocks->block_of(tensors.front()).numel(), kElements * 4);
       EXPECT_FALSE(blocks->block_of(torch::empty({kElements + 1})).defined());
       EXPECT_FALSE(blocks->block_of(tensors.front().slice(0, 0, 10)).defined()) << "a part of a block is none";
     }
@@ -315,9 +315,9 @@ TEST(GradientBlocks, AKeptGradientKeepsNoOthersMemory) {
   CountingCommunicator communicator;
   const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
   constexpr std::size_t kBytes = detail::GradientBlocks::kSlabBytes / 2;
-  for (int count = 0; count < 4; ++count) blocks->add(kBytes - 64, 64);
+  for (int count = 0; count < 4; ++count) blocks->add(kBytes);
   blocks->make_all();
-  auto kept = blocks->take(kBytes - 64);
+  auto kept = blocks->take(kBytes);
   EXPECT_EQ(communicator.bytes_in_use(), 4 * kBytes);
   blocks->retire();
   EXPECT_EQ(communicator.bytes_in_use(), 2 * kBytes) << "two slabs of two blocks each: the other one goes";
@@ -331,7 +331,7 @@ TEST(GradientBlocks, AKeptGradientKeepsNoOthersMemory) {
 TEST(GradientBlocks, ManyKeptGradientsGiveTheirMemoryBack) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
-    blocks->add(4000, 96);
+    blocks->add(4000);
     blocks->make_all();
     {
       std::vector<at::Tensor> kept;
@@ -341,7 +341,7 @@ TEST(GradientBlocks, ManyKeptGradientsGiveTheirMemoryBack) {
     }
     std::vector<at::Tensor> again;
     for (int count = 0; count < 3; ++count) again.push_back(blocks->take(4000));
-    for (const auto& block : again) EXPECT_EQ(block.numel(), 4096);
+    for (const auto& block : again) EXPECT_EQ(block.numel(), 4000);
     blocks->retire();
   });
 }
@@ -368,14 +368,14 @@ TEST(GradientBlocks, DimensionsOfOneElementDoNotMatter) {
 TEST(GradientBlocks, DoNotLieInOtherBlocks) {
   on_ranks([](Communicator& communicator) {
     const auto large = std::make_shared<detail::GradientBlocks>(communicator);
-    large->add(4000, 96);
+    large->add(4000);
     large->make_all();
     large->open();
     {
       const auto small = std::make_shared<detail::GradientBlocks>(communicator);
-      small->add(3904, 96);
+      small->add(4000);
       small->make_all();
-      EXPECT_FALSE(large->block_of(small->take(3904)).defined());
+      EXPECT_FALSE(large->block_of(small->take(4000)).defined());
     }
     EXPECT_TRUE(large->block_of(torch::empty({1000})).defined());
   });
@@ -385,7 +385,7 @@ TEST(GradientBlocks, DoNotLieInOtherBlocks) {
 TEST(GradientBlocks, TheAllocatorsRawInterfaceTakesBothKindsOfMemory) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
-    blocks->add(4000, 96);
+    blocks->add(4000);
     blocks->make_all();
     blocks->open();
     auto* const allocator = c10::GetCPUAllocator();

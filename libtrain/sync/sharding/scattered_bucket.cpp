@@ -16,17 +16,10 @@ constexpr double kMark = 0x1p120;
 // After weighting by samples it is larger than this, unless a rank has one in 10^12 of them.
 constexpr double kSmallestMark = 0x1p80;
 
-at::Tensor without_flags(const BucketView& view) {
-  const auto flags = view.flags.defined() ? view.flags.numel() : 0;
-  return view.flat.narrow(0, 0, view.flat.numel() - flags);
-}
-
 }  // namespace
 
 ScatteredBucket::ScatteredBucket(const BucketView& view, const Communicator& communicator)
-    : view_(view),
-      gradients_(without_flags(view)),
-      layout_(gradients_.numel(), communicator.rank(), communicator.world_size()) {
+    : view_(view), layout_(view.flat.numel(), communicator.rank(), communicator.world_size()) {
   require_shardable(view.names.front(), view.flat.scalar_type());
   const auto scattered = layout_.scattered();
   parts_ = view.flat.narrow(0, 0, scattered);
@@ -49,8 +42,8 @@ std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
 
 void ScatteredBucket::finish() {
   phase_ = Phase::averaged;
-  with_element_type(gradients_, [&]<typename T>(T) {
-    auto* const values = gradients_.mutable_data_ptr<T>();
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    auto* const values = view_.flat.mutable_data_ptr<T>();
     for (const auto mark : marks_) values[mark] = static_cast<T>(kMark);
   });
 }
@@ -58,8 +51,8 @@ void ScatteredBucket::finish() {
 bool ScatteredBucket::is_stale() const {
   if (!is_averaged() || marks_.empty()) return false;
   bool stale = false;
-  with_element_type(gradients_, [&]<typename T>(T) {
-    const auto* const values = gradients_.const_data_ptr<T>();
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    const auto* const values = view_.flat.const_data_ptr<T>();
     const T first = values[marks_.front()];
     const auto is_first = [&](std::int64_t mark) { return values[mark] == first; };
     stale = std::isfinite(first) && std::abs(first) >= static_cast<T>(kSmallestMark) &&
@@ -70,8 +63,8 @@ bool ScatteredBucket::is_stale() const {
 
 bool ScatteredBucket::is_untouched() const {
   bool untouched = true;
-  with_element_type(gradients_, [&]<typename T>(T) {
-    const auto* const values = gradients_.const_data_ptr<T>();
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    const auto* const values = view_.flat.const_data_ptr<T>();
     const auto is_mark = [&](std::int64_t mark) { return values[mark] == static_cast<T>(kMark); };
     untouched = std::all_of(marks_.begin(), marks_.end(), is_mark);
   });

@@ -12,7 +12,7 @@
 
 namespace libtrain::detail {
 
-/// A bucket of gradients of which each rank gets its own part of the average, and all get the rest and the flags. It is
+/// A bucket of gradients of which each rank gets its own part of the average, and all get the rest. It is
 /// reduced where it lies: one reduce-scatter, and one small all-reduce of what comes behind the parts.
 ///
 ///     idle -> reducing (start) -> averaged (finish) -> reducing (the next round) ...
@@ -27,9 +27,6 @@ class ScatteredBucket {
   ScatteredBucket(const BucketView& view, const Communicator& communicator);
 
   const BucketView& view() const { return view_; }
-
-  /// All gradients end to end: the view's memory without the flags.
-  const at::Tensor& gradients() const { return gradients_; }
 
   const ShardLayout& layout() const { return layout_; }
 
@@ -51,11 +48,10 @@ class ScatteredBucket {
   enum class Phase { idle, reducing, averaged };
 
   BucketView view_;
-  at::Tensor gradients_;
   ShardLayout layout_;
   at::Tensor parts_;  // all ranks'
   at::Tensor part_;   // this rank's
-  at::Tensor tail_;   // the rest and the flags
+  at::Tensor tail_;   // the rest
   std::vector<std::int64_t> marks_;
   Phase phase_ = Phase::idle;
 };

@@ -77,7 +77,7 @@ void ShardedOptimizer::State::lay_out() {
     parameter.copied_gradient.reset();
   }
   for (const auto& scattered : format->buckets()) {
-    add_bucket(members_of(scattered->view()), scattered->layout(), scattered->gradients().scalar_type());
+    add_bucket(members_of(scattered->view()), scattered->layout(), scattered->view().flat.scalar_type());
   }
   add_unplanned();
   carry_over(former);

@@ -85,12 +85,9 @@ std::unique_ptr<Reduction> HalfPrecisionWireFormat::start(const BucketView& buck
   if (!wire.defined()) return detail::average_in_place(bucket.flat, communicator);
 
   const at::NoGradGuard no_grad;
-  const auto flags = bucket.flags.defined() ? bucket.flags.numel() : 0;
-  const auto marks = flags > 0 ? bucket.flags.ne(0) : at::Tensor{};
   // In float32, before anything is narrowed: what would overflow must not do so first.
   if (options_.predivide != 1) bucket.flat.mul_(1 / options_.predivide);
   wire.copy_(bucket.flat);
-  if (flags > 0) wire.narrow(0, wire.numel() - flags, flags).copy_(marks);
 
   const bool averages = options_.predivide == 1;
   const double factor = averages ? 1 : options_.predivide / communicator.world_size();

@@ -106,7 +106,6 @@ LowRankBucket::LowRankBucket(const BucketView& bucket, const PowerSgdOptions& op
       others_.push_back(gradient.as_strided({gradient.numel()}, {1}));
     }
   }
-  if (bucket.flags.numel() > 0) others_.push_back(bucket.flags);
   allocate(communicator);
 
   std::int64_t offset = 0;

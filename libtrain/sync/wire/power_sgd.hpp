@@ -37,7 +37,7 @@ struct PowerSgdOptions {
 /// does for sparse formats. All ranks get the same bits where their processors are alike.
 ///
 /// - n is the size of the outermost dimension in memory: the output channels of convolutions, channels_last or not.
-/// - Small gradients and flags travel as they are, in one message; so do float16 and bfloat16 buckets, and everything
+/// - Small gradients travel as they are, in one message; so do float16 and bfloat16 buckets, and everything
 ///   in a group of one rank.
 /// - Error feedback keeps M - P (M^T P)^T with this rank's own M; its mean over the ranks is what the average lacks. A
 ///   round whose gradients are thrown away (skipped, or used nowhere) loses what it sent, not what it kept.

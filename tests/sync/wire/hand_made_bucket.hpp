@@ -19,16 +19,14 @@ namespace libtrain::test {
 /// A parameter's name and a tensor of the shape, strides and dtype of its gradient.
 using Named = std::pair<std::string, at::Tensor>;
 
-/// A bucket with places for these gradients, zero-filled and padded to cache lines, and for so many flags.
-inline BucketView make_bucket(Communicator& communicator, std::size_t index, const std::vector<Named>& parameters,
-                              std::int64_t flags = 0) {
+/// A bucket with places for these gradients, zero-filled and padded to cache lines.
+inline BucketView make_bucket(Communicator& communicator, std::size_t index, const std::vector<Named>& parameters) {
   const auto padded = [](std::int64_t elements) { return (elements + 15) / 16 * 16; };
   std::int64_t elements = 0;
   for (const auto& [name, tensor] : parameters) elements += padded(tensor.numel());
   BucketView bucket;
   bucket.index = index;
-  bucket.flat = communicator.allocate(elements + flags, parameters.front().second.scalar_type());
-  bucket.flags = bucket.flat.narrow(0, elements, flags);
+  bucket.flat = communicator.allocate(elements, parameters.front().second.scalar_type());
   std::int64_t offset = 0;
   for (const auto& [name, tensor] : parameters) {
     bucket.names.push_back(name);

@@ -61,7 +61,7 @@ at::Tensor low_rank_mean(std::uint64_t seed, Communicator& communicator, const S
 
 // A matrix, and beside it what is not worth a factorisation.
 BucketView matrix_and_bias(Communicator& communicator, at::ScalarType type, std::size_t index = 0) {
-  return make_bucket(communicator, index, {{"weight", at::empty(kSizes, type)}, {"bias", at::empty({24}, type)}}, 3);
+  return make_bucket(communicator, index, {{"weight", at::empty(kSizes, type)}, {"bias", at::empty({24}, type)}});
 }
 
 TEST(PowerSgd, IsExactWhereTheAverageHasItsRank) {
@@ -88,7 +88,7 @@ TEST(PowerSgd, IsExactWhereTheAverageHasItsRank) {
   });
 }
 
-TEST(PowerSgd, AveragesBiasesAndFlagsAsTheyAre) {
+TEST(PowerSgd, AveragesBiasesAsTheyAre) {
   on_ranks([](Communicator& communicator) {
     const int ranks = communicator.world_size();
     PowerSgdWireFormat format{kAtOnce};
@@ -97,15 +97,9 @@ TEST(PowerSgd, AveragesBiasesAndFlagsAsTheyAre) {
     for (std::uint64_t round = 1; round <= 2; ++round) {
       bucket.gradients[0].copy_(full_rank(round, communicator.rank()));
       bucket.gradients[1].copy_(full_rank(round, communicator.rank(), {24}));
-      bucket.flags.zero_();
-      if (communicator.rank() == 0) bucket.flags[1].fill_(1);
-      bucket.flags[2].fill_(1);
       const auto calls = average_buckets(format, {bucket}, communicator);
       EXPECT_THAT(calls, ElementsAre(ranks == 1 ? 1 : 2));
       EXPECT_TRUE(is_within(bucket.gradients[1], mean_of_full_rank(round, ranks, {24}), 1e-12));
-      EXPECT_EQ(bucket.flags[0].item().toDouble(), 0);
-      EXPECT_DOUBLE_EQ(bucket.flags[1].item().toDouble(), 1.0 / ranks);
-      EXPECT_EQ(bucket.flags[2].item().toDouble(), 1);
     }
   });
 }
@@ -114,7 +108,7 @@ TEST(PowerSgd, LeavesBucketsWithoutLargeMatricesAsTheyAre) {
   on_ranks([](Communicator& communicator) {
     const std::vector<BucketView> buckets{
         make_bucket(communicator, 0, {{"small", at::empty({6, 6}, at::kFloat)}, {"scalar", at::empty({}, at::kFloat)}}),
-        make_bucket(communicator, 1, {{"half", at::empty(kSizes, at::kHalf)}}, 2)};
+        make_bucket(communicator, 1, {{"half", at::empty(kSizes, at::kHalf)}})};
     PowerSgdWireFormat format{kAtOnce};
     format.plan(buckets, communicator);
     for (const auto& bucket : buckets) bucket.gradients[0].fill_(communicator.rank());
@@ -188,8 +182,7 @@ TEST(PowerSgd, GivesTheSameBitsToAllRanks) {
     for (const auto type : {at::kFloat, at::kDouble}) {
       const auto bucket = make_bucket(
           communicator, 0,
-          {{"odd", at::empty({23, 19}, type)}, {"wide", at::empty(wide, type)}, {"square", at::empty({64, 64}, type)}},
-          4);
+          {{"odd", at::empty({23, 19}, type)}, {"wide", at::empty(wide, type)}, {"square", at::empty({64, 64}, type)}});
       PowerSgdWireFormat format{kAtOnce};
       format.plan({bucket}, communicator);
       for (std::uint64_t round = 0; round < 4; ++round) {

@@ -1,4 +1,4 @@
-#include <libtrain/sync/gradient_blocks.hpp>
+#include <libtrain/sync/gradient_memory/gradient_blocks.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -7,7 +7,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/sync/gradient_allocator.hpp>
+#include <libtrain/sync/gradient_memory/gradient_allocator.hpp>
 
 namespace libtrain::detail {
 
@@ -16,14 +16,18 @@ namespace {
 // Operators take scratch memory of a gradient's size too, such as oneDNN that reorders weights, one at a time.
 constexpr std::size_t kScratchBlocks = 1;
 
+// Blocks start at multiples of a cache line.
+std::size_t block_bytes(std::size_t gradient_bytes) {
+  constexpr std::size_t kLine = 64;
+  return (gradient_bytes + kLine - 1) / kLine * kLine;
+}
+
 }  // namespace
 
-void GradientBlocks::add(std::size_t gradient_bytes, std::size_t extra_bytes) {
+void GradientBlocks::add(std::size_t gradient_bytes) {
   GradientAllocator::install();
   const std::lock_guard lock(mutex_);
-  auto& kind = kinds_[gradient_bytes];
-  kind.bytes = std::max(kind.bytes, gradient_bytes + extra_bytes);  // of another dtype it may be less
-  ++kind.wanted;
+  ++kinds_[gradient_bytes].wanted;
 }
 
 void GradientBlocks::make_all() {
@@ -34,17 +38,17 @@ void GradientBlocks::make_all() {
     slab.clear();
     slab_bytes = 0;
   };
-  std::vector<std::pair<std::size_t, std::size_t>> blocks;  // a gradient's bytes, its block's
+  std::vector<std::size_t> gradients;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [gradient_bytes, kind] : kinds_) {
-      blocks.insert(blocks.end(), kind.wanted - std::min(kind.wanted, kind.made), {gradient_bytes, kind.bytes});
+      gradients.insert(gradients.end(), kind.wanted - std::min(kind.wanted, kind.made), gradient_bytes);
     }
   }
-  for (const auto& [gradient_bytes, bytes] : blocks) {
-    if (!slab.empty() && slab_bytes + bytes > kSlabBytes) flush();
+  for (const auto gradient_bytes : gradients) {
+    if (!slab.empty() && slab_bytes + block_bytes(gradient_bytes) > kSlabBytes) flush();
     slab.push_back(gradient_bytes);
-    slab_bytes += bytes;
+    slab_bytes += block_bytes(gradient_bytes);
   }
   if (!slab.empty()) flush();
 }
@@ -118,20 +122,16 @@ at::Tensor GradientBlocks::allocate(std::size_t bytes) {
 
 std::vector<void*> GradientBlocks::make(const std::vector<std::size_t>& gradients) {
   std::size_t bytes = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto gradient_bytes : gradients) bytes += kinds_.at(gradient_bytes).bytes;
-  }
+  for (const auto gradient_bytes : gradients) bytes += block_bytes(gradient_bytes);
   const auto slab = std::make_shared<const at::Tensor>(allocate(bytes));
   auto* address = static_cast<std::byte*>(slab->mutable_data_ptr());
   std::vector<void*> made;
   const std::lock_guard lock(mutex_);
   for (const auto gradient_bytes : gradients) {
-    auto& kind = kinds_.at(gradient_bytes);
     blocks_.emplace(address, Block{.gradient_bytes = gradient_bytes, .slab = slab});
-    ++kind.made;
+    ++kinds_.at(gradient_bytes).made;
     made.push_back(address);
-    address += kind.bytes;
+    address += block_bytes(gradient_bytes);
   }
   return made;
 }
@@ -166,16 +166,14 @@ void* GradientBlocks::take_for_autograd(std::size_t gradient_bytes) noexcept {
 
 at::Tensor GradientBlocks::take(std::size_t gradient_bytes) {
   void* address = nullptr;
-  std::size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    bytes = kinds_.at(gradient_bytes).bytes;
     address = pop(gradient_bytes);
   }
   if (address == nullptr) address = make_one(gradient_bytes);
   return at::from_blob(
-      address, {static_cast<std::int64_t>(bytes)}, [self = shared_from_this()](void* block) { self->give_back(block); },
-      at::kByte);
+      address, {static_cast<std::int64_t>(gradient_bytes)},
+      [self = shared_from_this()](void* block) { self->give_back(block); }, at::kByte);
 }
 
 void GradientBlocks::give_back(void* block) noexcept {
@@ -192,14 +190,13 @@ void GradientBlocks::give_back(void* block) noexcept {
 
 at::Tensor GradientBlocks::block_of(const at::Tensor& tensor) const {
   auto* const address = tensor.mutable_data_ptr();
-  std::size_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(address);
     if (found == blocks_.end() || found->second.gradient_bytes != tensor.nbytes()) return {};
-    bytes = kinds_.at(found->second.gradient_bytes).bytes;
   }
-  return at::from_blob(address, {static_cast<std::int64_t>(bytes)}, [storage = tensor.storage()](void*) {}, at::kByte);
+  return at::from_blob(
+      address, {static_cast<std::int64_t>(tensor.nbytes())}, [storage = tensor.storage()](void*) {}, at::kByte);
 }
 
 }  // namespace libtrain::detail

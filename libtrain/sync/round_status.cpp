@@ -1,8 +1,11 @@
-#include <libtrain/sync/round_report.hpp>
+#include <libtrain/sync/round_status.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <sstream>
+
+#include <ATen/ops/empty.h>
 
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
@@ -51,6 +54,67 @@ std::string by_rank(const std::vector<RoundReport>& reports, const TextOf& text_
 }
 
 }  // namespace
+
+RoundStatus::RoundStatus(std::size_t parameters, Communicator& communicator)
+    : communicator_(communicator),
+      memory_(communicator.supports(at::kCPU)
+                  ? communicator.allocate(static_cast<std::int64_t>(kFirstParameter + parameters), at::kByte)
+                  : at::empty({static_cast<std::int64_t>(kFirstParameter + parameters)}, at::kByte)),
+      bytes_(memory_.mutable_data_ptr<std::uint8_t>()) {
+  clear();
+}
+
+void RoundStatus::clear() {
+  std::memset(bytes_, 0, memory_.nbytes());
+}
+
+void RoundStatus::set_replica(std::uint64_t digest) {
+  for (std::size_t index = 0; index < sizeof digest; ++index) {
+    const auto byte = static_cast<std::uint8_t>(digest >> 8 * index);
+    bytes_[kDigest + index] = byte;
+    bytes_[kDigest + sizeof digest + index] = static_cast<std::uint8_t>(~byte);
+  }
+}
+
+// The maximum of a byte and that of its complement add up to 255 where all ranks have the same.
+bool RoundStatus::replicas_differ() const {
+  const auto* const digest = bytes_ + kDigest;
+  const auto* const complement = digest + sizeof(std::uint64_t);
+  const bool is_set = std::any_of(digest, complement + sizeof(std::uint64_t), [](std::uint8_t byte) { return byte; });
+  for (std::size_t index = 0; is_set && index < sizeof(std::uint64_t); ++index) {
+    if (digest[index] + complement[index] != 0xff) return true;
+  }
+  return false;
+}
+
+void RoundStatus::exchange() {
+  if (communicator_.world_size() == 1) return;
+  const CallPurpose purpose{communicator_, "the status of a round"};
+  if (communicator_.supports(at::kCPU)) {
+    work_ = communicator_.all_reduce(memory_, ReduceOp::maximum);
+    return;
+  }
+  // Apart from the device's collectives, so that the host need not wait for those.
+  const std::string mine(reinterpret_cast<const char*>(bytes_), memory_.nbytes());
+  for (const auto& other : communicator_.all_gather_bytes(mine)) {
+    for (std::size_t index = 0; index < other.size(); ++index) {
+      bytes_[index] = std::max(bytes_[index], static_cast<std::uint8_t>(other[index]));
+    }
+  }
+}
+
+void RoundStatus::wait() {
+  work_.wait();
+}
+
+std::vector<RoundReport> gather_reports(const RoundReport& mine, Communicator& communicator) {
+  const CallPurpose purpose{communicator, "the reports of a round"};
+  std::vector<RoundReport> reports;
+  for (const auto& bytes : communicator.all_gather_bytes(mine.to_bytes())) {
+    reports.push_back(RoundReport::from_bytes(bytes));
+  }
+  return reports;
+}
 
 std::string RoundReport::to_bytes() const {
   std::string bytes;

@@ -1,4 +1,4 @@
-#include <libtrain/sync/gradient_aliases.hpp>
+#include <libtrain/sync/gradient_memory/gradient_aliases.hpp>
 
 #include <algorithm>
 #include <cstddef>

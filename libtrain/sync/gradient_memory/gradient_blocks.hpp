@@ -32,9 +32,8 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   GradientBlocks(const GradientBlocks&) = delete;  // tensors lie in its memory
   GradientBlocks& operator=(const GradientBlocks&) = delete;
 
-  /// One more gradient of so many bytes; behind it, its block has at least `extra_bytes` that are zero at first: the
-  /// most of any gradient of that size, which are of one dtype or of several.
-  void add(std::size_t gradient_bytes, std::size_t extra_bytes);
+  /// One more gradient of so many bytes.
+  void add(std::size_t gradient_bytes);
 
   /// Makes the blocks of all gradients added so far. Throws as Communicator::allocate does, and UsageError after
   /// retire().
@@ -53,8 +52,7 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   /// gives it back. Throws as make_all() does.
   at::Tensor take(std::size_t gradient_bytes);
 
-  /// The whole block that starts where `tensor` does, as bytes that share its storage's life; undefined where it lies
-  /// in none of these blocks.
+  /// The block in which `tensor` lies, as bytes that share its storage's life; undefined where it is none of these.
   at::Tensor block_of(const at::Tensor& tensor) const;
 
   /// For the allocator: null where no block is to be had.
@@ -64,7 +62,6 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
  private:
   using Slab = std::shared_ptr<const at::Tensor>;
   struct Kind {
-    std::size_t bytes = 0;  // of a block
     std::size_t wanted = 0;
     std::size_t made = 0;
     std::size_t least_free = 0;  // since the last close()

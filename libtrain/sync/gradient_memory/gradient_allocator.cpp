@@ -1,4 +1,4 @@
-#include <libtrain/sync/gradient_allocator.hpp>
+#include <libtrain/sync/gradient_memory/gradient_allocator.hpp>
 
 #include <atomic>
 #include <limits>
@@ -10,7 +10,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
-#include <libtrain/sync/gradient_blocks.hpp>
+#include <libtrain/sync/gradient_memory/gradient_blocks.hpp>
 
 namespace libtrain::detail {
 

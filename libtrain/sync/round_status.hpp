@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <libtrain/comm/communicator.hpp>
+
+namespace libtrain::detail {
+
+/// What the ranks tell each other of a round: one small message behind its buckets. Before exchange() a flag is this
+/// rank's, afterwards it is set where any rank's was.
+///
+/// It travels as one byte a flag, of which the ranks take the maximum.
+class RoundStatus {
+ public:
+  /// A flag for each of so many parameters. The same number on all ranks.
+  RoundStatus(std::size_t parameters, Communicator& communicator);
+
+  void clear();
+
+  bool has_failed() const { return flag(kFailed); }  ///< a rank has a RoundReport to read
+  void set_failed() { set(kFailed); }
+  bool is_non_finite() const { return flag(kNonFinite); }  ///< a gradient holds NaN or infinity
+  void set_non_finite() { set(kNonFinite); }
+  bool trainable_set_changed() const { return flag(kTrainableSet); }  ///< parameters were frozen or unfrozen
+  void set_trainable_set_changed() { set(kTrainableSet); }
+  bool is_used(std::size_t parameter) const { return flag(kFirstParameter + parameter); }  ///< it has a gradient
+  void set_used(std::size_t parameter) { set(kFirstParameter + parameter); }
+
+  /// A digest of this rank's replica, and whether ranks gave different ones.
+  void set_replica(std::uint64_t digest);
+  bool replicas_differ() const;
+
+  /// Queues the message; wait() returns when all ranks' flags are here. All ranks must call both.
+  void exchange();
+  void wait();
+
+ private:
+  static constexpr std::size_t kFailed = 0;
+  static constexpr std::size_t kNonFinite = 1;
+  static constexpr std::size_t kTrainableSet = 2;
+  static constexpr std::size_t kDigest = 3;  // its bytes, then their complements
+  static constexpr std::size_t kFirstParameter = kDigest + 2 * sizeof(std::uint64_t);
+
+  bool flag(std::size_t index) const { return bytes_[index] != 0; }
+  void set(std::size_t index) { bytes_[index] = 1; }
+
+  Communicator& communicator_;
+  at::Tensor memory_;  // uint8
+  std::uint8_t* bytes_ = nullptr;
+  Work work_;
+};
+
+/// What went wrong in a round on one rank, as it tells the others once a status says so.
+struct RoundReport {
+  std::string failure = {};                  ///< a whole sentence, or nothing
+  std::vector<std::string> missing = {};     ///< parameters that should have got a gradient
+  std::vector<std::string> non_finite = {};  ///< parameters whose gradient has NaN or infinity
+
+  std::string to_bytes() const;
+  static RoundReport from_bytes(const std::string& bytes);
+};
+
+/// Element r is rank r's. All ranks must call it.
+std::vector<RoundReport> gather_reports(const RoundReport& mine, Communicator& communicator);
+
+/// One text for all ranks; element r of `reports` is rank r's. Empty where no rank has anything of the kind to report.
+std::string describe_failures(const std::vector<RoundReport>& reports);
+std::string describe_missing(const std::vector<RoundReport>& reports, std::size_t parameters);
+std::string describe_non_finite(const std::vector<RoundReport>& reports, std::int64_t round);
+
+}  // namespace libtrain::detail
