@@ -24,7 +24,7 @@ using detail::checked_gather;
 using detail::checked_in_out;
 using detail::checked_parts;
 using detail::checked_type;
-using Details = detail::HostEngine::Details;
+using Details = detail::CommunicationThread::Details;
 
 std::uint64_t count_of(const at::Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel());
@@ -46,10 +46,12 @@ void reduce_widened(HostTransport& transport, DataType type, const at::Tensor& i
 }  // namespace
 
 HostCommunicator::HostCommunicator(std::unique_ptr<HostTransport> transport, CommunicatorOptions options)
-    : rank_(transport->rank()), world_size_(transport->world_size()), engine_(std::move(transport), options.timeout) {}
+    : rank_(transport->rank()), world_size_(transport->world_size()), thread_(std::move(transport), options.timeout) {
+  thread_.start();
+}
 
 std::string_view HostCommunicator::backend() const {
-  return engine_.transport().name();
+  return thread_.transport().name();
 }
 
 bool HostCommunicator::supports(const at::Device& device) const {
@@ -65,7 +67,7 @@ Work HostCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& out
       transport.all_reduce(in.data_ptr(), out.data_ptr(), count_of(in), as, op, patience);
     });
   };
-  return engine_.submit({CallKind::all_reduce, count_of(input), type, op},
+  return thread_.submit({CallKind::all_reduce, count_of(input), type, op},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
@@ -82,7 +84,7 @@ Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output,
                        patience);
     });
   };
-  return engine_.submit({CallKind::reduce, count_of(input), type, op, root},
+  return thread_.submit({CallKind::reduce, count_of(input), type, op, root},
                         {input.data_ptr(), mine ? output.data_ptr() : nullptr, options.timeout}, body);
 }
 
@@ -92,7 +94,7 @@ Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallO
   const auto body = [tensor, root](HostTransport& transport, const Patience& patience) {
     transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, patience);
   };
-  return engine_.submit({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root},
+  return thread_.submit({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root},
                         {nullptr, tensor.data_ptr(), options.timeout}, body);
 }
 
@@ -101,7 +103,7 @@ Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& out
   const auto body = [input, output](HostTransport& transport, const Patience& patience) {
     transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
   };
-  return engine_.submit({CallKind::all_gather, count_of(input), type},
+  return thread_.submit({CallKind::all_gather, count_of(input), type},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
@@ -114,7 +116,7 @@ Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor&
       transport.reduce_scatter(in.data_ptr(), out.data_ptr(), count_of(out), as, op, patience);
     });
   };
-  return engine_.submit({CallKind::reduce_scatter, count_of(output), type, op},
+  return thread_.submit({CallKind::reduce_scatter, count_of(output), type, op},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
@@ -124,13 +126,13 @@ Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
   const auto body = [input, output, part](HostTransport& transport, const Patience& patience) {
     transport.all_to_all(input.data_ptr(), output.data_ptr(), part, patience);
   };
-  return engine_.submit({CallKind::all_to_all, count_of(input), type},
+  return thread_.submit({CallKind::all_to_all, count_of(input), type},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
 }
 
 void HostCommunicator::barrier(const CallOptions& options) {
   // Arriving is all there is to it.
-  engine_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const Patience&) {})
+  thread_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const Patience&) {})
       .wait();
 }
 
@@ -153,7 +155,7 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
       (*gathered)[rank].assign(all.data() + rank * longest, lengths[rank]);
     }
   };
-  engine_.submit({.kind = CallKind::all_gather_bytes}, {.timeout = options.timeout}, exchange).wait();
+  thread_.submit({.kind = CallKind::all_gather_bytes}, {.timeout = options.timeout}, exchange).wait();
   return std::move(*gathered);
 }
 
@@ -166,7 +168,7 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
     received->resize(length);
     transport.broadcast(received->data(), length, root, patience);
   };
-  engine_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {.timeout = options.timeout}, exchange).wait();
+  thread_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {.timeout = options.timeout}, exchange).wait();
   return std::move(*received);
 }
 
@@ -176,21 +178,21 @@ std::shared_ptr<Communicator> HostCommunicator::split(int color, int key, const 
   const auto body = [part, color, key](HostTransport& transport, const Patience& patience) {
     *part = transport.split(color, key, patience);
   };
-  engine_.submit({.kind = CallKind::split}, {.timeout = options.timeout}, body).wait();
-  return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = engine_.timeout()});
+  thread_.submit({.kind = CallKind::split}, {.timeout = options.timeout}, body).wait();
+  return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = thread_.timeout()});
 }
 
 at::Tensor HostCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
-  engine_.throw_if_failed();
+  thread_.throw_if_failed();
   const auto bytes = detail::checked_bytes(elements, type);
-  auto memory = engine_.allocate(bytes);
+  auto memory = thread_.allocate(bytes);
   if (memory == nullptr) return at::zeros({elements}, type);
   std::memset(memory.get(), 0, bytes);
   return at::from_blob(memory.get(), {elements}, [memory](void*) mutable { memory.reset(); }, type);
 }
 
 void HostCommunicator::abort(const std::string& reason, ExitCode code) noexcept {
-  engine_.abort(reason, code);
+  thread_.abort(reason, code);
 }
 
 }  // namespace libtrain

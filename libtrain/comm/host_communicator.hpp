@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include <libtrain/comm/communication_thread.hpp>
 #include <libtrain/comm/communicator.hpp>
-#include <libtrain/comm/host_engine.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain {
@@ -35,15 +35,15 @@ class HostCommunicator : public Communicator {
   std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
   std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) override {
-    return engine_.label_calls(std::move(label));
+    return thread_.label_calls(std::move(label));
   }
-  std::vector<CollectiveRecord> recent_collectives() const override { return engine_.recent(); }
+  std::vector<CollectiveRecord> recent_collectives() const override { return thread_.recent(); }
   void abort(const std::string& reason, ExitCode code) noexcept override;
 
  private:
   int rank_;
   int world_size_;
-  detail::HostEngine engine_;
+  detail::CommunicationThread thread_;
 };
 
 }  // namespace libtrain
