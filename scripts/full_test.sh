@@ -30,7 +30,7 @@ test_variant() {
   shift 2
   configure release "$tree" "${options[@]}"
   cmake --build "$tree" -j "$jobs"
-  "$python" scripts/run_tests.py "$tree" -j "$jobs" --output-on-failure --no-tests=error "$@"
+  "$python" scripts/run_tests.py "$tree" -j "$slots" --output-on-failure --no-tests=error "$@"
 }
 
 # Where a command is missing, installs Debian packages.

@@ -10,6 +10,7 @@ export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 # Compiling a file that includes LibTorch takes up to 1.5 GB: two at once fit nearly everywhere.
 cores=$(nproc)
 jobs=${LIBTRAIN_JOBS:-$((cores < 2 ? cores : 2))}
+slots=$((2 * jobs))  # of ctest: a test takes one for each half of a core that it keeps busy (tests/CMakeLists.txt)
 
 # The environment's Python, or python3 where only Debian packages were asked for.
 python=python3

@@ -24,5 +24,5 @@ for ((i = 0; i < cores; i++)); do
 done
 trap 'kill "${busy[@]}"' EXIT
 
-"$python" -u scripts/run_tests.py "$tree" --repeat "until-fail:$times" --output-on-failure --no-tests=error "$@" 2>&1 |
+"$python" -u scripts/run_tests.py "$tree" -j "$slots" --repeat "until-fail:$times" --output-on-failure --no-tests=error "$@" 2>&1 |
   tee "$tree/repeat.log"

@@ -22,4 +22,4 @@ esac
 preset=${LIBTRAIN_PRESET:-release}
 set_up
 build "$preset"
-"$python" scripts/run_tests.py "build/$preset" -j "$jobs" --output-on-failure --no-tests=error "$@"
+"$python" scripts/run_tests.py "build/$preset" -j "$slots" --output-on-failure --no-tests=error "$@"

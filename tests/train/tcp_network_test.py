@@ -1,5 +1,6 @@
 """What the network and the machine can do to a job whose ranks meet over TCP: strangers, other jobs, two hosts."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -22,10 +24,15 @@ ENVIRONMENT = 3
 TIMEOUT_S = 4
 
 
+def free_ports(count):
+    """Different ones."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 class TcpNetwork(unittest.TestCase):
@@ -105,25 +112,29 @@ class OneHost(TcpNetwork):
 
     def test_two_jobs_at_one_port_keep_apart(self):
         # Nothing but their arguments tells them apart. The second is refused, or comes after the first.
-        for pair in range(20):
-            port = free_port()
-            # The first ranks of both jobs, then the second ones, or each job as a whole.
-            starts = [(job, rank) for rank in range(2) for job in range(2)] if pair % 2 else [
-                (job, rank) for job in range(2) for rank in range(2)]
-            ends = {}
-            for job, rank in starts:
-                command = self.command(f"tcp://127.0.0.1:{port}", f"{pair}-{job}", "--seed", job)
-                ends[job, rank], = ranks.start(self, [command], [{"RANK": str(rank), "WORLD_SIZE": "2"}])
-            ends = dict(zip(ends, ranks.wait(list(ends.values()))))
-            good = [job for job in range(2) if ends[job, 0].exit_code == 0]
-            self.assertTrue(good, [str(end) for end in ends.values()])
-            for job in range(2):
-                both = [ends[job, rank] for rank in range(2)]
-                if job in good:
-                    self.require_success(both, f"{pair}-{job}", "shared_memory")
-                else:
-                    self.assertRegex(both[0].stderr, f"Port {port} at 127.0.0.1:{port} is taken", both[0])
-                    self.assertRegex(both[1].stderr, "two jobs meet there|Rank 0 was not found at", both[1])
+        with ThreadPoolExecutor(4) as pool:  # most of the time they wait
+            for checked in [
+                    pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(free_ports(20))]:
+                checked.result()
+
+    def require_two_jobs_apart(self, pair, port):
+        # The first ranks of both jobs, then the second ones, or each job as a whole.
+        starts = [(job, rank) for rank in range(2) for job in range(2)] if pair % 2 else [
+            (job, rank) for job in range(2) for rank in range(2)]
+        ends = {}
+        for job, rank in starts:
+            command = self.command(f"tcp://127.0.0.1:{port}", f"{pair}-{job}", "--seed", job)
+            ends[job, rank], = ranks.start(self, [command], [{"RANK": str(rank), "WORLD_SIZE": "2"}])
+        ends = dict(zip(ends, ranks.wait(list(ends.values()))))
+        good = [job for job in range(2) if ends[job, 0].exit_code == 0]
+        self.assertTrue(good, [str(end) for end in ends.values()])
+        for job in range(2):
+            both = [ends[job, rank] for rank in range(2)]
+            if job in good:
+                self.require_success(both, f"{pair}-{job}", "shared_memory")
+            else:
+                self.assertRegex(both[0].stderr, f"Port {port} at 127.0.0.1:{port} is taken", both[0])
+                self.assertRegex(both[1].stderr, "two jobs meet there|Rank 0 was not found at", both[1])
 
     def test_nothing_is_left_after_a_kill(self):
         for fault in (signal.SIGKILL, signal.SIGSTOP):
