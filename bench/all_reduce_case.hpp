@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain::bench {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <functional>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain::bench {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain::detail {
 

@@ -13,8 +13,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/collective_record.hpp>
-#include <libtrain/comm/data_type.hpp>
 #include <libtrain/comm/work.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain {
 

@@ -11,7 +11,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain {
 

@@ -1,7 +1,7 @@
 #include <libtrain/optim/fused_sgd.hpp>
 
+#include <libtrain/numeric/optimizer_steps.hpp>
 #include <libtrain/optim/dense_update.hpp>
-#include <libtrain/optim/kernels.hpp>
 
 namespace libtrain::optim {
 
@@ -10,21 +10,22 @@ namespace {
 using detail::Piece;
 
 void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& buffer,
-                 const SgdStep& step) {
+                 const detail::SgdStep& step) {
   detail::with_element_type(parameter, [&]<typename T>(T) {
     auto* const values = parameter.mutable_data_ptr<T>();
     const auto* const gradients = gradient.const_data_ptr<T>();
     auto* const kept = buffer.defined() ? buffer.mutable_data_ptr<T>() : nullptr;
     detail::for_each_piece(parameter, [&](const Piece& piece) {
       const auto begin = piece.begin;
-      sgd_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin, piece.count, step);
+      detail::sgd_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin, piece.count,
+                         step);
     });
   });
   detail::mark_changed(parameter);
 }
 
 void update_any(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& buffer,
-                const SgdStep& step) {
+                const detail::SgdStep& step) {
   auto update = step.weight_decay != 0 ? gradient.add(parameter, step.weight_decay) : gradient;
   if (step.momentum != 0) {
     if (step.first) {
@@ -49,11 +50,11 @@ at::Tensor FusedSGD::step(LossClosure closure) {
 
 void FusedSGD::update(const at::Tensor& parameter, const at::Tensor& gradient,
                       const torch::optim::SGDOptions& options) {
-  SgdStep step{.learning_rate = options.lr(),
-               .momentum = options.momentum(),
-               .dampening = options.dampening(),
-               .weight_decay = options.weight_decay(),
-               .nesterov = options.nesterov()};
+  detail::SgdStep step{.learning_rate = options.lr(),
+                       .momentum = options.momentum(),
+                       .dampening = options.dampening(),
+                       .weight_decay = options.weight_decay(),
+                       .nesterov = options.nesterov()};
   at::Tensor buffer;
   if (step.momentum != 0) {
     auto& kept = detail::state_of<torch::optim::SGDParamState>(state_, parameter).momentum_buffer();

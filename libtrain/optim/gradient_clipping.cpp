@@ -14,88 +14,26 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/elements.hpp>
+#include <libtrain/comm/tensor_checks.hpp>
+#include <libtrain/numeric/elements.hpp>
+#include <libtrain/numeric/norm.hpp>
 
 namespace libtrain::optim {
 
 namespace {
 
-using libtrain::detail::BFloat16;
-using libtrain::detail::Float16;
 using libtrain::detail::Maximum;
 using Gradients = std::vector<std::vector<at::Tensor>>;
 
-struct SumOfSquares {
-  static LIBTRAIN_INLINED double add(double lane, double value) { return lane + value * value; }
-  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
-};
-
-struct SumOfMagnitudes {
-  static LIBTRAIN_INLINED double add(double lane, double value) { return lane + std::abs(value); }
-  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
-};
-
-struct LargestMagnitude {
-  static LIBTRAIN_INLINED double add(double lane, double value) { return Maximum::combine(lane, std::abs(value)); }
-  static LIBTRAIN_INLINED double join(double a, double b) { return Maximum::combine(a, b); }
-};
-
-// Element i goes to lane i modulo kLanes on every processor, whatever the width of its registers. Enough lanes that the
-// inner loop stays a loop, which the compiler makes vector code of, and that a lane's sum is ready when its turn comes.
-constexpr std::size_t kLanes = 64;
-
-template <typename Reducer, typename T>
-LIBTRAIN_INLINED double reduce(const void* data, std::size_t count) {
-  const auto* values = static_cast<const T*>(data);
-  double lanes[kLanes] = {};
-  std::size_t begin = 0;
-  for (; begin + kLanes <= count; begin += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = Reducer::add(lanes[lane], static_cast<double>(libtrain::detail::widen(values[begin + lane])));
-    }
-  }
-  for (std::size_t lane = 0; lane < count - begin; ++lane) {
-    lanes[lane] = Reducer::add(lanes[lane], static_cast<double>(libtrain::detail::widen(values[begin + lane])));
-  }
-  double result = 0;
-  for (const double lane : lanes) result = Reducer::join(result, lane);
-  return result;
-}
-
-template <typename Reducer>
-LIBTRAIN_INLINED double reduce_up_to_float32(const void* data, std::size_t count, at::ScalarType type) {
-  if (type == at::kHalf) return reduce<Reducer, Float16>(data, count);
-  if (type == at::kBFloat16) return reduce<Reducer, BFloat16>(data, count);
-  return reduce<Reducer, float>(data, count);
-}
-
-// The square of a float32 is exact in float64, so that clones with fused multiply-add give the same bits as others.
-LIBTRAIN_VECTOR_CLONES double sum_of_squares(const void* data, std::size_t count, at::ScalarType type) {
-  return reduce_up_to_float32<SumOfSquares>(data, count, type);
-}
-
-LIBTRAIN_VECTOR_CLONES double sum_of_magnitudes(const void* data, std::size_t count, at::ScalarType type) {
-  return reduce_up_to_float32<SumOfMagnitudes>(data, count, type);
-}
-
-LIBTRAIN_VECTOR_CLONES double largest_magnitude(const void* data, std::size_t count, at::ScalarType type) {
-  return reduce_up_to_float32<LargestMagnitude>(data, count, type);
-}
-
-// What a gradient on the host adds to the norm. Float64 goes without clones: its squares are rounded.
+// What a gradient on the host adds to the norm.
 double part_of_norm(const at::Tensor& gradient, double norm) {
   const auto dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
-  const void* data = dense.const_data_ptr();
+  const void* const data = dense.const_data_ptr();
   const auto count = static_cast<std::size_t>(dense.numel());
-  const auto type = dense.scalar_type();
-  if (type == at::kDouble) {
-    if (norm == 2) return reduce<SumOfSquares, double>(data, count);
-    if (norm == 1) return reduce<SumOfMagnitudes, double>(data, count);
-    return reduce<LargestMagnitude, double>(data, count);
-  }
-  if (norm == 2) return sum_of_squares(data, count, type);
-  if (norm == 1) return sum_of_magnitudes(data, count, type);
-  return largest_magnitude(data, count, type);
+  const auto type = data_type_of(dense.scalar_type()).value();
+  if (norm == 2) return libtrain::detail::sum_of_squares(data, count, type);
+  if (norm == 1) return libtrain::detail::sum_of_magnitudes(data, count, type);
+  return libtrain::detail::largest_magnitude(data, count, type);
 }
 
 // The same of gradients on a GPU: few kernels for all, and one copy to the host.

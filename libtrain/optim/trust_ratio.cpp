@@ -9,8 +9,9 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
+#include <libtrain/comm/tensor_checks.hpp>
+#include <libtrain/numeric/norm.hpp>
 #include <libtrain/optim/dense_update.hpp>
-#include <libtrain/optim/kernels.hpp>
 
 namespace libtrain::detail {
 
@@ -19,7 +20,7 @@ double norm_of_flat(const at::Tensor& flat) {
   with_element_type(flat, [&]<typename T>(T) {
     const auto* const values = flat.const_data_ptr<T>();
     for_each_piece(flat, [&](const Piece& piece) {
-      sums[piece.index] = optim::sum_of_squares(values + piece.begin, piece.count);
+      sums[piece.index] = sum_of_squares(values + piece.begin, piece.count, *data_type_of(flat.scalar_type()));
     });
   });
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));

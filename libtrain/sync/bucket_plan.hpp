@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain {
 

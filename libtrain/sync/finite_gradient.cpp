@@ -5,7 +5,7 @@
 #include <ATen/Dispatch.h>
 
 #include <libtrain/comm/tensor_checks.hpp>
-#include <libtrain/sync/finite.hpp>
+#include <libtrain/numeric/finite.hpp>
 
 namespace libtrain::detail {
 

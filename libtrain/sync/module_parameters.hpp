@@ -12,7 +12,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/nn/module.h>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
 
 namespace libtrain::detail {

@@ -10,8 +10,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/tensor_checks.hpp>
+#include <libtrain/numeric/norm.hpp>
 #include <libtrain/optim/dense_update.hpp>
-#include <libtrain/optim/kernels.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/sync/sharding/sharded_optimizer_state.hpp>
 #include <libtrain/sync/sharding/update_rule.hpp>
@@ -32,7 +33,8 @@ double squares_of(const at::Tensor& gradients, const detail::OwnedRun& run) {
   if (run.count == 0) return 0;
   double squares = 0;
   detail::with_element_type(gradients, [&]<typename T>(T) {
-    squares = optim::sum_of_squares(gradients.const_data_ptr<T>() + run.begin, static_cast<std::size_t>(run.count));
+    squares = detail::sum_of_squares(gradients.const_data_ptr<T>() + run.begin, static_cast<std::size_t>(run.count),
+                                     *detail::data_type_of(gradients.scalar_type()));
   });
   return squares;
 }

@@ -7,7 +7,7 @@
 #include <torch/types.h>
 
 #include <libtrain/base/environment.hpp>
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 /// Values for tests of collectives, and what the ranks together make of them by torch alone.
 

@@ -13,8 +13,8 @@
 
 #include <libtrain/base/error.hpp>
 
-#include <tests/comm/reference_reduction.hpp>
 #include <tests/comm/shared_memory_ranks.hpp>
+#include <tests/numeric/reference_reduction.hpp>
 
 namespace libtrain {
 namespace {

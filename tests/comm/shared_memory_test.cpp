@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tests/comm/reference_reduction.hpp>
 #include <tests/comm/shared_memory_ranks.hpp>
+#include <tests/numeric/reference_reduction.hpp>
 
 namespace libtrain {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/arithmetic.hpp>
 #include <libtrain/comm/bytes.hpp>
+#include <libtrain/numeric/arithmetic.hpp>
 
 namespace libtrain {
 

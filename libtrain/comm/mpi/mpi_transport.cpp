@@ -11,9 +11,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/arithmetic.hpp>
 #include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/mpi/mpi_check.hpp>
+#include <libtrain/numeric/arithmetic.hpp>
 
 namespace libtrain {
 

@@ -7,10 +7,10 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/bytes.hpp>
-#include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/shared_memory/group.hpp>
 #include <libtrain/comm/shared_memory/staged_collectives.hpp>
 #include <libtrain/comm/slice.hpp>
+#include <libtrain/numeric/reduction.hpp>
 
 namespace libtrain {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include <libtrain/comm/bytes.hpp>
-#include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/slice.hpp>
+#include <libtrain/numeric/reduction.hpp>
 
 namespace libtrain::detail {
 

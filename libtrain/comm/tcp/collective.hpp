@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <memory>
 
-#include <libtrain/comm/arithmetic.hpp>
 #include <libtrain/comm/bytes.hpp>
 #include <libtrain/comm/tcp/exchange.hpp>
+#include <libtrain/numeric/arithmetic.hpp>
 
 namespace libtrain::detail {
 

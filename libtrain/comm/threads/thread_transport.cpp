@@ -5,9 +5,9 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/bytes.hpp>
-#include <libtrain/comm/reduction.hpp>
 #include <libtrain/comm/slice.hpp>
 #include <libtrain/comm/threads/thread_group.hpp>
+#include <libtrain/numeric/reduction.hpp>
 
 namespace libtrain {
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include <libtrain/base/vector_clones.hpp>
-#include <libtrain/data/image/half.hpp>
+#include <libtrain/numeric/float16.hpp>
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -13,6 +13,14 @@
 namespace libtrain::data::detail {
 
 namespace {
+
+using libtrain::detail::BFloat16;
+using libtrain::detail::Float16;
+
+template <typename T>
+LIBTRAIN_INLINED std::uint16_t bits_of(float value) {
+  return static_cast<std::uint16_t>(libtrain::detail::narrow<T>(value));
+}
 
 LIBTRAIN_INLINED float normalized(std::uint8_t value, float mean, float factor) {
   return (static_cast<float>(std::int32_t{value}) - mean) * factor;
@@ -26,12 +34,12 @@ LIBTRAIN_VECTOR_CLONES void float32_clones(const std::uint8_t* __restrict from, 
 LIBTRAIN_VECTOR_CLONES void float16_clones(const std::uint8_t* __restrict from, const float* __restrict mean,
                                            const float* __restrict factor, std::size_t count,
                                            std::uint16_t* __restrict to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = half_bits(normalized(from[i], mean[i], factor[i]));
+  for (std::size_t i = 0; i < count; ++i) to[i] = bits_of<Float16>(normalized(from[i], mean[i], factor[i]));
 }
 
 #ifdef __x86_64__
 
-// The processor's own conversion, which GCC 12 uses for one number at a time. As half_bits() for all but NaN. Returns
+// The processor's own conversion, which GCC 12 uses for one number at a time. As narrow() for all but NaN. Returns
 // how many numbers it wrote: the whole vectors.
 __attribute__((target("avx2,f16c"))) std::size_t float16_by_f16c(const std::uint8_t* from, const float* mean,
                                                                  const float* factor, std::size_t count,
@@ -83,7 +91,7 @@ void to_float16(const std::uint8_t* from, const float* mean, const float* factor
 LIBTRAIN_VECTOR_CLONES void bfloat16_clones(const std::uint8_t* __restrict from, const float* __restrict mean,
                                             const float* __restrict factor, std::size_t count,
                                             std::uint16_t* __restrict to) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = bfloat16_bits(normalized(from[i], mean[i], factor[i]));
+  for (std::size_t i = 0; i < count; ++i) to[i] = bits_of<BFloat16>(normalized(from[i], mean[i], factor[i]));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/half.hpp>
+#include <libtrain/numeric/float16.hpp>
 
 namespace libtrain::data {
 
@@ -21,7 +21,9 @@ void store(float value, PixelType type, void* to) {
     std::memcpy(to, &value, sizeof value);
     return;
   }
-  const std::uint16_t bits = type == PixelType::float16 ? detail::half_bits(value) : detail::bfloat16_bits(value);
+  const auto bits = type == PixelType::float16
+                        ? static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::Float16>(value))
+                        : static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::BFloat16>(value));
   std::memcpy(to, &bits, sizeof bits);
 }
 

@@ -6,8 +6,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/numeric/optimizer_steps.hpp>
 #include <libtrain/optim/dense_update.hpp>
-#include <libtrain/optim/kernels.hpp>
 
 namespace libtrain::detail {
 
@@ -44,32 +44,31 @@ void require_adamw(const AdamWOptions& options) {
 
 void update_sgd(const SGDOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
                 const OwnedRun& run) {
-  const optim::SgdStep step{.learning_rate = options.lr() * rate_factor,
-                            .momentum = options.momentum(),
-                            .dampening = options.dampening(),
-                            .weight_decay = options.weight_decay(),
-                            .nesterov = options.nesterov(),
-                            .first = number == 1};
+  const SgdStep step{.learning_rate = options.lr() * rate_factor,
+                     .momentum = options.momentum(),
+                     .dampening = options.dampening(),
+                     .weight_decay = options.weight_decay(),
+                     .nesterov = options.nesterov(),
+                     .first = number == 1};
   with_element_type(memory.parameters, [&]<typename T>(T) {
     auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
     const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
     T* const buffer = step.momentum == 0 ? nullptr : memory.states.front().mutable_data_ptr<T>() + run.in_state;
     for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
       const auto begin = piece.begin;
-      optim::sgd_update(values + begin, gradients + begin, buffer == nullptr ? nullptr : buffer + begin, piece.count,
-                        step);
+      sgd_update(values + begin, gradients + begin, buffer == nullptr ? nullptr : buffer + begin, piece.count, step);
     });
   });
 }
 
 void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
                   const OwnedRun& run) {
-  const optim::AdamWStep step{.learning_rate = options.lr() * rate_factor,
-                              .beta1 = std::get<0>(options.betas()),
-                              .beta2 = std::get<1>(options.betas()),
-                              .epsilon = options.eps(),
-                              .weight_decay = options.weight_decay(),
-                              .step = number};
+  const AdamWStep step{.learning_rate = options.lr() * rate_factor,
+                       .beta1 = std::get<0>(options.betas()),
+                       .beta2 = std::get<1>(options.betas()),
+                       .epsilon = options.eps(),
+                       .weight_decay = options.weight_decay(),
+                       .step = number};
   with_element_type(memory.parameters, [&]<typename T>(T) {
     auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
     const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
@@ -77,7 +76,7 @@ void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t 
     auto* const second = memory.states[1].mutable_data_ptr<T>() + run.in_state;
     for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
       const auto begin = piece.begin;
-      optim::adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
+      adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
     });
   });
 }

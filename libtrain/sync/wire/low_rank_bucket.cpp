@@ -9,9 +9,9 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
-#include <libtrain/sync/wire/low_rank_product.hpp>
-#include <libtrain/sync/wire/orthogonalize.hpp>
-#include <libtrain/sync/wire/seeded_values.hpp>
+#include <libtrain/numeric/low_rank_product.hpp>
+#include <libtrain/numeric/orthogonalize.hpp>
+#include <libtrain/numeric/seeded_values.hpp>
 
 namespace libtrain::detail {
 

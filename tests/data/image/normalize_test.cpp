@@ -6,12 +6,16 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/data/image/half.hpp>
+#include <libtrain/numeric/float16.hpp>
 
 namespace libtrain::data::detail {
 namespace {
 
 // All bytes, and then as many as make every length of the rest behind whole vectors.
+std::uint16_t half_bits(float value) {
+  return static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::Float16>(value));
+}
+
 TEST(Normalize, RoundsToFloat16AsTheDefinitionDoes) {
   constexpr std::size_t kMost = 256 + 17;
   for (const float mean : {0.0F, 123.675F, 255.0F}) {

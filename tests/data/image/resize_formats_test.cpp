@@ -125,7 +125,7 @@ TEST(ResizeFormats, AreZeroToOneWithoutANormalization) {
   for (const float value : output.elements) ASSERT_FLOAT_EQ(value, 1.0f);
 }
 
-// The rounding itself is covered by half_test.cpp: here, that it is applied to the right elements.
+// The rounding itself is covered by float16_test.cpp: here, that it is applied to the right elements.
 TEST(ResizeFormats, CastToTheHalfPrecisions) {
   const Image source = random_picture(100, 64, 3);
   const Image bytes = bytes_of(source, Flip::none);

@@ -1,16 +1,15 @@
-// SGD, LARS and sums of squares. Compiled with -ffp-contract=off, for the same bits in all clones, and in a loop's
+// SGD and LARS. Compiled with -ffp-contract=off, for the same bits in all clones, and in a loop's
 // vectors and rest.
 
-#include <libtrain/optim/kernels.hpp>
+#include <libtrain/numeric/optimizer_steps.hpp>
 
 #include <string_view>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/base/vector_clones.hpp>
-#include <libtrain/optim/square_lanes.hpp>
 
-namespace libtrain::optim {
+namespace libtrain::detail {
 
 namespace {
 
@@ -54,18 +53,6 @@ LIBTRAIN_INLINED void lars_loop(T* parameter, const T* gradient, T* velocity, st
   }
 }
 
-template <typename T>
-LIBTRAIN_INLINED double square_loops(const T* values, std::size_t count) {
-  constexpr auto kLanes = detail::kSquareLanes;
-  detail::SquareLanes squares;
-  std::size_t begin = 0;
-  for (; count - begin >= kLanes; begin += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) squares.add(lane, values[begin + lane]);
-  }
-  for (std::size_t lane = 0; lane < count - begin; ++lane) squares.add(lane, values[begin + lane]);
-  return squares.total();
-}
-
 // The clones. That pointers do not overlap is told where compilers heed it: at functions that are not inlined.
 
 LIBTRAIN_VECTOR_CLONES void plain_clones(float* __restrict parameter, const float* __restrict gradient,
@@ -96,14 +83,6 @@ LIBTRAIN_VECTOR_CLONES void lars_clones(float* __restrict parameter, const float
 LIBTRAIN_VECTOR_CLONES void lars_clones(double* __restrict parameter, const double* __restrict gradient,
                                         double* __restrict velocity, std::size_t count, const LarsStep& step) {
   lars_loop(parameter, gradient, velocity, count, step);
-}
-
-LIBTRAIN_VECTOR_CLONES double square_clones(const float* values, std::size_t count) {
-  return square_loops(values, count);
-}
-
-LIBTRAIN_VECTOR_CLONES double square_clones(const double* values, std::size_t count) {
-  return square_loops(values, count);
 }
 
 void require_buffer(const void* buffer, double momentum, std::string_view call) {
@@ -149,12 +128,4 @@ void lars_update(double* parameter, const double* gradient, double* velocity, st
   update_lars(parameter, gradient, velocity, count, step);
 }
 
-double sum_of_squares(const float* values, std::size_t count) {
-  return square_clones(values, count);
-}
-
-double sum_of_squares(const double* values, std::size_t count) {
-  return square_clones(values, count);
-}
-
-}  // namespace libtrain::optim
+}  // namespace libtrain::detail

@@ -1,8 +1,7 @@
-#include <libtrain/optim/kernels.hpp>
+#include <libtrain/numeric/optimizer_steps.hpp>
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -10,23 +9,17 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/numeric/random_values.hpp>
 #include <tests/support/message_of.hpp>
 
-namespace libtrain::optim {
+namespace libtrain::detail {
 namespace {
 
 using test::message_of;
+using test::random_values;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kCounts[] = {0, 1, 7, 63, 64, 65, 1037};
-
-template <typename T>
-std::vector<T> random_values(std::size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::vector<T> values(count);
-  for (auto& value : values) value = static_cast<T>(engine()) / static_cast<T>(1u << 31) - 1;
-  return values;
-}
 
 // A product that no compiler can fuse with the sum it goes into.
 template <typename T>
@@ -134,8 +127,8 @@ std::vector<SgdStep> sgd_steps() {
           {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}};
 }
 
-// A product that is fused with its sum in the kernels shows as a difference in the last bit: are optim/kernels.cpp and
-// optim/adam_kernels.cpp still compiled with -ffp-contract=off?
+// A product that is fused with its sum in the kernels shows as a difference in the last bit: are
+// numeric/sgd_steps.cpp and numeric/adam_steps.cpp still compiled with -ffp-contract=off?
 template <typename T>
 void expect_sgd_like_a_loop() {
   for (auto step : sgd_steps()) {
@@ -157,7 +150,7 @@ void expect_sgd_like_a_loop() {
   }
 }
 
-TEST(Kernels, SgdHasTheBitsOfAScalarLoop) {
+TEST(OptimizerSteps, SgdHasTheBitsOfAScalarLoop) {
   expect_sgd_like_a_loop<float>();
   expect_sgd_like_a_loop<double>();
 }
@@ -177,7 +170,7 @@ void expect_adamw_like_a_loop() {
   }
 }
 
-TEST(Kernels, AdamWHasTheBitsOfAScalarLoop) {
+TEST(OptimizerSteps, AdamWHasTheBitsOfAScalarLoop) {
   expect_adamw_like_a_loop<float>();
   expect_adamw_like_a_loop<double>();
 }
@@ -197,7 +190,7 @@ void expect_lars_like_a_loop() {
   }
 }
 
-TEST(Kernels, LarsHasTheBitsOfAScalarLoop) {
+TEST(OptimizerSteps, LarsHasTheBitsOfAScalarLoop) {
   expect_lars_like_a_loop<float>();
   expect_lars_like_a_loop<double>();
 }
@@ -222,7 +215,7 @@ void expect_lamb_like_a_loop() {
   }
 }
 
-TEST(Kernels, LambHasTheBitsOfAScalarLoop) {
+TEST(OptimizerSteps, LambHasTheBitsOfAScalarLoop) {
   expect_lamb_like_a_loop<float>();
   expect_lamb_like_a_loop<double>();
 }
@@ -265,13 +258,13 @@ void expect_kernels_same_in_slices() {
   });
 }
 
-TEST(Kernels, SlicesHaveTheBitsOfTheWhole) {
+TEST(OptimizerSteps, SlicesHaveTheBitsOfTheWhole) {
   expect_kernels_same_in_slices<float>();
   expect_kernels_same_in_slices<double>();
 }
 
 // In the first step the corrected moments are the gradient and its square: the step is the rate, whatever the gradient.
-TEST(Kernels, AdamWsFirstStepIsAsLongAsItsRate) {
+TEST(OptimizerSteps, AdamWsFirstStepIsAsLongAsItsRate) {
   std::vector<double> parameter{1, 1, 1};
   const std::vector<double> gradient{1e-3, -5, 700};
   std::vector<double> first(3);
@@ -283,46 +276,7 @@ TEST(Kernels, AdamWsFirstStepIsAsLongAsItsRate) {
   EXPECT_NEAR(parameter[2], 0.75, 1e-12);
 }
 
-TEST(Kernels, SumsSquaresInDouble) {
-  std::vector<float> values(1000);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
-  for (const std::size_t count : {0, 1, 63, 64, 65, 128, 999, 1000}) {
-    const auto n = static_cast<double>(count);
-    EXPECT_EQ(sum_of_squares(values.data(), count), n * (n + 1) * (2 * n + 1) / 6) << count;
-  }
-  // 2^24 + 1 and 10^60 are no float32.
-  const std::vector<float> close{4096, 1};
-  EXPECT_EQ(sum_of_squares(close.data(), 2), 16777217.0);
-  const std::vector<float> large{1e30f};
-  EXPECT_DOUBLE_EQ(sum_of_squares(large.data(), 1), static_cast<double>(1e30f) * static_cast<double>(1e30f));
-}
-
-template <typename T>
-void expect_same_squares_anywhere() {
-  const auto values = random_values<T>(1037, 5);
-  const auto expected = sum_of_squares(values.data(), values.size());
-  EXPECT_NEAR(expected, loop_squares(values), 1e-13 * expected);
-  for (std::size_t offset = 0; offset < 20; ++offset) {
-    std::vector<T> moved(offset);
-    moved.insert(moved.end(), values.begin(), values.end());
-    EXPECT_EQ(sum_of_squares(moved.data() + offset, values.size()), expected) << "offset " << offset;
-  }
-}
-
-TEST(Kernels, SumsSquaresToTheSameBitsWhereverTheyLie) {
-  expect_same_squares_anywhere<float>();
-  expect_same_squares_anywhere<double>();
-}
-
-TEST(Kernels, SumsOfSquaresShowWhatIsNotFinite) {
-  std::vector<float> values(100, 1.0f);
-  values[70] = std::numeric_limits<float>::infinity();
-  EXPECT_TRUE(std::isinf(sum_of_squares(values.data(), values.size())));
-  values[99] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(sum_of_squares(values.data(), values.size())));
-}
-
-TEST(Kernels, MisuseIsNamed) {
+TEST(OptimizerSteps, MisuseIsNamed) {
   float value = 1;
   const float gradient = 1;
   const SgdStep sgd{.learning_rate = 0.1, .momentum = 0.5};
@@ -339,4 +293,4 @@ TEST(Kernels, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace libtrain::optim
+}  // namespace libtrain::detail

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/sync/finite.hpp>
+#include <libtrain/numeric/finite.hpp>
 
 namespace libtrain::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include <libtrain/sync/finite.hpp>
+#include <libtrain/numeric/finite.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <libtrain/sync/wire/low_rank_product.hpp>
+#include <libtrain/numeric/low_rank_product.hpp>
 
 #include <libtrain/base/vector_clones.hpp>
 

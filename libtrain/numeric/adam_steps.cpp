@@ -1,16 +1,16 @@
 // AdamW and LAMB. Compiled with -ffp-contract=off, for the same bits in all clones, and in a loop's vectors and rest,
 // and with -fno-math-errno, without which GCC makes no vector code of square roots.
 
-#include <libtrain/optim/kernels.hpp>
+#include <libtrain/numeric/optimizer_steps.hpp>
 
 #include <cmath>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/base/vector_clones.hpp>
-#include <libtrain/optim/square_lanes.hpp>
+#include <libtrain/numeric/square_lanes.hpp>
 
-namespace libtrain::optim {
+namespace libtrain::detail {
 
 namespace {
 
@@ -77,8 +77,7 @@ LIBTRAIN_INLINED void lamb_loop(T* parameter, const T* first, const T* second, s
 /// At most kSquareLanes elements.
 template <typename T>
 LIBTRAIN_INLINED void moments_loop(const T* parameter, const T* gradient, T* first, T* second, std::size_t count,
-                                   AdamFactors<T> factors, T decay, detail::SquareLanes& parameters,
-                                   detail::SquareLanes& updates) {
+                                   AdamFactors<T> factors, T decay, SquareLanes& parameters, SquareLanes& updates) {
   for (std::size_t i = 0; i < count; ++i) {
     const T m = next_first(first[i], gradient[i], factors);
     const T v = next_second(second[i], gradient[i], factors);
@@ -92,9 +91,9 @@ LIBTRAIN_INLINED void moments_loop(const T* parameter, const T* gradient, T* fir
 template <typename T>
 LIBTRAIN_INLINED LambSums moments_loops(const T* parameter, const T* gradient, T* first, T* second, std::size_t count,
                                         AdamFactors<T> factors, T decay) {
-  constexpr auto kLanes = detail::kSquareLanes;
-  detail::SquareLanes parameters;
-  detail::SquareLanes updates;
+  constexpr auto kLanes = kSquareLanes;
+  SquareLanes parameters;
+  SquareLanes updates;
   std::size_t begin = 0;
   for (; count - begin >= kLanes; begin += kLanes) {
     moments_loop(parameter + begin, gradient + begin, first + begin, second + begin, kLanes, factors, decay, parameters,
@@ -181,4 +180,4 @@ void lamb_update(double* parameter, const double* first_moment, const double* se
               step.learning_rate * trust);
 }
 
-}  // namespace libtrain::optim
+}  // namespace libtrain::detail

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/half.hpp>
+#include <libtrain/numeric/float16.hpp>
 
 #include <bit>
 #include <cmath>
@@ -6,8 +6,16 @@
 
 #include <gtest/gtest.h>
 
-namespace libtrain::data::detail {
+namespace libtrain::detail {
 namespace {
+
+std::uint16_t half_bits(float value) {
+  return static_cast<std::uint16_t>(narrow<Float16>(value));
+}
+
+std::uint16_t bfloat16_bits(float value) {
+  return static_cast<std::uint16_t>(narrow<BFloat16>(value));
+}
 
 constexpr std::uint16_t kInfinity = 0x7C00;
 constexpr std::uint16_t kSign = 0x8000;
@@ -74,4 +82,4 @@ TEST(Bfloat16, KnowsInfinityAndNan) {
 }
 
 }  // namespace
-}  // namespace libtrain::data::detail
+}  // namespace libtrain::detail

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain::detail {
 

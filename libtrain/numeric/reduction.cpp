@@ -1,11 +1,11 @@
-#include <libtrain/comm/reduction.hpp>
+#include <libtrain/numeric/reduction.hpp>
 
 #include <algorithm>
 #include <cstring>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/elements.hpp>
+#include <libtrain/numeric/elements.hpp>
 
 namespace libtrain::detail {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 // What reductions should give, worked out one element at a time, with the compiler's own conversions for binary16.
 namespace libtrain::test {

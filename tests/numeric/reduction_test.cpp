@@ -1,4 +1,4 @@
-#include <libtrain/comm/reduction.hpp>
+#include <libtrain/numeric/reduction.hpp>
 
 #include <cmath>
 #include <limits>
@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/arithmetic.hpp>
-#include <libtrain/comm/elements.hpp>
+#include <libtrain/numeric/arithmetic.hpp>
+#include <libtrain/numeric/elements.hpp>
 
-#include <tests/comm/reference_reduction.hpp>
+#include <tests/numeric/reference_reduction.hpp>
 
 namespace libtrain {
 namespace {

@@ -1,4 +1,4 @@
-#include <libtrain/sync/wire/orthogonalize.hpp>
+#include <libtrain/numeric/orthogonalize.hpp>
 
 #include <cmath>
 #include <limits>

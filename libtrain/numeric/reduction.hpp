@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include <libtrain/comm/data_type.hpp>
+#include <libtrain/numeric/data_type.hpp>
 
 namespace libtrain::detail {
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace libtrain::optim {
+namespace libtrain::detail {
 
 // Optimizer steps on flat memory, in one pass where tensor operators take up to nine.
 //
@@ -92,9 +92,4 @@ void lamb_update(float* parameter, const float* first_moment, const float* secon
 void lamb_update(double* parameter, const double* first_moment, const double* second_moment, std::size_t count,
                  const AdamWStep& step, double trust);
 
-/// The sum of the squares, in double. Its order depends on `count` alone, so its bits depend neither on the processor
-/// nor on where the memory lies; they do depend on how values are cut into slices.
-double sum_of_squares(const float* values, std::size_t count);
-double sum_of_squares(const double* values, std::size_t count);
-
-}  // namespace libtrain::optim
+}  // namespace libtrain::detail

@@ -1,4 +1,4 @@
-#include <libtrain/sync/wire/orthogonalize.hpp>
+#include <libtrain/numeric/orthogonalize.hpp>
 
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/wire/seeded_values.hpp>
+#include <libtrain/numeric/seeded_values.hpp>
 
 namespace libtrain::detail {
 

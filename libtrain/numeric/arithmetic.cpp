@@ -1,8 +1,8 @@
-#include <libtrain/comm/arithmetic.hpp>
+#include <libtrain/numeric/arithmetic.hpp>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/elements.hpp>
+#include <libtrain/numeric/elements.hpp>
 
 namespace libtrain::detail {
 

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+
+#include <libtrain/numeric/data_type.hpp>
+
+namespace libtrain::detail {
+
+/// Parts of norms, in double, of `count` floating numbers; NaN where one of them is. Their bits depend on the numbers
+/// and on `count` alone, neither on the processor nor on where the memory lies; they do depend on how values are cut
+/// into pieces. Throw UsageError for integers.
+double sum_of_squares(const void* values, std::size_t count, DataType type);
+double sum_of_magnitudes(const void* values, std::size_t count, DataType type);
+double largest_magnitude(const void* values, std::size_t count, DataType type);
+
+}  // namespace libtrain::detail
