@@ -30,7 +30,7 @@ double part_of_norm(const at::Tensor& gradient, double norm) {
   const auto dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const void* const data = dense.const_data_ptr();
   const auto count = static_cast<std::size_t>(dense.numel());
-  const auto type = data_type_of(dense.scalar_type()).value();
+  const auto type = libtrain::detail::data_type_of(dense.scalar_type()).value();
   if (norm == 2) return libtrain::detail::sum_of_squares(data, count, type);
   if (norm == 1) return libtrain::detail::sum_of_magnitudes(data, count, type);
   return libtrain::detail::largest_magnitude(data, count, type);

@@ -15,6 +15,7 @@ RECORDS = 100
 
 # All gradients of fault_program fit into one bucket.
 BUCKET = r"all_reduce of \d+ float32 \(average\) for bucket 0 of 1 \('\w+\.\w+' to '\w+\.\w+'\)"
+STATUS = r"all_reduce of \d+ uint8 \(maximum\) for the status of a round"  # behind the last bucket
 NUMBER = r"\(collective number (\d+)\)"
 SECONDS = r"for \d+\.\d s"
 SILENT = "nothing written: stopped, gone"
@@ -47,14 +48,14 @@ class HangTest(unittest.TestCase):
         self.assertIsNotNone(found, f"no line '{who}: {where} ...' in\n{said}")
         return int(found[1])
 
-    def require_log(self, log, rank, world_size, where, number, state):
+    def require_log(self, log, rank, world_size, where, number, state, call=BUCKET):
         """One rank's file: whole, with the bucket's names, and ending in where the rank is."""
         self.assertRegex(log, rf"\Arun [0-9a-f]+\nrank {rank} of {world_size} on \S+ \(process \d+\), ")
         rows = ROW.findall(log)
         last = [row for row in rows if int(row[0]) == number]
         self.assertEqual([row[1] for row in last], [state], log)
-        self.assertRegex(last[0][2], rf"\A{BUCKET}\Z")
-        self.assertRegex(log, rf"\nThis rank is {where} {BUCKET} \(collective number {number}\), for \d+\.\d+ s\n\Z")
+        self.assertRegex(last[0][2], rf"\A{call}\Z")
+        self.assertRegex(log, rf"\nThis rank is {where} {call} \(collective number {number}\), for \d+\.\d+ s\n\Z")
         return rows
 
 
@@ -81,11 +82,11 @@ class UnderMpirun(HangTest):
     def test_a_rank_that_is_busy_elsewhere_says_so(self):
         job = self.run_with("hang-before")
         number = self.require_place(job.stderr, "ranks 0 and 2", f"in {BUCKET}")
-        before = self.require_place(job.stderr, "rank 1", f"outside of collectives, after {BUCKET}")
+        before = self.require_place(job.stderr, "rank 1", f"outside of collectives, after {STATUS}")
         self.assertEqual(before, number - 1, job)
         logs = self.logs()
         self.assertEqual(sorted(logs), [0, 1, 2], job)
-        self.require_log(logs[1], 1, 3, "outside of collectives, after", before, "done")
+        self.require_log(logs[1], 1, 3, "outside of collectives, after", before, "done", STATUS)
         self.assertIn("has not failed, but another rank of this host has", logs[1])
 
     def test_each_rank_keeps_its_last_hundred_collectives(self):
@@ -93,7 +94,7 @@ class UnderMpirun(HangTest):
         number = self.require_place(job.stderr, "ranks 0 and 2", f"in {BUCKET}")
         for rank, log in self.logs_of_the_waiting().items():
             rows = self.require_log(log, rank, 3, "in", number, "failed")
-            self.assertEqual([int(row[0]) for row in rows], list(range(number - RECORDS + 1, number + 1)))
+            self.assertEqual([int(row[0]) for row in rows], list(range(number - RECORDS + 2, number + 2)))  # the status, too
 
     def test_different_collectives_are_told_apart(self):
         job = self.run_with("different-collective")
@@ -139,7 +140,7 @@ class OverTcp(HangTest):
 
     def test_a_rank_that_is_busy_elsewhere_says_so(self):
         ends = self.run_with("hang-before", "on")
-        self.require_place(ends[0].stderr, "rank 1", f"outside of collectives, after {BUCKET}")
+        self.require_place(ends[0].stderr, "rank 1", f"outside of collectives, after {STATUS}")
         self.assertEqual(sorted(self.logs()), [0, 1, 2])
 
 
