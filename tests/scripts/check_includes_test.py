@@ -18,6 +18,7 @@ RIGHT = {
     "libtrain.hpp": "#include <libtrain/train/trainer.hpp>\n",
     "base/error.hpp": "#include <string>\n",
     "launch/launch.hpp": "#include <libtrain/base/error.hpp>\n",
+    "numeric/norm.hpp": "#include <libtrain/base/error.hpp>\n",
     "comm/mpi/session.cpp": "#include <mpi.h>\n#include <libtrain/launch/launch.hpp>\n",
     "comm/work.hpp": "#include <ATen/core/Tensor.h>\n",
     "sync/bucket_plan.hpp": "#include <libtrain/base/error.hpp>\n",
