@@ -133,7 +133,9 @@ class OneHost(TcpNetwork):
             if job in good:
                 self.require_success(both, f"{pair}-{job}", "shared_memory")
             else:
-                self.assertRegex(both[0].stderr, f"Port {port} at 127.0.0.1:{port} is taken", both[0])
+                # Or it found the port free at last, when its rank 1 had given up.
+                self.assertRegex(both[0].stderr,
+                                 f"Port {port} at 127.0.0.1:{port} is taken|there was no sign of rank 1 of 2", both[0])
                 self.assertRegex(both[1].stderr, "two jobs meet there|Rank 0 was not found at", both[1])
 
     def test_nothing_is_left_after_a_kill(self):
