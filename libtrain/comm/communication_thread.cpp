@@ -449,7 +449,12 @@ CommunicationThread::CommunicationThread(std::unique_ptr<HostTransport> transpor
     : queue_(std::make_shared<Queue>(std::move(transport), timeout)) {}
 
 CommunicationThread::~CommunicationThread() {
-  if (!thread_.joinable()) start();
+  try {
+    if (!thread_.joinable()) start();
+  } catch (...) {  // no thread is to be had, and nobody waits
+    queue_->fail("the communication thread could not be started");
+    return;
+  }
   queue_->stop();
   bool served = queue_->wait_until_served(drain_time());
   if (!served) {

@@ -195,6 +195,7 @@ void GradientBuckets::end_backward() {
 }
 
 void GradientBuckets::wait() {
+  end_backward();
   std::vector<GradientBucket*> under_way;
   for (auto& bucket : buckets_) under_way.push_back(&bucket);
   while (!under_way.empty()) {

@@ -98,7 +98,8 @@ void GradientRounds::expect_gradient(std::size_t index) {
 void GradientRounds::mark_gradient_ready(std::size_t index, const at::Tensor& incoming) {
   const std::lock_guard lock(mutex_);
   auto& parameter = parameters_[index];
-  if (round_.phase == Phase::closed || !parameter.place) return;
+  // Idle: another thread's hook has ended the round with an error.
+  if (round_.phase == Phase::closed || round_.phase == Phase::idle || !parameter.place) return;
   if (no_sync_guards_ > 0) {
     adopt_or_keep(parameter, incoming);
     parameter.gradient = ModuleParameter::Gradient::accumulated;
@@ -204,16 +205,14 @@ void GradientRounds::check_passes() {
               "' was changed between backward() and wait(), while its gradient was not averaged yet: call wait() "
               "before the optimizer's step()."));
   }
-  bool any_accumulated = false;
   for (const auto& parameter : parameters_) {
-    any_accumulated = any_accumulated || parameter.gradient == ModuleParameter::Gradient::accumulated;
     if (!parameter.has_arrived() || !parameter.gradient_was_touched()) continue;
     fail(text("The gradient of parameter '", parameter.name,
               "' was changed between backward() and wait(), while it was being averaged: call wait() first, then clip, "
               "step(), and zero_grad()."));
   }
-  if (round_.phase == Phase::filling || status_.trainable_set_changed()) return;
-  if (any_accumulated) {
+  if (is_under_way() || status_.trainable_set_changed()) return;
+  if (parameters_.have_accumulated()) {
     fail("Every backward() before wait() ran under no_sync(): run the round's last one after the guard has gone.");
   }
   // Where parameters may be unused, a rank may use none.
@@ -222,10 +221,11 @@ void GradientRounds::check_passes() {
 
 bool GradientRounds::finish() {
   round_.phase = Phase::reducing;
+  has_skipped_ = false;
+  while (started_ < plan_.size()) start_next_bucket();
+  report_unplanned();
+  wait_for_buckets();
   try {
-    while (started_ < plan_.size()) start_next_bucket();
-    report_unplanned();
-    wait_for_buckets();
     ++rounds_;
     agree_on_outcome();
     require_equal_replicas();
@@ -251,14 +251,15 @@ bool GradientRounds::finish() {
 // Gradients of parameters that were frozen when the buckets were planned.
 void GradientRounds::report_unplanned() {
   if (!parameters_.trainable_set_changed() || !round_.report.failure.empty()) return;
+  status_.set_trainable_set_changed();
+  try {
+    parameters_.check_trainable();
+  } catch (const UsageError& problem) {
+    round_.report.failure = problem.what();
+    return;
+  }
   for (const auto index : parameters_.trainable()) {
-    const auto& parameter = parameters_[index];
-    if (parameter.place) continue;
-    if (auto problem = parameter.problem_of_gradient(); !problem.empty()) {
-      round_.report.failure = std::move(problem);
-    } else {
-      note(index);
-    }
+    if (!parameters_[index].place) note(index);
   }
 }
 
@@ -315,8 +316,9 @@ void GradientRounds::average_unplanned() {
     for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
       const auto index = plan[bucket].members[member];
       auto& gradient = parameters_[index].tensor.mutable_grad();
+      if (!status_.is_used(index)) continue;
       if (gradient.defined()) buckets[bucket].keep(member, gradient);
-      if (status_.is_used(index)) gradient = buckets[bucket].place(member);
+      gradient = buckets[bucket].place(member);
     }
     buckets.start(bucket, round_.weight.weight);
   }
@@ -413,11 +415,10 @@ void GradientRounds::forget_gradients() {
 
 void GradientRounds::zero_grad() {
   const std::lock_guard lock(mutex_);
-  if (round_.phase == Phase::filling) {
+  if (is_under_way()) {
     fail("zero_grad() was called between backward() and wait(): call wait() first, then step, then zero_grad().");
   }
-  const auto* stepped = round_.phase == Phase::accumulating ? parameters_.first_stepped() : nullptr;
-  if (stepped != nullptr) fail_stepped(*stepped);
+  if (const auto* stepped = round_.phase == Phase::idle ? nullptr : parameters_.first_stepped()) fail_stepped(*stepped);
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   forget_gradients();
   adopt_next_plan();
@@ -425,7 +426,7 @@ void GradientRounds::zero_grad() {
 
 void GradientRounds::enter_no_sync() {
   const std::lock_guard lock(mutex_);
-  if (round_.phase == Phase::filling) {
+  if (is_under_way()) {
     fail(
         "no_sync() was called between backward() and wait(): call wait() first, or take the guard before the round's "
         "first backward().");
@@ -442,10 +443,10 @@ void GradientRounds::leave_no_sync() {
 std::int64_t GradientRounds::set_samples(std::int64_t samples) {
   const std::lock_guard lock(mutex_);
   if (samples < 0) throw UsageError(text("set_samples() was given ", samples, ": a rank has 0 samples or more."));
-  if (round_.phase == Phase::filling) {
+  if (is_under_way()) {
     fail("set_samples() was called between backward() and wait(): call it before the round's backward().");
   }
-  if (round_.phase == Phase::accumulating && !batch_norms_.empty()) {
+  if (parameters_.have_accumulated() && !batch_norms_.empty()) {
     throw UsageError(
         "set_samples() was called after a backward() under no_sync(), whose SyncBatchNorm has used other weights: call "
         "it before the round's first backward().");
@@ -457,17 +458,17 @@ std::int64_t GradientRounds::set_samples(std::int64_t samples) {
 bool GradientRounds::join() {
   const auto samples = set_samples(0);
   const std::lock_guard lock(mutex_);
+  const std::string lost = parameters_.have_accumulated()
+                               ? "join() was called with gradients accumulated under no_sync(), which would be lost: "
+                                 "end the round with one more backward() and wait(), or zero_grad()."
+                               : "";
   if (samples == 0) {
     weigh({});
+    if (!lost.empty()) throw UsageError(lost);
     return false;
   }
   if (round_.phase == Phase::idle) open();
-  for (const auto& parameter : parameters_) {
-    if (!parameter.has_gradient()) continue;
-    fail(
-        "join() was called with gradients accumulated under no_sync(), which would be lost: end the round with one "
-        "more backward() and wait(), or zero_grad().");
-  }
+  if (!lost.empty()) fail(lost);
   round_.is_joining = true;
   finish();
   return true;
@@ -476,7 +477,7 @@ bool GradientRounds::join() {
 void GradientRounds::find_unused(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
   require_unused_allowed("find_unused()");
-  if (round_.phase == Phase::filling) {
+  if (is_under_way()) {
     fail("find_unused() was called after a backward() of its round: call it before.");
   }
   if (no_sync_guards_ > 0) return;
@@ -497,7 +498,7 @@ void GradientRounds::declare_unused(const std::vector<std::string>& names) {
 
 void GradientRounds::broadcast_buffers() {
   const std::lock_guard lock(mutex_);
-  if (round_.phase == Phase::filling) {
+  if (is_under_way()) {
     fail("broadcast_buffers() was called between backward() and wait(): call wait() first.");
   }
   buffers_.broadcast(0);
@@ -540,12 +541,14 @@ void GradientRounds::adopt(const std::vector<Bucket>& plan) {
 void GradientRounds::adopt_next_plan() {
   if (!next_plan_) return;
   adopt(*std::exchange(next_plan_, std::nullopt));
+  hook();  // parameters may have been unfrozen since the plan was made
   count_missing();
 }
 
 void GradientRounds::set_owner(const std::string& owner) {
   owner_ = owner;
   if (buckets_) buckets_->set_owner(owner);
+  status_.set_owner(owner);
 }
 
 std::vector<std::string> GradientRounds::describe() const {
@@ -587,7 +590,11 @@ void GradientRounds::require_unused_allowed(const char* caller) const {
 
 void GradientRounds::fail(const std::string& failure) {
   round_.report.failure = failure;
-  finish();
+  try {
+    finish();
+  } catch (const CommunicationError& error) {
+    throw UsageError(text(failure, " The other ranks were not told: ", error.what()));
+  }
   throw UsageError(failure);  // not reached: the outcome of a round that has failed is an error on all ranks
 }
 

@@ -122,6 +122,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
 
   // Mistakes.
   bool is_expected(const ModuleParameter& parameter) const;
+  bool is_under_way() const { return round_.phase == Phase::filling || round_.phase == Phase::reducing; }
   void weigh(const SampleWeight& weight);
   void require_unused_allowed(const char* caller) const;
 

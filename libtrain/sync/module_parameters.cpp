@@ -227,6 +227,12 @@ void ModuleParameters::declare_unused(const std::vector<std::string>& names) {
   for (const auto index : indices) parameters_[index].use = ModuleParameter::Use::declared_unused;
 }
 
+bool ModuleParameters::have_accumulated() const {
+  return std::any_of(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
+    return parameter.gradient == ModuleParameter::Gradient::accumulated && parameter.has_gradient();
+  });
+}
+
 void ModuleParameters::forget_gradients() {
   for (auto& parameter : parameters_) {
     parameter.gradient = ModuleParameter::Gradient::absent;

@@ -116,6 +116,9 @@ class ModuleParameters {
   /// Which ones no backward() reaches. Throws UsageError for a name that there is not.
   void declare_unused(const std::vector<std::string>& names);
 
+  /// Whether passes under no_sync() have left a gradient that the round is to average.
+  bool have_accumulated() const;
+
   /// Begins a round.
   void forget_gradients();
 

@@ -61,7 +61,12 @@ RoundStatus::RoundStatus(std::size_t parameters, Communicator& communicator)
                   ? communicator.allocate(static_cast<std::int64_t>(kFirstParameter + parameters), at::kByte)
                   : at::empty({static_cast<std::int64_t>(kFirstParameter + parameters)}, at::kByte)),
       bytes_(memory_.mutable_data_ptr<std::uint8_t>()) {
+  set_owner("");
   clear();
+}
+
+void RoundStatus::set_owner(const std::string& owner) {
+  label_ = std::make_shared<const std::string>("the status of a round" + owner);
 }
 
 void RoundStatus::clear() {
@@ -89,7 +94,7 @@ bool RoundStatus::replicas_differ() const {
 
 void RoundStatus::exchange() {
   if (communicator_.world_size() == 1) return;
-  const CallPurpose purpose{communicator_, "the status of a round"};
+  const CallPurpose purpose{communicator_, label_};
   if (communicator_.supports(at::kCPU)) {
     work_ = communicator_.all_reduce(memory_, ReduceOp::maximum);
     return;

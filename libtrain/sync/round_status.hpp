@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ class RoundStatus {
  public:
   /// A flag for each of so many parameters. The same number on all ranks.
   RoundStatus(std::size_t parameters, Communicator& communicator);
+
+  /// Says whose rounds these are, as GradientBuckets::set_owner() does.
+  void set_owner(const std::string& owner);
 
   void clear();
 
@@ -50,6 +54,7 @@ class RoundStatus {
   void set(std::size_t index) { bytes_[index] = 1; }
 
   Communicator& communicator_;
+  std::shared_ptr<const std::string> label_;
   at::Tensor memory_;  // uint8
   std::uint8_t* bytes_ = nullptr;
   Work work_;

@@ -297,6 +297,45 @@ TEST(SynchronizerFreezing, AGivenPlanNeedNotNameWhatIsUnfrozenLater) {
   });
 }
 
+// The new plan has it already when its first round opens.
+TEST(SynchronizerFreezing, ALayerThatIsUnfrozenBeforeTuningIsSeen) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    model.left.set_requires_grad(false);
+    GradientSynchronizer synchronizer{model, communicator};
+    model.loss(0, 1).backward();
+    synchronizer.wait();
+    synchronizer.zero_grad();
+    model.left.set_requires_grad(true);
+    synchronizer.tune();
+    for (int round = 0; round < 2; ++round) {
+      model.loss(communicator.rank() + 1, 1).backward();
+      synchronizer.wait();
+      expect_all(model.left.grad(), test::mean_rank_plus_one(communicator), "left");
+      synchronizer.zero_grad();
+    }
+  });
+}
+
+TEST(SynchronizerFreezing, ALayerMayBeConvertedWhileItIsFrozen) {
+  on_ranks([](Communicator& communicator) {
+    torch::nn::Sequential model{torch::nn::Linear(2, 2), torch::nn::Linear(2, 2)};
+    auto& last = model[1]->as<torch::nn::Linear>()->weight;
+    model[1]->as<torch::nn::Linear>()->bias.set_requires_grad(false);
+    last.set_requires_grad(false);
+    GradientSynchronizer synchronizer{model, communicator};
+    model[1]->to(at::kDouble);
+    model[1]->as<torch::nn::Linear>()->weight.set_requires_grad(true);
+    for (int round = 0; round < 2; ++round) {
+      const auto features = model[0]->as<torch::nn::Linear>()->forward(torch::ones({1, 2}));
+      model[1]->as<torch::nn::Linear>()->forward(features.to(at::kDouble)).sum().backward();
+      synchronizer.wait();
+      EXPECT_EQ(model[1]->as<torch::nn::Linear>()->weight.grad().scalar_type(), at::kDouble);
+      synchronizer.zero_grad();
+    }
+  });
+}
+
 TEST(SynchronizerFreezing, FreezingEverythingIsRefusedAndMayBeTakenBack) {
   on_ranks([](Communicator& communicator) {
     Pair model;

@@ -156,8 +156,7 @@ TEST(SynchronizerCheckpoints, MayLeaveParametersOutOfNestedPasses) {
   });
 }
 
-// It walks the graph, which does not show them. What comes after its bucket has left is told to its rank alone; here to
-// each, since all do the same.
+// It walks the graph, which does not show them.
 TEST(SynchronizerCheckpoints, FindUnusedIsRefusedWithNestedPasses) {
   on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
     Pair model;

@@ -27,8 +27,7 @@ struct HalfPrecisionOptions {
 /// on the way out; the host's backends add in float32 and round the average once more. Needs 2 bytes of memory an
 /// element.
 ///
-/// 16-bit buckets travel as they are, and so does everything in a group of one rank. Flags travel as 0 or 1, whatever
-/// their size, so that none is rounded to zero.
+/// 16-bit buckets travel as they are, and so does everything in a group of one rank.
 class HalfPrecisionWireFormat : public WireFormat {
  public:
   /// Throws UsageError for another type and for numbers out of range.
