@@ -14,14 +14,12 @@ namespace libtrain::detail {
 
 namespace {
 
-struct Squares {
+struct Squares : AddedLanes {
   static LIBTRAIN_INLINED double part(double value) { return value * value; }
-  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
 };
 
-struct Magnitudes {
+struct Magnitudes : AddedLanes {
   static LIBTRAIN_INLINED double part(double value) { return std::abs(value); }
-  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
 };
 
 struct Largest : Magnitudes {
@@ -42,10 +40,7 @@ LIBTRAIN_INLINED double join_all(const T* values, std::size_t count) {
   for (std::size_t lane = 0; lane < count - begin; ++lane) {
     lanes[lane] = Part::join(lanes[lane], Part::part(static_cast<double>(widen(values[begin + lane]))));
   }
-  for (std::size_t half = kSquareLanes / 2; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] = Part::join(lanes[lane], lanes[lane + half]);
-  }
-  return lanes[0];
+  return join_lanes<Part>(lanes);
 }
 
 template <typename Part>

@@ -10,18 +10,26 @@ namespace libtrain::detail {
 /// same order, and the compiler needs no leave to reorder.
 constexpr std::size_t kSquareLanes = 64;
 
+struct AddedLanes {
+  static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
+};
+
+/// All of them; pairs first, since errors of sums grow with the depth of the tree. Spoils the lanes.
+template <typename Lanes>
+LIBTRAIN_INLINED double join_lanes(double (&lanes)[kSquareLanes]) {
+  for (std::size_t half = kSquareLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] = Lanes::join(lanes[lane], lanes[lane + half]);
+  }
+  return lanes[0];
+}
+
 struct SquareLanes {
   double sums[kSquareLanes] = {};
 
   LIBTRAIN_INLINED void add(std::size_t lane, double value) { sums[lane] += value * value; }
 
-  /// All of them; pairs first, since errors grow with the depth of the tree. Spoils the lanes.
-  LIBTRAIN_INLINED double total() {
-    for (std::size_t half = kSquareLanes / 2; half > 0; half /= 2) {
-      for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-    }
-    return sums[0];
-  }
+  /// Spoils the lanes.
+  LIBTRAIN_INLINED double total() { return join_lanes<AddedLanes>(sums); }
 };
 
 }  // namespace libtrain::detail

@@ -360,10 +360,7 @@ const ModuleParameter* GradientRounds::first_overflowed() {
 void GradientRounds::settle_gradients() {
   for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
     auto& parameter = parameters_[index];
-    if (!parameter.place || !status_.is_used(index)) continue;
-    auto& gradient = parameter.tensor.mutable_grad();
-    const auto& place = place_of(parameter);
-    if (!gradient.is_same(place)) gradient = place;
+    if (parameter.place && status_.is_used(index)) parameter.tensor.mutable_grad() = place_of(parameter);
   }
 }
 
@@ -477,9 +474,7 @@ bool GradientRounds::join() {
 void GradientRounds::find_unused(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
   require_unused_allowed("find_unused()");
-  if (is_under_way()) {
-    fail("find_unused() was called after a backward() of its round: call it before.");
-  }
+  if (is_under_way()) fail("find_unused() was called after a backward() of its round: call it before.");
   if (no_sync_guards_ > 0) return;
   if (round_.phase == Phase::idle) open();
   parameters_.find_unused(outputs);
@@ -498,9 +493,7 @@ void GradientRounds::declare_unused(const std::vector<std::string>& names) {
 
 void GradientRounds::broadcast_buffers() {
   const std::lock_guard lock(mutex_);
-  if (is_under_way()) {
-    fail("broadcast_buffers() was called between backward() and wait(): call wait() first.");
-  }
+  if (is_under_way()) fail("broadcast_buffers() was called between backward() and wait(): call wait() first.");
   buffers_.broadcast(0);
 }
 

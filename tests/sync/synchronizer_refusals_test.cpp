@@ -31,8 +31,6 @@ using test::Pair;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Whatever goes wrong, no rank may wait for longer.
-
 using Plan = std::vector<std::vector<std::string>>;
 
 TEST(SynchronizerRefusals, ParametersWithoutGradientsOnDifferentRanks) {
