@@ -20,6 +20,7 @@
 #include <libtrain/data/image_folder.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/token_batch.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
@@ -40,6 +41,7 @@
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
+#include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 #include <libtrain/train/require_finite.hpp>

@@ -63,19 +63,6 @@ double accumulate(torch::nn::Sequential& model, const std::vector<lt::data::Batc
   return mean_loss;
 }
 
-// The share of held-out images that the model gets right, over all ranks; every image counts once.
-double accuracy(lt::Context& context, torch::nn::Sequential& model, lt::data::DataLoader& held_out) {
-  const torch::NoGradGuard no_grad;
-  const auto counts = torch::zeros({2}, torch::kLong);
-  for (auto& batch : held_out.epoch(0)) {
-    if (batch.size() == 0) continue;
-    counts[0] += model->forward(batch.images).argmax(1).eq(batch.labels).sum();
-    counts[1] += batch.size();
-  }
-  context.communicator().all_reduce(counts).wait();
-  return counts[0].item<double>() / counts[1].item<double>();
-}
-
 void train(lt::Context& context) {
   const auto data = context.option("data");
   const auto epochs = context.integer("epochs", 1, 100000);
@@ -127,7 +114,9 @@ void train(lt::Context& context) {
       context.progress().update(step + 1, {{mean_loss, "loss"}, {norm, "norm"}});
     }
     lt::check_replicas(*model, context.communicator());
-    held_out_accuracy = accuracy(context, model, held_out);
+    held_out_accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
+                          return model->forward(batch.images).argmax(1).eq(batch.labels);
+                        }).mean();
     context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));
   }

@@ -27,21 +27,6 @@ lt::models::ResNet make_model(const std::string& name, std::int64_t classes) {
   throw lt::UsageError("--model is '" + name + "': choose resnet18 or resnet50.");
 }
 
-// The share of images that the model gets right, over all ranks; every image counts once.
-double accuracy(lt::Context& context, lt::models::ResNet& model, lt::data::DataLoader& loader) {
-  const torch::NoGradGuard no_grad;
-  model->eval();
-  const auto counts = torch::zeros({2}, torch::TensorOptions(torch::kLong).device(context.device()));
-  for (auto& batch : loader.epoch(0)) {
-    if (batch.size() == 0) continue;
-    counts[0] += model->forward(batch.images).argmax(1).eq(batch.labels).sum();
-    counts[1] += batch.size();
-  }
-  context.communicator().all_reduce(counts).wait();
-  model->train();
-  return counts[0].item<double>() / counts[1].item<double>();
-}
-
 void train(lt::Context& context) {
   const auto epochs = context.integer("epochs", 1, 100000);
   const auto batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1));
@@ -76,8 +61,6 @@ void train(lt::Context& context) {
   if (train_set.classes() != test_set.classes()) {
     throw lt::UsageError("train and val have different classes: both need a folder for every class.");
   }
-  lt::require_same_data(train_set, context.communicator());
-  lt::require_same_data(test_set, context.communicator());
 
   auto model = make_model(context.option("model"), classes);
   model->to(context.device());
@@ -110,7 +93,9 @@ void train(lt::Context& context) {
     }
     synchronizer.broadcast_buffers();
     lt::check_replicas(*model, context.communicator());
-    held_out_accuracy = accuracy(context, model, held_out);
+    held_out_accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
+                          return model->forward(batch.images).argmax(1).eq(batch.labels);
+                        }).mean();
     context.progress().end_epoch({{loss, "loss"}, {held_out_accuracy, "accuracy"}});
     context.metrics().write(
         lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss).set("accuracy", held_out_accuracy));

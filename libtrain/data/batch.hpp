@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,5 +16,17 @@ struct Batch {
 
   std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
 };
+
+/// Calls `visit(tensor)` for each tensor of a batch: how a loader brings batches to a GPU. A type of your own has a
+/// function of that name beside it.
+template <typename Visit>
+void visit_tensors(Batch& batch, const Visit& visit) {
+  visit(batch.images);
+  visit(batch.labels);
+}
+
+/// Batches whose tensors can be visited.
+template <typename B>
+concept VisitableBatch = requires(B& batch) { visit_tensors(batch, [](at::Tensor&) {}); };
 
 }  // namespace libtrain::data

@@ -1,23 +1,19 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
+#include <utility>
+#include <vector>
 
-#include <c10/core/Device.h>
-
+#include <libtrain/data/batch.hpp>
 #include <libtrain/data/dataset.hpp>
-#include <libtrain/data/loader/bad_samples.hpp>
-#include <libtrain/data/loader/batch_memory.hpp>
 #include <libtrain/data/loader/batch_mixing.hpp>
-#include <libtrain/data/loader/device_copy.hpp>
-#include <libtrain/data/loader/loader_statistics.hpp>
-#include <libtrain/data/loader/sample_reader.hpp>
-#include <libtrain/data/loader_epoch.hpp>
+#include <libtrain/data/loader/image_batches.hpp>
+#include <libtrain/data/loader/loader_core.hpp>
+#include <libtrain/data/loader/typed_batches.hpp>
 #include <libtrain/data/loader_state.hpp>
 #include <libtrain/data/rank_shard.hpp>
 #include <libtrain/data/sampler.hpp>
@@ -25,99 +21,186 @@
 
 namespace libtrain::data {
 
-namespace detail {
-class BatchEngine;
-}
+template <typename B>
+class DataLoaderOf;
+
+/// One pass over the batches of an epoch, for a range-for loop or next(). It can be walked once, by one thread. Its
+/// worker threads start with it and stop when it is destroyed, or another one is assigned to it, after the sample that
+/// each of them is reading. It can be moved, which ends its iterators; what is left then takes no call.
+template <typename B>
+class LoaderEpochOf {
+ public:
+  class Iterator {
+   public:
+    explicit Iterator(LoaderEpochOf& epoch) : epoch_(&epoch) {}
+    B& operator*() const { return *epoch_->current_; }
+    B* operator->() const { return &*epoch_->current_; }
+    Iterator& operator++() {
+      epoch_->current_.reset();  // first: its memory can be had again
+      epoch_->current_ = epoch_->next();
+      return *this;
+    }
+    bool operator==(std::default_sentinel_t) const { return !epoch_->current_; }
+
+   private:
+    LoaderEpochOf* epoch_;
+  };
+
+  /// The next batch in the order of the steps, or nothing after the last one. Throws what reading it threw.
+  std::optional<B> next() {
+    detail::EpochCore& core = this->core();
+    const auto slot = core.next();
+    if (!slot) return std::nullopt;
+    std::optional<B> batch = maker_->take(*slot);
+    core.give_back();
+    return batch;
+  }
+
+  /// Reads the first batch.
+  Iterator begin() { return ++Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+  /// How many samples are in the batch that was taken last: what GradientSynchronizer::set_samples() wants.
+  std::uint64_t samples_of_batch() const { return core().samples_of_batch(); }
+
+  /// Where the run stands once all ranks have used the batches that were taken so far: batches that were only read
+  /// ahead do not count. resume() of the loader goes on from there.
+  LoaderState state() const { return core().state(); }
+
+ private:
+  friend class DataLoaderOf<B>;
+
+  LoaderEpochOf(detail::LoaderCore& loader, std::unique_ptr<detail::BatchMakerOf<B>> maker, std::uint64_t epoch,
+                std::uint64_t position)
+      : maker_(maker.get()), core_(std::make_unique<detail::EpochCore>(loader, std::move(maker), epoch, position)) {}
+
+  detail::EpochCore& core() const {
+    if (core_) return *core_;
+    throw UsageError("An epoch of a loader is used that was moved from: use the object that it moved to.");
+  }
+
+  std::optional<B> current_;
+  detail::BatchMakerOf<B>* maker_;  // the core's
+  std::unique_ptr<detail::EpochCore> core_;
+};
+
+/// Batches of type B of a data set for one rank, in an order that is a pure function of (seed, epoch, step, shard):
+/// neither the number of workers nor their speed changes a batch.
+///
+///     DataLoaderOf loader(texts, pad, {.batch_size = 32}, context.shard());
+///     for (auto& batch : loader.epoch(epoch)) ...
+///
+/// The workers of a loader read the samples of one batch together; the one that is last has `collate` make the batch.
+/// Every rank gets the same number of batches, but with Remainder::uneven; with Remainder::exact the last one may be
+/// one of no samples, so that ranks stay in step. What the data set or `collate` throws arrives in the loop at the
+/// position of its batch and ends the epoch, unless the bad sample is replaced: see BadSampleOptions.
+///
+/// Where the shard asks for a GPU, the tensors of a batch (visit_tensors()) are copied there as soon as it is made, on
+/// a stream of their own.
+///
+/// When the first epoch begins, ranks whose shard is Context::shard() compare their data: where they differ, all throw
+/// UsageError. So each rank makes its loaders and begins their epochs in the same order.
+template <typename B>
+class DataLoaderOf {
+ public:
+  /// `collate` makes a batch of the samples, in their order: B(std::vector<S>), or B(std::vector<S>, SampleRandom&)
+  /// with random numbers that belong to the batch. It is called from the workers, several at once. The data set must
+  /// outlive the loader. Throws UsageError as Sampler does, and for options out of range.
+  template <typename S, typename Collate>
+  DataLoaderOf(const DatasetOf<S>& dataset, Collate collate, const LoaderOptions& options, const RankShard& shard)
+      : core_(dataset, options, detail::require_copyable<B>(shard)),
+        make_([this, &dataset, collate = std::move(collate)](std::uint64_t epoch) {
+          return std::make_unique<detail::CollatedBatches<S, B, Collate>>(dataset, collate, core_, epoch);
+        }) {}
+
+  template <typename S, typename Collate>
+  explicit DataLoaderOf(const DatasetOf<S>& dataset, Collate collate, const LoaderOptions& options = {},
+                        Shard shard = {})
+      : DataLoaderOf(dataset, std::move(collate), options, RankShard(shard, c10::kCPU, {})) {}
+
+  template <typename S, typename Collate>
+  DataLoaderOf(const DatasetOf<S>&& dataset, Collate collate, const LoaderOptions& options,
+               const RankShard& shard) = delete;  // would dangle
+  template <typename S, typename Collate>
+  DataLoaderOf(const DatasetOf<S>&& dataset, Collate collate, const LoaderOptions& options = {},
+               Shard shard = {}) = delete;
+  DataLoaderOf(const DataLoaderOf&) = delete;  // epochs refer to their loader
+  DataLoaderOf& operator=(const DataLoaderOf&) = delete;
+
+  /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader. Throws
+  /// UsageError for a step past the end, and where ranks have different data.
+  LoaderEpochOf<B> epoch(std::uint64_t epoch, std::uint64_t first_step = 0) & {
+    return {core_, make_(epoch), epoch, core_.position_of_step(first_step)};
+  }
+
+  /// The rest of the epoch in which a run stopped, of which LoaderEpochOf::state() told; world size and batch size may
+  /// have changed, and no sample is repeated or left out. Throws UsageError where the state is that of another data set
+  /// (see IndexedDataset::identity()), order or seed. Of W ranks rank r goes on counting the bad samples that the ranks
+  /// r, r + W, ... of the state have met, and where it has fewer ranks, V, those of rank r % V; EnvironmentError where
+  /// these are more than BadSampleOptions allow.
+  LoaderEpochOf<B> resume(const LoaderState& state) & {
+    core_.resume(state);
+    return {core_, make_(state.epoch), state.epoch, state.position};
+  }
+
+  std::uint64_t batches_per_epoch() const { return sampler().batches(); }
+  const Sampler& sampler() const { return core_.sampler(); }
+
+  /// Over all epochs, the one that runs included. Any thread may ask.
+  LoaderStatistics statistics() const { return core_.statistics(); }
+
+  /// Time that the loop has spent waiting for batches, over all epochs. Any thread may ask.
+  double seconds_waiting() const { return statistics().seconds_waiting; }
+
+ protected:
+  using MakeBatches = std::function<std::unique_ptr<detail::BatchMakerOf<B>>(const detail::LoaderCore&, std::uint64_t)>;
+
+  DataLoaderOf(const IndexedDataset& dataset, const LoaderOptions& options, const RankShard& shard, MakeBatches make)
+      : core_(dataset, options, detail::require_copyable<B>(shard)),
+        make_([this, make = std::move(make)](std::uint64_t epoch) { return make(core_, epoch); }) {}
+
+ private:
+  detail::LoaderCore core_;
+  std::function<std::unique_ptr<detail::BatchMakerOf<B>>(std::uint64_t epoch)> make_;
+};
+
+template <typename S, typename Collate>
+DataLoaderOf(const DatasetOf<S>&, Collate, const LoaderOptions&, const RankShard&)
+    -> DataLoaderOf<detail::CollatedBy<S, Collate>>;
+template <typename S, typename Collate>
+DataLoaderOf(const DatasetOf<S>&, Collate, const LoaderOptions& = {}, Shard = {})
+    -> DataLoaderOf<detail::CollatedBy<S, Collate>>;
 
 struct DataLoaderOptions {
-  std::uint64_t batch_size = 32;  ///< samples per rank and step
-  int workers = 2;                ///< threads that read; 0 reads in the thread that asks for the batch
-  /// Of the order and of the random numbers of samples, the same on every rank; without one, the shard's.
+  // As in LoaderOptions:
+  std::uint64_t batch_size = 32;
+  int workers = 2;
   std::optional<std::uint64_t> seed = std::nullopt;
   Order order = Order::shuffled;
   Remainder remainder = Remainder::pad;
-  int prefetch = 3;  ///< batches ready or being made, beside the one that the loop has
-  Transform transform = {};
+  int prefetch = 3;
+  Transform transform = {};  ///< of each sample
   /// Of the model: a label that is not in [0, classes) is a UsageError that names sample and file. Without it labels
   /// are not checked, except where `mixing` has the number.
   std::optional<std::int64_t> classes = std::nullopt;
   std::optional<BatchMixing> mixing = std::nullopt;
   BadSampleOptions bad_samples = {};
-  std::uint64_t blocks_at_once = 16;  ///< of Order::blocks: files whose samples are mixed
+  std::uint64_t blocks_at_once = 16;
 };
 
-/// Batches of a data set for one rank, in an order that is a pure function of (seed, epoch, step, shard): neither the
-/// number of workers nor their speed changes a batch.
-///
-///     for (auto& batch : loader.epoch(epoch)) ...
-///
-/// The workers of a loader read the samples of one batch together. Every rank gets the same number of batches, but with
-/// Remainder::uneven; with Remainder::exact the last one may have size 0 (and still its trailing shape), so that ranks
-/// stay in step. What the data set or the transform throws arrives in the loop at the position of its batch and ends
-/// the epoch, unless the bad sample is replaced: see BadSampleOptions.
-///
-/// Where the shard asks for a GPU, batches are made in pinned memory and copied there as soon as they are made, on a
-/// stream of their own.
-class DataLoader {
+/// Batches of labelled images of one shape. They are written into memory that was a batch's before, pinned where the
+/// shard asks for a GPU. A batch of no samples still has its trailing shape.
+class DataLoader : public DataLoaderOf<Batch> {
  public:
-  /// The data set must outlive the loader; its functions are called from the workers. Throws UsageError as Sampler
-  /// does, for options out of range, and for a data set of more than `classes` classes.
+  /// The data set must outlive the loader; its functions are called from the workers. Throws UsageError as DataLoaderOf
+  /// does, and for a data set of more than `classes` classes.
   DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard);
   explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {}, Shard shard = {});
 
   DataLoader(const Dataset&& dataset, DataLoaderOptions options, const RankShard& shard) = delete;  // would dangle
   DataLoader(const Dataset&& dataset, DataLoaderOptions options = {}, Shard shard = {}) = delete;
-  DataLoader(const DataLoader&) = delete;  // epochs refer to their loader
-  DataLoader& operator=(const DataLoader&) = delete;
-
-  /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader. Throws
-  /// UsageError for a step past the end.
-  LoaderEpoch epoch(std::uint64_t epoch, std::uint64_t first_step = 0) &;
-
-  /// The rest of the epoch in which a run stopped, of which LoaderEpoch::state() told; world size and batch size may
-  /// have changed, and no sample is repeated or left out. Throws UsageError where the state is that of another data set
-  /// (see Dataset::identity()), order or seed. Of W ranks rank r goes on counting the bad samples that the ranks r, r +
-  /// W, ... of the state have met, and where it has fewer ranks, V, those of rank r % V; EnvironmentError where these
-  /// are more than BadSampleOptions allow.
-  LoaderEpoch resume(const LoaderState& state) &;
-
-  std::uint64_t batches_per_epoch() const { return sampler_.batches(); }
-  const Sampler& sampler() const { return sampler_; }
-
-  /// Over all epochs, the one that runs included. Any thread may ask.
-  LoaderStatistics statistics() const;
-
-  /// Time that the loop has spent waiting for batches, over all epochs. Any thread may ask.
-  double seconds_waiting() const { return statistics().seconds_waiting; }
-
- private:
-  friend class LoaderEpoch;
-
-  struct Content {  // of Dataset::identity()
-    std::uint64_t digest = 0;
-    std::string summary = {};
-  };
-
-  LoaderEpoch epoch_from(std::uint64_t epoch, std::uint64_t position);
-  const Content& content() const;
-  LoaderState state_at(std::uint64_t epoch, std::uint64_t position) const;
-
-  const Dataset& dataset_;
-  const Shard shard_;
-  const int workers_;
-  const std::size_t slots_;
-  const std::uint64_t seed_;
-  const std::optional<BatchMixing> mixing_;
-  Sampler sampler_;
-  BadSamples bad_samples_;
-  detail::SampleReader reader_;
-  std::unique_ptr<const detail::DeviceCopy> device_;
-  detail::BatchMemory memory_;
-  mutable std::once_flag content_known_;
-  mutable Content content_;
-  mutable std::mutex mutex_;
-  LoaderStatistics finished_epochs_;
-  const detail::BatchEngine* running_ = nullptr;
 };
+
+using LoaderEpoch = LoaderEpochOf<Batch>;
 
 }  // namespace libtrain::data

@@ -1,7 +1,6 @@
 #include <libtrain/data/dataset.hpp>
 
 #include <string>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 
@@ -9,19 +8,10 @@
 
 namespace libtrain::data {
 
-DatasetIdentity Dataset::identity() const {
-  DatasetIdentity lines{text(size(), " samples")};
-  for (auto& line : detail::describe_samples(size(), "", [this](std::uint64_t index) { return origin(index); })) {
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
-Sample InPlaceDataset::get(std::uint64_t index) const {
+Sample InPlaceDataset::get(std::uint64_t index, SampleRandom& random) const {
   const ImageShape shape = image_shape();
   const auto batch =
       at::empty({1, shape.channels, shape.height, shape.width}, at::TensorOptions(shape.type), shape.format);
-  SampleRandom random(0, 0, index);
   const std::int64_t label = read(index, random, batch.mutable_data_ptr());
   return {batch.squeeze(0), label};
 }

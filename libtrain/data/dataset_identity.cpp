@@ -3,9 +3,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/indexed_dataset.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
+
+namespace libtrain::data {
+
+DatasetIdentity IndexedDataset::identity() const {
+  DatasetIdentity lines{text(size(), " samples")};
+  for (auto& line : detail::describe_samples(size(), "", [this](std::uint64_t index) { return origin(index); })) {
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace libtrain::data
 
 namespace libtrain::data::detail {
 

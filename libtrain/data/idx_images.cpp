@@ -91,7 +91,7 @@ DatasetIdentity IdxImages::identity() const {
           text("images of ", height_, " x ", width_, " with checksum ", checksum(pixels_))};
 }
 
-Sample IdxImages::get(std::uint64_t index) const {
+Sample IdxImages::get(std::uint64_t index, SampleRandom& /*random*/) const {
   if (index >= size()) throw UsageError(text("sample ", index, " is past the end of ", size(), " images."));
   Sample sample{at::empty({1, height_, width_}, at::kFloat), labels_[index]};
   const auto count = static_cast<std::uint64_t>(height_ * width_);

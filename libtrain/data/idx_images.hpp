@@ -34,7 +34,7 @@ class IdxImages : public Dataset {
 
   /// float32 [1, height, width], (pixel / 255 - mean) / standard_deviation. Throws UsageError for an index past the
   /// end.
-  Sample get(std::uint64_t index) const override;
+  Sample get(std::uint64_t index, SampleRandom& random) const override;
 
   SampleOrigin origin(std::uint64_t index) const override;
   DatasetIdentity identity() const override;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include <c10/core/Device.h>
 
+#include <libtrain/data/dataset_identity.hpp>
 #include <libtrain/data/shard.hpp>
 
 namespace libtrain::data {
@@ -18,6 +20,9 @@ struct RankShard : Shard {
   c10::Device device;                      ///< where batches are wanted
   std::filesystem::path output_directory;  ///< of the run: bad_samples.jsonl is there
   std::string run_id;                      ///< of the run: in each of its records there, unless it is empty
+  /// Called on every rank when a loader begins its first epoch: throws UsageError where ranks have different data.
+  /// Empty: nothing is compared.
+  std::function<void(const DatasetIdentity&)> require_same = {};
 };
 
 }  // namespace libtrain::data

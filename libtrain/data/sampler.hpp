@@ -83,6 +83,9 @@ class Sampler {
   /// steps(from) counts as that. At most dataset_size, and with `drop` less where samples were left out.
   std::uint64_t position_after(std::uint64_t steps_done, std::uint64_t from = 0) const;
 
+  /// Whether an epoch has each sample once: none is repeated, none left out.
+  bool covers_exactly_once() const { return end(0) == options_.dataset_size; }
+
   /// How many samples are repeated from a position on, over all ranks together; 0 unless the remainder is padded.
   std::uint64_t padding(std::uint64_t from = 0) const;
 

@@ -36,7 +36,7 @@ CLI::Validator whole_number(Number minimum, Number maximum) {
 }
 
 void add_common_options(CLI::App& app, CommandLine& line) {
-  app.add_option("--output", line.output, "Folder for metrics.jsonl and whatever else the run writes")
+  app.add_option("--output", line.run.output, "Folder for metrics.jsonl and whatever else the run writes")
       ->capture_default_str()
       ->check([](const std::string& folder) { return folder.empty() ? "the name of a folder is empty" : ""; });
   app.add_option("--timeline", line.timeline,
@@ -50,14 +50,15 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
   app.add_option("--threads", line.threads, "Threads inside one operation (default: this rank's share of the cores)")
       ->transform(whole_number(1, 4096));
-  app.add_option("--seed", line.seed, "Seed of weights, data order and augmentation")
+  app.add_option("--seed", line.run.seed, "Seed of weights, data order and augmentation")
       ->capture_default_str()
       ->transform(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
-  app.add_option("--stage", line.data.stage, "Folder on this node's disk to copy the data to before training");
-  app.add_option("--cache", line.data.cache, "Folder on this node's disk to keep in what the first epoch reads");
-  app.add_option("--cache-limit", line.data.cache_limit_bytes, "Size of that cache, such as 200G (default: the disk)")
+  app.add_option("--stage", line.run.data.stage, "Folder on this node's disk to copy the data to before training");
+  app.add_option("--cache", line.run.data.cache, "Folder on this node's disk to keep in what the first epoch reads");
+  app.add_option("--cache-limit", line.run.data.cache_limit_bytes,
+                 "Size of that cache, such as 200G (default: the disk)")
       ->transform(CLI::AsSizeValue(false));
-  app.add_flag("--quiet", line.quiet, "No progress");
+  app.add_flag("--quiet", line.run.quiet, "No progress");
   const auto rank = whole_number(0, std::numeric_limits<int>::max());
   app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say")->transform(rank);
   app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say")
@@ -107,11 +108,11 @@ std::string number_between(double minimum, double maximum) {
 CommandLine parse_command_line(int argc, const char* const* argv, const Program& program) {
   refuse_missing_values(argc, argv);
   CommandLine line;
-  line.declared = !program.options.empty();
+  line.run.declared = !program.options.empty();
   CLI::App app{program.description};
-  app.allow_extras(!line.declared);
+  app.allow_extras(!line.run.declared);
   for (const auto& option : program.options) {
-    auto& value = line.options[option.name];
+    auto& value = line.run.options[option.name];
     value = option.value.value_or("");
     auto* added = app.add_option("--" + option.name, value, option.help);
     if (option.value) added->capture_default_str();
@@ -126,9 +127,9 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
     throw UsageError(text(error.what(), " (", argc > 0 ? argv[0] : "the program", " --help lists the options)."));
   }
   for (const auto& option : program.options) {
-    if (!option.value && app.count("--" + option.name) == 0) line.options.erase(option.name);
+    if (!option.value && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
   }
-  if (!line.declared) line.options = read_undeclared(app.remaining());
+  if (!line.run.declared) line.run.options = read_undeclared(app.remaining());
   return line;
 }
 

@@ -2,32 +2,26 @@
 
 #include <charconv>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include <libtrain/launch/launch.hpp>
-#include <libtrain/train/data_access.hpp>
+#include <libtrain/train/context.hpp>
 #include <libtrain/train/program.hpp>
 
 namespace libtrain::detail {
 
-/// The command line, read: what every program takes, and the program's own options as text.
+/// The command line, read.
 struct CommandLine {
+  RunOptions run;
   LaunchOptions launch;
-  std::string output = "outputs";
   std::string timeline;  ///< empty: none
   std::string device = "auto";
   double timeout_s = 300;
   std::optional<double> connect_timeout_s;
   std::optional<int> threads;
-  std::uint64_t seed = 0;
-  DataAccess data;
-  bool quiet = false;
-  std::map<std::string, std::string> options;
-  bool declared = false;            ///< the program declared its options
   std::optional<std::string> help;  ///< the text to print instead of running
 };
 

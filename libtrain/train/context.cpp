@@ -14,6 +14,7 @@
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/train/command_line.hpp>
+#include <libtrain/train/same_data.hpp>
 
 namespace libtrain {
 
@@ -28,31 +29,36 @@ c10::Device device_of(const Launch& launch, const Communicator& communicator) {
 
 }  // namespace
 
-Context::Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
-                 std::string run_id, TraceSink* trace)
-    : launch_(launch),
-      line_(std::make_unique<detail::CommandLine>(line)),
+Context::Context(std::shared_ptr<Communicator> communicator, RunOptions options, Launch launch, std::string run_id,
+                 TraceSink* trace)
+    : launch_(std::move(launch)),
+      options_(std::move(options)),
+      output_directory_(options_.output),
       communicator_(std::move(communicator)),
       run_id_(std::move(run_id)),
-      device_(device_of(launch, *communicator_)),
-      output_directory_(line.output),
+      device_(device_of(launch_, *communicator_)),
       summary_("summary"),
-      progress_({.output = rank() == 0 && !line.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
+      progress_({.output = rank() == 0 && !options_.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
       trace_(trace) {
   // Whatever asks for the current device later must not touch another rank's.
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
   summary_.set("ranks", world_size());
 }
 
-Context::~Context() = default;
-
 data::RankShard Context::shard() const {
-  return {{.rank = rank(), .world_size = world_size(), .seed = seed()}, device_, output_directory_, run_id_};
+  data::RankShard shard{
+      {.rank = rank(), .world_size = world_size(), .seed = seed()}, device_, output_directory_, run_id_};
+  if (world_size() > 1) {
+    shard.require_same = [communicator = communicator_](const data::DatasetIdentity& identity) {
+      require_same_data(identity, *communicator);
+    };
+  }
+  return shard;
 }
 
 std::shared_ptr<const data::Storage> Context::storage(std::string_view name) {
   has_opened_storage_ = true;
-  return detail::open_data(option(name), line_->data, *communicator_,
+  return detail::open_data(option(name), options_.data, *communicator_,
                            [this](const std::string& progress) { progress_.print(progress); });
 }
 
@@ -61,10 +67,10 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
   metrics_ = rank() == 0 ? MetricsWriter{output_directory_, run_id_, in_use} : MetricsWriter::disabled();
   const auto& build = build_info();
   std::vector<std::pair<std::string, std::string>> config;
-  for (const auto& [name, value] : line_->options) config.emplace_back(name, value);
+  for (const auto& [name, value] : options_.options) config.emplace_back(name, value);
   metrics_->write(Record{"run"}
                       .set("config", config)
-                      .set("seed", line_->seed)
+                      .set("seed", options_.seed)
                       .set("world_size", world_size())
                       .set("launcher", to_string(launch_.launcher))
                       .set("host", host_name())
@@ -78,7 +84,7 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
 }
 
 std::uint64_t Context::seed() const {
-  return line_->seed;
+  return options_.seed;
 }
 
 std::string Context::option(std::string_view name) const {
@@ -86,8 +92,8 @@ std::string Context::option(std::string_view name) const {
     const std::lock_guard lock(asked_mutex_);
     asked_.emplace(name);
   }
-  const auto found = line_->options.find(std::string{name});
-  if (found == line_->options.end()) {
+  const auto found = options_.options.find(std::string{name});
+  if (found == options_.options.end()) {
     throw UsageError(text("Option --", name, " is required: give it a value on the command line."));
   }
   return found->second;
@@ -95,8 +101,8 @@ std::string Context::option(std::string_view name) const {
 
 std::vector<std::string> Context::unused_options() const {
   std::vector<std::string> unused;
-  for (const auto& [name, value] : line_->options) {
-    if (!line_->declared && !asked_.contains(name)) unused.push_back(name);
+  for (const auto& [name, value] : options_.options) {
+    if (!options_.declared && !asked_.contains(name)) unused.push_back(name);
   }
   return unused;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,20 +22,27 @@
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
+#include <libtrain/train/data_access.hpp>
 
 namespace libtrain {
 
-namespace detail {
-struct CommandLine;
-}
+/// What a program was asked for: by its command line, or by itself where it makes its own Context.
+struct RunOptions {
+  std::string output = "outputs";  ///< folder for metrics.jsonl and whatever else the run writes
+  std::uint64_t seed = 0;          ///< of weights, data order and augmentation
+  bool quiet = false;              ///< no progress
+  DataAccess data = {};
+  std::map<std::string, std::string> options = {};  ///< the program's own, by name
+  bool declared = true;  ///< false: the program does not say which options it has, see Context::unused_options()
+};
 
 /// What a program running under `run` knows of itself: who it is, how it talks to its peers, what it was asked to do.
 /// Belongs to the thread that runs the program's body.
 class Context {
  public:
-  Context(const Launch& launch, const detail::CommandLine& line, std::shared_ptr<Communicator> communicator,
-          std::string run_id = {}, TraceSink* trace = nullptr);
-  ~Context();
+  /// `launch` tells a GPU's local rank, and metrics.jsonl which launcher it was. `trace` must outlive the context.
+  explicit Context(std::shared_ptr<Communicator> communicator, RunOptions options = {}, Launch launch = {},
+                   std::string run_id = {}, TraceSink* trace = nullptr);
 
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->world_size(); }
@@ -99,11 +107,11 @@ class Context {
 
  private:
   Launch launch_;
-  std::unique_ptr<detail::CommandLine> line_;
+  RunOptions options_;
+  std::filesystem::path output_directory_;
   std::shared_ptr<Communicator> communicator_;
   std::string run_id_;
   c10::Device device_;
-  std::filesystem::path output_directory_;
   std::optional<MetricsWriter> metrics_;
   Record summary_;
   Progress progress_;

@@ -9,7 +9,7 @@
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
-namespace libtrain::detail {
+namespace libtrain {
 
 /// What `--stage`, `--cache` and `--cache-limit` say; empty folders: not wanted.
 struct DataAccess {
@@ -17,6 +17,8 @@ struct DataAccess {
   std::string cache;
   std::uint64_t cache_limit_bytes = std::numeric_limits<std::uint64_t>::max();
 };
+
+namespace detail {
 
 /// The data at `location`, a local folder or a URI: a copy of all of it on this node's disk, or read through a cache
 /// there, or as it is.
@@ -28,4 +30,6 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
                                                Communicator& communicator,
                                                const std::function<void(const std::string&)>& show);
 
-}  // namespace libtrain::detail
+}  // namespace detail
+
+}  // namespace libtrain

@@ -39,6 +39,16 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
+// Of ranks that the program has connected itself.
+Launch launch_of(const Communicator& communicator) {
+  const std::string source = "the program's communicator";
+  Launch launch;
+  launch.rank = {communicator.rank(), source};
+  launch.world_size = {communicator.world_size(), source};
+  launch.rendezvous = {"none", source};
+  return launch;
+}
+
 // Where each value came from, once, on rank 0; a single process has nothing to explain.
 void log_launch(const Launch& launch) {
   const auto& [rank, rank_source] = launch.rank;
@@ -96,7 +106,8 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
     log_warning(text("--", name, " had no effect: this program did not ask for it."));
   }
   if (context.has_opened_storage()) return;
-  for (const auto& [name, value] : {std::pair{"--stage", line.data.stage}, std::pair{"--cache", line.data.cache}}) {
+  for (const auto& [name, value] :
+       {std::pair{"--stage", line.run.data.stage}, std::pair{"--cache", line.run.data.cache}}) {
     if (!value.empty())
       log_warning(text(name, " had no effect: this program opens its data without Context::storage()."));
   }
@@ -106,17 +117,17 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
               const std::string& run_id, const std::function<void(Context&)>& body) {
   std::optional<CallPurpose> purpose{std::in_place, *communicator, "the start of run()"};
   // Known before the data are read, but for a folder without metrics, which stays so until the first ones.
-  if (communicator->rank() == 0) MetricsWriter::require_free(line.output);
+  if (communicator->rank() == 0) MetricsWriter::require_free(line.run.output);
   share_cores(line, *communicator);
   // An odd constant keeps the ranks' seeds apart; rank 0's is the run's own.
-  torch::manual_seed(line.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
+  torch::manual_seed(line.run.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
   std::optional<Timeline> timeline;
   if (!line.timeline.empty()) {
     timeline.emplace(*communicator);
     timeline->require_writable(line.timeline);
   }
   try {
-    Context context{launch, line, communicator, run_id, timeline ? &timeline->sink() : nullptr};
+    Context context{communicator, line.run, launch, run_id, timeline ? &timeline->sink() : nullptr};
     purpose.reset();
     body(context);
     purpose.emplace(*communicator, "the end of run(), whose body has returned");
@@ -139,8 +150,12 @@ int run(int argc, char** argv, const std::function<void(Context&)>& body) {
 }
 
 int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
+  return run(argc, argv, program, nullptr, body);
+}
+
+int run(int argc, char** argv, const Program& program, std::shared_ptr<Communicator> communicator,
+        const std::function<void(Context&)>& body) {
   std::optional<Launch> launch;
-  std::shared_ptr<Communicator> communicator;
   std::optional<detail::CollectiveDump> collectives;
   try {
     const auto line = detail::parse_command_line(argc, argv, program);
@@ -149,13 +164,15 @@ int run(int argc, char** argv, const Program& program, const std::function<void(
       require_printed();
       return 0;
     }
-    launch = detect_launch(Environment::of_process(), line.launch);
+    launch = communicator ? launch_of(*communicator) : detect_launch(Environment::of_process(), line.launch);
     set_log_identity(launch->rank.value, launch->world_size.value);
     log_launch(*launch);
-    communicator = connect(*launch, {.timeout = milliseconds_of(line.timeout_s)},
-                           milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s)));
+    if (!communicator) {
+      communicator = connect(*launch, {.timeout = milliseconds_of(line.timeout_s)},
+                             milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s)));
+    }
     const auto run_id = detail::agree_on_run_id(*communicator);
-    if (communicator->world_size() > 1) collectives.emplace(communicator, line.output, run_id);
+    if (communicator->world_size() > 1) collectives.emplace(communicator, line.run.output, run_id);
     run_body(*launch, line, communicator, run_id, body);
     return 0;
   } catch (...) {

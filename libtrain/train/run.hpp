@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
+#include <libtrain/comm/communicator.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/program.hpp>
 
@@ -23,5 +25,10 @@ int run(int argc, char** argv, const std::function<void(Context&)>& body);
 
 /// The same with a description and declared options, for `--help` and for errors on misspelt options.
 int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body);
+
+/// The same with ranks that the program has connected itself: the launcher's variables, and the options that say who
+/// this process is and how long connecting may take, are not looked at.
+int run(int argc, char** argv, const Program& program, std::shared_ptr<Communicator> communicator,
+        const std::function<void(Context&)>& body);
 
 }  // namespace libtrain

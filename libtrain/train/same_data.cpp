@@ -4,13 +4,17 @@
 
 namespace libtrain {
 
-void require_same_data(const data::Dataset& dataset, Communicator& communicator) {
+void require_same_data(const data::DatasetIdentity& identity, Communicator& communicator) {
   if (communicator.world_size() == 1) return;
-  const CallPurpose purpose{communicator, "require_same_data()"};
+  const CallPurpose purpose{communicator, "comparing the data of the ranks"};
   detail::require_agreement({.subject = "The data set",
                              .unit = "lines",
                              .advice = "Give all ranks the same data, and start once they are complete."},
-                            dataset.identity(), communicator);
+                            identity, communicator);
+}
+
+void require_same_data(const data::IndexedDataset& dataset, Communicator& communicator) {
+  if (communicator.world_size() > 1) require_same_data(dataset.identity(), communicator);
 }
 
 }  // namespace libtrain

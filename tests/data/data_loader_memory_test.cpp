@@ -135,8 +135,8 @@ TEST(InPlaceDataset, WritesAllTypesAndFormats) {
   for (const auto type : {at::kFloat, at::kHalf, at::kBFloat16, at::kByte}) {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       const Written images(7, {.channels = 3, .height = 4, .width = 5, .type = type, .format = format});
-      EXPECT_EQ(images.get(2).image.sizes(), (at::IntArrayRef{3, 4, 5}));
-      EXPECT_EQ(images.get(2).image.max().item<double>(), 2);
+      EXPECT_EQ(images.sample(2).image.sizes(), (at::IntArrayRef{3, 4, 5}));
+      EXPECT_EQ(images.sample(2).image.max().item<double>(), 2);
       DataLoader loader{images, {.batch_size = 7, .workers = 2, .order = Order::sequential}};
       for (auto& batch : loader.epoch(0)) {
         EXPECT_EQ(batch.images.scalar_type(), type);

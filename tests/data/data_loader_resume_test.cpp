@@ -31,7 +31,7 @@ class LabelDataset : public Dataset {
   explicit LabelDataset(std::uint64_t size, std::set<std::uint64_t> damaged = {})
       : size_(size), damaged_(std::move(damaged)) {}
   std::uint64_t size() const override { return size_; }
-  Sample get(std::uint64_t index) const override {
+  Sample get(std::uint64_t index, SampleRandom& /*random*/) const override {
     if (damaged_.contains(index)) throw EnvironmentError("file " + std::to_string(index) + " is damaged");
     return {at::full({1, 1, 1}, 1, at::kFloat), static_cast<std::int64_t>(index)};
   }

@@ -35,7 +35,7 @@ class Numbers : public Dataset {
  public:
   explicit Numbers(std::uint64_t size) : size_(size) {}
   std::uint64_t size() const override { return size_; }
-  Sample get(std::uint64_t index) const override {
+  Sample get(std::uint64_t index, SampleRandom& /*random*/) const override {
     if (index == failing) throw std::runtime_error("sample " + std::to_string(index));
     threads_at_work.store(at::get_num_threads());
     return {at::full({1, 2, 3}, static_cast<double>(index), at::kFloat), static_cast<std::int64_t>(10 * index)};
@@ -295,13 +295,13 @@ class Endless : public Numbers {
  public:
   using Numbers::Numbers;
 
-  Sample get(std::uint64_t index) const override {
+  Sample get(std::uint64_t index, SampleRandom& random) const override {
     std::unique_lock lock(mutex_);
     ++reading_;
     changed_.notify_all();
     changed_.wait_for(lock, StopScope::of_this_thread(), kLong, [] { return false; });
     --reading_;
-    return Numbers::get(index);
+    return Numbers::get(index, random);
   }
 
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {

@@ -48,7 +48,7 @@ TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
   EXPECT_EQ(images.height(), 1);
   EXPECT_EQ(images.width(), 3);
   EXPECT_EQ(images.classes(), 8);
-  const Sample sample = images.get(0);
+  const Sample sample = images.sample(0);
   EXPECT_EQ(sample.label, 4);
   ASSERT_EQ(sample.image.sizes(), (at::IntArrayRef{1, 1, 3}));
   ASSERT_EQ(sample.image.scalar_type(), at::kFloat);
@@ -56,8 +56,8 @@ TEST_F(IdxImagesFiles, ScalesPixelsAndKeepsLabels) {
   EXPECT_FLOAT_EQ(pixels[0], -2.f);
   EXPECT_FLOAT_EQ(pixels[1], -1.2f);  // (51 / 255 - 0.5) / 0.25
   EXPECT_FLOAT_EQ(pixels[2], 2.f);
-  EXPECT_EQ(images.get(1).label, 7);
-  EXPECT_THROW(images.get(2), UsageError);
+  EXPECT_EQ(images.sample(1).label, 7);
+  EXPECT_THROW(images.sample(2), UsageError);
 }
 
 TEST_F(IdxImagesFiles, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
@@ -139,7 +139,7 @@ TEST(IdxImages, ReadsTheDigitsOfTheExample) {
     EXPECT_EQ(images.height(), 8);
     EXPECT_EQ(images.width(), 8);
     size += images.size();
-    for (std::uint64_t i = 0; i < images.size(); ++i) ++counts[static_cast<std::size_t>(images.get(i).label)];
+    for (std::uint64_t i = 0; i < images.size(); ++i) ++counts[static_cast<std::size_t>(images.sample(i).label)];
   }
   EXPECT_EQ(size, 1797u);
   EXPECT_EQ(counts, (std::vector<int>{178, 182, 177, 183, 181, 182, 181, 179, 174, 180}));

@@ -42,9 +42,9 @@ const Program kDeclared{.description = "Tests.", .options = {{"data", "a folder"
 
 TEST(CommandLine, GivesDeclaredOptionsTheirDefaults) {
   const auto line = parse({"--data", "here"}, kDeclared);
-  EXPECT_EQ(line.options.at("data"), "here");
-  EXPECT_EQ(line.options.at("epochs"), "3");
-  EXPECT_FALSE(parse({}, kDeclared).options.contains("data"));
+  EXPECT_EQ(line.run.options.at("data"), "here");
+  EXPECT_EQ(line.run.options.at("epochs"), "3");
+  EXPECT_FALSE(parse({}, kDeclared).run.options.contains("data"));
 }
 
 TEST(CommandLine, RefusesWhatWasNotDeclared) {
@@ -54,10 +54,10 @@ TEST(CommandLine, RefusesWhatWasNotDeclared) {
 
 TEST(CommandLine, TakesAnythingWhereNothingWasDeclared) {
   const auto line = parse({"--data", "here", "--rate=0.5", "--quiet", "--shift", "-1"}, {});
-  EXPECT_EQ(line.options.at("data"), "here");
-  EXPECT_EQ(line.options.at("rate"), "0.5");
-  EXPECT_EQ(line.options.at("shift"), "-1");
-  EXPECT_TRUE(line.quiet);
+  EXPECT_EQ(line.run.options.at("data"), "here");
+  EXPECT_EQ(line.run.options.at("rate"), "0.5");
+  EXPECT_EQ(line.run.options.at("shift"), "-1");
+  EXPECT_TRUE(line.run.quiet);
   EXPECT_THAT(usage_error({"data"}, {}), HasSubstr("'data'"));
   EXPECT_THAT(usage_error({"--data"}, {}), HasSubstr("--data needs a value"));
 }
@@ -71,11 +71,11 @@ TEST(CommandLine, ReadsWhatEveryProgramTakes) {
   EXPECT_EQ(line.launch.world_size, 2);
   EXPECT_EQ(line.launch.dist_url, "env://");
   EXPECT_EQ(line.launch.dist_backend, "gloo");
-  EXPECT_EQ(line.output, "there");
+  EXPECT_EQ(line.run.output, "there");
   EXPECT_EQ(line.timeline, "trace.json");
   EXPECT_EQ(line.timeout_s, 1.5);
   EXPECT_EQ(line.threads, 2);
-  EXPECT_EQ(line.seed, 7u);
+  EXPECT_EQ(line.run.seed, 7u);
 }
 
 TEST(CommandLine, RefusesValuesOutOfRange) {
@@ -88,11 +88,11 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
 
 // CLI11 by itself takes the first for 8, the second for 16, NaN for a number in any range, and blanks.
 TEST(CommandLine, ReadsDecimalNumbersOnly) {
-  EXPECT_EQ(parse({"--seed", "010"}, {}).seed, 10u);
+  EXPECT_EQ(parse({"--seed", "010"}, {}).run.seed, 10u);
   EXPECT_EQ(parse({"--threads", "007"}, {}).threads, 7);
   EXPECT_EQ(parse({"--timeout", "0.1"}, {}).timeout_s, 0.1);
   EXPECT_EQ(parse({"--timeout", "1.5e2"}, {}).timeout_s, 150);
-  EXPECT_EQ(parse({"--seed", "18446744073709551615"}, {}).seed, 18446744073709551615u);
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}, {}).run.seed, 18446744073709551615u);
   for (const auto* option : {"--seed", "--threads", "--timeout", "--rank", "--world-size", "--local-rank"}) {
     for (const auto* word : {"0x10", "nan", "inf", "-inf", "1e400", "1 ", " 1", "1s", "", "+1", "-1", "1'000"}) {
       EXPECT_THAT(usage_error({option, word}, {}), HasSubstr(option)) << word;
@@ -105,7 +105,7 @@ TEST(CommandLine, ReadsDecimalNumbersOnly) {
 TEST(CommandLine, RefusesAnOptionWithNothingBehindItsEqualsSign) {
   EXPECT_THAT(usage_error({"--output=", "--quiet"}, {}), HasSubstr("Option --output has no value"));
   EXPECT_THAT(usage_error({"--data=", "--quiet"}, kDeclared), HasSubstr("Option --data has no value"));
-  EXPECT_EQ(parse({"--data", "a="}, kDeclared).options.at("data"), "a=");
+  EXPECT_EQ(parse({"--data", "a="}, kDeclared).run.options.at("data"), "a=");
 }
 
 TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
@@ -114,7 +114,7 @@ TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
 
 double number_of(const char* word, double minimum, double maximum) {
   const auto line = parse({"--rate", word}, {});
-  const Context context{{}, line, std::make_shared<SingleCommunicator>()};
+  const Context context{std::make_shared<SingleCommunicator>(), line.run};
   return context.number("rate", minimum, maximum);
 }
 

@@ -67,6 +67,24 @@ class CustomLoop(Example):
         self.assertEqual(self.summary()["accuracy"], 1)
 
 
+class Texts(Example):
+    def test_learns_sentences_that_it_makes_up(self):
+        job = self.run_example(jobs.program("texts"), "--output", self.output)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        self.assertEqual(self.summary()["accuracy"], 1)
+
+    def test_reads_lines(self):
+        file = self.folder / "reviews.tsv"
+        file.write_text("".join(f"{index % 2}\t{'good' if index % 2 else 'dreadful'} number {index}\n"
+                                for index in range(400)))
+        job = self.run_example(jobs.program("texts"), "--data", file, "--output", self.output)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        self.assertEqual(self.summary()["accuracy"], 1)
+        file.write_text("1\tgood\nbad\n")
+        jobs.require_refusal(self, self.run_example(jobs.program("texts"), "--data", file, "--output", self.output),
+                             ENVIRONMENT, "line 2 of", file)
+
+
 class OwnMain(Example):
     def test_learns(self):
         for ranks in (None, 2, 3):
@@ -121,5 +139,5 @@ class Demo(Example):
 
 
 if __name__ == "__main__":
-    jobs.require_programs("custom_loop", "digits", "first_program", "own_main")
+    jobs.require_programs("custom_loop", "digits", "first_program", "own_main", "texts")
     unittest.main()

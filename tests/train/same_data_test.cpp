@@ -1,6 +1,7 @@
 #include <libtrain/train/same_data.hpp>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/image_dataset.hpp>
+#include <libtrain/train/context.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
@@ -72,6 +75,34 @@ TEST(SameData, DifferencesAreAnErrorOnEveryRank) {
     Listed many("/data", 100'000, {"cat"});
     if (last) many.other_at = 57'123;
     EXPECT_THAT(check(many), HasSubstr("samples 57065 to 57165"));
+  });
+}
+
+// Pictures are read by the workers, which must not matter here.
+TEST(SameData, IsAskedForWhenALoaderBegins) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
+    class Numbers : public data::DatasetOf<int> {
+     public:
+      explicit Numbers(std::uint64_t size) : size_(size) {}
+      std::uint64_t size() const override { return size_; }
+      int get(std::uint64_t index, data::SampleRandom& /*random*/) const override { return static_cast<int>(index); }
+
+     private:
+      std::uint64_t size_;
+    };
+    const auto sum = [](const std::vector<int>& numbers) { return std::accumulate(numbers.begin(), numbers.end(), 0); };
+    const Numbers same(100);
+    data::DataLoaderOf good(same, sum, {}, context.shard());
+    EXPECT_TRUE(good.epoch(0).next());
+    EXPECT_TRUE(good.epoch(1).next());
+
+    const Numbers numbers(communicator.rank() == 0 ? 100 : 101);
+    data::DataLoaderOf loader(numbers, sum, {}, context.shard());
+    EXPECT_THAT(message_of<UsageError>([&] { loader.epoch(0); }), AllOf(HasSubstr("100 samples"), HasSubstr("101")));
+    data::DataLoaderOf alone(numbers, sum, {}, data::Shard{.rank = communicator.rank(), .world_size = 3});
+    EXPECT_TRUE(alone.epoch(0).next());
   });
 }
 

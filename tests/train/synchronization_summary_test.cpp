@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include <libtrain/launch/launch.hpp>
-#include <libtrain/train/command_line.hpp>
 
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
@@ -85,12 +84,7 @@ TEST(SynchronizationSummary, FitsOneLine) {
 
 TEST(SynchronizationSummary, JoinsTheSummaryOfTheRunOnAllRanks) {
   on_ranks([](Communicator& communicator) {
-    Launch launch;
-    launch.rank.value = communicator.rank();
-    launch.world_size.value = communicator.world_size();
-    detail::CommandLine line;
-    line.quiet = true;
-    Context context{launch, line, std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}};
+    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
     Pair model;
     GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}, .replan = false}};
     for (int round = 0; round < 5; ++round) {
@@ -119,9 +113,7 @@ TEST(SynchronizationSummary, JoinsTheSummaryOfTheRunOnAllRanks) {
 
 TEST(SynchronizationSummary, KeepsSeveralSynchronizersApart) {
   on_ranks([](Communicator& communicator) {
-    detail::CommandLine line;
-    line.quiet = true;
-    Context context{{}, line, std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}};
+    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
     Pair generator;
     Pair critic;
     const GradientSynchronizer first{generator, communicator};

@@ -1,7 +1,5 @@
 #include <libtrain/data/loader/device_copy.hpp>
 
-#include <utility>
-
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -26,24 +24,24 @@ DeviceCopy::DeviceCopy(c10::Device device)
     : device_(require_gpu(device)),
       stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
 
-std::unique_ptr<DeviceCopy::Transfer> DeviceCopy::start(const Batch& host) const {
+std::unique_ptr<c10::Event> DeviceCopy::start(const std::vector<at::Tensor*>& tensors) const {
   const c10::StreamGuard guard(stream_);
-  auto transfer = std::unique_ptr<Transfer>(new Transfer{.done = c10::Event(device_.type())});
-  transfer->batch = {host.images.to(device_, /*non_blocking=*/true), host.labels.to(device_, /*non_blocking=*/true)};
-  transfer->done.record(stream_);
-  return transfer;
+  for (at::Tensor* tensor : tensors) {
+    if (tensor->defined() && tensor->is_cpu()) *tensor = tensor->pin_memory().to(device_, /*non_blocking=*/true);
+  }
+  auto done = std::make_unique<c10::Event>(device_.type());
+  done->record(stream_);
+  return done;
 }
 
-Batch DeviceCopy::finish(std::unique_ptr<Transfer> transfer) const {
+void DeviceCopy::finish(std::unique_ptr<c10::Event> done, const std::vector<at::Tensor*>& tensors) const {
   const c10::DeviceGuard guard(device_);
-  const c10::impl::VirtualGuardImpl implementation(device_.type());
-  const c10::Stream stream = implementation.getStream(device_);
-  transfer->done.block(stream);
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  done->block(stream);
   // The allocator gives memory back to the stream on which it was taken: it must know of this one, too.
-  for (const auto& tensor : {transfer->batch.images, transfer->batch.labels}) tensor.record_stream(stream);
-  Batch batch = std::move(transfer->batch);
-  transfer.reset();  // whose event belongs to the device
-  return batch;
+  for (at::Tensor* tensor : tensors) {
+    if (tensor->defined()) tensor->record_stream(stream);
+  }
 }
 
 }  // namespace libtrain::data::detail

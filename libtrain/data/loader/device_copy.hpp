@@ -1,33 +1,27 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
-#include <libtrain/data/batch.hpp>
-
 namespace libtrain::data::detail {
 
-/// Copies batches from pinned memory to a GPU on a stream of its own, beside what the GPU computes. Any thread may call
-/// it.
+/// Copies tensors from the host to a GPU on a stream of its own, beside what the GPU computes. Any thread may call it.
 class DeviceCopy {
  public:
-  /// A batch on its way.
-  struct Transfer {
-    Batch batch = {};
-    c10::Event done;
-  };
-
   /// Throws UsageError for the CPU, and for a device without a number.
   explicit DeviceCopy(c10::Device device);
 
-  /// Returns at once.
-  std::unique_ptr<Transfer> start(const Batch& host) const;
+  /// Puts copies on the GPU in the place of the tensors, from pinned memory if they are not in such yet, and returns at
+  /// once what records the end of copying.
+  std::unique_ptr<c10::Event> start(const std::vector<at::Tensor*>& tensors) const;
 
-  /// The batch, for the calling thread's current stream, which waits for the copy; the host does not.
-  Batch finish(std::unique_ptr<Transfer> transfer) const;
+  /// Makes the calling thread's current stream, though not the host, wait for the copies that `done` is of.
+  void finish(std::unique_ptr<c10::Event> done, const std::vector<at::Tensor*>& tensors) const;
 
  private:
   c10::Device device_;

@@ -2,62 +2,69 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <libtrain/data/batch.hpp>
 #include <libtrain/data/dataset.hpp>
 #include <libtrain/data/loader/batch_memory.hpp>
 #include <libtrain/data/loader/batch_mixing.hpp>
-#include <libtrain/data/loader/batch_work.hpp>
-#include <libtrain/data/loader/device_copy.hpp>
-#include <libtrain/data/loader/sample_reader.hpp>
-#include <libtrain/data/sampler.hpp>
+#include <libtrain/data/loader/typed_batches.hpp>
 
-namespace libtrain::data::detail {
+namespace libtrain::data {
 
-/// What the epochs of a loader have in common. All must outlive them.
-struct ImageBatchParts {
-  const Sampler& sampler;
-  SampleReader& reader;
-  BatchMemory& memory;
-  const DeviceCopy* device = nullptr;  ///< null: batches stay on the host
+/// Changes a sample after it was read, drawing from random numbers that belong to that sample and epoch. Called from
+/// several threads at once.
+using Transform = std::function<void(Sample&, SampleRandom&)>;
+
+namespace detail {
+
+/// What the epochs of a loader of images have in common.
+struct ImageLoader {
+  const Dataset& dataset;
+  const InPlaceDataset* in_place = nullptr;  ///< the same, where it is one
+  Transform transform = {};
+  std::int64_t classes = 0;  ///< labels must be below it; 0: any
   std::optional<BatchMixing> mixing = {};
-  std::uint64_t seed = 0;
+  BatchMemory memory;
+  std::mutex mutex = {};
+  std::optional<ImageShape> shape = {};  ///< of all images, once it is known; under the mutex
 };
 
-/// Makes the batches of one epoch from a position on: see BatchEngine.
-class ImageBatches : public BatchWork {
+/// Makes batches of images: each sample is read and transformed straight into its place.
+class ImageBatches final : public BatchMakerOf<Batch> {
  public:
-  ImageBatches(const ImageBatchParts& parts, std::uint64_t epoch, std::uint64_t from, std::size_t slots)
-      : parts_(parts), epoch_(epoch), from_(from), order_(parts.sampler.order(epoch)), slots_(slots) {}
+  /// Both loaders must outlive it.
+  ImageBatches(ImageLoader& images, const LoaderCore& loader, std::uint64_t epoch);
 
-  std::uint64_t open(std::uint64_t batch, std::size_t slot) override;
-  void fill(std::uint64_t batch, std::size_t slot, std::uint64_t sample) override;
-  void close(std::uint64_t batch, std::size_t slot) override;
+  /// Where the shape of the images is not known yet, reads the first one for it. Throws as fill().
+  void open(std::size_t slot, std::span<const std::uint64_t> indices) override;
 
-  /// The finished batch of that slot, on its device.
-  Batch take(std::size_t slot);
-
-  /// The samples of all batches, in their order.
-  std::vector<std::uint64_t> indices() const;
+  /// Throws UsageError for an image that is not [C, H, W] on the CPU or not like the others and for a label outside the
+  /// classes, EnvironmentError for too many bad samples, and whatever the data set or the transform throws.
+  void fill(std::size_t slot, std::uint64_t place, std::uint64_t index) override;
 
  private:
   struct Slot {
-    std::vector<std::uint64_t> indices = {};
     ImageShape shape = {};
-    Batch batch = {};
     std::byte* images = nullptr;  // of the batch; workers do without its tensors
     std::int64_t* labels = nullptr;
-    std::unique_ptr<DeviceCopy::Transfer> transfer = {};
   };
 
-  const ImageBatchParts parts_;
-  const std::uint64_t epoch_;
-  const std::uint64_t from_;
-  const EpochOrder order_;
-  std::vector<Slot> slots_;
+  Batch finish(std::size_t slot, SampleRandom& random) override;
+  ImageShape shape(std::uint64_t index);
+  Sample get(std::uint64_t index, SampleRandom& random) const;
+  std::int64_t read_and_store(std::uint64_t index, SampleRandom& random, const ImageShape& shape, void* image) const;
+  std::int64_t read_in_place(std::uint64_t index, SampleRandom& random, const ImageShape& shape, void* image) const;
+
+  ImageLoader& images_;
+  std::vector<Slot> places_;
+  std::vector<Batch> batches_;
 };
 
-}  // namespace libtrain::data::detail
+}  // namespace detail
+
+}  // namespace libtrain::data

@@ -1,0 +1,192 @@
+#include <libtrain/data/loader/loader_core.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/intra_op_threads.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+// So many bad samples in a row are no accident.
+constexpr std::uint64_t kAttempts = 32;
+
+// Keeps the random numbers of a batch apart from those of its samples.
+constexpr std::uint64_t kBatchNumbers = 0x6261746368;
+
+SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOptions& options, const Shard& shard) {
+  return {.dataset_size = dataset.size(),
+          .batch_size = options.batch_size,
+          .seed = options.seed.value_or(shard.seed),
+          .order = options.order,
+          .remainder = options.remainder,
+          .blocks = options.order == Order::blocks ? dataset.blocks() : std::vector<std::uint64_t>{},
+          .blocks_at_once = options.blocks_at_once};
+}
+
+}  // namespace
+
+LoaderCore::LoaderCore(const IndexedDataset& dataset, const LoaderOptions& options, const RankShard& shard)
+    : dataset_(dataset),
+      shard_(shard),
+      workers_(options.workers),
+      slots_(static_cast<std::size_t>(std::max(options.prefetch, 1))),
+      seed_(options.seed.value_or(shard.seed)),
+      sampler_(sampler_options(dataset, options, shard), shard),
+      bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory, shard.run_id),
+      device_(shard.device.is_cpu() ? nullptr : std::make_unique<const DeviceCopy>(shard.device)) {
+  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));
+  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ": it must be at least 1"));
+}
+
+std::uint64_t LoaderCore::position_of_step(std::uint64_t step) const {
+  if (step > sampler_.steps()) {
+    throw UsageError(text("step ", step, " is past the end of an epoch of ", sampler_.steps(),
+                          " steps: count steps from the start of each epoch"));
+  }
+  return sampler_.position_after(step);
+}
+
+void LoaderCore::resume(const LoaderState& state) {
+  if (state.seed != seed_) {
+    throw UsageError(text("the loader's state is of the order of seed ", state.seed, ", but this loader has seed ",
+                          seed_, ": resume with the same --seed"));
+  }
+  if (state.content == 0 || state.order == 0) {
+    log_warning("The loader's state does not say of which data and order it is: only seed and size are compared.");
+  }
+  const Content& own = content();
+  if (state.dataset_size != dataset_.size() || (state.content != 0 && state.content != own.digest)) {
+    const auto before = state.data.empty() ? text(state.dataset_size, " samples") : state.data;
+    throw UsageError(text("the loader's state is of other data (", before, ") than this loader reads (", own.summary,
+                          ")", before == own.summary ? ", which differ in between" : "",
+                          ": resume with the same data"));
+  }
+  if (state.order != 0 && state.order != sampler_.fingerprint()) {
+    throw UsageError(
+        "the loader's state is of another order: resume with the same Order, blocks_at_once and division into shards");
+  }
+  const std::size_t ranks = state.bad_samples.size();
+  const auto world_size = static_cast<std::size_t>(shard_.world_size);
+  const std::size_t first = ranks == 0 ? 0 : static_cast<std::size_t>(shard_.rank) % ranks;
+  for (std::size_t rank = first; rank < ranks; rank += world_size) bad_samples_.resume(state.bad_samples[rank]);
+}
+
+LoaderState LoaderCore::state_at(std::uint64_t epoch, std::uint64_t position) const {
+  return {.seed = seed_,
+          .epoch = epoch,
+          .position = position,
+          .dataset_size = dataset_.size(),
+          .order = sampler_.fingerprint(),
+          .content = content().digest,
+          .data = content().summary,
+          .bad_samples = {bad_samples_.indices()}};
+}
+
+LoaderStatistics LoaderCore::statistics() const {
+  const std::lock_guard lock(mutex_);
+  LoaderStatistics result = finished_epochs_;
+  if (running_ != nullptr) result += running_->statistics();
+  result.bad_samples = bad_samples_.size();
+  return result;
+}
+
+// The sample that takes the place of the bad one, which was read for the sample number `index`.
+std::optional<std::uint64_t> LoaderCore::replace(std::uint64_t epoch, std::uint64_t index, std::uint64_t bad,
+                                                 std::uint64_t attempt, const EnvironmentError& error) const {
+  if (!bad_samples_.are_allowed() || attempt == kAttempts) return std::nullopt;
+  const std::uint64_t next = replacement_of(index, seed_, epoch, attempt, dataset_.size());
+  bad_samples_.add(
+      {.epoch = epoch, .index = bad, .origin = dataset_.origin(bad), .reason = error.what(), .replacement = next});
+  return next;
+}
+
+// Only when it is asked for: it takes a while for millions of samples.
+const LoaderCore::Content& LoaderCore::content() const {
+  if (!content_) note_identity(dataset_.identity());
+  return *content_;
+}
+
+void LoaderCore::note_identity(const DatasetIdentity& identity) const {
+  content_ = {.digest = digest_of(identity), .summary = summary_of(identity)};
+}
+
+void LoaderCore::require_same_data() {
+  if (is_compared_ || !shard_.require_same) return;
+  const DatasetIdentity identity = dataset_.identity();
+  note_identity(identity);
+  shard_.require_same(identity);
+  is_compared_ = true;
+}
+
+EpochCore::EpochCore(LoaderCore& loader, std::unique_ptr<BatchMaker> maker, std::uint64_t epoch, std::uint64_t position)
+    : loader_(loader),
+      maker_(std::move(maker)),
+      epoch_(epoch),
+      start_(position),
+      order_(loader.sampler_.order(epoch)),
+      indices_of_slots_(loader.slots_),
+      engine_(*this, {.batches = loader.sampler_.batches(position),
+                      .workers = loader.workers_,
+                      .slots = loader.slots_,
+                      .prepare_thread = &keep_torch_on_this_thread}) {
+  // With the workers at work: it may list a store or look for thousands of copies before it returns.
+  read_ahead_ = loader.dataset_.read_ahead([this] { return indices(); });
+  loader.require_same_data();
+  const std::lock_guard lock(loader.mutex_);
+  loader.running_ = &engine_;
+}
+
+EpochCore::~EpochCore() {
+  const std::lock_guard lock(loader_.mutex_);
+  loader_.finished_epochs_ += engine_.statistics();
+  if (loader_.running_ == &engine_) loader_.running_ = nullptr;
+}
+
+void EpochCore::give_back() {
+  samples_of_batch_ = indices_of_slots_[taken_ % indices_of_slots_.size()].size();
+  samples_taken_ += samples_of_batch_;
+  ++taken_;
+  engine_.give_back();
+  if (read_ahead_) read_ahead_->advance(samples_taken_);
+}
+
+LoaderState EpochCore::state() const {
+  const Sampler& sampler = loader_.sampler_;
+  // With Remainder::uneven a rank may be through before the others are.
+  const bool has_ended = taken_ == sampler.batches(start_);
+  const std::uint64_t steps = has_ended ? sampler.steps(start_) : taken_;
+  return loader_.state_at(epoch_, sampler.position_after(steps, start_));
+}
+
+std::uint64_t EpochCore::open(std::uint64_t batch, std::size_t slot) {
+  auto& indices = indices_of_slots_[slot];
+  indices = loader_.sampler_.batch(order_, batch, start_);
+  maker_->open(slot, indices);
+  return indices.size();
+}
+
+void EpochCore::fill(std::uint64_t /*batch*/, std::size_t slot, std::uint64_t place) {
+  maker_->fill(slot, place, indices_of_slots_[slot][place]);
+}
+
+void EpochCore::close(std::uint64_t /*batch*/, std::size_t slot) {
+  const auto& indices = indices_of_slots_[slot];
+  SampleRandom random(loader_.seed_ ^ kBatchNumbers, epoch_, indices.empty() ? 0 : indices.front());
+  maker_->close(slot, random);
+}
+
+// The samples of all batches, in their order.
+std::vector<std::uint64_t> EpochCore::indices() const {
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t batch = 0; batch < loader_.sampler_.batches(start_); ++batch) {
+    const auto indices = loader_.sampler_.batch(order_, batch, start_);
+    all.insert(all.end(), indices.begin(), indices.end());
+  }
+  return all;
+}
+
+}  // namespace libtrain::data::detail

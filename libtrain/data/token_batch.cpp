@@ -1,0 +1,65 @@
+#include <libtrain/data/token_batch.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <numeric>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+at::Tensor labels_of(const std::vector<TokenSample>& texts) {
+  auto labels = at::empty({std::ssize(texts)}, at::kLong);
+  std::transform(texts.begin(), texts.end(), labels.mutable_data_ptr<std::int64_t>(),
+                 [](const TokenSample& text) { return text.label; });
+  return labels;
+}
+
+}  // namespace
+
+TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of) {
+  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ": it must be at least 1."));
+  std::size_t longest = 0;
+  for (const auto& one : texts) longest = std::max(longest, one.ids.size());
+  const std::int64_t length = (static_cast<std::int64_t>(longest) + multiple_of - 1) / multiple_of * multiple_of;
+  TokenBatch batch{at::full({std::ssize(texts), length}, pad_id, at::kLong),
+                   at::zeros({std::ssize(texts), length}, at::kBool), labels_of(texts)};
+  auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
+  auto* mask = batch.attention_mask.mutable_data_ptr<bool>();
+  for (const auto& one : texts) {
+    std::copy(one.ids.begin(), one.ids.end(), ids);
+    std::fill_n(mask, one.ids.size(), true);
+    ids += length;
+    mask += length;
+  }
+  return batch;
+}
+
+PackedTokens pack_tokens(const std::vector<TokenSample>& texts) {
+  std::int64_t tokens = 0;
+  for (const auto& one : texts) tokens += std::ssize(one.ids);
+  PackedTokens batch{at::empty({tokens}, at::kLong), at::empty({tokens}, at::kLong),
+                     at::zeros({std::ssize(texts) + 1}, at::kLong), labels_of(texts)};
+  auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
+  auto* positions = batch.positions.mutable_data_ptr<std::int64_t>();
+  auto* offset = batch.offsets.mutable_data_ptr<std::int64_t>();
+  for (const auto& one : texts) {
+    const auto length = std::ssize(one.ids);
+    ids = std::copy(one.ids.begin(), one.ids.end(), ids);
+    std::iota(positions, positions + length, 0);
+    positions += length;
+    offset[1] = offset[0] + length;
+    ++offset;
+  }
+  return batch;
+}
+
+}  // namespace libtrain::data

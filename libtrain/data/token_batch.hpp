@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace libtrain::data {
+
+/// A text as the numbers of its tokens, and its class.
+struct TokenSample {
+  std::vector<std::int64_t> ids = {};
+  std::int64_t label = 0;
+};
+
+/// Texts of different lengths, padded to that of the longest.
+struct TokenBatch {
+  at::Tensor ids;             ///< int64 [B, T]
+  at::Tensor attention_mask;  ///< bool [B, T]: true where there is a token
+  at::Tensor labels;          ///< int64 [B]
+};
+
+/// T is the length of the longest text, rounded up to a multiple of `multiple_of`; 0 for no texts.
+/// Throws UsageError where `multiple_of` is below 1.
+TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of = 1);
+
+/// Texts end to end, without padding.
+struct PackedTokens {
+  at::Tensor ids;        ///< int64 [N], N tokens in all
+  at::Tensor positions;  ///< int64 [N]: of a token in its text, from 0 on
+  at::Tensor offsets;    ///< int64 [B + 1]: text b has the tokens from offsets[b] up to offsets[b + 1]
+  at::Tensor labels;     ///< int64 [B]
+};
+
+PackedTokens pack_tokens(const std::vector<TokenSample>& texts);
+
+template <typename Visit>
+void visit_tensors(TokenBatch& batch, const Visit& visit) {
+  visit(batch.ids);
+  visit(batch.attention_mask);
+  visit(batch.labels);
+}
+
+template <typename Visit>
+void visit_tensors(PackedTokens& batch, const Visit& visit) {
+  visit(batch.ids);
+  visit(batch.positions);
+  visit(batch.offsets);
+  visit(batch.labels);
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,228 @@
+#include <libtrain/data/token_batch.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/data_loader.hpp>
+
+#include <tests/support/message_of.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::test::message_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <typename T>
+std::vector<T> values(const at::Tensor& tensor) {
+  const auto* data = tensor.const_data_ptr<T>();
+  return std::vector<T>(data, data + tensor.numel());
+}
+
+TEST(PadTokens, PadsToTheLongestText) {
+  const TokenBatch batch = pad_tokens({{{5, 6, 7}, 1}, {{}, 2}, {{8}, 3}}, -1);
+  ASSERT_EQ(batch.ids.sizes(), (at::IntArrayRef{3, 3}));
+  ASSERT_EQ(batch.attention_mask.sizes(), (at::IntArrayRef{3, 3}));
+  EXPECT_THAT(values<std::int64_t>(batch.ids), ElementsAre(5, 6, 7, -1, -1, -1, 8, -1, -1));
+  EXPECT_THAT(values<bool>(batch.attention_mask),
+              ElementsAre(true, true, true, false, false, false, true, false, false));
+  EXPECT_THAT(values<std::int64_t>(batch.labels), ElementsAre(1, 2, 3));
+}
+
+TEST(PadTokens, RoundsTheLengthUp) {
+  EXPECT_EQ(pad_tokens({{{5, 6, 7}, 1}}, 0, 8).ids.sizes(), (at::IntArrayRef{1, 8}));
+  EXPECT_EQ(pad_tokens({{{1, 2, 3, 4, 5, 6, 7, 8}, 1}}, 0, 8).ids.sizes(), (at::IntArrayRef{1, 8}));
+  EXPECT_EQ(pad_tokens({}, 0, 8).ids.sizes(), (at::IntArrayRef{0, 0}));
+  EXPECT_THROW(pad_tokens({}, 0, 0), UsageError);
+}
+
+TEST(PackTokens, PutsTextsEndToEnd) {
+  const PackedTokens batch = pack_tokens({{{5, 6, 7}, 1}, {{}, 2}, {{8, 9}, 3}});
+  EXPECT_THAT(values<std::int64_t>(batch.ids), ElementsAre(5, 6, 7, 8, 9));
+  EXPECT_THAT(values<std::int64_t>(batch.positions), ElementsAre(0, 1, 2, 0, 1));
+  EXPECT_THAT(values<std::int64_t>(batch.offsets), ElementsAre(0, 3, 3, 5));
+  EXPECT_THAT(values<std::int64_t>(batch.labels), ElementsAre(1, 2, 3));
+  EXPECT_THAT(values<std::int64_t>(pack_tokens({}).offsets), ElementsAre(0));
+}
+
+// Text i has 1 + i % 5 tokens i, of which a random one is masked (-1), and the label i. Some are damaged.
+class Texts : public DatasetOf<TokenSample> {
+ public:
+  explicit Texts(std::uint64_t size, std::set<std::uint64_t> damaged = {})
+      : size_(size), damaged_(std::move(damaged)) {}
+  std::uint64_t size() const override { return size_; }
+  TokenSample get(std::uint64_t index, SampleRandom& random) const override {
+    if (damaged_.contains(index)) throw EnvironmentError("text " + std::to_string(index) + " is damaged");
+    const auto number = static_cast<std::int64_t>(index);
+    TokenSample text{std::vector<std::int64_t>(1 + index % 5, number), number};
+    text.ids[static_cast<std::size_t>(random.integer(0, static_cast<int>(text.ids.size()) - 1))] = -1;
+    return text;
+  }
+
+ private:
+  std::uint64_t size_;
+  std::set<std::uint64_t> damaged_;
+};
+
+TokenBatch pad(const std::vector<TokenSample>& texts) {
+  return pad_tokens(texts, 0);
+}
+
+// What each text was turned into, by its number, over all ranks.
+using Read = std::map<std::int64_t, std::vector<std::int64_t>>;
+
+void add(Read& read, const PackedTokens& batch) {
+  const auto ids = values<std::int64_t>(batch.ids);
+  const auto offsets = values<std::int64_t>(batch.offsets);
+  const auto labels = values<std::int64_t>(batch.labels);
+  for (std::size_t text = 0; text < labels.size(); ++text) {
+    EXPECT_TRUE(
+        read.emplace(labels[text], std::vector(ids.begin() + offsets[text], ids.begin() + offsets[text + 1])).second)
+        << labels[text] << " was read twice";
+  }
+}
+
+LoaderOptions exactly_once(std::uint64_t batch_size, int workers) {
+  return {.batch_size = batch_size, .workers = workers, .seed = 5, .remainder = Remainder::exact};
+}
+
+TEST(DataLoaderOf, ReadsAnyNumberOfRanksTheSameTexts) {
+  const Texts texts(101);
+  Read alone;
+  DataLoaderOf loader(texts, pack_tokens, exactly_once(8, 0));
+  static_assert(std::is_same_v<decltype(loader), DataLoaderOf<PackedTokens>>);
+  for (auto& batch : loader.epoch(3)) add(alone, batch);
+  EXPECT_EQ(alone.size(), 101u);
+  Read of_three;
+  std::set<std::uint64_t> steps;
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoaderOf one(texts, pack_tokens, exactly_once(4, 2), {rank, 3});
+    std::uint64_t count = 0;
+    for (auto& batch : one.epoch(3)) {
+      add(of_three, batch);
+      ++count;
+    }
+    steps.insert(count);
+  }
+  EXPECT_EQ(of_three, alone);
+  EXPECT_EQ(steps.size(), 1u);
+}
+
+TEST(DataLoaderOf, ShufflesAndDrawsAnewInEveryEpoch) {
+  const Texts texts(50);
+  DataLoaderOf loader(texts, pack_tokens, exactly_once(50, 1));
+  std::vector<std::vector<std::int64_t>> orders;
+  std::vector<Read> epochs(2);
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    for (auto& batch : loader.epoch(epoch)) {
+      orders.push_back(values<std::int64_t>(batch.labels));
+      add(epochs[epoch], batch);
+    }
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST(DataLoaderOf, ResumesAtAnotherNumberOfRanks) {
+  const Texts texts(101);
+  Read alone;
+  DataLoaderOf whole(texts, pack_tokens, exactly_once(16, 0));
+  for (auto& batch : whole.epoch(1)) add(alone, batch);
+
+  Read parts;
+  LoaderState state;
+  for (int rank = 0; rank < 2; ++rank) {
+    DataLoaderOf loader(texts, pack_tokens, exactly_once(8, 2), {rank, 2});
+    auto epoch = loader.epoch(1);
+    for (int step = 0; step < 3; ++step) add(parts, *epoch.next());
+    state = epoch.state();
+  }
+  EXPECT_EQ(parts.size(), 48u);
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoaderOf loader(texts, pack_tokens, exactly_once(5, 1), {rank, 3});
+    for (auto& batch : loader.resume(LoaderState::from_text(state.to_text()))) add(parts, batch);
+  }
+  EXPECT_EQ(parts, alone);
+}
+
+TEST(DataLoaderOf, ReplacesBadSamples) {
+  const Texts texts(40, {3, 17});
+  auto options = exactly_once(8, 2);
+  options.bad_samples.maximum_count = 2;
+  DataLoaderOf loader(texts, pad, options);
+  std::int64_t read = 0;
+  for (auto& batch : loader.epoch(0)) read += batch.labels.size(0);
+  EXPECT_EQ(read, 40);
+  EXPECT_EQ(loader.statistics().bad_samples, 2u);
+}
+
+TEST(DataLoaderOf, WhatCollateThrowsArrivesAtItsPosition) {
+  const Texts texts(40);
+  auto options = exactly_once(8, 2);
+  options.order = Order::sequential;
+  DataLoaderOf loader(
+      texts,
+      [](const std::vector<TokenSample>& samples) {
+        if (samples.front().label == 16) throw std::runtime_error("the third batch");
+        return pad(samples);
+      },
+      options);
+  auto epoch = loader.epoch(0);
+  EXPECT_EQ(epoch.next()->ids.size(0), 8);
+  EXPECT_EQ(epoch.next()->ids.size(0), 8);
+  EXPECT_THAT(message_of<std::runtime_error>([&] { epoch.next(); }), HasSubstr("the third batch"));
+}
+
+// A sample without a default constructor, a batch that cannot be copied and holds no tensor.
+struct Word {
+  explicit Word(std::string text) : letters(std::move(text)) {}
+  std::string letters;
+};
+
+struct Line {
+  explicit Line(std::string words) : letters(std::make_unique<std::string>(std::move(words))) {}
+  std::unique_ptr<std::string> letters;
+};
+
+class Words : public DatasetOf<Word> {
+ public:
+  std::uint64_t size() const override { return 4; }
+  Word get(std::uint64_t index, SampleRandom&) const override { return Word(std::string(index + 1, 'x')); }
+};
+
+Line join_words(std::vector<Word> words, SampleRandom& random) {
+  std::string line = random.uniform() < 2 ? "" : "never";
+  for (const auto& word : words) line += word.letters + ' ';
+  return Line(std::move(line));
+}
+
+TEST(DataLoaderOf, TakesSamplesAndBatchesOfAnyType) {
+  const Words words;
+  DataLoaderOf<Line> loader(words, join_words, {.batch_size = 3, .order = Order::sequential});
+  std::vector<std::string> lines;
+  for (auto& line : loader.epoch(0)) lines.push_back(*line.letters);
+  EXPECT_THAT(lines, ElementsAre("x xx xxx ", "xxxx "));
+}
+
+TEST(DataLoaderOf, RefusesAGpuForBatchesWithoutTensors) {
+  const Words words;
+  const RankShard shard({}, c10::Device(c10::kCUDA, 0), {});
+  EXPECT_THAT(message_of<UsageError>([&] { DataLoaderOf<Line>(words, join_words, {}, shard); }),
+              HasSubstr("wanted on cuda:0"));
+}
+
+}  // namespace
+}  // namespace libtrain::data

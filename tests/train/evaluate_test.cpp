@@ -1,0 +1,107 @@
+#include <libtrain/train/evaluate.hpp>
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/dropout.h>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+
+namespace libtrain {
+namespace {
+
+using test::message_of;
+using test::on_ranks;
+using ::testing::HasSubstr;
+
+// Sample i is one pixel i with the label i.
+class Pixels : public data::Dataset {
+ public:
+  explicit Pixels(std::uint64_t size) : size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  data::Sample get(std::uint64_t index, data::SampleRandom& /*random*/) const override {
+    return {at::full({1, 1, 1}, static_cast<double>(index), at::kFloat), static_cast<std::int64_t>(index)};
+  }
+
+ private:
+  std::uint64_t size_;
+};
+
+data::Shard shard_of(const Communicator& communicator) {
+  return {.rank = communicator.rank(), .world_size = communicator.world_size()};
+}
+
+TEST(Evaluate, CountsEachSampleOnceWhateverTheNumberOfRanks) {
+  on_ranks([](Communicator& communicator) {
+    // 1 to 7 samples: fewer than ranks, and no multiple of them.
+    for (std::uint64_t size = 1; size <= 7; ++size) {
+      const Pixels pixels(size);
+      data::DataLoader loader{
+          pixels, {.batch_size = 2, .workers = 1, .remainder = data::Remainder::exact}, shard_of(communicator)};
+      torch::nn::Dropout model;
+      const Evaluation result =
+          evaluate(*model, loader, communicator, [](const data::Batch& batch) { return batch.labels.lt(3); });
+      EXPECT_EQ(result.samples, static_cast<std::int64_t>(size));
+      EXPECT_EQ(result.mean(), static_cast<double>(std::min<std::uint64_t>(size, 3)) / static_cast<double>(size));
+    }
+  });
+}
+
+TEST(Evaluate, AddsUpSeveralMeasures) {
+  on_ranks([](Communicator& communicator) {
+    const Pixels pixels(5);
+    data::DataLoader loader{
+        pixels, {.batch_size = 3, .workers = 1, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    torch::nn::Dropout model;
+    const Evaluation result = evaluate(*model, loader, communicator, [](const data::Batch& batch) {
+      return at::stack({batch.labels, batch.labels * batch.labels}, 1);
+    });
+    ASSERT_EQ(result.sums.size(), 2u);
+    EXPECT_EQ(result.sums[0], 0 + 1 + 2 + 3 + 4);
+    EXPECT_EQ(result.mean(1), (0 + 1 + 4 + 9 + 16) / 5.0);
+  });
+}
+
+TEST(Evaluate, RunsTheModelInEvaluationModeWithoutGradientsAndRestoresBoth) {
+  on_ranks([](Communicator& communicator) {
+    const Pixels pixels(4);
+    data::DataLoader loader{
+        pixels, {.batch_size = 4, .workers = 0, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    torch::nn::Dropout model;
+    for (const bool is_training : {true, false}) {
+      model->train(is_training);
+      evaluate(*model, loader, communicator, [&](const data::Batch& batch) {
+        EXPECT_FALSE(model->is_training());
+        EXPECT_FALSE(at::GradMode::is_enabled());
+        return batch.labels;
+      });
+      EXPECT_EQ(model->is_training(), is_training);
+      EXPECT_TRUE(at::GradMode::is_enabled());
+    }
+  });
+}
+
+TEST(Evaluate, RefusesALoaderThatRepeatsOrLeavesOutSamples) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    const Pixels pixels(static_cast<std::uint64_t>(2 * communicator.world_size() + 1));
+    for (const auto remainder : {data::Remainder::pad, data::Remainder::drop}) {
+      data::DataLoader loader{pixels, {.batch_size = 1, .workers = 0, .remainder = remainder}, shard_of(communicator)};
+      torch::nn::Dropout model;
+      EXPECT_THAT(message_of<UsageError>([&] {
+                    evaluate(*model, loader, communicator, [](const data::Batch& batch) { return batch.labels; });
+                  }),
+                  HasSubstr("Remainder::exact"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
