@@ -396,9 +396,7 @@ void CommunicationThread::Queue::help(const Operation& wanted) {
 
 // Whoever runs an operation leaves it at that operation's deadline, not at its own.
 bool CommunicationThread::Queue::may_help(const Operation& wanted) const {
-  const auto& next = *queue_.front();
-  return next.deadline.time_point() <= wanted.deadline.time_point() &&
-         (next.call.kind != CallKind::split || transport_->can_interrupt_split());
+  return queue_.front()->deadline.time_point() <= wanted.deadline.time_point();
 }
 
 std::string CommunicationThread::Queue::what_delays(const Operation& operation) {
