@@ -11,6 +11,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>

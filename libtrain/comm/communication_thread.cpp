@@ -13,6 +13,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/first_failure.hpp>
 
 namespace libtrain::detail {
 
@@ -137,7 +138,7 @@ class CommunicationThread::Queue {
   // The name of the operation that runs instead of `operation` and may go on after its deadline; empty if none does.
   std::string what_delays(const Operation& operation);
 
-  std::exception_ptr first_failure();  // null as long as there is none
+  const FirstFailure& failure() const { return failure_; }
   std::vector<CollectiveRecord> recent();
 
   void stop();
@@ -164,7 +165,6 @@ class CommunicationThread::Queue {
   void rest(std::unique_lock<std::mutex>& lock);
   void run_front(std::unique_lock<std::mutex>& lock);
   std::exception_ptr run(Operation& operation);
-  void keep(std::exception_ptr failure);
   bool may_help(const Operation& wanted) const;
   std::shared_ptr<Operation> enqueue(const std::shared_ptr<Operation>& operation);
   void forget(const std::shared_ptr<Operation>& operation);
@@ -177,7 +177,7 @@ class CommunicationThread::Queue {
   std::deque<std::shared_ptr<Operation>> recent_;  // also those that have ended
   std::atomic<int> waiters_ = 0;
   std::uint64_t submitted_ = 0;
-  std::exception_ptr failure_;
+  FirstFailure failure_;
   const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
   int run_by_callers_ = 0;              // in a row, as far as it matters
   bool napping_ = false;                // the communication thread looks by itself before long
@@ -272,7 +272,7 @@ void CommunicationThread::Operation::wait() {
   std::unique_lock lock(mutex_);
   if (!done_) {
     lock.unlock();  // whoever holds the queue's mutex may want this one
-    std::rethrow_exception(mine->first_failure());
+    mine->failure().throw_if_any();
   }
   if (failure_) std::rethrow_exception(failure_);
 }
@@ -299,7 +299,7 @@ void CommunicationThread::Queue::submit(const std::shared_ptr<Operation>& operat
 std::shared_ptr<CommunicationThread::Operation> CommunicationThread::Queue::enqueue(
     const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
-  if (failure_) std::rethrow_exception(failure_);
+  failure_.throw_if_any();
   operation->sequence = submitted_++;
   operation->arrival.fingerprint = operation->fingerprint();
   queue_.push_back(operation);
@@ -312,9 +312,9 @@ std::shared_ptr<CommunicationThread::Operation> CommunicationThread::Queue::enqu
 }
 
 std::exception_ptr CommunicationThread::Queue::run(Operation& operation) {
-  if (auto failure = first_failure()) return failure;
+  if (failure_.exists()) return failure_.get();
   const auto failed = [&](const std::string& reason, ErrorScope scope) {
-    keep(std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", reason), scope)));
+    failure_.set(std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", reason), scope)));
     // The peers may wait for this rank, and a foreign library for all of them. Where all found a mismatch together
     // nobody waits, and some may still be reading who called what.
     if (scope == ErrorScope::this_rank) transport_->abort(reason);
@@ -332,17 +332,7 @@ std::exception_ptr CommunicationThread::Queue::run(Operation& operation) {
   } catch (...) {
     failed("an exception that is not a std::exception", ErrorScope::this_rank);
   }
-  return first_failure();
-}
-
-std::exception_ptr CommunicationThread::Queue::first_failure() {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
-
-void CommunicationThread::Queue::keep(std::exception_ptr failure) {
-  const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = std::move(failure);
+  return failure_.get();
 }
 
 void CommunicationThread::Queue::run_front(std::unique_lock<std::mutex>& lock) {
@@ -396,9 +386,7 @@ void CommunicationThread::Queue::help(const Operation& wanted) {
 
 // Whoever runs an operation leaves it at that operation's deadline, not at its own.
 bool CommunicationThread::Queue::may_help(const Operation& wanted) const {
-  const auto& next = *queue_.front();
-  return next.deadline.time_point() <= wanted.deadline.time_point() &&
-         (next.call.kind != CallKind::split || transport_->can_interrupt_split());
+  return queue_.front()->deadline.time_point() <= wanted.deadline.time_point();
 }
 
 std::string CommunicationThread::Queue::what_delays(const Operation& operation) {
@@ -431,17 +419,13 @@ bool CommunicationThread::Queue::wait_until_served(std::chrono::milliseconds pat
 
 void CommunicationThread::Queue::fail(const std::string& reason) noexcept {
   std::deque<std::shared_ptr<Operation>> left;
-  try {
-    keep(std::make_exception_ptr(CommunicationError(reason)));
-  } catch (...) {
-    keep(std::current_exception());  // out of memory
-  }
+  failure_.set(reason);
   {
     const std::lock_guard lock(mutex_);
     left.swap(queue_);
   }
   // The one under way ends when the transport lets it; nobody needs to wait for that to know how the others end.
-  for (const auto& operation : left) operation->finish(first_failure());
+  for (const auto& operation : left) operation->finish(failure_.get());
   transport_->abort(reason);
 }
 
@@ -489,7 +473,7 @@ Work CommunicationThread::submit(const Call& call, const Details& details, Body 
 }
 
 void CommunicationThread::throw_if_failed() const {
-  if (const auto failure = queue_->first_failure()) std::rethrow_exception(failure);
+  queue_->failure().throw_if_any();
 }
 
 std::vector<CollectiveRecord> CommunicationThread::recent() const {

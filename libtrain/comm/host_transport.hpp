@@ -70,9 +70,6 @@ class HostTransport {
   /// communication thread may call it.
   virtual bool interruptible() const { return true; }
 
-  /// The same for `split`, which may need what the other calls do not.
-  virtual bool can_interrupt_split() const { return interruptible(); }
-
   /// Returns when every rank has come here; true where all brought the same fingerprint. Every collective below is
   /// preceded by one, so that a mismatched call ends in an error and a missing rank is noticed before data moves.
   /// `arrival` shows the buffers of the collective that follows, for transports whose peers look into them.

@@ -67,7 +67,8 @@ Sourced<std::string> choose(const Launch& launch, const Resolution& resolution, 
   }
   if (launch.world_size.value == 1) return {"none", "one process"};
   // Who asks for gloo may have an MPI that does not work.
-  const auto* mpi = launch.backend.value == "gloo" ? nullptr : find_mpi(resolution);
+  const bool without_mpi = launch.backend.value == "gloo" || launch.backend.value == "tcp";
+  const auto* mpi = without_mpi ? nullptr : find_mpi(resolution);
   if (mpi != nullptr) return {"mpi", mpi->world_size->source};
   const auto init_method = environment.get(kInitMethod);
   const bool follows_job = launch.launcher == Launcher::explicit_options || launch.launcher == Launcher::azure_batchai;

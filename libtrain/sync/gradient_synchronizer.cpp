@@ -1,13 +1,12 @@
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
-#include <algorithm>
 #include <atomic>
-#include <functional>
+#include <string>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/agreement.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/gradient_rounds.hpp>
 #include <libtrain/sync/model_signature.hpp>
@@ -19,17 +18,8 @@ namespace {
 // Counts this process's synchronizers; rank 0's count names them on all ranks.
 std::atomic<std::uint64_t> count = 0;
 
-// What is wrong on one rank ends all of them here, not at the next collective. Returns rank 0's number.
-std::string agree_on_start(const std::string& problem, Communicator& communicator) {
-  const auto all = communicator.all_gather_bytes(text(++count, " ", problem));
-  std::vector<std::string> problems;
-  for (const auto& said : all) problems.push_back(said.substr(said.find(' ') + 1));
-  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-    if (problems[rank].empty()) continue;
-    const bool on_all = std::adjacent_find(problems.begin(), problems.end(), std::not_equal_to<>{}) == problems.end();
-    throw UsageError(on_all ? problem : text("rank ", rank, ": ", problems[rank]), ErrorScope::all_ranks);
-  }
-  const auto number = all.front().substr(0, all.front().find(' '));
+std::string name_of_next(Communicator& communicator) {
+  const auto number = communicator.broadcast_bytes(std::to_string(++count), 0);
   return number == "1" ? "" : text(" of synchronizer ", number);
 }
 
@@ -40,15 +30,11 @@ GradientSynchronizer::GradientSynchronizer(ModuleRef held, Communicator& communi
   const CallPurpose purpose{communicator, "making a GradientSynchronizer"};
   // Gradients are laid out like their parameters, and averaged place by place.
   require_same_model(module, communicator, Layouts::compared);
-  std::string problem;
-  try {
+  detail::run_together(communicator, "Making a GradientSynchronizer", [&] {
     rounds_ = std::make_shared<detail::GradientRounds>(module, communicator, std::move(options));
     rounds_->hook();
-  } catch (const UsageError& error) {
-    problem = error.what();
-  }
-  const auto owner = agree_on_start(problem, communicator);
-  rounds_->set_owner(owner);
+  });
+  rounds_->set_owner(name_of_next(communicator));
   detail::require_agreement({.subject = "The synchronizer's plan",
                              .unit = "lines",
                              .advice = "Give SynchronizerOptions the same values on every rank."},

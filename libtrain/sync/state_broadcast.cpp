@@ -1,44 +1,19 @@
 #include <libtrain/sync/state_broadcast.hpp>
 
-#include <exception>
 #include <sstream>
 #include <typeinfo>
 #include <utility>
 
-#include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/comm/tensor_checks.hpp>
-#include <libtrain/sync/agreement.hpp>
 
 namespace libtrain {
 
 namespace {
-
-// What `body` threw; empty where it threw nothing.
-template <typename Body>
-std::string problem_of(const Body& body) {
-  try {
-    body();
-    return {};
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-// All ranks must call it, each with its own problem or none.
-void throw_if_any_failed(const std::string& what, const std::string& problem, Communicator& communicator) {
-  const auto problems = communicator.all_gather_bytes(problem);
-  for (std::size_t rank = 0; rank < problems.size(); ++rank) {
-    if (problems[rank].empty()) continue;
-    throw UsageError(text("The ", what, " could not be broadcast: on rank ", rank, ", ", problems[rank]),
-                     ErrorScope::all_ranks);
-  }
-}
 
 std::string type_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
@@ -96,20 +71,18 @@ void broadcast_serialized(const std::string& what, const Save& save, const Load&
   if (communicator.world_size() == 1) return;
   const CallPurpose purpose{communicator, text("the broadcast of the ", what)};
   std::string bytes;
-  std::string problem;
-  if (communicator.rank() == root) {
-    problem = problem_of([&] {
-      std::ostringstream stream;
-      save(stream);
-      bytes = std::move(stream).str();
-    });
-  }
-  throw_if_any_failed(what, problem, communicator);
+  const bool is_root = communicator.rank() == root;
+  const auto step = text("Broadcasting the ", what);
+  run_together(communicator, step, [&] {
+    if (!is_root) return;
+    std::ostringstream stream;
+    save(stream);
+    bytes = std::move(stream).str();
+  });
   const auto received = communicator.broadcast_bytes(bytes, root);
-  if (communicator.rank() != root) {
-    problem = problem_of([&] { load(received.data(), received.size()); });
-  }
-  throw_if_any_failed(what, problem, communicator);
+  run_together(communicator, step, [&] {
+    if (!is_root) load(received.data(), received.size());
+  });
 }
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/backend.hpp>
 
 namespace libtrain::detail {
 
@@ -65,7 +66,7 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->transform(whole_number(1, std::numeric_limits<int>::max()));
   app.add_option("--local-rank", line.launch.local_rank, "This process's rank on its host, likewise")->transform(rank);
   app.add_option("--dist-url", line.launch.dist_url, "Where ranks meet: tcp://host:port, file:///path or env://");
-  app.add_option("--dist-backend", line.launch.dist_backend, "auto, gloo or mpi");
+  app.add_option("--dist-backend", line.launch.dist_backend, "How ranks talk: " + join(backend_names(), ", "));
 }
 
 // `--name VALUE` and `--name=VALUE` as they stand.

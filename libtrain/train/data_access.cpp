@@ -7,12 +7,12 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
@@ -88,18 +88,7 @@ std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::f
   return staging;
 }
 
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& exception) {
-    return exception.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
-
-constexpr std::string_view kCopying = "copying";
-constexpr std::string_view kDone = "done";
+enum class State : char { copying = 'c', done = 'd', failed = 'f' };
 
 // Ranks ask each other again and again, since one node may be done minutes before another, longer than a collective may
 // take.
@@ -108,32 +97,26 @@ data::StagingResult wait(Staging& staging, Communicator& communicator, const std
   Milliseconds round = kFirstRound;
   auto shown = std::chrono::steady_clock::now();
   while (true) {
-    std::string mine{kCopying};
-    std::exception_ptr error;
+    auto mine = State::copying;
     std::string progress;
     {
       std::unique_lock lock(staging.mutex);
       staging.changed.wait_for(lock, round, [&] { return staging.ended; });
-      error = staging.error;
-      if (staging.ended) mine = error ? message_of(error) : kDone;
+      if (staging.ended) mine = staging.error ? State::failed : State::done;
       if (!staging.ended && std::chrono::steady_clock::now() - shown > kShowInterval) {
         shown = std::chrono::steady_clock::now();
         progress = describe(staging.progress, name);
       }
     }
     if (!progress.empty()) show(progress);
-    const auto all = communicator.all_gather_bytes(mine);
-    if (error) std::rethrow_exception(error);
-    const auto failed =
-        std::find_if(all.begin(), all.end(), [](const auto& word) { return word != kCopying && word != kDone; });
-    if (failed != all.end()) {
-      throw EnvironmentError(text("staging '", name, "' failed on rank ", failed - all.begin(), ": ", *failed),
-                             ErrorScope::all_ranks);
-    }
-    if (std::all_of(all.begin(), all.end(), [](const auto& word) { return word == kDone; }))
+    const auto states = join(communicator.all_gather_bytes({static_cast<char>(mine)}), "");
+    const auto has = [&](State state) { return states.find(static_cast<char>(state)) != std::string::npos; };
+    if (has(State::failed) || !has(State::copying)) {
+      throw_together(communicator, "Staging data", mine == State::failed ? staging.error : nullptr);
       return std::move(staging.result);
+    }
     // The last one to come sets the pace: who is through only waits.
-    if (mine == kDone) std::this_thread::sleep_for(round);
+    if (mine == State::done) std::this_thread::sleep_for(round);
     round = std::min(2 * round, kLongestRound);
   }
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/agreement.hpp>
+#include <libtrain/comm/agreement.hpp>
 
 namespace libtrain {
 

@@ -1,6 +1,6 @@
 #include <libtrain/train/same_data.hpp>
 
-#include <libtrain/sync/agreement.hpp>
+#include <libtrain/comm/agreement.hpp>
 
 namespace libtrain {
 

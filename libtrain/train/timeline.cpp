@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include <libtrain/base/error.hpp>
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/observe/chrome_trace.hpp>
 
 namespace libtrain {
@@ -37,17 +37,6 @@ Barriers broadcast_times(const Barriers& mine, Communicator& communicator) {
   Barriers result;
   std::memcpy(result.data(), received.data(), sizeof(Barriers));
   return result;
-}
-
-// What `body` failed with; empty where it did not.
-template <typename Body>
-std::string failure_of(const Body& body) {
-  try {
-    body();
-    return {};
-  } catch (const std::exception& error) {
-    return error.what();
-  }
 }
 
 }  // namespace
@@ -105,14 +94,10 @@ Trace Timeline::trace_until(const ClockOffset& last) const {
   return trace;
 }
 
-void Timeline::agree_on(const std::string& failure_of_rank_0) {
-  const auto failure = communicator_.broadcast_bytes(failure_of_rank_0, 0);
-  if (!failure.empty()) throw EnvironmentError(failure, ErrorScope::all_ranks);
-}
-
 void Timeline::require_writable(const std::filesystem::path& file) {
-  const bool writes = communicator_.rank() == 0;
-  agree_on(writes ? failure_of([&] { ChromeTraceFile::require_writable(file); }) : std::string{});
+  detail::run_together(communicator_, "Opening the timeline", [&] {
+    if (communicator_.rank() == 0) ChromeTraceFile::require_writable(file);
+  });
 }
 
 void Timeline::write(const std::filesystem::path& file) {
@@ -121,9 +106,9 @@ void Timeline::write(const std::filesystem::path& file) {
   const bool writes = communicator_.rank() == 0;
   std::optional<ChromeTraceFile> output;
   // Told at the end: until then the other ranks go on giving their spans.
-  std::string failure;
+  std::exception_ptr failure;
   const auto on_rank_0 = [&](const auto& body) {
-    if (writes && failure.empty()) failure = failure_of(body);
+    if (writes && !failure) failure = detail::failure_of(body);
   };
   on_rank_0([&] {
     output.emplace(file);
@@ -135,7 +120,7 @@ void Timeline::write(const std::filesystem::path& file) {
     on_rank_0([&] { output->add(rank, detail::decode(bytes)); });
   }
   on_rank_0([&] { output->finish(); });
-  agree_on(failure);
+  detail::throw_together(communicator_, "Writing the timeline", failure);
 }
 
 void Timeline::write_local(const std::filesystem::path& file) const {

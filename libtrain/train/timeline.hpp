@@ -70,7 +70,6 @@ class Timeline {
 
   ClockOffset measure_clock_offset();
   Trace trace_until(const ClockOffset& last) const;
-  void agree_on(const std::string& failure_of_rank_0);
 
   Communicator& communicator_;
   TimelineOptions options_;

@@ -18,7 +18,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/abort_reason.hpp>
+#include <libtrain/comm/first_failure.hpp>
 #include <libtrain/comm/threads/thread_group.hpp>
 #include <libtrain/comm/threads/thread_transport.hpp>
 
@@ -217,12 +217,12 @@ class FakeTransport : public HostTransport {
   std::unique_ptr<HostTransport> split(int, int, const Patience&) override { return nullptr; }
   void abort(const std::string& reason) noexcept override { aborted_.set(reason); }
 
-  const AbortReason& aborted() const { return aborted_; }
+  const FirstFailure& aborted() const { return aborted_; }
 
  private:
   bool interruptible_;
   Body all_reduce_;
-  AbortReason aborted_;
+  FirstFailure aborted_;
 };
 
 Work submit_all_reduce(CommunicationThread& thread, std::optional<std::chrono::milliseconds> timeout = {}) {
@@ -287,7 +287,7 @@ TEST(CommunicationThread, WhatFailsOnThisRankAloneIsToldToTheTransport) {
   thread.start();
   const auto message = failure_of(submit_all_reduce(thread));
   EXPECT_EQ(message, "all_reduce of 8 float32 (sum) (collective number 0) failed: no memory for it");
-  EXPECT_EQ(aborted.text(), "no memory for it");
+  EXPECT_EQ(aborted.reason(), "no memory for it");
   EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(thread).wait(); }), message);
 }
 

@@ -85,7 +85,7 @@ class Watchdog : public ::testing::Test {
 
   std::string reason() const {
     try {
-      failure->rethrow_if_any();
+      failure->throw_if_any();
     } catch (const CommunicationError& error) {
       return error.what();
     }

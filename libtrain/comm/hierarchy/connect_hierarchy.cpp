@@ -74,12 +74,12 @@ std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail
 }
 
 // Shared memory for every host, or for none: the ranks decide together.
-std::unique_ptr<HostTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
-                                             const Patience& patience) {
+std::unique_ptr<SharedMemoryTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
+                                                     const Patience& patience) {
   const auto& members = layout.members(layout.host_of(world.rank()));
   std::vector<int> names;
   for (const int member : members) names.push_back(world.name_of(member));
-  std::unique_ptr<HostTransport> local;
+  std::unique_ptr<SharedMemoryTransport> local;
   std::string problem;
   detail::meet(world, patience);
   {
@@ -118,7 +118,11 @@ std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<Ho
   if (layout.host_count() == world->world_size()) return world;
   auto local = connect_local(*world, layout, patience);
   if (local == nullptr) return world;
-  auto across = layout.host_count() > 1 ? connect_across(*world, layout, patience) : nullptr;
+  if (layout.host_count() == 1) {
+    local->keep_base(std::move(world));
+    return local;
+  }
+  auto across = connect_across(*world, layout, patience);
   return std::unique_ptr<HostTransport>(
       new HierarchicalTransport(std::move(world), std::move(local), std::move(across), std::move(layout), options));
 }

@@ -37,24 +37,16 @@ HierarchicalTransport::HierarchicalTransport(std::unique_ptr<HostTransport> worl
       across_(std::move(across)),
       layout_(std::move(layout)),
       options_(std::move(options)),
-      name_(local_->name()) {
-  if (several_hosts()) name_ = text(name_, "+", world_->name());
-}
+      name_(text(local_->name(), "+", world_->name())) {}
 
 HierarchicalTransport::~HierarchicalTransport() = default;
 
 std::string HierarchicalTransport::describe() const {
-  if (!several_hosts()) return text(world_size(), " ranks on 1 host: shared memory");
   return text(world_size(), " ranks on ", layout_.host_count(), " hosts: shared memory inside, ", world_->name(),
               " between");
 }
 
-bool HierarchicalTransport::reduces(DataType type) const {
-  return several_hosts() ? HostTransport::reduces(type) : local_->reduces(type);
-}
-
 bool HierarchicalTransport::arrive(const Arrival& arrival, const Patience& patience) {
-  if (!several_hosts()) return local_->arrive(arrival, patience);
   // Buffers are not shown: what the stages below move inside the host are parts of them.
   const Arrival fingerprint{.fingerprint = arrival.fingerprint};
   bool equal_here = false;
@@ -101,7 +93,6 @@ bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_her
 
 void HierarchicalTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                        const Patience& patience) {
-  if (!several_hosts()) return local_->all_reduce(input, output, count, type, op, patience);
   const auto bytes = count * size_of(type);
   detail::copy_bytes(output, input, bytes);
   if (layout_.is_even() && bytes >= kSliceBytes) {
@@ -136,12 +127,10 @@ void HierarchicalTransport::reduce_by_leaders(void* output, std::size_t count, D
 
 void HierarchicalTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                    int root, const Patience& patience) {
-  if (!several_hosts()) return local_->reduce(input, output, count, type, op, root, patience);
   world_->reduce(input, output, count, type, op, root, patience);
 }
 
 void HierarchicalTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
-  if (!several_hosts()) return local_->broadcast(data, bytes, root, patience);
   const int host = layout_.host_of(root);
   const bool here = host == layout_.host_of(rank());
   if (here) local_->broadcast(data, bytes, layout_.local_rank_of(root), patience);
@@ -150,19 +139,16 @@ void HierarchicalTransport::broadcast(void* data, std::size_t bytes, int root, c
 }
 
 void HierarchicalTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
-  auto& transport = several_hosts() ? *world_ : *local_;
-  transport.all_gather(input, output, bytes, patience);
+  world_->all_gather(input, output, bytes, patience);
 }
 
 void HierarchicalTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                            ReduceOp op, const Patience& patience) {
-  auto& transport = several_hosts() ? *world_ : *local_;
-  transport.reduce_scatter(input, output, count, type, op, patience);
+  world_->reduce_scatter(input, output, count, type, op, patience);
 }
 
 void HierarchicalTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
-  auto& transport = several_hosts() ? *world_ : *local_;
-  transport.all_to_all(input, output, bytes, patience);
+  world_->all_to_all(input, output, bytes, patience);
 }
 
 std::unique_ptr<HostTransport> HierarchicalTransport::split(int color, int key, const Patience& patience) {

@@ -15,17 +15,18 @@ struct HierarchyOptions {
   std::string host = {};
 };
 
-/// Ranks of one host talk through shared memory, and hosts over the transport that connected the ranks in the first
-/// place.
+/// Ranks on several hosts: those of one host talk through shared memory, and hosts over the transport that connected
+/// the ranks in the first place.
 ///
 /// An all-reduce is a reduce-scatter inside each host, an all-reduce of each rank's slice with the ranks of the same
 /// position on the other hosts, and an all-gather inside each host: every byte leaves a host once, and all ranks send
 /// at the same time. Where the hosts have different numbers of ranks, the first rank of each speaks for its host. The
-/// other collectives between several hosts use the plain transport, which is right for what is rare or small.
+/// other collectives use the plain transport, which is right for what is rare or small.
 class HierarchicalTransport : public HostTransport {
  public:
-  /// Builds the hierarchy over `world`, or returns `world` itself where no two ranks share a host or memory cannot be
-  /// shared; then the first rank of each host that cannot logs why. All ranks must call it.
+  /// Builds the hierarchy over `world`. Returns a SharedMemoryTransport where all ranks share one host, and `world`
+  /// itself where no two do or memory cannot be shared; then the first rank of each host that cannot logs why. All
+  /// ranks must call it.
   static std::unique_ptr<HostTransport> connect(std::unique_ptr<HostTransport> world, const HierarchyOptions& options,
                                                 const Patience& patience);
 
@@ -35,9 +36,7 @@ class HierarchicalTransport : public HostTransport {
   int world_size() const override { return world_->world_size(); }
   std::string_view name() const override { return name_; }
   std::string describe() const override;
-  bool interruptible() const override { return !several_hosts() || world_->interruptible(); }
-  bool can_interrupt_split() const override { return world_->can_interrupt_split(); }
-  bool reduces(DataType type) const override;
+  bool interruptible() const override { return world_->interruptible(); }
 
   bool arrive(const Arrival& arrival, const Patience& patience) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -58,7 +57,6 @@ class HierarchicalTransport : public HostTransport {
   HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
                         std::unique_ptr<HostTransport> across, detail::HostLayout layout, HierarchyOptions options);
 
-  bool several_hosts() const { return layout_.host_count() > 1; }
   bool speaks_for_host() const { return local_->rank() == 0; }
   Deadline earliest_deadline(const Patience& patience);
   bool arrive_across(const Arrival& arrival, bool equal_here, const Patience& patience);

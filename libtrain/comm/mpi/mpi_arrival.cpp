@@ -40,13 +40,13 @@ class Pause {
 
 }  // namespace
 
-MpiArrival::MpiArrival(MPI_Comm comm, const AbortReason& aborted) : comm_(comm), aborted_(aborted) {
+MpiArrival::MpiArrival(MPI_Comm comm, const FirstFailure& aborted) : comm_(comm), aborted_(aborted) {
   LIBTRAIN_CHECK_MPI(MPI_Comm_rank(comm_, &rank_));
   LIBTRAIN_CHECK_MPI(MPI_Comm_size(comm_, &world_size_));
 }
 
 bool MpiArrival::meet(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
-  aborted_.throw_if_set();
+  aborted_.throw_if_any();
   ++meeting_;
   return rank_ == 0 ? gather(fingerprint, names, patience) : await_verdict(fingerprint, names, patience);
 }
@@ -78,7 +78,7 @@ bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, c
       continue;  // all that are here are heard before anything is decided
     }
     if (missing.empty() && !late) break;
-    if (aborted_.is_set()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.text()));
+    if (aborted_.exists()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.reason()));
     if (missing.empty()) give_up(text("rank ", names.name_of(*late), " waited until its deadline and left."));
     if (late || patience.deadline.expired()) {
       std::ranges::transform(missing, missing.begin(), [&](int rank) { return names.name_of(rank); });
@@ -98,14 +98,14 @@ bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& n
       if (verdict->header.word == Word::failed) throw CommunicationError(verdict->reason);
       return verdict->header.word == Word::equal;
     }
-    if (!end && aborted_.is_set()) {
-      send(0, {.word = Word::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.text()));
+    if (!end && aborted_.exists()) {
+      send(0, {.word = Word::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.reason()));
       end = Deadline::after(kAnswerTimeOfAborted);
     } else if (!end && patience.deadline.expired()) {
       send(0, {.word = Word::late, .meeting = meeting_});
       end = Deadline::after(kAnswerTime);
     } else if (end && end->expired()) {
-      aborted_.throw_if_set();
+      aborted_.throw_if_any();
       throw CommunicationError(missing_ranks({names.name_of(0)}));
     }
   }

@@ -7,7 +7,7 @@
 
 #include <mpi.h>
 
-#include <libtrain/comm/abort_reason.hpp>
+#include <libtrain/comm/first_failure.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain::detail {
@@ -24,7 +24,7 @@ namespace libtrain::detail {
 /// up a sender.
 class MpiArrival {
  public:
-  MpiArrival(MPI_Comm comm, const AbortReason& aborted);
+  MpiArrival(MPI_Comm comm, const FirstFailure& aborted);
 
   /// True where all ranks brought the same fingerprint. Throws CommunicationError at the first deadline of any rank,
   /// naming the ranks that did not come, and when a rank has been aborted. Where rank 0 itself has not come, only those
@@ -61,7 +61,7 @@ class MpiArrival {
   [[noreturn]] void give_up(const std::string& reason);
 
   MPI_Comm comm_;
-  const AbortReason& aborted_;
+  const FirstFailure& aborted_;
   int rank_ = 0;
   int world_size_ = 1;
   std::uint64_t meeting_ = 0;

@@ -107,7 +107,7 @@ MpiTransport::~MpiTransport() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0) return;
-  if (healthy_ && !aborted_.is_set() && std::uncaught_exceptions() == 0) {
+  if (healthy_ && !aborted_.exists() && std::uncaught_exceptions() == 0) {
     MPI_Comm_free(&comm_);
   } else {
     session_->abandon();

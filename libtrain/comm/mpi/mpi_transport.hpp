@@ -5,7 +5,7 @@
 
 #include <mpi.h>
 
-#include <libtrain/comm/abort_reason.hpp>
+#include <libtrain/comm/first_failure.hpp>
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/mpi/mpi_arrival.hpp>
 #include <libtrain/comm/mpi/mpi_session.hpp>
@@ -52,7 +52,7 @@ class MpiTransport : public HostTransport {
   int rank_ = 0;
   int world_size_ = 1;
   bool healthy_ = true;  // false once a call has failed: freeing a communicator is collective
-  detail::AbortReason aborted_;
+  detail::FirstFailure aborted_;
   detail::MpiArrival arrival_;
 };
 

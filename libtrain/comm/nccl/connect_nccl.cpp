@@ -1,17 +1,16 @@
 #include <libtrain/comm/nccl/connect_nccl.hpp>
 
-#include <exception>
-
 #include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/comm/nccl/nccl_communicator.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
-#include <libtrain/comm/nccl/set_up.hpp>
 #include <libtrain/comm/nccl/shared_gpus.hpp>
 #include <libtrain/comm/staged/staged_communicator.hpp>
 
@@ -33,23 +32,24 @@ std::string uuid_of(const cudaDeviceProp& properties) {
 }
 
 // A libnccl older than the header, or of another major version, may not have what was compiled in.
-std::string version_problem() {
+void require_version() {
   const auto versions = nccl_versions();
-  if (versions.loaded >= versions.built && versions.loaded / 10000 == versions.built / 10000) return {};
-  return text("libnccl ", versions.loaded, " was loaded, but libtrain was built with ", versions.built,
-              ": take the other one out of LD_LIBRARY_PATH, or build against it.");
+  if (versions.loaded >= versions.built && versions.loaded / 10000 == versions.built / 10000) return;
+  throw EnvironmentError(text("libnccl ", versions.loaded, " was loaded, but libtrain was built with ", versions.built,
+                              ": take the other one out of LD_LIBRARY_PATH, or build against it."));
 }
 
-std::string device_problem(const at::Device& device) {
-  if (!device.is_cuda()) return text("NCCL takes CUDA devices, not ", device, ".");
+void require_device(const at::Device& device) {
+  if (!device.is_cuda()) throw EnvironmentError(text("NCCL takes CUDA devices, not ", device, "."));
   const auto devices = c10::cuda::device_count();
   if (devices == 0) {
-    return "this process sees no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.";
+    throw EnvironmentError(
+        "this process sees no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.");
   }
   if (device.index() >= devices) {
-    return text(device, " does not exist: this process sees ", static_cast<int>(devices), " GPUs, counted from 0.");
+    throw EnvironmentError(
+        text(device, " does not exist: this process sees ", static_cast<int>(devices), " GPUs, counted from 0."));
   }
-  return {};
 }
 
 detail::GpuIdentity identify(const at::Device& device) {
@@ -60,18 +60,30 @@ detail::GpuIdentity identify(const at::Device& device) {
 
 // What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
 std::vector<detail::GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
-  auto problem = version_problem();
-  if (problem.empty()) problem = device_problem(device);
   std::string mine;
-  try {
-    if (problem.empty()) mine = detail::to_line(identify(device));
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
-  detail::throw_together<EnvironmentError>(control, "Setting up NCCL", problem);
+  detail::run_together(control, "Setting up NCCL", [&] {
+    require_version();
+    require_device(device);
+    mine = detail::to_line(identify(device));
+  });
   std::vector<detail::GpuIdentity> gpus;
   for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(detail::gpu_from_line(line));
   return gpus;
+}
+
+std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
+  const auto control = connect_host_memory(request);
+  if (control->world_size() == 1) return control;
+  at::Device device{at::kCUDA};
+  // A rank without a GPU, or that does not know its own, ends all of them.
+  detail::run_together(*control, "Choosing a GPU", [&] {
+    device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
+  });
+  // No rank may be waiting for the failed collective: its failure ends the job from here.
+  return connect_nccl(*control, device, request.options, [control](const std::string& reason) {
+    log_error(reason);
+    control->abort(reason);
+  });
 }
 
 at::Device with_index(const at::Device& device) {
@@ -81,8 +93,14 @@ at::Device with_index(const at::Device& device) {
 
 }  // namespace
 
-bool has_nccl() {
-  return true;
+Backend nccl_backend() {
+  return {.name = "nccl",
+          .why_unavailable = [](const Launch&) -> std::string {
+            if (Environment::of_process().get("LIBTRAIN_ENCRYPTION") != "on") return {};
+            return "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts as they are: unset it, or use "
+                   "--dist-backend gloo.";
+          },
+          .connect = connect_gpus};
 }
 
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,

@@ -4,12 +4,14 @@
 #include <memory>
 #include <string>
 
+#include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/communicator.hpp>
 
 namespace libtrain {
 
-/// Whether this build has the NCCL backend.
-bool has_nccl();
+/// The backend for tensors on GPUs, one of which it gives each rank (see device_index); a build without CUDA has one
+/// that says so.
+Backend nccl_backend();
 
 /// A communicator for CUDA tensors among all ranks of `control`, which must all call this; `device` is this rank's GPU,
 /// the current one where it has no index. Where several ranks share a GPU, which NCCL cannot serve, tensors go through

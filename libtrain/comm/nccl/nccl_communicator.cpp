@@ -53,12 +53,12 @@ ncclResult_t exchange_parts(const at::Tensor& input, const at::Tensor& output, n
 
 template <typename Body>
 auto NcclCommunicator::remembering_failure(const Body& body) {
-  failure_->rethrow_if_any();
+  failure_->throw_if_any();
   try {
     return body();
   } catch (...) {
     watchdog_.fail(std::current_exception());
-    failure_->rethrow_if_any();
+    failure_->throw_if_any();
     throw;
   }
 }
@@ -164,7 +164,7 @@ std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key, const 
 }
 
 at::Tensor NcclCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
-  failure_->rethrow_if_any();
+  failure_->throw_if_any();
   detail::checked_bytes(elements, type);
   return at::zeros({elements}, at::TensorOptions(type).device(stream_.device()));
 }

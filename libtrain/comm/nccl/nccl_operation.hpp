@@ -7,8 +7,8 @@
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <libtrain/comm/first_failure.hpp>
 #include <libtrain/comm/nccl/device_operation.hpp>
-#include <libtrain/comm/nccl/first_failure.hpp>
 
 namespace libtrain::detail {
 
@@ -27,7 +27,7 @@ class NcclOperation : public DeviceOperation {
 
   /// Makes the caller's current stream wait; the host does not. Throws where the communicator is known to have failed.
   void wait() override {
-    failure_->rethrow_if_any();
+    failure_->throw_if_any();
     ended_.block(c10::cuda::getCurrentCUDAStream(device_));
   }
 

@@ -142,7 +142,7 @@ std::string NcclWatchdog::State::overdue() const {
 void NcclWatchdog::State::tell(const std::string& reason) noexcept {
   try {
     const std::lock_guard alone(telling);
-    if (!failure->set(std::make_exception_ptr(CommunicationError(reason)))) return;
+    if (!failure->set(reason)) return;
     std::unique_lock lock(mutex);
     const auto listener = on_failure;
     lock.unlock();

@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
+#include <libtrain/comm/first_failure.hpp>
 #include <libtrain/comm/nccl/device_operation.hpp>
-#include <libtrain/comm/nccl/first_failure.hpp>
 #include <libtrain/comm/nccl/watched_comm.hpp>
 
 namespace libtrain {

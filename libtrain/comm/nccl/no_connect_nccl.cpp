@@ -1,10 +1,21 @@
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/comm/nccl/connect_nccl.hpp>
 
 namespace libtrain {
 
-bool has_nccl() {
-  return false;
+Backend nccl_backend() {
+  return {.name = "nccl",
+          .why_unavailable =
+              [](const Launch& launch) {
+                return text("Backend 'nccl' (", launch.backend.source,
+                            ") is not in this build: use auto, gloo or mpi, or build with -DLIBTRAIN_CUDA=ON.");
+              },
+          .connect =
+              [](const ConnectRequest& request) {
+                const auto control = connect_host_memory(request);
+                return connect_nccl(*control, at::kCUDA, request.options);
+              }};
 }
 
 std::shared_ptr<Communicator> connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,

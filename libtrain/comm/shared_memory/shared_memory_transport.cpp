@@ -28,11 +28,11 @@ std::byte* part_of(void* data, int rank, std::size_t bytes) {
 
 }  // namespace
 
-std::unique_ptr<HostTransport> SharedMemoryTransport::connect(HostTransport& base, const Patience& patience) {
+std::unique_ptr<SharedMemoryTransport> SharedMemoryTransport::connect(HostTransport& base, const Patience& patience) {
   std::vector<int> members(static_cast<std::size_t>(base.world_size()));
   std::iota(members.begin(), members.end(), 0);
   auto group = detail::SharedMemoryGroup::connect(base, members, patience);
-  return std::unique_ptr<HostTransport>(new SharedMemoryTransport(std::move(group)));
+  return std::unique_ptr<SharedMemoryTransport>(new SharedMemoryTransport(std::move(group)));
 }
 
 SharedMemoryTransport::SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group)
@@ -50,6 +50,10 @@ int SharedMemoryTransport::world_size() const {
   return group_->world_size();
 }
 
+std::string SharedMemoryTransport::describe() const {
+  return text(world_size(), " ranks on 1 host: shared memory");
+}
+
 bool SharedMemoryTransport::arrive(const Arrival& arrival, const Patience& patience) {
   shown_.reset();
   const auto [input, output] = group_->pool().expose(arrival.input, arrival.output);
@@ -64,7 +68,7 @@ bool SharedMemoryTransport::arrive(const Arrival& arrival, const Patience& patie
 
 // Makes sure that every rank has shown the buffers of the collective that begins. Ranks decide this alike, because they
 // run the same program; if they did not, the kinds of their next meetings would tell.
-void SharedMemoryTransport::open(const void* input, void* output, const Patience& patience) {
+void SharedMemoryTransport::show_buffers(const void* input, void* output, const Patience& patience) {
   const bool is_shown = shown_ && shown_->input == input && shown_->output == output;
   shown_.reset();
   input_ = input;
@@ -78,8 +82,8 @@ void SharedMemoryTransport::meet_closing(const Patience& patience) {
   group_->barrier().meet(MeetingKind::closing, patience);
 }
 
-// Nobody touches a peer's buffers any more.
-void SharedMemoryTransport::close() {
+// No rank touches a peer's buffers any more.
+void SharedMemoryTransport::hide_buffers() {
   group_->pool().conceal();
 }
 
@@ -124,7 +128,7 @@ void SharedMemoryTransport::reduce_slice(std::size_t count, DataType type, Reduc
 void SharedMemoryTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                        const Patience& patience) {
   if (count == 0) return;
-  open(input, output, patience);
+  show_buffers(input, output, patience);
   const auto bytes = count * size_of(type);
   if (all_inputs_hold(bytes) && all_outputs_hold(bytes)) {
     reduce_slice(count, type, op, std::nullopt);
@@ -132,13 +136,13 @@ void SharedMemoryTransport::all_reduce(const void* input, void* output, std::siz
   } else {
     staged_->reduce(input, output, count, type, op, std::nullopt, patience);
   }
-  close();
+  hide_buffers();
 }
 
 void SharedMemoryTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                    int root, const Patience& patience) {
   if (count == 0) return;
-  open(input, output, patience);
+  show_buffers(input, output, patience);
   const auto bytes = count * size_of(type);
   if (all_inputs_hold(bytes) && output_holds(root, bytes)) {
     reduce_slice(count, type, op, root);
@@ -146,24 +150,24 @@ void SharedMemoryTransport::reduce(const void* input, void* output, std::size_t 
   } else {
     staged_->reduce(input, output, count, type, op, root, patience);
   }
-  close();
+  hide_buffers();
 }
 
 void SharedMemoryTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
   if (bytes == 0) return;
-  open(nullptr, data, patience);
+  show_buffers(nullptr, data, patience);
   if (output_holds(root, bytes)) {
     if (rank() != root) std::memcpy(data, output_of(root), bytes);
     meet_closing(patience);
   } else {
     staged_->broadcast(data, bytes, root, patience);
   }
-  close();
+  hide_buffers();
 }
 
 void SharedMemoryTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
   if (bytes == 0) return;
-  open(input, output, patience);
+  show_buffers(input, output, patience);
   if (all_inputs_hold(bytes)) {
     for (int peer = 0; peer < world_size(); ++peer)
       detail::copy_bytes(part_of(output, peer, bytes), input_of(peer), bytes);
@@ -175,13 +179,13 @@ void SharedMemoryTransport::all_gather(const void* input, void* output, std::siz
   } else {
     staged_->all_gather(input, output, bytes, patience);
   }
-  close();
+  hide_buffers();
 }
 
 void SharedMemoryTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
                                            ReduceOp op, const Patience& patience) {
   if (count == 0) return;
-  open(input, output, patience);
+  show_buffers(input, output, patience);
   const auto bytes = count * size_of(type);
   if (all_inputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
     inputs_.clear();
@@ -192,12 +196,12 @@ void SharedMemoryTransport::reduce_scatter(const void* input, void* output, std:
   } else {
     staged_->reduce_scatter(input, output, count, type, op, patience);
   }
-  close();
+  hide_buffers();
 }
 
 void SharedMemoryTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
   if (bytes == 0) return;
-  open(input, output, patience);
+  show_buffers(input, output, patience);
   if (all_inputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
     for (int peer = 0; peer < world_size(); ++peer) {
       std::memcpy(part_of(output, peer, bytes), part_of(input_of(peer), rank(), bytes), bytes);
@@ -206,7 +210,7 @@ void SharedMemoryTransport::all_to_all(const void* input, void* output, std::siz
   } else {
     staged_->all_to_all(input, output, bytes, patience);
   }
-  close();
+  hide_buffers();
 }
 
 std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, const Patience& patience) {
@@ -224,7 +228,9 @@ std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, 
   }
   std::ranges::stable_sort(members, {}, [&](int member) { return wish_of(member).key; });
   auto group = detail::SharedMemoryGroup::connect(*this, members, patience);
-  return std::unique_ptr<HostTransport>(new SharedMemoryTransport(std::move(group)));
+  std::unique_ptr<SharedMemoryTransport> part{new SharedMemoryTransport(std::move(group))};
+  part->keep_base(base_);
+  return part;
 }
 
 std::shared_ptr<void> SharedMemoryTransport::allocate(std::size_t bytes) {
@@ -243,6 +249,12 @@ void SharedMemoryTransport::refuse_arrival(const std::string& reason) {
 
 void SharedMemoryTransport::abort(const std::string& reason) noexcept {
   group_->barrier().abort(reason);
+  if (base_ != nullptr) base_->abort(reason);
+}
+
+void SharedMemoryTransport::end_job(const std::string& reason, ExitCode code) noexcept {
+  group_->barrier().abort(reason);
+  if (base_ != nullptr) base_->end_job(reason, code);
 }
 
 }  // namespace libtrain

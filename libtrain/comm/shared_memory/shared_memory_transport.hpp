@@ -3,6 +3,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <libtrain/comm/host_transport.hpp>
@@ -25,13 +27,18 @@ class SharedMemoryTransport : public HostTransport {
   /// Connects the ranks that `base` connects in another way; all of them must call this. `base` serves to exchange a
   /// few bytes and is not used afterwards. When any rank cannot share memory, all throw EnvironmentError, which says
   /// which rank, and why; `base` is as good as before then.
-  static std::unique_ptr<HostTransport> connect(HostTransport& base, const Patience& patience);
+  static std::unique_ptr<SharedMemoryTransport> connect(HostTransport& base, const Patience& patience);
+
+  /// Keeps the transport that the launcher has connected, for this transport and those split from it: shared memory
+  /// cannot end a job, and a library such as MPI must learn that its ranks have failed. Before the first collective.
+  void keep_base(std::shared_ptr<HostTransport> base) { base_ = std::move(base); }
 
   ~SharedMemoryTransport() override;
 
   int rank() const override;
   int world_size() const override;
   std::string_view name() const override { return "shared_memory"; }
+  std::string describe() const override;
 
   bool arrive(const Arrival& arrival, const Patience& patience) override;
   void refuse_arrival(const std::string& reason) override;
@@ -50,13 +57,14 @@ class SharedMemoryTransport : public HostTransport {
   /// Zeros, which may outlive this transport; null where the machine grants no more shared memory.
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   void abort(const std::string& reason) noexcept override;
+  void end_job(const std::string& reason, ExitCode code) noexcept override;
 
  private:
   explicit SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group);
 
-  void open(const void* input, void* output, const Patience& patience);
+  void show_buffers(const void* input, void* output, const Patience& patience);
   void meet_closing(const Patience& patience);
-  void close();
+  void hide_buffers();
   bool all_inputs_hold(std::size_t bytes) const;
   bool all_outputs_hold(std::size_t bytes) const;
   bool output_holds(int rank, std::size_t bytes) const;
@@ -64,6 +72,7 @@ class SharedMemoryTransport : public HostTransport {
   std::byte* output_of(int rank) const;
   void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
 
+  std::shared_ptr<HostTransport> base_;  // may be null
   std::unique_ptr<detail::SharedMemoryGroup> group_;
   std::unique_ptr<detail::StagedCollectives> staged_;
   std::atomic<bool> has_warned_ = false;

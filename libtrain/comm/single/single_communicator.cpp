@@ -89,7 +89,7 @@ void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noe
 }
 
 void SingleCommunicator::check_alive() const {
-  failure_.throw_if_set();
+  failure_.throw_if_any();
 }
 
 }  // namespace libtrain

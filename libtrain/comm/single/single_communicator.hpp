@@ -1,7 +1,7 @@
 #pragma once
 
-#include <libtrain/comm/abort_reason.hpp>
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/first_failure.hpp>
 
 namespace libtrain {
 
@@ -34,7 +34,7 @@ class SingleCommunicator : public Communicator {
   void check_alive() const;
   Work copy(const at::Tensor& input, const at::Tensor& output);
 
-  detail::AbortReason failure_;
+  detail::FirstFailure failure_;
 };
 
 }  // namespace libtrain

@@ -1,0 +1,86 @@
+#include <libtrain/comm/backend.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/nccl/connect_nccl.hpp>
+
+namespace libtrain {
+
+namespace {
+
+// The built-in ones. What carries the bytes between hosts follows from the launch: MPI where it has started the ranks
+// and the name allows it, else TCP.
+std::vector<Backend> built_in() {
+  return {
+      {.name = "auto", .connect = connect_host_memory},
+      {.name = "gloo", .connect = connect_host_memory},  // never MPI
+      {.name = "tcp", .connect = connect_host_memory},   // the same under our own name
+      {.name = "mpi", .connect = connect_host_memory},   // always MPI
+      nccl_backend(),
+  };
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::vector<Backend> backends = built_in();
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+auto find_in(std::vector<Backend>& backends, const std::string& name) {
+  return std::ranges::find(backends, name, &Backend::name);
+}
+
+}  // namespace
+
+void register_backend(Backend backend) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  if (backend.name.empty() || backend.name.find_first_not_of(kAllowed) != std::string::npos) {
+    throw UsageError(text("Cannot register a backend as '", backend.name,
+                          "': a name has lower-case letters, digits and underscores. Choose another name."));
+  }
+  if (!backend.connect) {
+    throw UsageError(text("Cannot register backend '", backend.name, "': it has no connect function. Set one."));
+  }
+  auto& [mutex, backends] = registry();
+  const std::lock_guard lock(mutex);
+  const auto found = find_in(backends, backend.name);
+  if (found == backends.end()) {
+    backends.push_back(std::move(backend));
+  } else {
+    *found = std::move(backend);
+  }
+}
+
+std::vector<std::string> backend_names() {
+  auto& [mutex, backends] = registry();
+  const std::lock_guard lock(mutex);
+  std::vector<std::string> names;
+  for (const auto& backend : backends) names.push_back(backend.name);
+  return names;
+}
+
+namespace detail {
+
+Backend find_backend(const Launch& launch) {
+  const auto& [name, source] = launch.backend;
+  {
+    auto& [mutex, backends] = registry();
+    const std::lock_guard lock(mutex);
+    const auto found = find_in(backends, name);
+    if (found != backends.end()) return *found;
+  }
+  throw EnvironmentError(text("Backend '", name, "' (", source, ") is not known to this program: use one of ",
+                              join(backend_names(), ", "), "."));
+}
+
+}  // namespace detail
+
+}  // namespace libtrain
