@@ -15,7 +15,7 @@
 
 #include <libtrain/data/loader/batch_work.hpp>
 #include <libtrain/data/loader/loader_statistics.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data::detail {
 

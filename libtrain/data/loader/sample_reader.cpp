@@ -8,7 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {

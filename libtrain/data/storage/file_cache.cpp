@@ -5,7 +5,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/cached_file.hpp>
 #include <libtrain/data/storage/pending_entry.hpp>
 #include <libtrain/data/storage/stop_scope.hpp>
