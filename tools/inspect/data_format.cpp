@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include <libtrain/data/storage/uri.hpp>
+#include <libtrain/data/storage/location.hpp>
 
 namespace libtrain::inspect {
 

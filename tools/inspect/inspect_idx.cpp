@@ -6,7 +6,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/idx.hpp>
-#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 #include <libtrain/data/storage/location.hpp>
 
 #include <tools/inspect/class_facts.hpp>

@@ -12,7 +12,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 namespace libtrain::pack {
 

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/file_lock.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 namespace libtrain::pack {
 

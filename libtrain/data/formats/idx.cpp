@@ -7,7 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/hexadecimal.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 namespace libtrain::data {
 

@@ -12,7 +12,6 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/file_lock.hpp>
 
 namespace libtrain::data::detail {
 

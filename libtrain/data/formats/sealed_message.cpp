@@ -10,7 +10,7 @@
 #include <libtrain/data/formats/little_endian.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
-#include <libtrain/data/storage/local_file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 namespace libtrain::data::detail {
 

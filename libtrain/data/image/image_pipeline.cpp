@@ -11,7 +11,7 @@
 #include <libtrain/data/image/image_header.hpp>
 #include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/trivial_augment.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data {
 

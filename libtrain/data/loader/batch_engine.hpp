@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <libtrain/data/loader/loader_statistics.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data::detail {
 

@@ -9,7 +9,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data::detail {
 

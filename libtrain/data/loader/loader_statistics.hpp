@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data::detail {
 

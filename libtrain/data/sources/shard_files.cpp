@@ -12,7 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
-#include <libtrain/data/storage/uri.hpp>
+#include <libtrain/data/storage/location.hpp>
 
 namespace libtrain::data::detail {
 

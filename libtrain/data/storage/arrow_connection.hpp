@@ -3,19 +3,32 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/remote_file_system.hpp>
+#include <libtrain/data/storage/location.hpp>
 #include <libtrain/data/storage/storage_failure.hpp>
 #include <libtrain/data/storage/storage_options.hpp>
 
 namespace arrow {
 class Status;
 }
+namespace arrow::fs {
+class FileSystem;
+}
 
 namespace libtrain::data::detail {
+
+/// Arrow's client of an object store.
+struct RemoteFileSystem {
+  std::shared_ptr<arrow::fs::FileSystem> file_system = {};
+  std::vector<std::string> secrets = {};  ///< what no message may hold
+  std::string signed_with = {};           ///< for messages: what its requests are signed with
+  std::string endpoint = {};              ///< a URL of the service, and of the account where there is one
+};
 
 /// A request to an object store failed.
 class RequestError : public EnvironmentError {
@@ -39,7 +52,10 @@ class ArrowConnection {
   /// One request. Arrow's status says how it ended; RequestError may be thrown instead.
   using Request = std::function<arrow::Status()>;
 
-  ArrowConnection(RemoteFileSystem remote, StorageOptions options);
+  /// Makes the client for `location` with what `options` and their environment say of endpoints and credentials. AWS's
+  /// library is started with the first location in S3 and shut down when the program exits.
+  /// Throws EnvironmentError where they do not fit together, UsageError for a local location.
+  ArrowConnection(const Location& location, StorageOptions options);
 
   arrow::fs::FileSystem& file_system() const { return *remote_.file_system; }
   const std::string& endpoint() const { return remote_.endpoint; }

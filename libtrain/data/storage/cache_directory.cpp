@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include <libtrain/data/storage/file_lock.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 namespace libtrain::data::detail {
 

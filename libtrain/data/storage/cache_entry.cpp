@@ -10,29 +10,6 @@
 
 namespace libtrain::data {
 
-namespace {
-
-void add_number(ContentHasher& hasher, std::uint64_t number) {
-  hasher.update(std::as_bytes(std::span{&number, 1}));
-}
-
-// With its length, so that no two lists of texts run together to the same bytes.
-void add_text(ContentHasher& hasher, std::string_view bytes) {
-  add_number(hasher, bytes.size());
-  hasher.update(bytes);
-}
-
-}  // namespace
-
-CacheKey cache_key(const std::string& storage, const FileInfo& file) {
-  ContentHasher hasher;
-  add_text(hasher, storage);
-  add_text(hasher, file.path);
-  add_text(hasher, file.version);
-  add_number(hasher, file.size);
-  return {.hash = hasher.digest(), .size = file.size};
-}
-
 namespace detail {
 
 namespace {
@@ -78,21 +55,6 @@ std::string find_damage(const DiskFile& entry, const CacheKey& key) {
   if (!actual) return "it cannot be read";
   if (*actual == content) return {};
   return text("its content has the hash ", to_string(*actual), " instead of ", to_string(content));
-}
-
-std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key) {
-  // Opened first and asked about second: where it changes in between, reading what was opened is an error.
-  auto file = from.open(path);
-  const auto now = from.info(path);
-  if (file->size() == key.size && cache_key(from.identity(), now) == key) return file;
-  throw EnvironmentError(text("File '", describe(from, path), "' was changed since it was listed: it had ", key.size,
-                              " bytes then and has ", now.size, " now, or is of another version (", now.version,
-                              "). Leave the data alone while a run reads it, and start the run again."));
-}
-
-std::string describe(const Storage& storage, const std::string& path) {
-  const auto& root = storage.name();
-  return root.empty() || root.ends_with('/') ? root + path : root + '/' + path;
 }
 
 }  // namespace detail

@@ -12,17 +12,6 @@
 
 namespace libtrain::data {
 
-/// Names one version of one file of one storage.
-struct CacheKey {
-  ContentHash hash = {};   ///< of the storage's identity and the file's path, size and version
-  std::uint64_t size = 0;  ///< of the file, in bytes
-
-  bool operator==(const CacheKey&) const = default;
-};
-
-/// `storage` is the storage's identity().
-CacheKey cache_key(const std::string& storage, const FileInfo& file);
-
 namespace detail {
 
 /// An entry on disk is the file's content followed by a trailer of eight 64-bit numbers: a constant that names the
@@ -40,13 +29,6 @@ std::string find_wrong_length(const DiskFile& entry, const CacheKey& key);
 
 /// What is wrong with an entry, whose content is read for that; empty where nothing is.
 std::string find_damage(const DiskFile& entry, const CacheKey& key);
-
-/// Opens the remote file as it is, and makes sure that it is the version that `key` names: what is read from the result
-/// is of that version or an error (see File::read_at). Throws EnvironmentError where the file was deleted or changed.
-std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
-
-/// `path` in the storage, as messages name it.
-std::string describe(const Storage& storage, const std::string& path);
 
 }  // namespace detail
 

@@ -15,7 +15,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/file_lock.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 namespace libtrain::data::detail {
 

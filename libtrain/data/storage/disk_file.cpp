@@ -1,6 +1,7 @@
 #include <libtrain/data/storage/disk_file.hpp>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <libtrain/base/text.hpp>
@@ -25,6 +27,8 @@ constexpr std::uint64_t kBlockBytes = 4096;
 constexpr std::uint64_t kHashedAtOnce = 1 << 20;
 constexpr mode_t kMode = 0644;
 constexpr std::int64_t kSecond = 1'000'000'000;  // in nanoseconds
+constexpr Deadline::Clock::duration kFirstPause = std::chrono::microseconds{500};
+constexpr Deadline::Clock::duration kLongestPause = std::chrono::milliseconds{20};
 
 // What to do about an error code that says nothing about the file that was read; nothing for those that do, which are
 // few: whatever else a disk, a network mount or a FUSE server may say, it is not the file's fault.
@@ -204,6 +208,57 @@ std::uint64_t available_bytes(const std::filesystem::path& path) {
 std::uint64_t disk_bytes(std::uint64_t bytes) {
   if (bytes > std::numeric_limits<std::uint64_t>::max() - kBlockBytes) return std::numeric_limits<std::uint64_t>::max();
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+bool try_lock(const DiskFile& file, LockMode mode) {
+  const int operation = (mode == LockMode::shared ? LOCK_SH : LOCK_EX) | LOCK_NB;
+  while (flock(file.descriptor(), operation) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) throw_disk_error("lock", file.path(), errno);
+  }
+  return true;
+}
+
+bool lock_within(const DiskFile& file, LockMode mode, const Deadline& deadline, const std::stop_token& stop) {
+  // Asking again and again, because a flock that blocks has no deadline and does not hear a stop request.
+  auto pause = kFirstPause;
+  while (!try_lock(file, mode)) {
+    if (deadline.expired() || stop.stop_requested()) return false;
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  return true;
+}
+
+void unlock(const DiskFile& file) noexcept {
+  flock(file.descriptor(), LOCK_UN);
+}
+
+int write_block(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
+  return to.write(offset, bytes);
+}
+
+std::optional<ContentHash> download(const File& from, const DiskFile& to, const DownloadOptions& options,
+                                    const std::stop_token& stop) {
+  const auto check = [&](int error) {
+    if (error != 0) throw_disk_error("write", to.path(), error);
+  };
+  const std::uint64_t size = from.size();
+  const auto block_bytes = static_cast<std::size_t>(std::min(size, options.block_bytes));
+  const auto block = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+  check(to.allocate(size));
+  ContentHasher hasher;
+  for (std::uint64_t offset = 0; offset < size;) {
+    if (stop.stop_requested()) return std::nullopt;
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(size - offset, block_bytes));
+    const std::span bytes{block.get(), count};
+    from.read_at(offset, bytes);
+    hasher.update(bytes);
+    check(options.write(to, offset, bytes));
+    offset += count;
+    if (options.progress) options.progress(count);
+  }
+  return hasher.digest();
 }
 
 }  // namespace libtrain::data::detail

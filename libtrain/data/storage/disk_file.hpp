@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
+#include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data::detail {
 
@@ -115,5 +119,36 @@ std::uint64_t available_bytes(const std::filesystem::path& path);
 
 /// What a file of `bytes` bytes takes of a disk: whole blocks of 4 KiB.
 std::uint64_t disk_bytes(std::uint64_t bytes);
+
+/// flock(2) on files of a local disk. A lock belongs to the opened file: two opens of one file exclude each other, in
+/// one process as in two, and the kernel releases it when the file is closed or the process is killed.
+enum class LockMode { shared, exclusive };
+
+/// False where another open of the file has a lock that does not go with `mode`. A lock that `file` has already is
+/// given up for the new one. Throws DiskError where the file system has no locks.
+bool try_lock(const DiskFile& file, LockMode mode);
+
+/// Waits for the lock. False where the deadline passes or a stop is requested before.
+bool lock_within(const DiskFile& file, LockMode mode, const Deadline& deadline, const std::stop_token& stop = {});
+
+void unlock(const DiskFile& file) noexcept;
+
+/// How a block gets to the disk: returns 0, or the error code of the write. DiskFile::write, unless a test puts a full
+/// disk in its place.
+using WriteBlock = std::function<int(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes)>;
+
+/// DiskFile::write.
+int write_block(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes);
+
+struct DownloadOptions {
+  std::uint64_t block_bytes = std::uint64_t{4} << 20;  ///< read at once, and held in memory; at least 1
+  WriteBlock write = write_block;
+  std::function<void(std::uint64_t bytes)> progress = {};  ///< called after every block with its length
+};
+
+/// Copies all of `from` to the beginning of `to`, block by block, and returns its hash; nothing where a stop was
+/// requested, which is heard between two blocks. Throws DiskError, and what File::read_at throws.
+std::optional<ContentHash> download(const File& from, const DiskFile& to, const DownloadOptions& options,
+                                    const std::stop_token& stop);
 
 }  // namespace libtrain::data::detail

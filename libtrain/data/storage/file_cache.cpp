@@ -5,7 +5,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/cached_file.hpp>
 #include <libtrain/data/storage/pending_entry.hpp>
 #include <libtrain/data/storage/stop_scope.hpp>
@@ -148,11 +148,10 @@ FetchOutcome FileCache::claim_and_download(const Request& request) {
   const auto next_use_of = [this](const ContentHash& entry) { return next_use(entry); };
   if (!pending.book(next_use_of, request.needed_at)) return FetchOutcome::no_room;
   const auto remote = detail::open_unchanged(request.from, request.path, request.key);
-  const auto download = detail::download(*remote, pending.file(),
-                                         {.block_bytes = options_.block_bytes, .write = options_.write}, request.stop);
-  if (download.stopped) return FetchOutcome::stopped;
-  const int error =
-      download.disk_error != 0 ? download.disk_error : pending.commit(download.content, options_.sync_to_disk);
+  const auto content = detail::download(*remote, pending.file(),
+                                        {.block_bytes = options_.block_bytes, .write = options_.write}, request.stop);
+  if (!content) return FetchOutcome::stopped;
+  const int error = pending.commit(*content, options_.sync_to_disk);
   if (error != 0) detail::throw_disk_error("write", directory_->fetching_path(request.key.hash), error);
 
   ++fetched_files_;

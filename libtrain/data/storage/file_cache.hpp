@@ -16,7 +16,7 @@
 #include <libtrain/data/storage/cache_directory.hpp>
 #include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/cache_space.hpp>
-#include <libtrain/data/storage/download.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/next_use.hpp>
 #include <libtrain/data/storage/single_flight.hpp>

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace libtrain::data {
 
@@ -51,3 +53,40 @@ struct Location {
 Location parse_location(const std::string& location);
 
 }  // namespace libtrain::data
+
+namespace libtrain::data::detail {
+
+/// The parts of scheme:[//authority]path[?query] (RFC 3986, section 3), none of them decoded.
+struct Uri {
+  std::string name;                      ///< all before the query, without '/' at its end: what may be printed
+  std::string scheme;                    ///< in small letters
+  std::optional<std::string> authority;  ///< what follows "//", where that is there
+  std::string path;
+  std::optional<std::string> query;  ///< without its '?'. May be secret
+  bool has_fragment = false;         ///< there is a '#'
+};
+
+/// Nothing where `location` does not begin with a scheme of two or more characters and ':'.
+std::optional<Uri> split_uri(std::string_view location);
+
+/// ASCII letters in small.
+std::string lower_case(std::string_view word);
+
+/// Without the slashes at its end; one stays where there is nothing else, or where "//" of a URI would go.
+std::string without_trailing_slashes(std::string_view path);
+
+/// `encoded` with every %XX replaced by the byte that it stands for (RFC 3986, section 2.1); nothing where a '%' is not
+/// followed by two hexadecimal digits. A '+' stays a '+'.
+std::optional<std::string> percent_decode(std::string_view encoded);
+
+/// The letters and digits of ASCII, and "-._~".
+bool is_unreserved(char c);
+
+/// `plain` with every byte but those that stay as %XX with capital digits.
+std::string percent_encode(std::string_view plain, bool (*stays)(char) = is_unreserved);
+
+/// What a parameter of a URL's query says, still percent-encoded; empty where it does not have it. A leading
+/// '?' is skipped.
+std::string_view query_parameter(std::string_view query, std::string_view name);
+
+}  // namespace libtrain::data::detail

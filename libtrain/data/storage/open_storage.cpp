@@ -3,7 +3,6 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/arrow_storage.hpp>
-#include <libtrain/data/storage/local_file.hpp>
 #include <libtrain/data/storage/local_storage.hpp>
 #include <libtrain/data/storage/location.hpp>
 

@@ -6,29 +6,22 @@
 #include <vector>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/percent_encoding.hpp>
+#include <libtrain/data/storage/location.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
 constexpr std::string_view kFormat = "libtrain-staging 2 ";
-constexpr std::string_view kDigits = "0123456789abcdef";
+
+bool is_printable(char character) {
+  const auto byte = static_cast<unsigned char>(character);
+  return byte > 0x20 && byte != 0x7f && byte != '%';
+}
 
 // One word without spaces, which is never empty.
 std::string quote(std::string_view bytes) {
-  std::string word = "=";
-  for (const char character : bytes) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte > 0x20 && byte != 0x7f && byte != '%') {
-      word += character;
-    } else {
-      word += '%';
-      word += kDigits[byte >> 4];
-      word += kDigits[byte & 0xf];
-    }
-  }
-  return word;
+  return '=' + percent_encode(bytes, is_printable);
 }
 
 std::optional<std::string> unquote(std::string_view word) {

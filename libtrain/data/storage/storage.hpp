@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
@@ -67,5 +69,34 @@ class Storage {
   /// all files would tell, as in Google Cloud Storage. Throws as list().
   virtual std::vector<std::string> folders(const std::string& folder) const = 0;
 };
+
+/// Names one version of one file of one storage.
+struct CacheKey {
+  ContentHash hash = {};   ///< of the storage's identity and the file's path, size and version
+  std::uint64_t size = 0;  ///< of the file, in bytes
+
+  bool operator==(const CacheKey&) const = default;
+};
+
+/// `storage` is the storage's identity().
+CacheKey cache_key(const std::string& storage, const FileInfo& file);
+
+namespace detail {
+
+/// Whether `path` leads to something below where it begins: parts joined by single slashes, none of them "." or "..",
+/// no zero byte. Paths come from files and from what stores list, which are not trusted: none leads out.
+bool leads_below(std::string_view path);
+
+/// Throws EnvironmentError that names both unless `path` leads from `root` to something below it.
+void require_path_below(const std::string& root, std::string_view path);
+
+/// `path` in the storage, as messages name it.
+std::string describe(const Storage& storage, const std::string& path);
+
+/// Opens the file as it is, and makes sure that it is the version that `key` names: what is read from the result is of
+/// that version or an error (see File::read_at). Throws EnvironmentError where the file was deleted or changed.
+std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
+
+}  // namespace detail
 
 }  // namespace libtrain::data

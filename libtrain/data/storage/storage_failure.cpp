@@ -12,7 +12,7 @@
 #include <libtrain/base/ascii.hpp>
 #include <libtrain/base/redact.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/percent_encoding.hpp>
+#include <libtrain/data/storage/location.hpp>
 
 namespace libtrain::data::detail {
 

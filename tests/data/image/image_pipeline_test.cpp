@@ -14,7 +14,7 @@
 #include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/jpeg_encoder.hpp>
 #include <libtrain/data/image/trivial_augment.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/data/image/pictures.hpp>

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 

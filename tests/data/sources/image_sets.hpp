@@ -9,8 +9,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/tf_example.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
 #include <libtrain/data/sources/image_source.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/formats/record_bytes.hpp>

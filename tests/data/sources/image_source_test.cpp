@@ -18,10 +18,10 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
 #include <libtrain/data/sources/folder_images.hpp>
 #include <libtrain/data/sources/tf_record_images.hpp>
 #include <libtrain/data/sources/web_dataset_images.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 #include <tests/data/formats/deflated.hpp>
 #include <tests/data/sources/image_sets.hpp>

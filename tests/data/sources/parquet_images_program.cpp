@@ -20,9 +20,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/sources/parquet_images.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tests/support/run_program.hpp>

@@ -12,7 +12,6 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/file_lock.hpp>
 
 #include <tests/support/temporary_folder.hpp>
 

@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/data/storage/file_lock.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 #include <tests/support/message_of.hpp>

@@ -26,7 +26,7 @@
 #include <libtrain/data/storage/cache_directory.hpp>
 #include <libtrain/data/storage/cache_space.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
-#include <libtrain/data/storage/file_lock.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
 #include <tests/support/log_sinks.hpp>

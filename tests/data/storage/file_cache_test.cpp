@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/cached_file.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>

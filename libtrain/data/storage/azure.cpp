@@ -1,18 +1,123 @@
-#include <libtrain/data/storage/azure_connection.hpp>
+#include <libtrain/data/storage/azure.hpp>
 
-#include <string>
-#include <string_view>
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/azure_settings.hpp>
-#include <libtrain/data/storage/percent_encoding.hpp>
-#include <libtrain/data/storage/sas_token.hpp>
-#include <libtrain/data/storage/uri.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
+
+constexpr std::array<std::string_view, 5> kClouds{
+    "core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net", "core.cloudapi.de", "storage.azure.net",
+};
+constexpr std::array<std::string_view, 2> kServices{".blob.", ".dfs."};
+
+constexpr auto kConnectionString = "AZURE_STORAGE_CONNECTION_STRING";
+
+// The account of every emulator, whose key is public:
+// https://learn.microsoft.com/azure/storage/common/storage-use-azurite
+constexpr auto kEmulatorAccount = "devstoreaccount1";
+constexpr auto kEmulatorKey =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+constexpr auto kEmulatorEndpoint = "http://127.0.0.1:10000/devstoreaccount1";
+
+// What the environment says of Azure Storage; empty where it says nothing.
+struct AzureSettings {
+  std::string account = {};
+  std::string key = {};            // secret
+  std::string sas_token = {};      // secret; without '?'
+  std::string blob_endpoint = {};  // a URL with the account in its host or as its path, without a query
+  std::string key_source = {};     // for messages: which variable the key came from
+  std::string sas_source = {};
+};
+
+// Some tools write the token with a '?'.
+std::string without_question_mark(std::string_view token) {
+  if (token.starts_with('?')) token.remove_prefix(1);
+  return std::string{token};
+}
+
+using Pairs = std::map<std::string, std::string, std::less<>>;
+
+Pairs pairs_of(std::string_view connection_string) {
+  Pairs pairs;
+  while (!connection_string.empty()) {
+    const auto end = std::min(connection_string.find(';'), connection_string.size());
+    const auto pair = connection_string.substr(0, end);
+    connection_string.remove_prefix(std::min(end + 1, connection_string.size()));
+    if (pair.empty()) continue;
+    const auto equals = pair.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      throw EnvironmentError(text(kConnectionString, " is not made of Name=Value pairs with ';' between them."));
+    }
+    pairs.insert_or_assign(std::string{pair.substr(0, equals)}, std::string{pair.substr(equals + 1)});
+  }
+  return pairs;
+}
+
+AzureSettings of_connection_string(std::string_view connection_string) {
+  const auto pairs = pairs_of(connection_string);
+  const auto value = [&](std::string_view name, const std::string& otherwise = {}) {
+    const auto found = pairs.find(name);
+    return found == pairs.end() ? otherwise : found->second;
+  };
+  AzureSettings settings{.key_source = kConnectionString, .sas_source = kConnectionString};
+  if (value("UseDevelopmentStorage") == "true") {
+    settings.account = kEmulatorAccount;
+    settings.key = kEmulatorKey;
+    settings.blob_endpoint = kEmulatorEndpoint;
+    return settings;
+  }
+  settings.account = value("AccountName");
+  settings.key = value("AccountKey");
+  settings.sas_token = without_question_mark(value("SharedAccessSignature"));
+  settings.blob_endpoint = value("BlobEndpoint");
+  if (settings.blob_endpoint.empty() && !settings.account.empty()) {
+    settings.blob_endpoint = text(value("DefaultEndpointsProtocol", "https"), "://", settings.account, ".blob.",
+                                  value("EndpointSuffix", "core.windows.net"));
+  }
+  if (settings.account.empty() && settings.blob_endpoint.empty()) {
+    throw EnvironmentError(text(kConnectionString, " has neither AccountName nor BlobEndpoint."));
+  }
+  return settings;
+}
+
+AzureSettings of_variables(const Environment& environment) {
+  return {
+      .account = environment.get("AZURE_STORAGE_ACCOUNT").value_or(""),
+      .key = environment.get("AZURE_STORAGE_KEY").value_or(""),
+      .sas_token = without_question_mark(environment.get("AZURE_STORAGE_SAS_TOKEN").value_or("")),
+      .blob_endpoint = environment.get("AZURE_STORAGE_BLOB_ENDPOINT").value_or(""),
+      .key_source = "AZURE_STORAGE_KEY",
+      .sas_source = "AZURE_STORAGE_SAS_TOKEN",
+  };
+}
+
+// A damaged key would only be noticed deep inside of the first request.
+bool is_base64(std::string_view key) {
+  const auto padding = key.ends_with("==") ? 2U : key.ends_with('=') ? 1U : 0U;
+  constexpr auto digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  return key.size() % 4 == 0 && key.substr(0, key.size() - padding).find_first_not_of(digits) == std::string_view::npos;
+}
+
+// Throws EnvironmentError that names the variable, and nothing of its value, where it cannot be understood.
+AzureSettings azure_settings(const Environment& environment) {
+  const auto connection_string = environment.get(kConnectionString);
+  auto settings = connection_string ? of_connection_string(*connection_string) : of_variables(environment);
+  if (!is_base64(settings.key)) {
+    throw EnvironmentError(text("The key in ", settings.key_source, " is not an account key, which is base64 text."));
+  }
+  if (!settings.sas_token.empty() && query_parameter(settings.sas_token, "sig").empty()) {
+    throw EnvironmentError(text("What ", settings.sas_source,
+                                " holds is not a shared access signature, since it has no parameter named sig."));
+  }
+  return settings;
+}
 
 [[noreturn]] void fail_for_endpoint(const std::string& name) {
   throw EnvironmentError(text("The endpoint '", name,
@@ -65,7 +170,7 @@ void set_sas_token(AzureConnection& connection, const std::string& token, const 
   connection.credential = AzureCredential::sas_token;
   connection.secret = token;
   connection.signed_with = text("the shared access signature in ", source);
-  if (const auto expiry = percent_decode(sas_parameter(token, "se")); expiry && !expiry->empty()) {
+  if (const auto expiry = percent_decode(query_parameter(token, "se")); expiry && !expiry->empty()) {
     connection.signed_with += text(", which expires at ", *expiry);
   }
 }
@@ -108,6 +213,22 @@ void set_credential(AzureConnection& connection, const Location& location, Stora
 }
 
 }  // namespace
+
+std::optional<AzureHost> parse_azure_host(std::string_view host) {
+  const auto lower = lower_case(host);
+  const auto dot = lower.find('.');
+  if (dot == std::string::npos || dot == 0) return std::nullopt;
+  const std::string_view rest = std::string_view{lower}.substr(dot);
+  for (const auto cloud : kClouds) {
+    for (const auto service : kServices) {
+      const auto end = text(service, cloud);
+      if (!rest.ends_with(end)) continue;
+      const auto zone = rest.substr(0, rest.size() - end.size());
+      return AzureHost{.account = lower.substr(0, dot), .endpoint = text(zone, ".blob.", cloud)};
+    }
+  }
+  return std::nullopt;
+}
 
 AzureConnection azure_connection(const Location& location, StorageAccess access, const Environment& environment) {
   auto settings = azure_settings(environment);

@@ -1,12 +1,24 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/data/storage/location.hpp>
 #include <libtrain/data/storage/storage_options.hpp>
 
 namespace libtrain::data::detail {
+
+/// A host of Azure Storage, taken apart.
+struct AzureHost {
+  std::string account;
+  std::string endpoint;  ///< what follows the account in the host of its blob service, such as ".blob.core.windows.net"
+};
+
+/// Understands account.blob.CLOUD and account.dfs.CLOUD for Azure's clouds, with a zone (".z01") or ".privatelink"
+/// before the service. Nothing for another host, or where there is a port.
+std::optional<AzureHost> parse_azure_host(std::string_view host);
 
 enum class AzureCredential { anonymous, account_key, sas_token, managed_identity, default_chain };
 
@@ -28,8 +40,11 @@ struct AzureConnection {
   std::string signed_with;
 };
 
-/// What `location`, the caller and the environment say together; see StorageOptions. Throws EnvironmentError where no
-/// account is named, or where an endpoint is not one of the account.
+/// What `location`, the caller and the environment say together; see StorageOptions. AZURE_STORAGE_CONNECTION_STRING
+/// counts alone where it is set: Name=Value pairs with ';' between them, of which AccountName, AccountKey,
+/// SharedAccessSignature, BlobEndpoint, DefaultEndpointsProtocol, EndpointSuffix and UseDevelopmentStorage=true
+/// (Azurite on port 10000) are read. Throws EnvironmentError where no account is named, where an endpoint is not one of
+/// the account, and, with the variable's name and nothing of its value, where a variable cannot be understood.
 AzureConnection azure_connection(const Location& location, StorageAccess access, const Environment& environment);
 
 }  // namespace libtrain::data::detail

@@ -1,4 +1,4 @@
-#include <libtrain/data/loader/stage_clock.hpp>
+#include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data {
 

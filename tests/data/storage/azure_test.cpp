@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/azure_connection.hpp>
+#include <libtrain/data/storage/azure.hpp>
 
 #include <functional>
 #include <map>
