@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/data/formats/coco.hpp>
+#include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
 #include <libtrain/data/indexed_dataset.hpp>
 #include <libtrain/data/sources/image_source.hpp>
@@ -56,7 +59,7 @@ void visit_tensors(DetectionBatch& batch, const Visit& visit) {
 struct CocoDetectionOptions {
   CocoUse use = CocoUse::training;
   bool masks = true;
-  /// How pictures are resized, cropped and mirrored, and their objects with them.
+  /// How pictures are resized, cropped and mirrored, and their objects with them. float32 and NCHW.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
 };
 
@@ -91,7 +94,9 @@ class CocoDetection : public DatasetOf<DetectionSample> {
   const CocoAnnotations& annotations() const { return annotations_; }
 
  private:
-  DetectionTarget target_of(std::size_t image, const PictureGeometry& geometry) const;
+  DetectionTarget target_of(std::size_t image, const Geometry& geometry) const;
+  void paint_mask(const CocoAnnotation& annotation, const CocoImage& image, const Geometry& geometry,
+                  std::uint8_t* mask) const;
 
   const CocoDetectionOptions options_;
   CocoAnnotations annotations_;

@@ -25,10 +25,10 @@ using test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kOverflow = std::numeric_limits<float>::infinity();
+constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
-at::Tensor with_gradient(const at::Tensor& gradient) {
+at::Tensor with_scaled_gradient(const at::Tensor& gradient) {
   auto parameter = torch::ones(gradient.sizes(), torch::requires_grad());
   parameter.mutable_grad() = gradient;
   return parameter;
@@ -97,7 +97,7 @@ TEST(LossScaler, StepsAsIfNothingHadBeenScaled) {
 }
 
 TEST(LossScaler, SkipsAStepWithOverflowAndLowersTheScale) {
-  const auto weight = with_gradient(torch::tensor({1.0f, kInfinity}));
+  const auto weight = with_scaled_gradient(torch::tensor({1.0f, kOverflow}));
   auto sgd = sgd_of({weight});
   LossScaler scaler;
   EXPECT_FALSE(scaler.step(sgd));
@@ -116,14 +116,15 @@ TEST(LossScaler, SkipsAStepWithOverflowAndLowersTheScale) {
 
 TEST(LossScaler, FindsWhatIsNotFiniteWhereverItIs) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const float value : {kInfinity, -kInfinity, kNan}) {
+    for (const float value : {kOverflow, -kOverflow, kNoNumber}) {
       for (const std::int64_t place : {0, 17, 36}) {
         const auto gradient = torch::ones({37}, type);
         gradient[place] = value;
         LossScaler scaler;
-        EXPECT_FALSE(scaler.unscale({with_gradient(torch::ones({3}, type)), with_gradient(gradient)})) << place;
+        EXPECT_FALSE(scaler.unscale({with_scaled_gradient(torch::ones({3}, type)), with_scaled_gradient(gradient)}))
+            << place;
         LossScaler other;
-        EXPECT_FALSE(other.unscale({with_gradient(gradient), with_gradient(torch::ones({3}))})) << place;
+        EXPECT_FALSE(other.unscale({with_scaled_gradient(gradient), with_scaled_gradient(torch::ones({3}))})) << place;
       }
     }
   }
@@ -143,7 +144,7 @@ TEST(LossScaler, ScaleFollowsPyTorchs) {
   std::mt19937 random{11};
   for (int step = 0; step < 300; ++step) {
     const bool overflow = random() % 8 == 0;
-    scaler.unscale({with_gradient(torch::full({1}, overflow ? kNan : 1.0f))});
+    scaler.unscale({with_scaled_gradient(torch::full({1}, overflow ? kNoNumber : 1.0f))});
     scaler.update();
     at::_amp_update_scale_(scale, tracker, torch::full({}, overflow ? 1 : 0, at::kFloat), kGrowth, kBackoff, 3);
     ASSERT_EQ(scaler.state().scale, static_cast<double>(scale.item<float>())) << step;
@@ -161,13 +162,13 @@ TEST(LossScaler, ScaleStaysWithinItsBounds) {
   EXPECT_EQ(low.state().overflows, 3);
   // Twice 2^127 is more than float32 holds.
   LossScaler high{LossScalerOptions{.initial_scale = 0x1p127, .growth_interval = 1}};
-  high.unscale({with_gradient(torch::ones({1}))});
+  high.unscale({with_scaled_gradient(torch::ones({1}))});
   high.update();
   EXPECT_EQ(high.state().scale, 0x1p127);
   LossScaler constant{LossScalerOptions{.growth_factor = 1, .backoff_factor = 1, .growth_interval = 1}};
   constant.report_overflow();
   constant.update();
-  constant.unscale({with_gradient(torch::ones({1}))});
+  constant.unscale({with_scaled_gradient(torch::ones({1}))});
   constant.update();
   EXPECT_EQ(constant.state().scale, 65536);
 }
@@ -176,7 +177,7 @@ TEST(LossScaler, UnscalesGradientsOfEveryType) {
   LossScaler scaler{LossScalerOptions{.initial_scale = 256, .float16_gradients = Float16Gradients::allowed}};
   std::vector<at::Tensor> parameters;
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kFloat}) {
-    parameters.push_back(with_gradient(torch::full({19}, 768, type)));
+    parameters.push_back(with_scaled_gradient(torch::full({19}, 768, type)));
   }
   EXPECT_TRUE(scaler.unscale(parameters));
   for (const auto& parameter : parameters) {
@@ -186,16 +187,16 @@ TEST(LossScaler, UnscalesGradientsOfEveryType) {
 
 TEST(LossScaler, RefusesFloat16GradientsUnlessTold) {
   LossScaler scaler{from(256)};
-  const std::vector parameters = {with_gradient(torch::full({2}, 256, at::kFloat)),
-                                  with_gradient(torch::full({2}, 256, at::kHalf))};
+  const std::vector parameters = {with_scaled_gradient(torch::full({2}, 256, at::kFloat)),
+                                  with_scaled_gradient(torch::full({2}, 256, at::kHalf))};
   EXPECT_THAT(message_of<UsageError>([&] { scaler.unscale(parameters); }),
               AllOf(HasSubstr("1 gradients of float16"), HasSubstr("float16_gradients")));
   EXPECT_TRUE(holds(parameters[0].grad(), 256));
 }
 
 TEST(LossScaler, DividesEachGradientOnce) {
-  const auto first = with_gradient(torch::full({2}, 8.0));
-  const auto second = with_gradient(torch::full({2}, 16.0));
+  const auto first = with_scaled_gradient(torch::full({2}, 8.0));
+  const auto second = with_scaled_gradient(torch::full({2}, 16.0));
   auto sgd = sgd_of({first, second});
   LossScaler scaler{from(8)};
   EXPECT_TRUE(scaler.unscale({first, first}));
@@ -208,7 +209,7 @@ TEST(LossScaler, DividesEachGradientOnce) {
 }
 
 TEST(LossScaler, GradientsMayBeChangedBetweenUnscaleAndStep) {
-  const auto weight = with_gradient(torch::full({2}, 8.0));
+  const auto weight = with_scaled_gradient(torch::full({2}, 8.0));
   auto sgd = sgd_of({weight});
   LossScaler scaler{from(8)};
   EXPECT_TRUE(scaler.unscale(sgd));
@@ -218,8 +219,8 @@ TEST(LossScaler, GradientsMayBeChangedBetweenUnscaleAndStep) {
 }
 
 TEST(LossScaler, SkipsEachOptimizerByItsOwnGradients) {
-  const auto generator = with_gradient(torch::full({2}, kNan));
-  const auto discriminator = with_gradient(torch::full({2}, 8.0));
+  const auto generator = with_scaled_gradient(torch::full({2}, kNoNumber));
+  const auto discriminator = with_scaled_gradient(torch::full({2}, 8.0));
   auto first = sgd_of({generator});
   auto second = sgd_of({discriminator});
   LossScaler scaler{from(8)};
@@ -247,7 +248,7 @@ TEST(LossScaler, SkipsWhatOthersFoundToOverflow) {
 
 TEST(LossScaler, SkipsParametersWithoutGradients) {
   const auto without = torch::ones({2}, torch::requires_grad());
-  const auto weight = with_gradient(torch::full({2}, 8.0));
+  const auto weight = with_scaled_gradient(torch::full({2}, 8.0));
   auto sgd = sgd_of({without, weight});
   LossScaler scaler{from(8)};
   EXPECT_TRUE(scaler.step(sgd));
@@ -256,7 +257,7 @@ TEST(LossScaler, SkipsParametersWithoutGradients) {
 }
 
 TEST(LossScaler, MisuseIsNamed) {
-  const auto weight = with_gradient(torch::full({3}, 8.0));
+  const auto weight = with_scaled_gradient(torch::full({3}, 8.0));
   auto sgd = sgd_of({weight});
   LossScaler scaler{from(8)};
   EXPECT_THAT(message_of<UsageError>([&] { scaler.update(); }), HasSubstr("without a step"));
@@ -276,7 +277,7 @@ TEST(LossScaler, MisuseIsNamed) {
 
 TEST(LossScaler, GoesOnFromItsState) {
   const auto finite_step = [](LossScaler& scaler) {
-    scaler.unscale({with_gradient(torch::ones({1}))});
+    scaler.unscale({with_scaled_gradient(torch::ones({1}))});
     scaler.update();
   };
   LossScaler first{LossScalerOptions{.initial_scale = 8, .growth_interval = 3}};
@@ -297,7 +298,7 @@ TEST(LossScaler, GoesOnFromItsState) {
 TEST(LossScaler, BadOptionsAreNamed) {
   EXPECT_THAT(message_of<UsageError>([] { LossScaler{from(0)}; }), HasSubstr("initial_scale is 0"));
   EXPECT_THROW(LossScaler{from(1e39)}, UsageError);
-  EXPECT_THROW(LossScaler{from(static_cast<double>(kNan))}, UsageError);
+  EXPECT_THROW(LossScaler{from(static_cast<double>(kNoNumber))}, UsageError);
   EXPECT_THAT(message_of<UsageError>([] { LossScaler{LossScalerOptions{.growth_factor = 0.5}}; }),
               HasSubstr("growth_factor is 0.5"));
   EXPECT_THAT(message_of<UsageError>([] { LossScaler{LossScalerOptions{.backoff_factor = 0}}; }),

@@ -101,7 +101,7 @@ TEST(SameData, IsAskedForWhenALoaderBegins) {
     const Numbers numbers(communicator.rank() == 0 ? 100 : 101);
     data::DataLoaderOf loader(numbers, sum, {}, context.shard());
     EXPECT_THAT(message_of<UsageError>([&] { loader.epoch(0); }), AllOf(HasSubstr("100 samples"), HasSubstr("101")));
-    data::DataLoaderOf alone(numbers, sum, {}, data::Shard{.rank = communicator.rank(), .world_size = 3});
+    data::DataLoaderOf alone(numbers, sum, {}, data::Shard{.rank = communicator.rank(), .world_size = 4});
     EXPECT_TRUE(alone.epoch(0).next());
   });
 }

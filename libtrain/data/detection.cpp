@@ -1,0 +1,241 @@
+#include <libtrain/data/detection.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/polygon_mask.hpp>
+#include <libtrain/data/formats/run_length.hpp>
+#include <libtrain/data/sources/folder_images.hpp>
+#include <libtrain/data/stage_clock.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+// What is left of an object that a crop cuts off must have an area to learn from.
+constexpr double kSmallestSide = 1;
+
+// The pictures to read, in the order of the annotations.
+std::vector<std::uint32_t> chosen_images(const CocoAnnotations& annotations, CocoUse use) {
+  std::vector<std::uint32_t> images;
+  for (std::size_t image = 0; image < annotations.images.size(); ++image) {
+    const auto objects = annotations.objects.of_image(image);
+    const bool has_object = std::any_of(objects.begin(), objects.end(), [](const auto& each) { return !each.crowd; });
+    if (use == CocoUse::evaluation || has_object) images.push_back(static_cast<std::uint32_t>(image));
+  }
+  return images;
+}
+
+std::unique_ptr<const ImageSource> open_pictures(std::shared_ptr<const Storage> storage, const std::string& folder,
+                                                 const CocoAnnotations& annotations,
+                                                 const std::vector<std::uint32_t>& images) {
+  ImageList list;
+  list.add_class("picture");
+  for (const std::uint32_t image : images) {
+    const auto name = annotations.file_name(annotations.images[image]);
+    list.add(folder.empty() ? std::string(name) : text(folder, "/", name), 0, 0);
+  }
+  return std::make_unique<FolderImages>(std::move(storage), folder, std::move(list));
+}
+
+// Sets the pixels of the runs, which go down the columns, in rows.
+void paint(RunLengthView runs, std::uint8_t* mask) {
+  std::uint64_t position = 0;
+  bool is_one = false;
+  for (const std::uint32_t count : runs.counts) {
+    for (std::uint64_t pixel = position; is_one && pixel < position + count; ++pixel) {
+      mask[pixel % runs.height * runs.width + pixel / runs.height] = 1;
+    }
+    position += count;
+    is_one = !is_one;
+  }
+}
+
+std::vector<double> finished_polygon(std::span<const double> polygon, const Geometry& geometry) {
+  std::vector<double> finished(polygon.size());
+  for (std::size_t k = 0; k + 1 < polygon.size(); k += 2) {
+    const PicturePoint point = geometry.finished(PicturePoint{polygon[k], polygon[k + 1]});
+    finished[k] = point[0];
+    finished[k + 1] = point[1];
+  }
+  return finished;
+}
+
+// For each pixel in a row or a column of the finished picture, the nearest one of the file's; -1 outside of it.
+std::vector<std::int64_t> nearest_pixels(int count, double begin, double end, std::int64_t available, bool mirrored) {
+  std::vector<std::int64_t> nearest(static_cast<std::size_t>(count));
+  for (int pixel = 0; pixel < count; ++pixel) {
+    const int place = mirrored ? count - 1 - pixel : pixel;
+    const auto from = static_cast<std::int64_t>(std::floor(begin + (place + 0.5) * (end - begin) / count));
+    nearest[static_cast<std::size_t>(pixel)] = from < 0 || from >= available ? -1 : from;
+  }
+  return nearest;
+}
+
+}  // namespace
+
+DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::int64_t multiple_of) {
+  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ": it must be at least 1."));
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  for (const auto& sample : samples) {
+    height = std::max(height, sample.image.size(1));
+    width = std::max(width, sample.image.size(2));
+  }
+  const auto rounded_up = [&](std::int64_t size) { return (size + multiple_of - 1) / multiple_of * multiple_of; };
+  const auto options = samples.empty() ? at::TensorOptions(at::kFloat) : samples.front().image.options();
+  DetectionBatch batch{.images = at::zeros({std::ssize(samples), 3, rounded_up(height), rounded_up(width)}, options),
+                       .sizes = at::empty({std::ssize(samples), 2}, at::kLong)};
+  auto* sizes = batch.sizes.mutable_data_ptr<std::int64_t>();
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    const at::Tensor& image = samples[k].image;
+    batch.images[static_cast<std::int64_t>(k)].narrow(1, 0, image.size(1)).narrow(2, 0, image.size(2)).copy_(image);
+    sizes[2 * k] = image.size(1);
+    sizes[2 * k + 1] = image.size(2);
+    batch.targets.push_back(samples[k].target);
+  }
+  return batch;
+}
+
+CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::string& folder,
+                             const std::string& annotations, const CocoDetectionOptions& options)
+    : options_(options) {
+  if (!storage) throw UsageError("A data set of pictures with objects has no storage.");
+  if (options.images.type != PixelType::float32 || options.images.layout != Layout::nchw ||
+      options.images.channels != 3) {
+    throw UsageError("CocoDetection makes pictures of float32 in NCHW with 3 channels: leave these options out.");
+  }
+  const ImagePipeline checks_the_options(options.images);
+  annotations_ = read_coco(*storage->open(annotations), {.use = options.use});
+  images_ = chosen_images(annotations_, options.use);
+  if (images_.empty()) {
+    throw EnvironmentError(text("'", storage->name(), "/", annotations, "' has no picture with objects: ",
+                                annotations_.images.size(), " pictures in all. Check that it is the instances file."));
+  }
+  source_ = open_pictures(std::move(storage), folder, annotations_, images_);
+}
+
+DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) const {
+  // One of each a thread: it keeps the memory of the picture before.
+  thread_local EncodedImage encoded;
+  source_->read(index, encoded);
+  const auto file = std::as_bytes(std::span(encoded.bytes));
+  const std::string name = source_->origin(index).path;
+  const StageScope transforming(LoaderStage::transform);
+
+  const std::size_t image = images_[index];
+  const CocoImage& annotated = annotations_.images[image];
+  const ImageHeader header = read_image_header(file, name, options_.images.maximum_pixels);
+  if (header.width != annotated.width || header.height != annotated.height) {
+    throw EnvironmentError(text("image '", name, "' is ", header.width, " x ", header.height,
+                                " pixels, but the annotations say ", annotated.width, " x ", annotated.height,
+                                ". Use the pictures that were annotated."));
+  }
+  ImagePipeline pipeline(options_.images);
+  const PicturePlan plan = pipeline.plan(header, random, name);
+  DetectionSample sample{.image = at::empty({3, plan.geometry.height, plan.geometry.width}, at::kFloat),
+                         .target = target_of(image, plan.geometry)};
+  pipeline.render(plan, file, name, random,
+                  {static_cast<std::byte*>(sample.image.mutable_data_ptr()), pipeline.bytes(plan)});
+  return sample;
+}
+
+DetectionTarget CocoDetection::target_of(std::size_t image, const Geometry& geometry) const {
+  std::vector<const CocoAnnotation*> kept;
+  std::vector<PictureBox> boxes;
+  for (const CocoAnnotation& each : annotations_.objects.of_image(image)) {
+    const BoundingBox& box = each.box;
+    const PictureBox finished =
+        geometry.clipped(geometry.finished(PictureBox{box.x, box.y, box.x + box.width, box.y + box.height}));
+    // Where nothing was cut off, the smallest object stays.
+    const bool is_whole = options_.images.shorter_side.has_value();
+    if (!is_whole && std::min(finished[2] - finished[0], finished[3] - finished[1]) < kSmallestSide) continue;
+    kept.push_back(&each);
+    boxes.push_back(finished);
+  }
+  const auto count = std::ssize(kept);
+  DetectionTarget target{.boxes = at::empty({count, 4}, at::kFloat),
+                         .labels = at::empty({count}, at::kLong),
+                         .crowd = at::empty({count}, at::kBool),
+                         .area = at::empty({count}, at::kFloat),
+                         .image_id = annotations_.images[image].id};
+  auto* coordinates = target.boxes.mutable_data_ptr<float>();
+  auto* labels = target.labels.mutable_data_ptr<std::int64_t>();
+  auto* crowd = target.crowd.mutable_data_ptr<bool>();
+  auto* area = target.area.mutable_data_ptr<float>();
+  if (options_.masks) target.masks = at::zeros({count, geometry.height, geometry.width}, at::kByte);
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    for (const double coordinate : boxes[k]) *coordinates++ = static_cast<float>(coordinate);
+    labels[k] = 1 + std::int64_t{kept[k]->category};
+    crowd[k] = kept[k]->crowd;
+    area[k] = static_cast<float>(kept[k]->area);
+    if (!options_.masks) continue;
+    const auto pixels = static_cast<std::size_t>(geometry.height) * static_cast<std::size_t>(geometry.width);
+    paint_mask(*kept[k], annotations_.images[image], geometry,
+               target.masks.mutable_data_ptr<std::uint8_t>() + k * pixels);
+  }
+  return target;
+}
+
+// Polygons are moved and then drawn, as exactly as their corners are known; runs of pixels are resized to the nearest.
+void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage& image, const Geometry& geometry,
+                               std::uint8_t* mask) const {
+  const CocoShapes& shapes = annotations_.objects.shapes;
+  const auto height = static_cast<std::uint32_t>(geometry.height);
+  const auto width = static_cast<std::uint32_t>(geometry.width);
+  if (annotation.kind == CocoShape::polygons) {
+    for (std::uint32_t k = 0; k < annotation.polygons; ++k) {
+      paint(polygon_mask(finished_polygon(shapes.polygon(annotation.shape + k), geometry), height, width), mask);
+    }
+  }
+  if (annotation.kind != CocoShape::run_length) return;
+  const RunLengthView runs = shapes.run_length(annotation.shape);
+  if (runs.height != static_cast<std::uint32_t>(image.height) || runs.width != static_cast<std::uint32_t>(image.width)) {
+    throw EnvironmentError(text("the mask of annotation ", annotation.id, " is ", runs.width, " x ", runs.height,
+                                " pixels, but its picture is ", image.width, " x ", image.height,
+                                ". Correct the annotation."));
+  }
+  std::vector<std::uint8_t> stored(std::size_t{runs.height} * runs.width);
+  decode_mask(runs, stored);
+  const auto columns = nearest_pixels(geometry.width, geometry.source[0], geometry.source[2], image.width,
+                                      geometry.flip == Flip::horizontal);
+  const auto rows = nearest_pixels(geometry.height, geometry.source[1], geometry.source[3], image.height, false);
+  for (std::size_t y = 0; y < rows.size(); ++y) {
+    for (std::size_t x = 0; x < columns.size(); ++x) {
+      if (rows[y] < 0 || columns[x] < 0) continue;
+      mask[y * width + x] = stored[static_cast<std::size_t>(columns[x] * runs.height + rows[y])];
+    }
+  }
+}
+
+DatasetIdentity CocoDetection::identity() const {
+  DatasetIdentity lines{text(size(), " pictures")};
+  for (const auto& category : annotations_.categories) lines.push_back(text("category ", category.id, " ", category.name));
+  ContentHasher hasher;
+  const auto add = [&](const auto& values) { hasher.update(std::as_bytes(std::span(values))); };
+  for (std::size_t k = 0; k < images_.size(); ++k) {
+    const CocoImage& image = annotations_.images[images_[k]];
+    hasher.update(text(image.id, " ", image.width, " ", image.height, " ", annotations_.file_name(image), "\n"));
+    for (const CocoAnnotation& each : annotations_.objects.of_image(images_[k])) {
+      add(std::array{each.box.x, each.box.y, each.box.width, each.box.height, each.area});
+      hasher.update(text(each.category, " ", each.crowd, " ", each.shape, " ", each.polygons, "\n"));
+    }
+  }
+  add(annotations_.objects.shapes.coordinates);
+  add(annotations_.objects.shapes.counts);
+  lines.push_back(text("annotations with checksum ", to_string(hasher.digest())));
+  return lines;
+}
+
+}  // namespace libtrain::data
