@@ -10,8 +10,6 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
-
 bool is_scheme(std::string_view word) {
   // A single letter is more likely a drive or a short name than a scheme.
   if (word.size() < 2 || std::isalpha(static_cast<unsigned char>(word.front())) == 0) return false;
@@ -35,11 +33,11 @@ std::string without_trailing_slashes(std::string_view path) {
 
 std::optional<Uri> split_uri(std::string_view location) {
   const auto colon = location.find(':');
-  if (colon == kNone || !is_scheme(location.substr(0, colon))) return std::nullopt;
+  if (colon == std::string_view::npos || !is_scheme(location.substr(0, colon))) return std::nullopt;
   Uri uri;
   uri.scheme = lower_case(location.substr(0, colon));
-  uri.has_fragment = location.find('#') != kNone;
-  if (const auto question = location.find('?'); question != kNone) {
+  uri.has_fragment = location.find('#') != std::string_view::npos;
+  if (const auto question = location.find('?'); question != std::string_view::npos) {
     uri.query = std::string{location.substr(question + 1)};
     location = location.substr(0, question);
   }
