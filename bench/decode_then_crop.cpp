@@ -4,8 +4,8 @@
 #include <span>
 #include <utility>
 
-#include <libtrain/data/image/crop_policy.hpp>
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
 #include <libtrain/data/image/image_view.hpp>
@@ -24,12 +24,7 @@ struct Worker {
 
 void decode(Worker& worker, const std::string& name) {
   const auto file = std::as_bytes(std::span{worker.encoded.bytes});
-  const auto header = data::read_image_header(file, name);
-  auto& picture = worker.picture;
-  picture.width = header.width;
-  picture.height = header.height;
-  picture.pixels.resize(picture.row_bytes() * static_cast<std::size_t>(picture.height));
-  worker.decoder.decode_into(file, {.name = name}, {.bytes = picture.pixels, .stride = picture.row_bytes()});
+  worker.decoder.decode(file, data::read_image_header(file, name), {.name = name}, worker.picture);
 }
 
 }  // namespace

@@ -48,6 +48,12 @@ void ImageDataset::WorkspaceDeleter::operator()(Workspace* workspace) const {
 ImageDataset::ImageDataset(std::shared_ptr<const ImageSource> source, const ImagePipelineOptions& images)
     : source_(std::move(source)), images_(images) {
   if (!source_) throw UsageError("A data set of images has no source.");
+  if (images_.shorter_side) {
+    throw UsageError(
+        "An ImageDataset writes pictures into a batch, where all have one size, and ImagePipelineOptions::shorter_side "
+        "gives each its own. Leave the option out, or read the pictures with an ImagePipeline in a Dataset of your "
+        "own.");
+  }
   give_back(OwnedWorkspace(new Workspace(images_)));  // whose pipeline has checked the options
 }
 

@@ -24,10 +24,9 @@ long decode(std::span<const std::byte> file, data::ImageFormat format, const std
 
 ImageTraits read_traits(std::span<const std::byte> file, const std::string& name) {
   ImageTraits traits{.header = data::read_image_header(file, name)};
-  if (traits.header.format == data::ImageFormat::jpeg) {
-    const data::JpegHeader jpeg = data::parse_jpeg_header(file, name);
-    traits.has_arithmetic_coding = jpeg.arithmetic;
-    traits.has_restart_markers = jpeg.restart_interval > 0;
+  if (const auto& jpeg = traits.header.jpeg) {
+    traits.has_arithmetic_coding = jpeg->arithmetic;
+    traits.has_restart_markers = jpeg->restart_interval > 0;
   }
   return traits;
 }

@@ -1,8 +1,10 @@
 #include <libtrain/data/image/affine.hpp>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <numbers>
 #include <vector>

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-
 #include <libtrain/data/image/image.hpp>
 
 namespace libtrain::data {
@@ -29,9 +26,6 @@ AffineMatrix translation_matrix(int x, int y);
 
 /// Turns a picture of this size counter-clockwise around its centre, as Pillow's Image.rotate.
 AffineMatrix rotation_matrix(double degrees, int width, int height);
-
-/// A colour of red, green and blue; grey pictures take the first.
-using FillColor = std::array<std::uint8_t, 3>;
 
 /// Replaces the picture by one of the same size: each pixel is the source's at the place its centre comes from, rounded
 /// down (nearest neighbour), and `fill` where that is outside. In 16.16 fixed point as Pillow's affine_fixed, bit by

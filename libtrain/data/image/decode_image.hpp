@@ -21,11 +21,12 @@ class ImageDecoder {
  public:
   Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
 
-  /// Into memory of the caller, row by row; throws UsageError where it is too small. After an error it has any content.
-  void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
+  /// Of a file whose header was read before, into an image whose memory is used again. After an error it has any
+  /// content.
+  void decode(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options, Image& to);
 
  private:
-  bool cut_part(std::span<const std::byte> file, const DecodeOptions& options);
+  bool cut_part(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options);
 
   JpegDecoder jpeg_;
   RestartIndex index_;

@@ -98,7 +98,7 @@ struct RowJob {
   Columns columns = {};
   std::uint8_t* row = nullptr;  // with room for the whole width
   detail::ConvertPixels convert = nullptr;
-  PixelRows to = {};
+  Image* to = nullptr;
 };
 
 void read_row(jpeg_decompress_struct& info, std::uint8_t* row) {
@@ -125,10 +125,10 @@ void read_rows(const RowJob& job) {
                       info.output_width == static_cast<JDIMENSION>(job.crop.width);
   for (int y = 0; y < job.crop.height; ++y) {
     if (direct) {
-      read_row(info, job.to.row(y));
+      read_row(info, job.to->row(y));
     } else {
       read_row(info, job.row);
-      job.convert(job.row + left, job.to.row(y), pixels);
+      job.convert(job.row + left, job.to->row(y), pixels);
     }
   }
 }
@@ -142,15 +142,15 @@ std::uint8_t* cached_row(std::vector<std::uint8_t>& memory, std::size_t size) {
   return memory.data() + (kLargestVector - address % kLargestVector) + 1;
 }
 
-// What decode() and decode_into() keep between pictures.
+// What a decoder keeps between pictures.
 struct Memory {
   std::vector<std::uint8_t>& row;
   detail::ScanDecoder* scan_decoder = nullptr;  // none: libjpeg's own
 };
 
 // Returns false where the scan decoder refused: the picture is to be decoded without it.
-bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const PixelRows& to,
-                 const Memory& memory) {
+bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const Memory& memory,
+                 Image& to) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_start_decompress(&info); });
   std::optional<detail::FastScan> fast_scan;
@@ -164,38 +164,18 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
                    .columns = columns_of(crop, info),
                    .row = row,
                    .convert = conversion(info.out_color_space, options.channels),
-                   .to = to};
+                   .to = &to};
   return reader.try_run([&job] { read_rows(job); });
 }
 
-// `rows` says where the pixels of a rectangle go. Returns how many damaged places libjpeg met; nothing where the scan
-// decoder refused.
-template <typename Rows>
-std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
-                               const Memory& memory) {
+// Returns how many damaged places libjpeg met; nothing where the scan decoder refused.
+std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Memory& memory,
+                               Image& to) {
   detail::JpegReader reader(file, options.name, options.maximum_warnings);
   const Crop crop = prepare(reader, options);
-  if (!read_pixels(reader, crop, options, rows(crop), memory)) return std::nullopt;
+  detail::shape(to, crop.width, crop.height, options.channels);
+  if (!read_pixels(reader, crop, options, memory, to)) return std::nullopt;
   return reader.errors().warnings;
-}
-
-template <typename Rows>
-long decode_to(std::span<const std::byte> file, const DecodeOptions& options, const Rows& rows,
-               std::vector<std::uint8_t>& row, detail::ScanDecoder& scan_decoder) {
-  detail::check_options(options);
-  std::optional<long> damage;
-  if (detail::uses_fast_scan()) damage = try_decode(file, options, rows, {.row = row, .scan_decoder = &scan_decoder});
-  if (!damage) damage = try_decode(file, options, rows, {.row = row});
-  return damage.value();
-}
-
-// Where try_decode() is to write to a new image.
-auto rows_of_new(Image& image, const DecodeOptions& options) {
-  return [&image, &options](const Crop& crop) {
-    image = {};  // where this is the second attempt
-    image = detail::blank_image(crop, options);
-    return detail::rows_of(image);
-  };
 }
 
 }  // namespace
@@ -206,7 +186,7 @@ bool detail::uses_fast_scan() {
       Image image;
       std::vector<std::uint8_t> row;
       const Memory memory{.row = row, .scan_decoder = scan_decoder};
-      return try_decode(file, options, rows_of_new(image, options), memory) ? std::optional(image) : std::nullopt;
+      return try_decode(file, options, memory, image) ? std::optional(image) : std::nullopt;
     };
   };
   static const bool result = [&decode_with] {
@@ -216,18 +196,18 @@ bool detail::uses_fast_scan() {
   return result;
 }
 
-Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
-  Image image;
-  damaged_places_ = decode_to(file, options, rows_of_new(image, options), row_, scan_decoder_);
-  return image;
+void JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options, Image& to) {
+  detail::check_options(options);
+  std::optional<long> damage;
+  if (detail::uses_fast_scan()) damage = try_decode(file, options, {.row = row_, .scan_decoder = &scan_decoder_}, to);
+  if (!damage) damage = try_decode(file, options, {.row = row_}, to);
+  damaged_places_ = damage.value();
 }
 
-void JpegDecoder::decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to) {
-  const auto check_room = [&](const Crop& crop) {
-    detail::check_rows(to, crop, options);
-    return to;
-  };
-  damaged_places_ = decode_to(file, options, check_room, row_, scan_decoder_);
+Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
+  Image image;
+  decode(file, options, image);
+  return image;
 }
 
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {

@@ -31,8 +31,8 @@ class JpegDecoder {
  public:
   Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
 
-  /// Into memory of the caller, row by row; throws UsageError where it is too small. After an error it has any content.
-  void decode_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
+  /// Into an image whose memory is used again. After an error it has any content.
+  void decode(std::span<const std::byte> file, const DecodeOptions& options, Image& to);
 
   /// How many damaged places libjpeg met in the last picture that was decoded, and filled as it could.
   long damaged_places() const { return damaged_places_; }

@@ -1,5 +1,7 @@
 #include <libtrain/data/image/decode_options.hpp>
 
+#include <cstddef>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -36,24 +38,14 @@ Crop crop_of(const DecodeOptions& options, int width, int height) {
                         "'."));
 }
 
-void check_rows(const PixelRows& rows, const Crop& crop, const DecodeOptions& options) {
-  const std::size_t row_bytes = static_cast<std::size_t>(crop.width) * static_cast<std::size_t>(options.channels);
-  const auto further_rows = static_cast<std::size_t>(crop.height) - 1;
-  const bool fits = rows.stride >= row_bytes && rows.bytes.size() >= row_bytes &&
-                    (further_rows == 0 || (rows.bytes.size() - row_bytes) / further_rows >= rows.stride);
-  if (fits) return;
-  throw UsageError(text("The memory for '", options.name, "' has ", rows.bytes.size(), " bytes in rows ", rows.stride,
-                        " bytes apart, expected room for ", crop.height, " rows of ", row_bytes, " bytes."));
-}
-
-Image blank_image(const Crop& crop, const DecodeOptions& options) {
-  Image image{.width = crop.width, .height = crop.height, .channels = options.channels};
-  image.pixels.resize(image.row_bytes() * static_cast<std::size_t>(image.height));
-  return image;
-}
-
-PixelRows rows_of(Image& image) {
-  return {.bytes = image.pixels, .stride = image.row_bytes()};
+void shape(Image& image, int width, int height, int channels) {
+  image.width = width;
+  image.height = height;
+  image.channels = channels;
+  const std::size_t size = image.row_bytes() * static_cast<std::size_t>(height);
+  // Made anew rather than grown, which would copy the picture before.
+  if (image.pixels.capacity() < size) image.pixels = {};
+  image.pixels.resize(size);
 }
 
 }  // namespace libtrain::data::detail

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include <libtrain/data/image/image.hpp>
@@ -34,14 +32,6 @@ struct DecodeOptions {
   int maximum_warnings = 16;
 };
 
-/// Pixels in memory of the caller: row y begins `stride` bytes after row y - 1, and its channels are interleaved.
-struct PixelRows {
-  std::span<std::uint8_t> bytes = {};
-  std::size_t stride = 0;
-
-  std::uint8_t* row(int y) const { return bytes.data() + static_cast<std::size_t>(y) * stride; }
-};
-
 namespace detail {
 
 /// Throws UsageError for options that contradict their documentation, whatever the picture.
@@ -53,12 +43,8 @@ void check_pixels(const char* format, const DecodeOptions& options, std::uint64_
 /// The rectangle that the options want of a picture of this (scaled) size. Throws UsageError where it sticks out.
 Crop crop_of(const DecodeOptions& options, int width, int height);
 
-/// Throws UsageError where the rows have no room for that rectangle.
-void check_rows(const PixelRows& rows, const Crop& crop, const DecodeOptions& options);
-
-/// An image with room for that rectangle, and its rows.
-Image blank_image(const Crop& crop, const DecodeOptions& options);
-PixelRows rows_of(Image& image);
+/// Gives the image that size, with pixels of any value. Memory that it has is used again.
+void shape(Image& image, int width, int height, int channels);
 
 /// `size` pixels at a scale of 1 / `denominator`.
 inline int scaled(int size, int denominator) {

@@ -59,8 +59,8 @@ RowFormat row_format_of(const PngHeader& header, int channels) {
 
 class PngReader {
  public:
-  PngReader(std::span<const std::byte> file, const DecodeOptions& options)
-      : options_(options), header_(parse_png_header(file, options.name)), input_{.file = file} {
+  PngReader(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options)
+      : options_(options), header_(header), input_{.file = file} {
     detail::check_pixels("PNG", options, static_cast<std::uint64_t>(header_.width),
                          static_cast<std::uint64_t>(header_.height));
     check_length();
@@ -76,9 +76,8 @@ class PngReader {
   PngReader(const PngReader&) = delete;  // libspng points to the input
   PngReader& operator=(const PngReader&) = delete;
 
-  const Crop& crop() const { return crop_; }
-
-  void read(const PixelRows& to) {
+  void read(Image& to) {
+    detail::shape(to, crop_.width, crop_.height, options_.channels);
     if (header_.interlaced) {
       read_interlaced(to);
     } else {
@@ -104,7 +103,7 @@ class PngReader {
 
   std::size_t row_bytes() const { return static_cast<std::size_t>(header_.width) * format_.pixel_bytes; }
 
-  void read_rows(const PixelRows& to) {
+  void read_rows(Image& to) {
     check(spng_decode_image(context_.get(), nullptr, 0, format_.format, SPNG_DECODE_PROGRESSIVE));
     std::vector<std::uint8_t> row(row_bytes());
     for (int y = 0; y < crop_.y + crop_.height; ++y) {
@@ -116,7 +115,7 @@ class PngReader {
   }
 
   // Its rows come in seven passes over the picture.
-  void read_interlaced(const PixelRows& to) {
+  void read_interlaced(Image& to) {
     std::vector<std::uint8_t> picture(row_bytes() * static_cast<std::size_t>(header_.height));
     check(spng_decode_image(context_.get(), picture.data(), picture.size(), format_.format, 0));
     for (int y = 0; y < crop_.height; ++y) {
@@ -140,35 +139,28 @@ class PngReader {
   }
 
   const DecodeOptions& options_;
-  PngHeader header_;
+  const PngHeader& header_;
   Input input_;
   Crop crop_ = {};
   RowFormat format_ = {};
   std::unique_ptr<spng_ctx, Free> context_;
 };
 
-void check_png_options(const DecodeOptions& options) {
-  detail::check_options(options);
-  if (options.scale_denominator == 1) return;
-  throw UsageError(text("DecodeOptions::scale_denominator is ", options.scale_denominator, " for the PNG '",
-                        options.name, "', expected 1: only JPEGs can be scaled while they are decoded."));
-}
-
 }  // namespace
 
-Image decode_png(std::span<const std::byte> file, const DecodeOptions& options) {
-  check_png_options(options);
-  PngReader reader(file, options);
-  Image image = detail::blank_image(reader.crop(), options);
-  reader.read(detail::rows_of(image));
-  return image;
+void decode_png(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options, Image& to) {
+  detail::check_options(options);
+  if (options.scale_denominator != 1) {
+    throw UsageError(text("DecodeOptions::scale_denominator is ", options.scale_denominator, " for the PNG '",
+                          options.name, "', expected 1: only JPEGs can be scaled while they are decoded."));
+  }
+  PngReader(file, header, options).read(to);
 }
 
-void decode_png_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to) {
-  check_png_options(options);
-  PngReader reader(file, options);
-  detail::check_rows(to, reader.crop(), options);
-  reader.read(to);
+Image decode_png(std::span<const std::byte> file, const DecodeOptions& options) {
+  Image image;
+  decode_png(file, parse_png_header(file, options.name), options, image);
+  return image;
 }
 
 }  // namespace libtrain::data

@@ -5,6 +5,7 @@
 
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
+#include <libtrain/data/image/image_header.hpp>
 
 namespace libtrain::data {
 
@@ -20,7 +21,7 @@ namespace libtrain::data {
 /// has more pixels than allowed. The byte offset is where reading stood, at most 8 KiB behind the damage.
 Image decode_png(std::span<const std::byte> file, const DecodeOptions& options = {});
 
-/// Into memory of the caller; throws UsageError where it is too small. After an error it has any content.
-void decode_png_into(std::span<const std::byte> file, const DecodeOptions& options, const PixelRows& to);
+/// Of a file whose header was read before, into an image whose memory is used again. After an error it has any content.
+void decode_png(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options, Image& to);
 
 }  // namespace libtrain::data

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,6 +18,9 @@ struct Image {
   const std::uint8_t* row(int y) const { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
   std::uint8_t* row(int y) { return pixels.data() + static_cast<std::size_t>(y) * row_bytes(); }
 };
+
+/// A colour of red, green and blue; grey pictures take the first.
+using FillColor = std::array<std::uint8_t, 3>;
 
 /// A rectangle of a picture in pixels, from its top left corner.
 struct Crop {

@@ -225,10 +225,9 @@ PngHeader parse_png_header(std::span<const std::byte> file, const std::string& n
 
 ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name, std::uint64_t maximum_pixels) {
   ImageHeader header{.format = sniff_image_format(file)};
-  const char* format = "image";
+  const char* format = "JPEG";
   if (header.format == ImageFormat::jpeg) {
-    format = "JPEG";
-    const JpegHeader jpeg = parse_jpeg_header(file, name);
+    const JpegHeader& jpeg = header.jpeg.emplace(parse_jpeg_header(file, name));
     header.width = jpeg.width;
     header.height = jpeg.height;
     header.channels = jpeg.component_count;
@@ -236,7 +235,7 @@ ImageHeader read_image_header(std::span<const std::byte> file, const std::string
     header.progressive = jpeg.progressive;
   } else if (header.format == ImageFormat::png) {
     format = "PNG";
-    const PngHeader png = parse_png_header(file, name);
+    const PngHeader& png = header.png.emplace(parse_png_header(file, name));
     header.width = png.width;
     header.height = png.height;
     header.channels = png.color == PngColor::palette ? 3 : png.channels();

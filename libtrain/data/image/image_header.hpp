@@ -16,23 +16,6 @@ enum class ImageFormat { unknown, jpeg, png };
 /// By the first bytes. Names play no role: one of ImageNet's ".JPEG" files is a PNG.
 ImageFormat sniff_image_format(std::span<const std::byte> file);
 
-/// What is known of an image file without decoding it.
-struct ImageHeader {
-  ImageFormat format = ImageFormat::unknown;
-  int width = 0;  ///< pixels; an orientation in EXIF data is ignored, as Pillow does
-  int height = 0;
-  int channels = 0;   ///< in the file: 1 grey; 2 grey, alpha; 3 colour or palette; 4 colour, alpha (PNG), CMYK (JPEG)
-  int bit_depth = 0;  ///< of a sample, or of a palette's index
-  bool progressive = false;  ///< a progressive JPEG or an interlaced PNG
-};
-
-/// Reads the header only; the beginning of a file is enough, as far as a JPEG's first scan or the first 33 bytes of a
-/// PNG. `name` is how messages name the file. Throws EnvironmentError for a damaged header (the file's name, the byte
-/// offset, what was expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread
-/// may call it, and the functions below, which fail in the same way.
-ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name,
-                              std::uint64_t maximum_pixels = kMaximumPixels);
-
 struct JpegComponent {
   int identifier = 0;
   int horizontal_sampling = 1;  ///< 1 to 4
@@ -65,8 +48,8 @@ struct JpegHeader {
   int mcu_rows() const { return detail::scaled(height, mcu_height()); }
 };
 
-/// Refuses what libjpeg-turbo 2 cannot decode: lossless and hierarchical frames, more than 4 components, a height that
-/// is given later. Sample precisions are not judged.
+/// Fails as read_image_header() does. Refuses what libjpeg-turbo 2 cannot decode: lossless and hierarchical frames,
+/// more than 4 components, a height that is given later. Sample precisions are not judged.
 JpegHeader parse_jpeg_header(std::span<const std::byte> file, const std::string& name);
 
 /// The colour type of a PNG as the file has it.
@@ -83,6 +66,26 @@ struct PngHeader {
   int channels() const;  ///< samples of a pixel in the file: 1 for a palette
 };
 
+/// Fails as read_image_header() does.
 PngHeader parse_png_header(std::span<const std::byte> file, const std::string& name);
+
+/// What is known of an image file without decoding it.
+struct ImageHeader {
+  ImageFormat format = ImageFormat::unknown;
+  int width = 0;  ///< pixels; an orientation in EXIF data is ignored, as Pillow does
+  int height = 0;
+  int channels = 0;   ///< in the file: 1 grey; 2 grey, alpha; 3 colour or palette; 4 colour, alpha (PNG), CMYK (JPEG)
+  int bit_depth = 0;  ///< of a sample, or of a palette's index
+  bool progressive = false;             ///< a progressive JPEG or an interlaced PNG
+  std::optional<JpegHeader> jpeg = {};  ///< of a JPEG
+  std::optional<PngHeader> png = {};    ///< of a PNG
+};
+
+/// Reads the header only; the beginning of a file is enough, as far as a JPEG's first scan or the first 33 bytes of a
+/// PNG. `name` is how messages name the file. Throws EnvironmentError for a damaged header (the file's name, the byte
+/// offset, what was expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread
+/// may call it.
+ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name,
+                              std::uint64_t maximum_pixels = kMaximumPixels);
 
 }  // namespace libtrain::data

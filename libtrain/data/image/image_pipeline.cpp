@@ -3,67 +3,44 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/decode_plan.hpp>
-#include <libtrain/data/image/image_header.hpp>
 #include <libtrain/data/image/image_view.hpp>
-#include <libtrain/data/image/trivial_augment.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data {
 
 namespace {
 
-constexpr int kLongestSide = 65535;
-
 // One large picture should not take its memory from every worker for the rest of the run.
 constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
-
-// All that is drawn for a picture, but for the noise that erases.
-struct Draws {
-  Crop crop = {};
-  Flip flip = Flip::none;
-  std::optional<ColorJitter> jitter = std::nullopt;
-  std::optional<TrivialAugment> augment = std::nullopt;
-  std::optional<Crop> erased = std::nullopt;
-};
-
-// For a file of that size.
-Draws draw(const ImagePipelineOptions& options, int width, int height, SampleRandom& random) {
-  Draws draws;
-  if (options.random_resized_crop) {
-    draws.crop = random_resized_crop(width, height, *options.random_resized_crop, random);
-  }
-  if (options.flip_probability > 0 && random.uniform() < options.flip_probability) draws.flip = Flip::horizontal;
-  if (options.color_jitter) draws.jitter = draw_color_jitter(*options.color_jitter, random);
-  if (options.trivial_augment) draws.augment = draw_trivial_augment(random);
-  if (options.random_erasing) {
-    draws.erased = draw_random_erasing(options.width, options.height, *options.random_erasing, random);
-  }
-  return draws;
-}
-
-bool augments(const ImagePipelineOptions& options) {
-  return options.color_jitter.has_value() || options.trivial_augment;
-}
 
 void require_pipeline_options(const ImagePipelineOptions& options) {
   const int width = options.width;
   const int height = options.height;
-  if (width < 1 || height < 1 || width > kLongestSide || height > kLongestSide) {
+  const bool sides_fit = width >= 1 && height >= 1 && width <= kLongestSide && height <= kLongestSide;
+  if (!options.shorter_side && !sides_fit) {
     throw UsageError(text("ImagePipelineOptions asks for pictures of ", width, " x ", height,
                           " pixels, expected sides from 1 to ", kLongestSide, "."));
   }
   if (options.channels != 1 && options.channels != 3) {
     throw UsageError(text("ImagePipelineOptions::channels is ", options.channels, ", expected 1 (grey) or 3 (RGB)."));
   }
-  if (!options.random_resized_crop && options.short_side < std::max(width, height)) {
+  const int crops = int{options.random_resized_crop.has_value()} + int{options.random_crop.has_value()} +
+                    int{options.shorter_side.has_value()};
+  if (crops > 1) {
+    throw UsageError(
+        "ImagePipelineOptions has more than one of ::random_resized_crop, ::random_crop and ::shorter_side. Leave out "
+        "all but the one that is to make the picture.");
+  }
+  if (crops == 0 && options.short_side < std::max(width, height)) {
     throw UsageError(text("ImagePipelineOptions::short_side is ", options.short_side, " for pictures of ", width, " x ",
                           height, ", expected at least ", std::max(width, height),
                           ": what is cut out must fit every resized picture."));
+  }
+  if (options.trivial_augment && options.rand_augment) {
+    throw UsageError("ImagePipelineOptions has both ::trivial_augment and ::rand_augment. Leave one of them out.");
   }
   // Negated, so that NaN is refused.
   if (!(options.flip_probability >= 0 && options.flip_probability <= 1)) {
@@ -77,10 +54,71 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
   }
 }
 
+// What of the rectangle lies in a picture of that size; without area where nothing does.
+Crop intersection(const Crop& crop, int width, int height) {
+  const int left = std::clamp(crop.x, 0, width);
+  const int top = std::clamp(crop.y, 0, height);
+  return {left, top, std::clamp(crop.x + crop.width, 0, width) - left,
+          std::clamp(crop.y + crop.height, 0, height) - top};
+}
+
+// The rectangle of the file, or all of the resized file, and the part of it that becomes the picture.
+void place(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random, PicturePlan& plan) {
+  const int width = header.width;
+  const int height = header.height;
+  const bool scaling = options.scaled_decoding && header.format == ImageFormat::jpeg;
+  Geometry& geometry = plan.geometry;
+  geometry.width = options.width;
+  geometry.height = options.height;
+  if (options.random_resized_crop || options.random_crop) {
+    const Crop crop = options.random_crop
+                          ? random_crop(width, height, *options.random_crop, options.width, options.height, random)
+                          : random_resized_crop(width, height, *options.random_resized_crop, random);
+    const auto right = static_cast<double>(crop.x) + crop.width;
+    const auto bottom = static_cast<double>(crop.y) + crop.height;
+    geometry.source = {static_cast<double>(crop.x), static_cast<double>(crop.y), right, bottom};
+    const Crop inside = intersection(crop, width, height);
+    const int scale = scaling ? detail::choose_scale(crop.width, crop.height, options.width, options.height) : 1;
+    plan.decode = detail::plan_crop(inside, scale);
+    plan.filled = {.width = options.width, .height = options.height};
+    if (inside != crop) plan.filled = {inside.x - crop.x, inside.y - crop.y, inside.width, inside.height};
+    return;
+  }
+  const ResizedCrop resized =
+      options.shorter_side ? resized_whole(width, height, *options.shorter_side)
+                           : resized_center_crop(width, height, options.short_side, options.width, options.height);
+  const Crop& crop = resized.crop;
+  const double x_scale = static_cast<double>(width) / resized.width;
+  const double y_scale = static_cast<double>(height) / resized.height;
+  geometry = {
+      .source = {crop.x * x_scale, crop.y * y_scale, (crop.x + crop.width) * x_scale, (crop.y + crop.height) * y_scale},
+      .width = crop.width,
+      .height = crop.height};
+  const int scale = scaling ? detail::choose_scale(width, height, resized.width, resized.height) : 1;
+  plan.decode = detail::plan_resized_crop(width, height, resized, scale);
+  plan.filled = {.width = crop.width, .height = crop.height};
+}
+
+PicturePlan draw(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random) {
+  PicturePlan plan{.header = header};
+  place(options, header, random, plan);
+  const int width = plan.geometry.width;
+  const int height = plan.geometry.height;
+  if (options.flip_probability > 0 && random.uniform() < options.flip_probability) {
+    plan.geometry.flip = Flip::horizontal;
+  }
+  if (options.color_jitter) plan.color_jitter = draw_color_jitter(*options.color_jitter, random);
+  if (options.trivial_augment) plan.augment.push_back(draw_trivial_augment(random));
+  if (options.rand_augment) plan.augment = draw_rand_augment(*options.rand_augment, width, height, random);
+  if (options.random_erasing) plan.erased = draw_random_erasing(width, height, *options.random_erasing, random);
+  return plan;
+}
+
 // What the steps would refuse at the first picture.
 void try_steps(const ImagePipelineOptions& options) {
   SampleRandom random(0, 0, 0);
-  draw(options, 1, 1, random);
+  const int side = options.shorter_side ? 1 : std::max(options.width, options.height);
+  draw(options, {.width = side, .height = side}, random);
   const std::array<std::uint8_t, 3> pixel{};
   std::array<float, 3> finished{};
   Resizer().resize({.pixels = pixel.data(), .width = 1, .height = 1, .channels = options.channels, .row_stride = 3},
@@ -93,25 +131,20 @@ void try_steps(const ImagePipelineOptions& options) {
                     .layout = options.layout});
 }
 
-ResizedCrop center_crop(const ImagePipelineOptions& options, const ImageHeader& header, const std::string& name) {
-  try {
-    return resized_center_crop(header.width, header.height, options.short_side, options.width, options.height);
-  } catch (const UsageError& error) {
-    // The options are in order: it is the picture that is not.
-    throw EnvironmentError(text("image '", name, "': ", error.what()));
+// The part of a picture that its file fills, where the rest is padding.
+PixelTarget filled_part(Image& image, const PicturePlan& plan, const FillColor& fill) {
+  PixelTarget part = target_of(image);
+  if (plan.filled == Crop{.width = image.width, .height = image.height}) return part;
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = fill[i % static_cast<std::size_t>(image.channels)];
   }
-}
-
-detail::DecodePlan plan_for(const ImagePipelineOptions& options, const ImageHeader& header, const Crop& drawn,
-                            const std::string& name) {
-  const bool scaling = options.scaled_decoding && header.format == ImageFormat::jpeg;
-  if (options.random_resized_crop) {
-    const int scale = scaling ? detail::choose_scale(drawn.width, drawn.height, options.width, options.height) : 1;
-    return detail::plan_crop(drawn, scale);
-  }
-  const ResizedCrop resized = center_crop(options, header, name);
-  const int scale = scaling ? detail::choose_scale(header.width, header.height, resized.width, resized.height) : 1;
-  return detail::plan_resized_crop(header.width, header.height, resized, scale);
+  const Crop& filled = plan.filled;
+  const bool flipped = plan.geometry.flip == Flip::horizontal;
+  part.row_stride = part.elements_per_row();
+  part.pixels = part.at(0, filled.y, flipped ? image.width - filled.x - filled.width : filled.x);
+  part.width = filled.width;
+  part.height = filled.height;
+  return part;
 }
 
 }  // namespace
@@ -127,70 +160,101 @@ ImagePipelineOptions evaluation_images(int side, int short_side) {
 ImagePipeline::ImagePipeline(const ImagePipelineOptions& options) : options_(options) {
   require_pipeline_options(options);
   try_steps(options);
-  if (!augments(options)) return;
-  augmented_ = {.width = options.width, .height = options.height, .channels = options.channels};
-  augmented_.pixels.resize(augmented_.row_bytes() * static_cast<std::size_t>(options.height));
 }
 
 std::size_t ImagePipeline::bytes() const {
-  return static_cast<std::size_t>(options_.width) * static_cast<std::size_t>(options_.height) *
+  if (options_.shorter_side) {
+    throw UsageError(
+        "ImagePipelineOptions::shorter_side gives each picture its own size. Ask for the bytes of its plan, or leave "
+        "the option out where all pictures must have one size.");
+  }
+  return bytes({.geometry = {.width = options_.width, .height = options_.height}});
+}
+
+std::size_t ImagePipeline::bytes(const PicturePlan& plan) const {
+  return static_cast<std::size_t>(plan.geometry.width) * static_cast<std::size_t>(plan.geometry.height) *
          static_cast<std::size_t>(options_.channels) * element_bytes(options_.type);
+}
+
+PicturePlan ImagePipeline::plan(const ImageHeader& header, SampleRandom& random, const std::string& name) const {
+  try {
+    return draw(options_, header, random);
+  } catch (const UsageError& error) {
+    // The options are in order: it is the picture that is not.
+    throw EnvironmentError(text("image '", name, "': ", error.what()));
+  }
 }
 
 void ImagePipeline::run(std::span<const std::byte> file, const std::string& name, SampleRandom& random,
                         std::span<std::byte> to) {
-  if (to.size() != bytes()) {
-    throw UsageError(
-        text("The memory for the finished picture of '", name, "' has ", to.size(), " bytes, expected ", bytes(), "."));
+  const StageScope scope(LoaderStage::transform);
+  render(plan(read_image_header(file, name, options_.maximum_pixels), random, name), file, name, random, to);
+}
+
+void ImagePipeline::render(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name,
+                           SampleRandom& random, std::span<std::byte> to) {
+  if (to.size() != bytes(plan)) {
+    throw UsageError(text("The memory for the finished picture of '", name, "' has ", to.size(), " bytes, expected ",
+                          bytes(plan), "."));
   }
   const StageScope scope(LoaderStage::transform);
-  const ImageHeader header = read_image_header(file, name, options_.maximum_pixels);
-  const Draws draws = draw(options_, header.width, header.height, random);
-  detail::DecodePlan plan = plan_for(options_, header, draws.crop, name);
-  decode(file, {.name = name,
-                .channels = options_.channels,
-                .scale_denominator = plan.scale_denominator,
-                .crop = plan.crop,
-                .maximum_pixels = options_.maximum_pixels});
-
+  decode(plan, file, name);
   const PixelTarget target{.pixels = to.data(),
-                           .width = options_.width,
-                           .height = options_.height,
+                           .width = plan.geometry.width,
+                           .height = plan.geometry.height,
                            .channels = options_.channels,
                            .type = options_.type,
                            .layout = options_.layout};
-  plan.resize.flip = draws.flip;
-  plan.resize.normalization = options_.normalization;
-  if (augments(options_)) {
-    resizer_.resize(view(decoded_), plan.resize, target_of(augmented_));
-    if (draws.jitter) apply_color_jitter(*draws.jitter, augmented_);
-    if (draws.augment) apply_trivial_augment(*draws.augment, augmented_);
+  const bool padded = plan.filled != Crop{.width = target.width, .height = target.height};
+  if (padded || plan.color_jitter || !plan.augment.empty() || options_.uint8_step) {
+    augment(plan, random);
     // To the size that it has: the very same pixels.
     resizer_.resize(view(augmented_), {.normalization = options_.normalization}, target);
   } else {
-    resizer_.resize(view(decoded_), plan.resize, target);
+    ResizeOptions resize = plan.decode.resize;
+    resize.flip = plan.geometry.flip;
+    resize.normalization = options_.normalization;
+    resizer_.resize(view(decoded_), resize, target);
   }
-  if (draws.erased) erase(target, *draws.erased, *options_.random_erasing, random);
+  if (plan.erased) erase(target, *plan.erased, *options_.random_erasing, random);
 }
 
-// To decoded_.
-void ImagePipeline::decode(std::span<const std::byte> file, const DecodeOptions& options) {
+// To decoded_; nothing where the picture is all padding.
+void ImagePipeline::decode(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name) {
+  if (plan.filled.width == 0 || plan.filled.height == 0) return;
   const StageScope scope(LoaderStage::decode);
-  const Crop crop = options.crop.value();
-  decoded_.width = crop.width;
-  decoded_.height = crop.height;
-  decoded_.channels = options.channels;
-  std::vector<std::uint8_t>& pixels = decoded_.pixels;
-  const std::size_t size = decoded_.row_bytes() * static_cast<std::size_t>(crop.height);
-  // Made anew rather than grown, which would copy the picture before.
-  if (pixels.capacity() < size || pixels.capacity() > kKeptBytes) pixels = std::vector<std::uint8_t>();
-  if (size > kKeptBytes) {
-    // Allocates nothing before the file has turned out to be long enough for so many pixels.
-    decoded_ = decoder_.decode(file, options);
-  } else {
-    pixels.resize(size);
-    decoder_.decode_into(file, options, detail::rows_of(decoded_));
+  if (decoded_.pixels.capacity() > kKeptBytes) decoded_.pixels = {};
+  decoder_.decode(file, plan.header,
+                  {.name = name,
+                   .channels = options_.channels,
+                   .scale_denominator = plan.decode.scale_denominator,
+                   .crop = plan.decode.crop,
+                   .maximum_pixels = options_.maximum_pixels},
+                  decoded_);
+}
+
+// From decoded_ to augmented_.
+void ImagePipeline::augment(const PicturePlan& plan, SampleRandom& random) {
+  const Geometry& geometry = plan.geometry;
+  detail::shape(augmented_, geometry.width, geometry.height, options_.channels);
+  const FillColor fill = options_.random_crop ? options_.random_crop->fill : FillColor{};
+  const PixelTarget part = filled_part(augmented_, plan, fill);
+  if (part.width > 0 && part.height > 0) {
+    ResizeOptions resize = plan.decode.resize;
+    resize.flip = geometry.flip;
+    resizer_.resize(view(decoded_), resize, part);
   }
+  if (plan.color_jitter) apply_color_jitter(*plan.color_jitter, augmented_);
+  for (const AugmentStep& step : plan.augment) apply_augment(step, augmented_);
+  if (!options_.uint8_step) return;
+  options_.uint8_step(augmented_, random);
+  if (augmented_.width == geometry.width && augmented_.height == geometry.height &&
+      augmented_.channels == options_.channels) {
+    return;
+  }
+  throw UsageError(text("ImagePipelineOptions::uint8_step made a picture of ", augmented_.width, " x ",
+                        augmented_.height, " pixels and ", augmented_.channels, " channels of one of ", geometry.width,
+                        " x ", geometry.height, " and ", options_.channels, ". Leave size and channels as they are."));
 }
 
 }  // namespace libtrain::data

@@ -122,17 +122,20 @@ TEST(ImageDecoder, DecodesByTheFirstBytes) {
   EXPECT_THAT(message, HasSubstr("'cat.bmp', byte offset 0: expected the first bytes of a JPEG or a PNG"));
 }
 
-TEST(ImageDecoder, DecodesIntoTheCallersMemory) {
+TEST(ImageDecoder, UsesAnImagesMemoryAgain) {
   const auto jpeg = write_jpeg({.width = 160, .height = 96, .luma = {2, 2}, .restart_interval = 5});
   const auto png = write_png({});
   const Crop crop{.x = 3, .y = 2, .width = 12, .height = 9};
   ImageDecoder decoder;
-  std::vector<std::uint8_t> memory(std::size_t{12} * 9 * 3);
-  const PixelRows rows{.bytes = memory, .stride = 36};
-  decoder.decode_into(jpeg, {.crop = crop}, rows);
-  EXPECT_TRUE(memory == cropped(reference_decode(jpeg), crop).pixels);
-  decoder.decode_into(png.file, {.crop = crop}, rows);
-  EXPECT_TRUE(memory == cropped(png.rgb, crop).pixels);
+  Image image;
+  decoder.decode(jpeg, read_image_header(jpeg, "jpeg"), {}, image);
+  EXPECT_TRUE(image.pixels == reference_decode(jpeg).pixels);
+  const std::uint8_t* const memory = image.pixels.data();
+  decoder.decode(jpeg, read_image_header(jpeg, "jpeg"), {.crop = crop}, image);
+  EXPECT_TRUE(image.pixels == cropped(reference_decode(jpeg), crop).pixels);
+  decoder.decode(png.file, read_image_header(png.file, "png"), {.crop = crop}, image);
+  EXPECT_TRUE(image.pixels == cropped(png.rgb, crop).pixels);
+  EXPECT_EQ(image.pixels.data(), memory);
 }
 
 TEST(ImageDecoder, ErrorsOfFilesWithRestartMarkersNameThePlaceInTheFile) {

@@ -111,20 +111,6 @@ TEST(JpegDecoder, GreyIsRoundedLuma) {
   }
 }
 
-TEST(JpegDecoder, WritesIntoTheCallersRowsAndNothingElse) {
-  const auto file = write_jpeg({.luma = {2, 2}});
-  const Crop crop{.x = 5, .y = 6, .width = 20, .height = 10};
-  const Image wanted = cropped(reference_decode(file), crop);
-  constexpr std::size_t kStride = 77;
-  std::vector<std::uint8_t> memory(kStride * 10, 0xA5);
-  JpegDecoder().decode_into(file, {.crop = crop}, {.bytes = memory, .stride = kStride});
-  for (int y = 0; y < crop.height; ++y) {
-    const std::uint8_t* row = memory.data() + static_cast<std::size_t>(y) * kStride;
-    EXPECT_TRUE(std::equal(row, row + 60, wanted.row(y))) << y;
-    EXPECT_TRUE(std::all_of(row + 60, row + kStride, [](std::uint8_t byte) { return byte == 0xA5; })) << y;
-  }
-}
-
 TEST(JpegDecoder, DoesNotDependOnWhatWasDecodedBefore) {
   const auto first = write_jpeg({.quality = 95});
   const auto second = write_jpeg({.width = 30, .color = JpegColor::grey, .quality = 20});
@@ -243,11 +229,6 @@ TEST(JpegDecoder, RefusesOptionsThatDoNotFit) {
   EXPECT_THAT(error({.scale_denominator = 2, .crop = Crop{.x = 0, .y = 0, .width = 33, .height = 1}}),
               HasSubstr("32 x 24 pixels"));
   EXPECT_THAT(error({.maximum_warnings = -1}), HasSubstr("maximum_warnings is -1"));
-  std::vector<std::uint8_t> memory(std::size_t{64} * 48 * 3 - 1);
-  EXPECT_THAT(message_of<UsageError>([&] { JpegDecoder().decode_into(file, {}, {.bytes = memory, .stride = 192}); }),
-              HasSubstr("48 rows of 192 bytes"));
-  EXPECT_THAT(message_of<UsageError>([&] { JpegDecoder().decode_into(file, {}, {.bytes = memory, .stride = 191}); }),
-              HasSubstr("rows 191 bytes apart"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +15,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/jpeg_encoder.hpp>
-#include <libtrain/data/image/trivial_augment.hpp>
+#include <libtrain/data/image/png_encoder.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
@@ -47,6 +49,11 @@ struct Variant {
   ImagePipelineOptions options;
 };
 
+void darken_somewhere(Image& picture, SampleRandom& random) {
+  picture.pixels[static_cast<std::size_t>(random.integer(0, 99))] = 0;
+  for (auto& byte : picture.pixels) byte = static_cast<std::uint8_t>(byte / 2);
+}
+
 // Every step, type, layout and number of channels.
 std::vector<Variant> variants() {
   const ImagePipelineOptions evaluation{.width = 40, .height = 32, .short_side = 48};
@@ -77,6 +84,24 @@ std::vector<Variant> variants() {
     options.type = PixelType::bfloat16;
     options.layout = Layout::nhwc;
   });
+  add("RandAugment", training, [](Options& options) { options.rand_augment = RandAugmentOptions{.operations = 3}; });
+  add("a step of one's own", training, [](Options& options) { options.uint8_step = darken_somewhere; });
+  add("padded", training, [](Options& options) {
+    options.random_resized_crop = {};
+    options.random_crop = RandomCropOptions{.padding = 40, .fill = {10, 20, 30}};
+  });
+  add("padded, all steps", training, [](Options& options) {
+    options.random_resized_crop = {};
+    options.random_crop = RandomCropOptions{.padding = 60};
+    options.color_jitter = ColorJitterOptions{.brightness = 0.4};
+    options.rand_augment = RandAugmentOptions{};
+    options.uint8_step = darken_somewhere;
+    options.random_erasing = RandomErasingOptions{.value = ErasingValue::normal};
+  });
+  add("shorter side", evaluation, [](Options& options) {
+    options.shorter_side = ShorterSide{.min_size = 50, .max_size = 90};
+    options.flip_probability = 0.5;
+  });
   add("erasing", training, [](Options& options) { options.random_erasing = RandomErasingOptions{.probability = 1}; });
   add("grey", evaluation, [](Options& options) { options.channels = 1; });
   add("grey, all steps", training, [](Options& options) {
@@ -100,18 +125,45 @@ Image mirrored(const Image& image) {
   return result;
 }
 
+// With pixels of that colour on all sides.
+Image padded(const Image& image, const RandomCropOptions& options) {
+  Image result =
+      constant_picture(image.width + 2 * options.padding, image.height + 2 * options.padding, image.channels, 0);
+  for (int y = 0; y < result.height; ++y) {
+    for (int x = 0; x < result.width * result.channels; ++x) {
+      result.row(y)[x] = options.fill[static_cast<std::size_t>(x % result.channels)];
+    }
+  }
+  for (int y = 0; y < image.height; ++y) {
+    std::copy_n(image.row(y), image.row_bytes(), result.row(y + options.padding) + options.padding * image.channels);
+  }
+  return result;
+}
+
+Image resized_to(const Image& image, int width, int height) {
+  Image result = constant_picture(width, height, image.channels, 0);
+  Resizer().resize(view(image), {}, target_of(result));
+  return result;
+}
+
 Image cropped_and_resized(const Image& whole, const ImagePipelineOptions& options, SampleRandom& random) {
   if (options.random_resized_crop) {
     const Crop crop = random_resized_crop(whole.width, whole.height, *options.random_resized_crop, random);
-    Image picture = constant_picture(options.width, options.height, options.channels, 0);
-    Resizer().resize(view(cropped(whole, crop)), {}, target_of(picture));
-    return picture;
+    return resized_to(cropped(whole, crop), options.width, options.height);
+  }
+  if (options.random_crop) {
+    Crop crop = random_crop(whole.width, whole.height, *options.random_crop, options.width, options.height, random);
+    crop.x += options.random_crop->padding;
+    crop.y += options.random_crop->padding;
+    return cropped(padded(whole, *options.random_crop), crop);
+  }
+  if (options.shorter_side) {
+    const ResizedCrop size = resized_whole(whole.width, whole.height, *options.shorter_side);
+    return resized_to(whole, size.width, size.height);
   }
   const ResizedCrop resized =
       resized_center_crop(whole.width, whole.height, options.short_side, options.width, options.height);
-  Image all = constant_picture(resized.width, resized.height, options.channels, 0);
-  Resizer().resize(view(whole), {}, target_of(all));
-  return cropped(all, resized.crop);
+  return cropped(resized_to(whole, resized.width, resized.height), resized.crop);
 }
 
 // One step after the other, each on all of the picture.
@@ -119,24 +171,33 @@ File naive(const Image& whole, const ImagePipelineOptions& options, SampleRandom
   Image picture = cropped_and_resized(whole, options, random);
   if (options.flip_probability > 0 && random.uniform() < options.flip_probability) picture = mirrored(picture);
   if (options.color_jitter) apply_color_jitter(draw_color_jitter(*options.color_jitter, random), picture);
-  if (options.trivial_augment) apply_trivial_augment(draw_trivial_augment(random), picture);
+  if (options.trivial_augment) apply_augment(draw_trivial_augment(random), picture);
+  if (options.rand_augment) {
+    for (const auto& step : draw_rand_augment(*options.rand_augment, picture.width, picture.height, random)) {
+      apply_augment(step, picture);
+    }
+  }
+  std::optional<Crop> erased;
+  if (options.random_erasing) {
+    erased = draw_random_erasing(picture.width, picture.height, *options.random_erasing, random);
+  }
+  if (options.uint8_step) options.uint8_step(picture, random);
   File finished(picture.pixels.size() * element_bytes(options.type));
   const PixelTarget target{.pixels = finished.data(),
-                           .width = options.width,
-                           .height = options.height,
+                           .width = picture.width,
+                           .height = picture.height,
                            .channels = options.channels,
                            .type = options.type,
                            .layout = options.layout};
   Resizer().resize(view(picture), {.normalization = options.normalization}, target);
-  if (options.random_erasing) {
-    const auto area = draw_random_erasing(options.width, options.height, *options.random_erasing, random);
-    if (area) erase(target, *area, *options.random_erasing, random);
-  }
+  if (erased) erase(target, *erased, *options.random_erasing, random);
   return finished;
 }
 
 File run(ImagePipeline& pipeline, const File& file, SampleRandom& random) {
-  File picture(pipeline.bytes());
+  const auto header = read_image_header(file, "cat.jpg", pipeline.options().maximum_pixels);
+  SampleRandom same = random;
+  File picture(pipeline.bytes(pipeline.plan(header, same, "cat.jpg")));
   pipeline.run(file, "cat.jpg", random, picture);
   return picture;
 }
@@ -281,6 +342,12 @@ TEST(ImagePipeline, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(message({.random_erasing = RandomErasingOptions{.probability = -1}}), HasSubstr("probability"));
   EXPECT_THAT(message({.random_resized_crop = RandomResizedCropOptions{.scale = {0.5, 2}}}), HasSubstr("area"));
   EXPECT_THAT(message({.color_jitter = ColorJitterOptions{.hue = 0.6}}), HasSubstr("hue"));
+  EXPECT_THAT(message({.random_resized_crop = RandomResizedCropOptions{}, .random_crop = RandomCropOptions{}}),
+              HasSubstr("more than one of"));
+  EXPECT_THAT(message({.random_crop = RandomCropOptions{.padding = -1}}), HasSubstr("padding is -1"));
+  EXPECT_THAT(message({.shorter_side = ShorterSide{.min_size = 0}}), HasSubstr("min_size of 0"));
+  EXPECT_THAT(message({.trivial_augment = true, .rand_augment = RandAugmentOptions{}}), HasSubstr("rand_augment"));
+  EXPECT_THAT(message({.rand_augment = RandAugmentOptions{.magnitude = 31}}), HasSubstr("magnitude 31"));
   EXPECT_THAT(message({.normalization = {.standard_deviation = {1, 0, 1}}}), HasSubstr("Channel 1"));
 }
 
@@ -294,6 +361,67 @@ TEST(ImagePipeline, RefusesMemoryOfAnotherSize) {
   const File file = write_jpeg({});
   EXPECT_THAT(message_of<UsageError>([&] { pipeline.run(file, "cat.jpg", random, memory); }),
               AllOf(HasSubstr("39 bytes"), HasSubstr("expected 40")));
+}
+
+// A step of 16 pixels in x and in y of 4 colours, of which the crop shows a part: the boundaries must be where the
+// geometry puts them.
+TEST(ImagePipeline, TheGeometrySaysWhereThingsAre) {
+  Image image = constant_picture(160, 120, 1, 0);
+  const PictureBox object{40, 30, 120, 90};
+  for (int y = 30; y < 90; ++y) std::fill_n(image.row(y) + 40, 80, std::uint8_t{255});
+  const File file = encode_png(image);
+  ImagePipelineOptions options{.width = 64, .height = 48, .channels = 1, .type = PixelType::uint8};
+  std::vector<ImagePipelineOptions> ways(4, options);
+  ways[0].short_side = 96;
+  ways[1].random_resized_crop = RandomResizedCropOptions{.scale = {0.3, 0.6}};
+  ways[2].random_crop = RandomCropOptions{.padding = 30};
+  ways[3].shorter_side = ShorterSide{.min_size = 90, .max_size = 130};
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      ways[way].flip_probability = 0.5;
+      ImagePipeline pipeline(ways[way]);
+      SampleRandom random(seed, 0, 0);
+      const PicturePlan plan = pipeline.plan(read_image_header(file, "cat.png"), random);
+      std::vector<std::uint8_t> pixels(pipeline.bytes(plan));
+      pipeline.render(plan, file, "cat.png", random, std::as_writable_bytes(std::span(pixels)));
+      const PictureBox box = plan.geometry.clipped(plan.geometry.map_box(object));
+      // The picture's share of white is the object's area in it, but for a blurred pixel along the boundary.
+      double white = 0;
+      for (const auto value : pixels) white += value / 255.0;
+      const double area = (box[2] - box[0]) * (box[3] - box[1]);
+      EXPECT_NEAR(white, area, 0.01 * static_cast<double>(pixels.size())) << way << ", seed " << seed;
+      const auto at = [&](double x, double y) {
+        return pixels[static_cast<std::size_t>(y) * static_cast<std::size_t>(plan.geometry.width) +
+                      static_cast<std::size_t>(x)];
+      };
+      if (area <= 16) continue;
+      EXPECT_EQ(at((box[0] + box[2]) / 2, (box[1] + box[3]) / 2), 255) << way << ", seed " << seed;
+    }
+  }
+}
+
+TEST(ImagePipeline, PlansPicturesOfTheirOwnSize) {
+  ImagePipelineOptions options{.width = 0, .height = 0, .shorter_side = ShorterSide{}, .type = PixelType::uint8};
+  const ImagePipeline pipeline(options);
+  SampleRandom random(0, 0, 0);
+  const File file = write_jpeg({.width = 64, .height = 48});
+  const PicturePlan plan = pipeline.plan(read_image_header(file, "cat.jpg"), random);
+  EXPECT_EQ(plan.geometry.width, 1066);
+  EXPECT_EQ(plan.geometry.height, 800);
+  EXPECT_EQ(pipeline.bytes(plan), std::size_t{1066} * 800 * 3);
+  EXPECT_THAT(message_of<UsageError>([&] { static_cast<void>(pipeline.bytes()); }), HasSubstr("shorter_side"));
+}
+
+TEST(ImagePipeline, RefusesPicturesThatTheRandomCropDoesNotFit) {
+  const ImagePipelineOptions options{.width = 40, .height = 32, .random_crop = RandomCropOptions{.padding = 4}};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { run(options, write_jpeg({.width = 31, .height = 64})); }),
+              AllOf(HasSubstr("image 'cat.jpg'"), HasSubstr("31 x 64 pixels padded by 4")));
+}
+
+TEST(ImagePipeline, RefusesAStepThatChangesTheSize) {
+  ImagePipelineOptions options = evaluation_images(32, 40);
+  options.uint8_step = [](Image& picture, SampleRandom&) { picture = constant_picture(30, 32, 3, 0); };
+  EXPECT_THAT(message_of<UsageError>([&] { run(options, write_jpeg({})); }), HasSubstr("30 x 32 pixels"));
 }
 
 TEST(ImagePipeline, ChargesItsTimeToDecodingAndTransforming) {

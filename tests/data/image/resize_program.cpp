@@ -21,11 +21,11 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/affine.hpp>
+#include <libtrain/data/image/augment.hpp>
 #include <libtrain/data/image/color.hpp>
 #include <libtrain/data/image/color_jitter.hpp>
-#include <libtrain/data/image/crop_policy.hpp>
+#include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/resize.hpp>
-#include <libtrain/data/image/trivial_augment.hpp>
 
 namespace lt = libtrain;
 namespace data = libtrain::data;
@@ -169,7 +169,7 @@ void draw_augments(Command& command) {
   const auto path = command.next<std::string>();
   const int count = command.next<int>();
   const auto draw = [&](data::SampleRandom& random, std::ostream& line) {
-    const data::TrivialAugment augment = data::draw_trivial_augment(random);
+    const data::AugmentStep augment = data::draw_trivial_augment(random);
     line << static_cast<int>(augment.operation) << ' ' << augment.magnitude;
   };
   write_draws(command, draw, path, count);

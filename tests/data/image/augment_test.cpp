@@ -1,4 +1,4 @@
-#include <libtrain/data/image/trivial_augment.hpp>
+#include <libtrain/data/image/augment.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -7,16 +7,21 @@
 #include <set>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/data/image/color.hpp>
 
 #include <tests/data/image/pictures.hpp>
+#include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
 namespace {
 
+using libtrain::test::message_of;
 using test::random_picture;
+using ::testing::HasSubstr;
 
 constexpr int kDraws = 28000;
 
@@ -24,8 +29,8 @@ std::map<AugmentOperation, std::vector<double>> magnitudes_by_operation() {
   SampleRandom random(5, 6, 7);
   std::map<AugmentOperation, std::vector<double>> result;
   for (int i = 0; i < kDraws; ++i) {
-    const TrivialAugment augment = draw_trivial_augment(random);
-    result[augment.operation].push_back(augment.magnitude);
+    const AugmentStep step = draw_trivial_augment(random);
+    result[step.operation].push_back(step.magnitude);
   }
   return result;
 }
@@ -93,7 +98,7 @@ TEST(TrivialAugment, AppliesTheOperation) {
   const FillColor fill{1, 2, 3};
   const auto expect = [&](AugmentOperation operation, double magnitude, const std::function<void(Image&)>& change) {
     Image image = original;
-    apply_trivial_augment({.operation = operation, .magnitude = magnitude}, image, fill);
+    apply_augment({.operation = operation, .magnitude = magnitude}, image, fill);
     Image expected = original;
     change(expected);
     EXPECT_EQ(image.pixels, expected.pixels) << static_cast<int>(operation);
@@ -114,6 +119,67 @@ TEST(TrivialAugment, AppliesTheOperation) {
   expect(solarize, 8.5, [](Image& image) { libtrain::data::solarize(image, 8.5); });
   expect(autocontrast, 0, [](Image& image) { libtrain::data::autocontrast(image); });
   expect(equalize, 0, [](Image& image) { libtrain::data::equalize(image); });
+}
+
+// torchvision's RandAugment._augmentation_space for 31 bins at bin 9, of pictures of 331 x 662 pixels.
+TEST(RandAugment, DrawsOneMagnitudeOfTorchvisionsRanges) {
+  SampleRandom random(5, 6, 7);
+  std::map<AugmentOperation, std::map<double, int>> counts;
+  for (int i = 0; i < kDraws; ++i) {
+    const auto steps = draw_rand_augment({}, 331, 662, random);
+    ASSERT_EQ(steps.size(), 2u);
+    for (const AugmentStep& step : steps) ++counts[step.operation][step.magnitude];
+  }
+  ASSERT_EQ(counts.size(), static_cast<std::size_t>(kAugmentOperations));
+  const double each = 2.0 * kDraws / kAugmentOperations;
+  const auto expect = [&](AugmentOperation operation, double magnitude, bool either_sign) {
+    const auto& found = counts.at(operation);
+    ASSERT_EQ(found.size(), either_sign ? 2u : 1u) << static_cast<int>(operation);
+    EXPECT_NEAR(found.rbegin()->first, magnitude, 1e-12);
+    EXPECT_NEAR(found.begin()->first, either_sign ? -magnitude : magnitude, 1e-12);
+    for (const auto& [value, count] : found) {
+      const double expected = each / (either_sign ? 2 : 1);
+      EXPECT_NEAR(count, expected, 5 * std::sqrt(expected)) << static_cast<int>(operation);
+    }
+  };
+  using enum AugmentOperation;
+  expect(shear_x, 0.09, true);
+  expect(shear_y, 0.09, true);
+  expect(translate_x, 45, true);
+  expect(translate_y, 90, true);
+  expect(rotate, 9, true);
+  for (const auto operation : {brightness, color, contrast, sharpness}) expect(operation, 0.27, true);
+  expect(posterize, 7, false);     // 8 - round(9 / 7.5)
+  expect(solarize, 178.5, false);  // 255 - 255 * 9 / 30
+  for (const auto operation : {identity, autocontrast, equalize}) expect(operation, 0, false);
+}
+
+// 8 - round(i / ((n - 1) / 4)), halves to even.
+TEST(RandAugment, KeepsBitsAsTorchvision) {
+  const std::vector<double> of_seven{8, 7, 7, 6, 5, 5, 4};
+  for (int magnitude = 0; magnitude < 7; ++magnitude) {
+    SampleRandom random(1, 2, 3);
+    const auto steps = draw_rand_augment({.operations = 200, .magnitude = magnitude, .magnitudes = 7}, 32, 32, random);
+    int found = 0;
+    for (const AugmentStep& step : steps) {
+      if (step.operation != AugmentOperation::posterize) continue;
+      ++found;
+      EXPECT_EQ(step.magnitude, of_seven[static_cast<std::size_t>(magnitude)]) << magnitude;
+    }
+    EXPECT_GT(found, 0);
+  }
+}
+
+TEST(RandAugment, RefusesMagnitudesThatDoNotExist) {
+  SampleRandom random(0, 0, 0);
+  const auto message = [&](const RandAugmentOptions& options) {
+    return message_of<UsageError>([&] { draw_rand_augment(options, 32, 32, random); });
+  };
+  EXPECT_TRUE(draw_rand_augment({.operations = 0}, 32, 32, random).empty());
+  EXPECT_THAT(message({.operations = -1}), HasSubstr("-1 operations"));
+  EXPECT_THAT(message({.magnitude = 31}), HasSubstr("magnitude 31 among 31"));
+  EXPECT_THAT(message({.magnitude = -1}), HasSubstr("magnitude -1"));
+  EXPECT_THAT(message({.magnitude = 0, .magnitudes = 1}), HasSubstr("among 1"));
 }
 
 }  // namespace

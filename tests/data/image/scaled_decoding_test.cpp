@@ -1,5 +1,3 @@
-#include <libtrain/data/image/decode_plan.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
 #include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/jpeg_encoder.hpp>
@@ -63,41 +62,6 @@ struct Case {
   int height = 0;
   int denominator = 1;
 };
-
-// Columns 5 to 25 and rows 8 to 25 at a quarter: 1.25 to 6.25, and 2 to 6.25.
-TEST(DecodePlan, RoundsAScaledCropOutwardsAndKeepsItsPlace) {
-  const detail::DecodePlan plan = detail::plan_crop({.x = 5, .y = 8, .width = 20, .height = 17}, 4);
-  EXPECT_EQ(plan.scale_denominator, 4);
-  EXPECT_EQ(plan.crop, (Crop{.x = 1, .y = 2, .width = 6, .height = 5}));
-  ASSERT_TRUE(plan.resize.box.has_value());
-  EXPECT_EQ(plan.resize.box->left, 0.25f);
-  EXPECT_EQ(plan.resize.box->top, 0.0f);
-  EXPECT_EQ(plan.resize.box->right, 5.25f);
-  EXPECT_EQ(plan.resize.box->bottom, 4.25f);
-}
-
-TEST(DecodePlan, DecodesACropAloneWhereNothingIsScaled) {
-  const Crop crop{.x = 5, .y = 8, .width = 20, .height = 17};
-  const detail::DecodePlan plan = detail::plan_crop(crop, 1);
-  EXPECT_EQ(plan.crop, crop);
-  ASSERT_TRUE(plan.resize.box.has_value());
-  EXPECT_EQ(plan.resize.box->left, 0.0f);
-  EXPECT_EQ(plan.resize.box->right, 20.0f);
-  EXPECT_FALSE(plan.resize.part.has_value());
-}
-
-// Half of 400 x 300 pixels, of which columns 100 to 300 and rows 76 to 226 are wanted, with the pixel that the triangle
-// reaches beyond, and perhaps one more whose weight is 0.
-TEST(DecodePlan, LeavesOutWhatTheMiddleDoesNotNeed) {
-  const ResizedCrop resized{.width = 200, .height = 150, .crop = {.x = 50, .y = 38, .width = 100, .height = 75}};
-  const detail::DecodePlan plan = detail::plan_resized_crop(400, 300, resized, 1);
-  EXPECT_EQ(plan.crop.x, 99);
-  EXPECT_EQ(plan.crop.y, 75);
-  EXPECT_GE(plan.crop.width, 202);
-  EXPECT_LE(plan.crop.width, 203);
-  EXPECT_GE(plan.crop.height, 152);
-  EXPECT_LE(plan.crop.height, 153);
-}
 
 TEST(ScaledDecoding, TakesTheSmallestPictureThatIsNoSmallerThanTheFinishedOne) {
   const File file = encode_jpeg(smooth_picture(500, 400, 3));

@@ -1,7 +1,9 @@
-#include <libtrain/data/image/crop_policy.hpp>
+#include <libtrain/data/image/geometry.hpp>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -125,6 +127,112 @@ TEST(CropPolicy, RefusesWhatHasNoCrop) {
   EXPECT_THAT(refuses([] { resized_center_crop(10, 10, 0, 1, 1); }), HasSubstr("shorter side of 0"));
   EXPECT_THAT(refuses([] { resized_center_crop(10, 20, 200, 224, 224); }), HasSubstr("resized to 200 x 400"));
   EXPECT_THAT(refuses([] { resized_center_crop(1, 2147483647, 2, 1, 1); }), HasSubstr("4294967294"));
+}
+
+// Columns 5 to 25 and rows 8 to 25 at a quarter: 1.25 to 6.25, and 2 to 6.25.
+TEST(DecodePlan, RoundsAScaledCropOutwardsAndKeepsItsPlace) {
+  const detail::DecodePlan plan = detail::plan_crop({.x = 5, .y = 8, .width = 20, .height = 17}, 4);
+  EXPECT_EQ(plan.scale_denominator, 4);
+  EXPECT_EQ(plan.crop, (Crop{.x = 1, .y = 2, .width = 6, .height = 5}));
+  ASSERT_TRUE(plan.resize.box.has_value());
+  EXPECT_EQ(plan.resize.box->left, 0.25f);
+  EXPECT_EQ(plan.resize.box->top, 0.0f);
+  EXPECT_EQ(plan.resize.box->right, 5.25f);
+  EXPECT_EQ(plan.resize.box->bottom, 4.25f);
+}
+
+TEST(DecodePlan, DecodesACropAloneWhereNothingIsScaled) {
+  const Crop crop{.x = 5, .y = 8, .width = 20, .height = 17};
+  const detail::DecodePlan plan = detail::plan_crop(crop, 1);
+  EXPECT_EQ(plan.crop, crop);
+  ASSERT_TRUE(plan.resize.box.has_value());
+  EXPECT_EQ(plan.resize.box->left, 0.0f);
+  EXPECT_EQ(plan.resize.box->right, 20.0f);
+  EXPECT_FALSE(plan.resize.part.has_value());
+}
+
+// Half of 400 x 300 pixels, of which columns 100 to 300 and rows 76 to 226 are wanted, with the pixel that the triangle
+// reaches beyond, and perhaps one more whose weight is 0.
+TEST(DecodePlan, LeavesOutWhatTheMiddleDoesNotNeed) {
+  const ResizedCrop resized{.width = 200, .height = 150, .crop = {.x = 50, .y = 38, .width = 100, .height = 75}};
+  const detail::DecodePlan plan = detail::plan_resized_crop(400, 300, resized, 1);
+  EXPECT_EQ(plan.crop.x, 99);
+  EXPECT_EQ(plan.crop.y, 75);
+  EXPECT_GE(plan.crop.width, 202);
+  EXPECT_LE(plan.crop.width, 203);
+  EXPECT_GE(plan.crop.height, 152);
+  EXPECT_LE(plan.crop.height, 153);
+}
+
+// (2, 0) keeps its distance to the right edge of the source where the picture is mirrored.
+TEST(Geometry, TakesPlacesOfTheFileToTheFinishedPicture) {
+  Geometry geometry{.source = {10, 20, 60, 40}, .width = 100, .height = 80};
+  EXPECT_EQ(geometry.map_point(PicturePoint{10, 20}), (PicturePoint{0, 0}));
+  EXPECT_EQ(geometry.map_point(PicturePoint{60, 40}), (PicturePoint{100, 80}));
+  EXPECT_EQ(geometry.map_point(PicturePoint{15, 25}), (PicturePoint{10, 20}));
+  EXPECT_EQ(geometry.map_box(PictureBox{0, 25, 35, 50}), (PictureBox{-20, 20, 50, 120}));
+  geometry.flip = Flip::horizontal;
+  EXPECT_EQ(geometry.map_point(PicturePoint{15, 25}), (PicturePoint{90, 20}));
+  EXPECT_EQ(geometry.map_box(PictureBox{0, 25, 35, 50}), (PictureBox{50, 20, 120, 120}));
+}
+
+TEST(Geometry, CutsRectanglesOffAtTheBorder) {
+  const Geometry geometry{.width = 100, .height = 80};
+  EXPECT_EQ(geometry.clipped({-20, 20, 50, 120}), (PictureBox{0, 20, 50, 80}));
+  EXPECT_EQ(geometry.clipped({110, 20, 120, 30}), (PictureBox{100, 20, 100, 30}));
+}
+
+// Sizes of torch.nn.functional.interpolate (PyTorch 2.11) with recompute_scale_factor and the scale of
+// torchvision.models.detection.transform: min(800 / min(w, h), 1333 / max(w, h)).
+TEST(Geometry, ResizesWholePicturesAsDetectionModels) {
+  const auto expect = [](int width, int height, const ShorterSide& options, int new_width, int new_height) {
+    const ResizedCrop resized = resized_whole(width, height, options);
+    EXPECT_EQ(resized.width, new_width) << width << " x " << height;
+    EXPECT_EQ(resized.height, new_height) << width << " x " << height;
+    EXPECT_EQ(resized.crop, (Crop{0, 0, new_width, new_height}));
+  };
+  expect(640, 480, {}, 1066, 800);
+  expect(500, 375, {}, 1066, 800);
+  expect(333, 500, {}, 800, 1201);
+  expect(1333, 800, {}, 1333, 800);
+  expect(4000, 3000, {}, 1066, 800);
+  expect(1000, 427, {}, 1333, 569);
+  expect(427, 640, {.min_size = 600, .max_size = 1000}, 600, 899);
+  expect(97, 101, {.min_size = 333, .max_size = 1333}, 333, 346);
+  expect(2000, 301, {}, 1333, 200);
+  expect(5000, 1, {.min_size = 100, .max_size = 200}, 200, 1);  // which torch refuses
+}
+
+TEST(RandomCrop, ReachesEveryPlaceOfThePaddedPictureEquallyOften) {
+  constexpr int kDraws = 9000;
+  SampleRandom random(1, 2, 3);
+  std::map<std::pair<int, int>, int> places;
+  for (int i = 0; i < kDraws; ++i) {
+    const Crop crop = random_crop(5, 6, {.padding = 2}, 7, 8, random);
+    ASSERT_EQ(crop.width, 7);
+    ASSERT_EQ(crop.height, 8);
+    ++places[{crop.x, crop.y}];
+  }
+  ASSERT_EQ(places.size(), 9u);  // -2, -1 or 0 in either direction
+  for (const auto& [place, count] : places) {
+    EXPECT_TRUE(place.first >= -2 && place.first <= 0 && place.second >= -2 && place.second <= 0);
+    EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000 * 8 / 9.0));
+  }
+}
+
+TEST(RandomCrop, RefusesWhatDoesNotFit) {
+  SampleRandom random(0, 0, 0);
+  const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
+  EXPECT_EQ(random_crop(30, 28, {.padding = 2}, 34, 32, random), (Crop{-2, -2, 34, 32}));
+  EXPECT_THAT(refuses([&] { random_crop(30, 28, {.padding = 2}, 32, 33, random); }), HasSubstr("30 x 28"));
+  EXPECT_THAT(refuses([&] { random_crop(30, 28, {.padding = -1}, 3, 3, random); }), HasSubstr("padding is -1"));
+}
+
+TEST(Geometry, RefusesSizesThatNoPictureHas) {
+  const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
+  EXPECT_THAT(refuses([] { resized_whole(10, 10, {.min_size = 0}); }), HasSubstr("min_size of 0"));
+  EXPECT_THAT(refuses([] { resized_whole(10, 10, {.max_size = 65536}); }), HasSubstr("max_size of 65536"));
+  EXPECT_THAT(refuses([] { resized_whole(0, 10, {}); }), HasSubstr("0 x 10"));
 }
 
 }  // namespace
