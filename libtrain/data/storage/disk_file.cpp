@@ -59,6 +59,12 @@ std::string_view advice_for(int code) {
   }
 }
 
+// Of the last access as well.
+std::array<timespec, 2> both_times(std::int64_t nanoseconds) {
+  const timespec time{.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
+  return {time, time};
+}
+
 }  // namespace
 
 bool DiskError::is_full() const noexcept {
@@ -186,9 +192,11 @@ std::int64_t nanoseconds_of(const timespec& time) {
 }
 
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept {
-  const timespec time{.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
-  const std::array<timespec, 2> times{time, time};
-  futimens(file.descriptor(), times.data());
+  futimens(file.descriptor(), both_times(nanoseconds).data());
+}
+
+void set_modification_time(const std::filesystem::path& path, std::int64_t nanoseconds) noexcept {
+  utimensat(AT_FDCWD, path.c_str(), both_times(nanoseconds).data(), 0);
 }
 
 std::optional<std::int64_t> modification_time(const std::filesystem::path& path) {

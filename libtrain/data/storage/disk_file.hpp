@@ -108,8 +108,10 @@ std::int64_t wall_clock_nanoseconds();
 /// A time of the system's, in nanoseconds since 1970.
 std::int64_t nanoseconds_of(const timespec& time);
 
-/// Sets the time of modification of an open file, to the nanosecond, where the system's own is as coarse as its ticks.
+/// Sets the time of modification of a file that is there, to the nanosecond, where the system's own is as coarse as its
+/// ticks.
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept;
+void set_modification_time(const std::filesystem::path& path, std::int64_t nanoseconds) noexcept;
 
 /// The time of modification in nanoseconds since 1970; nothing where there is no such file.
 std::optional<std::int64_t> modification_time(const std::filesystem::path& path);
