@@ -242,10 +242,6 @@ void unlock(const DiskFile& file) noexcept {
   flock(file.descriptor(), LOCK_UN);
 }
 
-int write_block(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
-  return to.write(offset, bytes);
-}
-
 std::optional<ContentHash> download(const File& from, const DiskFile& to, const DownloadOptions& options,
                                     const std::stop_token& stop) {
   const auto check = [&](int error) {
@@ -262,7 +258,7 @@ std::optional<ContentHash> download(const File& from, const DiskFile& to, const 
     const std::span bytes{block.get(), count};
     from.read_at(offset, bytes);
     hasher.update(bytes);
-    check(options.write(to, offset, bytes));
+    check(options.write ? options.write(to, offset, bytes) : to.write(offset, bytes));
     offset += count;
     if (options.progress) options.progress(count);
   }

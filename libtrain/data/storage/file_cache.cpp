@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,7 +29,6 @@ FileCacheOptions checked(FileCacheOptions options) {
     throw UsageError("The cache of remote files has no directory: name one on a local disk.");
   }
   if (options.block_bytes == 0) throw UsageError("block_bytes of the cache is 0; it must be at least 1.");
-  if (!options.write) options.write = detail::write_block;
   return options;
 }
 
@@ -46,7 +46,7 @@ FileCache::FileCache(FileCacheOptions options) : options_(checked(std::move(opti
 
 std::unique_ptr<const File> FileCache::open(const Storage& from, const std::string& path, const CacheKey& key) {
   if (auto file = open_local(from, path, key)) {
-    ++hits_;
+    count(&FileCacheStatistics::hits);
     count_cache_hit();
     return file;
   }
@@ -66,14 +66,12 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
     if (outcome != FetchOutcome::local && outcome != FetchOutcome::fetched) break;
     file = open_local(from, path, key);
   }
-  if (file) {
-    ++misses_;
-  } else {
-    file = detail::open_unchanged(from, path, key);
-    ++bypasses_;
-  }
+  const bool is_copy = file != nullptr;
+  if (!is_copy) file = detail::open_unchanged(from, path, key);
+  count(is_copy ? &FileCacheStatistics::misses : &FileCacheStatistics::bypasses);
   count_cache_miss();
-  seconds_waiting_ += stopwatch.seconds();
+  const std::lock_guard lock(mutex_);
+  statistics_.seconds_waiting += stopwatch.seconds();
   return file;
 }
 
@@ -113,7 +111,7 @@ bool FileCache::is_sound(const detail::DiskFile& entry, const CacheKey& key, con
   if (!fault.empty()) {
     log_warning(text("The copy of '", name, "' in the cache '", options_.directory.string(), "' is damaged (", fault,
                      "): it is thrown away and fetched again."));
-    ++damaged_;
+    count(&FileCacheStatistics::damaged);
     directory_->discard(entry, key);
   }
   const std::lock_guard lock(mutex_);
@@ -174,73 +172,69 @@ FetchOutcome FileCache::claim_and_download(const Request& request) {
   if (!content) return FetchOutcome::stopped;
   claim.commit(*content, options_.sync_to_disk);
 
-  ++fetched_files_;
-  fetched_bytes_ += key.size;
+  count(&FileCacheStatistics::fetched_files);
+  count(&FileCacheStatistics::fetched_bytes, key.size);
   const std::lock_guard lock(mutex_);
   sound_.insert(key.hash);
   return FetchOutcome::fetched;
 }
 
 bool FileCache::make_room(detail::CacheAccount& account, std::uint64_t bytes) {
-  std::uint64_t wanted = account.missing(bytes);
-  if (wanted == 0) return true;
-  if (must_list(wanted)) {
-    list_victims(account.take_stock());
-    wanted = account.missing(bytes);
-  }
-  if (!has_victims(wanted)) return false;
-  for (std::uint64_t freed = 0; freed < wanted;) {
-    detail::StoredEntry victim;
-    {
-      const std::lock_guard lock(epoch_mutex_);
-      if (victims_.empty()) return false;
-      victim = victims_.front();
-      victims_.pop_front();
-      if (expected_.contains(victim.key)) continue;
+  if (must_list(account.missing(bytes))) list_victims(account.take_stock());
+  while (const std::uint64_t wanted = account.missing(bytes)) {
+    const auto victims = take_victims(wanted);
+    if (victims.empty()) return false;
+    for (const auto& victim : victims) {
+      if (!account.evict(victim)) continue;
+      count(&FileCacheStatistics::evictions);
+      count(&FileCacheStatistics::evicted_bytes, victim.bytes);
     }
-    if (!account.evict(victim)) continue;
-    freed += victim.bytes;
-    ++evictions_;
-    evicted_bytes_ += victim.bytes;
   }
   return true;
 }
 
 // Listing takes time that grows with the number of entries. In an epoch, once will do: nothing falls into disuse.
 bool FileCache::must_list(std::uint64_t bytes) {
-  {
-    const std::lock_guard lock(epoch_mutex_);
-    if (!expected_.empty()) return !std::exchange(has_listed_, true);
-  }
-  return !has_victims(bytes);
-}
-
-bool FileCache::has_victims(std::uint64_t bytes) const {
-  const std::lock_guard lock(epoch_mutex_);
+  if (bytes == 0) return false;
+  const std::lock_guard lock(mutex_);
+  if (!expected_.empty()) return !std::exchange(has_listed_, true);
   std::uint64_t found = 0;
   for (auto victim = victims_.begin(); victim != victims_.end() && found < bytes; ++victim) found += victim->bytes;
-  return found >= bytes;
+  return found < bytes;
 }
 
-void FileCache::list_victims(const std::vector<detail::StoredEntry>& entries) {
-  const std::lock_guard lock(epoch_mutex_);
-  std::vector<detail::StoredEntry> unused;
-  for (const auto& entry : entries) {
-    const bool stays = !expected_.empty() && (entry.last_used >= keep_since_ || expected_.contains(entry.key));
-    if (!stays) unused.push_back(entry);
-  }
+void FileCache::list_victims(std::vector<detail::StoredEntry> entries) {
   const auto rank = [](const detail::StoredEntry& entry) {
     return std::tuple(entry.last_used, entry.key.high, entry.key.low);
   };
-  std::sort(unused.begin(), unused.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  if (expected_.empty()) victims_.clear();  // all of them have been listed anew
-  victims_.insert(victims_.begin(), unused.begin(), unused.end());
+  std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  const std::lock_guard lock(mutex_);
+  if (expected_.empty()) {
+    victims_.clear();  // they have been listed anew
+  } else {
+    std::erase_if(entries, [&](const auto& entry) { return entry.last_used >= keep_since_; });
+  }
+  victims_.insert(victims_.begin(), entries.begin(), entries.end());
+}
+
+// The first that together have so many bytes; none where all have not.
+std::vector<detail::StoredEntry> FileCache::take_victims(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto may_go = [&](const detail::StoredEntry& entry) { return !expected_.contains(entry.key); };
+  std::uint64_t found = 0;
+  auto end = victims_.begin();
+  for (; end != victims_.end() && found < bytes; ++end) found += may_go(*end) ? end->bytes : 0;
+  if (found < bytes) return {};
+  std::vector<detail::StoredEntry> victims;
+  std::copy_if(victims_.begin(), end, std::back_inserter(victims), may_go);
+  victims_.erase(victims_.begin(), end);
+  return victims;
 }
 
 void FileCache::expect(std::span<const CacheKey> keys) {
   if (!directory_ || keys.empty()) return;
   {
-    const std::lock_guard lock(epoch_mutex_);
+    const std::lock_guard lock(mutex_);
     if (expected_.empty()) {
       const auto now = detail::wall_clock_nanoseconds();
       keep_since_ = epoch_began_ == 0 ? now - kFirstEpochMargin : epoch_began_;
@@ -257,7 +251,7 @@ void FileCache::expect(std::span<const CacheKey> keys) {
 void FileCache::release(const CacheKey& key) {
   if (!directory_) return;
   const bool is_there = directory_->has(key.hash);
-  const std::lock_guard lock(epoch_mutex_);
+  const std::lock_guard lock(mutex_);
   const auto found = expected_.find(key.hash);
   if (found == expected_.end() || --found->second > 0) return;
   expected_.erase(found);
@@ -271,19 +265,20 @@ bool FileCache::contains(const CacheKey& key) const {
 }
 
 FileCacheStatistics FileCache::statistics() const {
-  return {.hits = hits_.load(),
-          .misses = misses_.load(),
-          .bypasses = bypasses_.load(),
-          .fetched_files = fetched_files_.load(),
-          .fetched_bytes = fetched_bytes_.load(),
-          .evictions = evictions_.load(),
-          .evicted_bytes = evicted_bytes_.load(),
-          .damaged = damaged_.load(),
-          .seconds_waiting = seconds_waiting_.load()};
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+void FileCache::count(std::uint64_t FileCacheStatistics::* number, std::uint64_t more) {
+  const std::lock_guard lock(mutex_);
+  statistics_.*number += more;
 }
 
 void FileCache::warn_once(const std::string& reason) {
-  if (has_warned_.exchange(true)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_warned_, true)) return;
+  }
   log_warning(text("The cache '", options_.directory.string(), "' cannot keep every file: ", reason,
                    " What it cannot keep is read remotely; this is said once."));
 }

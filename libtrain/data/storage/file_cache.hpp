@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -33,8 +32,8 @@ struct FileCacheOptions {
   std::uint64_t block_bytes = std::uint64_t{4} << 20;                     ///< read from a remote file at once
   /// How long an open waits for another thread or process to fetch the file, before it reads remotely.
   std::chrono::milliseconds fetch_timeout = std::chrono::minutes{10};
-  bool sync_to_disk = false;  ///< not needed for safety: an entry cut short by a power failure is noticed
-  detail::WriteBlock write = detail::write_block;  ///< for tests
+  bool sync_to_disk = false;      ///< not needed for safety: an entry cut short by a power failure is noticed
+  detail::WriteBlock write = {};  ///< for tests
 };
 
 /// Numbers of this process's FileCache. Each open() is a hit, a miss or a bypass, unless it threw.
@@ -114,35 +113,26 @@ class FileCache {
   FetchOutcome claim_and_download(const Request& request);
   bool make_room(detail::CacheAccount& account, std::uint64_t bytes);
   bool must_list(std::uint64_t bytes);
-  bool has_victims(std::uint64_t bytes) const;
-  void list_victims(const std::vector<detail::StoredEntry>& entries);
+  void list_victims(std::vector<detail::StoredEntry> entries);
+  std::vector<detail::StoredEntry> take_victims(std::uint64_t bytes);
+  void count(std::uint64_t FileCacheStatistics::* number, std::uint64_t more = 1);
   void warn_once(const std::string& reason);
 
   const FileCacheOptions options_;
   std::unique_ptr<detail::CacheDirectory> directory_;  // none where the disk was full from the beginning
 
-  mutable std::mutex mutex_;  // of the next two; no other is locked while it is held
+  mutable std::mutex mutex_;  // of what follows; no other is locked while it is held
+  FileCacheStatistics statistics_;
+  bool has_warned_ = false;
   std::condition_variable_any fetched_;
   std::unordered_set<ContentHash> fetching_;  // by one thread of this process at a time
   std::unordered_set<ContentHash> sound_;     // entries that this process has fetched or checked
 
-  mutable std::mutex epoch_mutex_;                           // of what follows; no other is locked while it is held
   std::unordered_map<ContentHash, std::uint32_t> expected_;  // how often each; empty between epochs
   std::int64_t epoch_began_ = 0;                             // nanoseconds since 1970; 0 before the first epoch
   std::int64_t keep_since_ = 0;                              // what was used later stays in this epoch
   std::deque<detail::StoredEntry> victims_;                  // what may go, in that order
   bool has_listed_ = false;                                  // in this epoch
-
-  std::atomic<bool> has_warned_ = false;
-  std::atomic<std::uint64_t> hits_ = 0;
-  std::atomic<std::uint64_t> misses_ = 0;
-  std::atomic<std::uint64_t> bypasses_ = 0;
-  std::atomic<std::uint64_t> fetched_files_ = 0;
-  std::atomic<std::uint64_t> fetched_bytes_ = 0;
-  std::atomic<std::uint64_t> evictions_ = 0;
-  std::atomic<std::uint64_t> evicted_bytes_ = 0;
-  std::atomic<std::uint64_t> damaged_ = 0;
-  std::atomic<double> seconds_waiting_ = 0;
 };
 
 namespace detail {

@@ -70,11 +70,6 @@ bool Prefetcher::wait_until_idle(const Deadline& deadline) {
   return changed_.wait_until(lock, deadline.time_point(), [this] { return running_ == 0 && !may_start(); });
 }
 
-PrefetcherStatistics Prefetcher::statistics() const {
-  const std::lock_guard lock(mutex_);
-  return statistics_;
-}
-
 void Prefetcher::work() {
   const auto stop = stop_.get_token();
   std::unique_lock lock(mutex_);
@@ -82,7 +77,10 @@ void Prefetcher::work() {
     changed_.wait(lock, stop, [this] { return may_start() || done_ == paths_.size(); });
     if (stop.stop_requested() || done_ == paths_.size()) return;
     const std::size_t position = next_++;
-    if (states_[position] != State::open) continue;  // fetched while one before it had no room
+    if (states_[position] != State::open) {  // fetched while one before it had no room
+      changed_.notify_all();
+      continue;
+    }
     states_[position] = State::ahead;
     ++files_ahead_;
     bytes_ahead_ += detail::entry_bytes(keys_[position].size);
@@ -91,7 +89,6 @@ void Prefetcher::work() {
     const auto outcome = fetch(position);
     lock.lock();
     --running_;
-    count(outcome);
     if (outcome != FetchOutcome::fetched) settle(position);
     if (outcome == FetchOutcome::no_room && position >= done_) {
       states_[position] = State::open;
@@ -102,39 +99,13 @@ void Prefetcher::work() {
   }
 }
 
-// Nothing where it failed.
-std::optional<FetchOutcome> Prefetcher::fetch(std::size_t position) const {
+// What failed is left to the reader, who will get the error.
+FetchOutcome Prefetcher::fetch(std::size_t position) const {
   try {
     return storage_->cache().fetch(storage_->remote(), paths_[position], keys_[position], stop_.get_token());
   } catch (const std::exception& error) {
     log_debug(text("'", paths_[position], "' was not fetched ahead: ", error.what()));
-    return std::nullopt;
-  }
-}
-
-void Prefetcher::count(const std::optional<FetchOutcome>& outcome) {
-  if (!outcome) {
-    ++statistics_.failed;
-    return;
-  }
-  switch (*outcome) {
-    case FetchOutcome::local:
-      ++statistics_.local;
-      break;
-    case FetchOutcome::fetched:
-      ++statistics_.fetched;
-      break;
-    case FetchOutcome::busy:
-      ++statistics_.busy;
-      break;
-    case FetchOutcome::no_room:
-      ++statistics_.no_room;
-      break;
-    case FetchOutcome::refused:
-      ++statistics_.refused;
-      break;
-    case FetchOutcome::stopped:
-      break;
+    return FetchOutcome::refused;
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -22,16 +21,6 @@ struct PrefetcherOptions {
   int threads = 4;
   std::uint64_t files_ahead = 64;                      ///< fetched or being fetched, and not yet read
   std::uint64_t bytes_ahead = std::uint64_t{1} << 30;  ///< the same in bytes; the last of these files may exceed it
-};
-
-/// What became of the fetches that were begun; of files that the reader came to first there are none.
-struct PrefetcherStatistics {
-  std::uint64_t fetched = 0;
-  std::uint64_t local = 0;    ///< there already
-  std::uint64_t busy = 0;     ///< being fetched by others
-  std::uint64_t no_room = 0;  ///< put off until the reader has come further
-  std::uint64_t refused = 0;  ///< left to the reader: see FetchOutcome::refused
-  std::uint64_t failed = 0;   ///< left to the reader, who will get the error
 };
 
 /// Fetches files into a cache ahead of their reader, in the order in which that will read them, and lets the cache know
@@ -55,8 +44,6 @@ class Prefetcher final : public ReadAhead {
   /// Waits until all is fetched that may be at this position. False where the deadline passes before.
   bool wait_until_idle(const Deadline& deadline);
 
-  PrefetcherStatistics statistics() const;
-
  private:
   enum class State : std::uint8_t {
     open,     // nobody has begun, or there was no room
@@ -65,8 +52,7 @@ class Prefetcher final : public ReadAhead {
   };
 
   void work();
-  std::optional<FetchOutcome> fetch(std::size_t position) const;
-  void count(const std::optional<FetchOutcome>& outcome);
+  FetchOutcome fetch(std::size_t position) const;
   bool may_start() const;
   void settle(std::size_t position);
   void stop();
@@ -85,7 +71,6 @@ class Prefetcher final : public ReadAhead {
   std::uint64_t files_ahead_ = 0;
   std::uint64_t bytes_ahead_ = 0;
   std::size_t running_ = 0;  // fetches that are under way
-  PrefetcherStatistics statistics_;
   std::stop_source stop_;
   std::vector<std::thread> threads_;
 };
