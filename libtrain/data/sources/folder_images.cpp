@@ -18,19 +18,6 @@ namespace {
 // What is longer is no picture, and must not take the memory of one.
 constexpr std::uint64_t kLongestFile = std::uint64_t{1} << 30;
 
-class FileReadAhead final : public ReadAhead {
- public:
-  FileReadAhead(std::shared_ptr<const CachedStorage> storage, const ReadingOrder& order,
-                const PrefetcherOptions& options)
-      : storage_(std::move(storage)), prefetcher_(*storage_, order, options) {}
-
-  void advance(std::uint64_t position) override { prefetcher_.advance(position); }
-
- private:
-  std::shared_ptr<const CachedStorage> storage_;
-  Prefetcher prefetcher_;
-};
-
 }  // namespace
 
 ImageList detail::list_images(const Storage& storage, const FolderImagesOptions& options) {
@@ -77,14 +64,12 @@ SampleOrigin FolderImages::origin(std::uint64_t index) const {
 std::unique_ptr<ReadAhead> FolderImages::read_ahead(const ReadingIndices& order) const {
   auto cached = std::dynamic_pointer_cast<const CachedStorage>(storage_);
   if (!cached) return nullptr;
-  const auto indices = order();
-  const ReadingOrder paths{.last = indices.size(), .path_of = [&](std::uint64_t position) {
-                             return path(indices[static_cast<std::size_t>(position)]);
-                           }};
+  std::vector<std::string> paths;
+  for (const auto index : order()) paths.push_back(path(index));
   try {
     // One listing takes less time than a request for each file.
-    if (!indices.empty() && !cached->knows(path(indices.front()))) cached->list(folder_);
-    return std::make_unique<FileReadAhead>(std::move(cached), paths, read_ahead_);
+    if (!paths.empty() && !cached->knows(paths.front())) cached->list(folder_);
+    return std::make_unique<Prefetcher>(std::move(cached), std::move(paths), read_ahead_);
   } catch (const EnvironmentError& error) {
     log_warning(text("The images of '", name_, "' are not fetched ahead of reading. ", error.what()));
     return nullptr;

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <libtrain/data/storage/cache_entry.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/storage.hpp>

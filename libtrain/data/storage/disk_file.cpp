@@ -59,6 +59,12 @@ std::string_view advice_for(int code) {
   }
 }
 
+// Of the last access as well.
+std::array<timespec, 2> both_times(std::int64_t nanoseconds) {
+  const timespec time{.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
+  return {time, time};
+}
+
 }  // namespace
 
 bool DiskError::is_full() const noexcept {
@@ -186,9 +192,11 @@ std::int64_t nanoseconds_of(const timespec& time) {
 }
 
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept {
-  const timespec time{.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
-  const std::array<timespec, 2> times{time, time};
-  futimens(file.descriptor(), times.data());
+  futimens(file.descriptor(), both_times(nanoseconds).data());
+}
+
+void set_modification_time(const std::filesystem::path& path, std::int64_t nanoseconds) noexcept {
+  utimensat(AT_FDCWD, path.c_str(), both_times(nanoseconds).data(), 0);
 }
 
 std::optional<std::int64_t> modification_time(const std::filesystem::path& path) {
@@ -234,10 +242,6 @@ void unlock(const DiskFile& file) noexcept {
   flock(file.descriptor(), LOCK_UN);
 }
 
-int write_block(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
-  return to.write(offset, bytes);
-}
-
 std::optional<ContentHash> download(const File& from, const DiskFile& to, const DownloadOptions& options,
                                     const std::stop_token& stop) {
   const auto check = [&](int error) {
@@ -254,7 +258,7 @@ std::optional<ContentHash> download(const File& from, const DiskFile& to, const 
     const std::span bytes{block.get(), count};
     from.read_at(offset, bytes);
     hasher.update(bytes);
-    check(options.write(to, offset, bytes));
+    check(options.write ? options.write(to, offset, bytes) : to.write(offset, bytes));
     offset += count;
     if (options.progress) options.progress(count);
   }

@@ -24,9 +24,6 @@ class DiskError : public EnvironmentError {
  public:
   DiskError(const std::string& message, int code) : EnvironmentError(message), code_(code) {}
 
-  /// The system's error code.
-  int code() const noexcept { return code_; }
-
   bool is_full() const noexcept;
 
  private:
@@ -108,8 +105,10 @@ std::int64_t wall_clock_nanoseconds();
 /// A time of the system's, in nanoseconds since 1970.
 std::int64_t nanoseconds_of(const timespec& time);
 
-/// Sets the time of modification of an open file, to the nanosecond, where the system's own is as coarse as its ticks.
+/// Sets the time of modification of a file that is there, to the nanosecond, where the system's own is as coarse as its
+/// ticks.
 void set_modification_time(const DiskFile& file, std::int64_t nanoseconds) noexcept;
+void set_modification_time(const std::filesystem::path& path, std::int64_t nanoseconds) noexcept;
 
 /// The time of modification in nanoseconds since 1970; nothing where there is no such file.
 std::optional<std::int64_t> modification_time(const std::filesystem::path& path);
@@ -133,16 +132,12 @@ bool lock_within(const DiskFile& file, LockMode mode, const Deadline& deadline, 
 
 void unlock(const DiskFile& file) noexcept;
 
-/// How a block gets to the disk: returns 0, or the error code of the write. DiskFile::write, unless a test puts a full
-/// disk in its place.
+/// Returns 0, or the error code of the write.
 using WriteBlock = std::function<int(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes)>;
 
-/// DiskFile::write.
-int write_block(const DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes);
-
 struct DownloadOptions {
-  std::uint64_t block_bytes = std::uint64_t{4} << 20;  ///< read at once, and held in memory; at least 1
-  WriteBlock write = write_block;
+  std::uint64_t block_bytes = std::uint64_t{4} << 20;      ///< read at once, and held in memory; at least 1
+  WriteBlock write = {};                                   ///< instead of DiskFile::write, for tests
   std::function<void(std::uint64_t bytes)> progress = {};  ///< called after every block with its length
 };
 

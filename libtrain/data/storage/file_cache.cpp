@@ -1,13 +1,17 @@
 #include <libtrain/data/storage/file_cache.hpp>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/stage_clock.hpp>
-#include <libtrain/data/storage/cached_file.hpp>
-#include <libtrain/data/storage/pending_entry.hpp>
 #include <libtrain/data/storage/stop_scope.hpp>
 
 namespace libtrain::data {
@@ -16,14 +20,15 @@ namespace {
 
 // An entry can be evicted or found damaged as soon as it is there; after so many tries the remote file will do.
 constexpr int kAttempts = 3;
-constexpr std::uint64_t kNow = 0;  // needed at the first of all positions: anything else may be evicted for it
+// In the first epoch of a process there is none before it: what was used so long before is kept as well, since the
+// processes of a node do not begin an epoch at the same moment.
+constexpr std::int64_t kFirstEpochMargin = 60'000'000'000;  // nanoseconds
 
 FileCacheOptions checked(FileCacheOptions options) {
   if (options.directory.empty()) {
     throw UsageError("The cache of remote files has no directory: name one on a local disk.");
   }
   if (options.block_bytes == 0) throw UsageError("block_bytes of the cache is 0; it must be at least 1.");
-  if (!options.write) options.write = detail::write_block;
   return options;
 }
 
@@ -31,23 +36,17 @@ FileCacheOptions checked(FileCacheOptions options) {
 
 FileCache::FileCache(FileCacheOptions options) : options_(checked(std::move(options))) {
   try {
-    auto directory = std::make_unique<detail::CacheDirectory>(options_.directory);
-    auto space =
-        std::make_unique<detail::CacheSpace>(*directory, options_.limit_bytes, options_.free_space_reserve_bytes);
-    space->remove_left_overs();
-    directory_ = std::move(directory);
-    space_ = std::move(space);
+    directory_ = std::make_unique<detail::CacheDirectory>(options_.directory, options_.limit_bytes,
+                                                          options_.free_space_reserve_bytes);
   } catch (const detail::DiskError& error) {
     if (!error.is_full()) throw;
     warn_once(error.what());
   }
 }
 
-FileCache::~FileCache() = default;
-
 std::unique_ptr<const File> FileCache::open(const Storage& from, const std::string& path, const CacheKey& key) {
   if (auto file = open_local(from, path, key)) {
-    ++hits_;
+    count(&FileCacheStatistics::hits);
     count_cache_hit();
     return file;
   }
@@ -55,35 +54,33 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
   const Request request{.from = from,
                         .path = path,
                         .key = key,
-                        .needed_at = kNow,
                         .deadline = Deadline::after(options_.fetch_timeout),
                         .stop = StopScope::of_this_thread()};
   std::unique_ptr<const File> file;
   for (int attempt = 0; attempt < kAttempts && !file; ++attempt) {
     const auto outcome = make_local(request);
     if (outcome == FetchOutcome::busy) warn_once(text("Another process has not fetched '", path, "' in time."));
-    if (outcome == FetchOutcome::no_room) warn_once(text("There is no room for '", path, "'."));
+    if (outcome == FetchOutcome::no_room || outcome == FetchOutcome::refused) {
+      warn_once(text("There is no room for '", path, "'."));
+    }
     if (outcome != FetchOutcome::local && outcome != FetchOutcome::fetched) break;
     file = open_local(from, path, key);
   }
-  if (file) {
-    ++misses_;
-  } else {
-    file = detail::open_unchanged(from, path, key);
-    ++bypasses_;
-  }
+  const bool is_copy = file != nullptr;
+  if (!is_copy) file = detail::open_unchanged(from, path, key);
+  count(is_copy ? &FileCacheStatistics::misses : &FileCacheStatistics::bypasses);
   count_cache_miss();
-  seconds_waiting_ += stopwatch.seconds();
+  const std::lock_guard lock(mutex_);
+  statistics_.seconds_waiting += stopwatch.seconds();
   return file;
 }
 
 FetchOutcome FileCache::fetch(const Storage& from, const std::string& path, const CacheKey& key,
-                              std::uint64_t needed_at, const std::stop_token& stop) {
+                              const std::stop_token& stop) {
   if (contains(key)) return FetchOutcome::local;
   return make_local({.from = from,
                      .path = path,
                      .key = key,
-                     .needed_at = needed_at,
                      .deadline = Deadline::after(std::chrono::milliseconds{0}),
                      .stop = stop});
 }
@@ -95,7 +92,7 @@ std::unique_ptr<const File> FileCache::open_local(const Storage& from, const std
     if (!entry.is_open()) return nullptr;
     auto name = detail::describe(from, path);
     if (!is_sound(entry, key, name)) return nullptr;
-    directory_->touch(entry);
+    detail::set_modification_time(entry, detail::wall_clock_nanoseconds());
     return std::make_unique<detail::CachedFile>(std::move(name), key.size, std::move(entry));
   } catch (const detail::DiskError& error) {
     warn_once(error.what());
@@ -114,8 +111,8 @@ bool FileCache::is_sound(const detail::DiskFile& entry, const CacheKey& key, con
   if (!fault.empty()) {
     log_warning(text("The copy of '", name, "' in the cache '", options_.directory.string(), "' is damaged (", fault,
                      "): it is thrown away and fetched again."));
-    ++damaged_;
-    space_->discard(entry, key);
+    count(&FileCacheStatistics::damaged);
+    directory_->discard(entry, key);
   }
   const std::lock_guard lock(mutex_);
   if (fault.empty()) {
@@ -126,80 +123,173 @@ bool FileCache::is_sound(const detail::DiskFile& entry, const CacheKey& key, con
   return fault.empty();
 }
 
+// One thread of this process at a time has a turn at a key: those of the same process need not ask again and again for
+// the file's lock, as those of others must.
 FetchOutcome FileCache::make_local(const Request& request) {
-  if (!directory_ || detail::entry_bytes(request.key.size) > options_.limit_bytes) return FetchOutcome::no_room;
-  const auto turn = flights_.enter(request.key.hash, request.deadline, request.stop);
-  if (!turn) return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
-  if (directory_->has(request.key.hash)) return FetchOutcome::local;
+  if (!directory_) return FetchOutcome::refused;
+  const auto& key = request.key.hash;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_free = [&] { return !fetching_.contains(key); };
+    if (!is_free() && !fetched_.wait_until(lock, request.stop, request.deadline.time_point(), is_free)) {
+      return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
+    }
+    fetching_.insert(key);
+  }
+  const auto end_turn = [&](const void*) {
+    {
+      const std::lock_guard lock(mutex_);
+      fetching_.erase(key);
+    }
+    fetched_.notify_all();
+  };
+  const std::unique_ptr<const void, decltype(end_turn)> turn(this, end_turn);
+  if (directory_->has(key)) return FetchOutcome::local;
   try {
     return claim_and_download(request);
   } catch (const detail::DiskError& error) {
     warn_once(error.what());
-    return FetchOutcome::no_room;
+    return FetchOutcome::refused;
   }
 }
 
 FetchOutcome FileCache::claim_and_download(const Request& request) {
-  auto claim = directory_->claim(request.key.hash, request.deadline, request.stop);
-  if (!claim.is_open()) return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
-  detail::PendingEntry pending(*directory_, *space_, request.key, std::move(claim));
-  if (directory_->has(request.key.hash)) return FetchOutcome::local;
-
-  const auto next_use_of = [this](const ContentHash& entry) { return next_use(entry); };
-  if (!pending.book(next_use_of, request.needed_at)) return FetchOutcome::no_room;
-  const auto remote = detail::open_unchanged(request.from, request.path, request.key);
-  const auto content = detail::download(*remote, pending.file(),
+  const auto& key = request.key;
+  auto file = directory_->claim(key.hash, request.deadline, request.stop);
+  if (!file.is_open()) return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
+  detail::CacheClaim claim(*directory_, key, std::move(file));
+  if (directory_->has(key.hash)) return FetchOutcome::local;
+  {
+    detail::CacheAccount account(*directory_);
+    const std::uint64_t bytes = detail::entry_bytes(key.size);
+    if (bytes > account.capacity()) return FetchOutcome::refused;
+    if (!make_room(account, bytes)) return FetchOutcome::no_room;
+    claim.book(account);
+  }
+  const auto remote = detail::open_unchanged(request.from, request.path, key);
+  const auto content = detail::download(*remote, claim.file(),
                                         {.block_bytes = options_.block_bytes, .write = options_.write}, request.stop);
   if (!content) return FetchOutcome::stopped;
-  const int error = pending.commit(*content, options_.sync_to_disk);
-  if (error != 0) detail::throw_disk_error("write", directory_->fetching_path(request.key.hash), error);
+  claim.commit(*content, options_.sync_to_disk);
 
-  ++fetched_files_;
-  fetched_bytes_ += request.key.size;
+  count(&FileCacheStatistics::fetched_files);
+  count(&FileCacheStatistics::fetched_bytes, key.size);
   const std::lock_guard lock(mutex_);
-  sound_.insert(request.key.hash);
+  sound_.insert(key.hash);
   return FetchOutcome::fetched;
 }
 
-void FileCache::expect(const CacheKey& key, std::uint64_t next_use) {
-  const std::lock_guard lock(mutex_);
-  if (next_use == kNeverUsed) {
-    next_uses_.erase(key.hash);
-  } else {
-    next_uses_[key.hash] = next_use;
+bool FileCache::make_room(detail::CacheAccount& account, std::uint64_t bytes) {
+  if (must_list(account.missing(bytes))) list_victims(account.take_stock());
+  while (const std::uint64_t wanted = account.missing(bytes)) {
+    const auto victims = take_victims(wanted);
+    if (victims.empty()) return false;
+    for (const auto& victim : victims) {
+      if (!account.evict(victim)) continue;
+      count(&FileCacheStatistics::evictions);
+      count(&FileCacheStatistics::evicted_bytes, victim.bytes);
+    }
   }
+  return true;
 }
 
-std::uint64_t FileCache::next_use(const ContentHash& key) const {
+// Listing takes time that grows with the number of entries. In an epoch, once will do: nothing falls into disuse.
+bool FileCache::must_list(std::uint64_t bytes) {
+  if (bytes == 0) return false;
   const std::lock_guard lock(mutex_);
-  const auto found = next_uses_.find(key);
-  return found == next_uses_.end() ? kNeverUsed : found->second;
+  if (!expected_.empty()) return !std::exchange(has_listed_, true);
+  std::uint64_t found = 0;
+  for (auto victim = victims_.begin(); victim != victims_.end() && found < bytes; ++victim) found += victim->bytes;
+  return found < bytes;
+}
+
+void FileCache::list_victims(std::vector<detail::StoredEntry> entries) {
+  const auto rank = [](const detail::StoredEntry& entry) {
+    return std::tuple(entry.last_used, entry.key.high, entry.key.low);
+  };
+  std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  const std::lock_guard lock(mutex_);
+  if (expected_.empty()) {
+    victims_.clear();  // they have been listed anew
+  } else {
+    std::erase_if(entries, [&](const auto& entry) { return entry.last_used >= keep_since_; });
+  }
+  victims_.insert(victims_.begin(), entries.begin(), entries.end());
+}
+
+// The first that together have so many bytes; none where all have not.
+std::vector<detail::StoredEntry> FileCache::take_victims(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto may_go = [&](const detail::StoredEntry& entry) { return !expected_.contains(entry.key); };
+  std::uint64_t found = 0;
+  auto end = victims_.begin();
+  for (; end != victims_.end() && found < bytes; ++end) found += may_go(*end) ? end->bytes : 0;
+  if (found < bytes) return {};
+  std::vector<detail::StoredEntry> victims;
+  std::copy_if(victims_.begin(), end, std::back_inserter(victims), may_go);
+  victims_.erase(victims_.begin(), end);
+  return victims;
+}
+
+void FileCache::expect(std::span<const CacheKey> keys) {
+  if (!directory_ || keys.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (expected_.empty()) {
+      const auto now = detail::wall_clock_nanoseconds();
+      keep_since_ = epoch_began_ == 0 ? now - kFirstEpochMargin : epoch_began_;
+      epoch_began_ = now;
+      victims_.clear();
+      has_listed_ = false;
+    }
+    for (const auto& key : keys) ++expected_[key.hash];
+  }
+  // By this the other processes of the node see it.
+  for (const auto& key : keys) directory_->touch(key.hash);
+}
+
+void FileCache::release(const CacheKey& key) {
+  if (!directory_) return;
+  const bool is_there = directory_->has(key.hash);
+  const std::lock_guard lock(mutex_);
+  const auto found = expected_.find(key.hash);
+  if (found == expected_.end() || --found->second > 0) return;
+  expected_.erase(found);
+  if (!is_there) return;
+  victims_.push_back(
+      {.key = key.hash, .bytes = detail::entry_bytes(key.size), .last_used = detail::wall_clock_nanoseconds()});
 }
 
 bool FileCache::contains(const CacheKey& key) const {
   return directory_ && directory_->has(key.hash);
 }
 
-std::uint64_t FileCache::capacity_bytes() const {
-  return space_ ? space_->capacity_bytes() : 0;
+FileCacheStatistics FileCache::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
 }
 
-FileCacheStatistics FileCache::statistics() const {
-  return {.hits = hits_.load(),
-          .misses = misses_.load(),
-          .bypasses = bypasses_.load(),
-          .fetched_files = fetched_files_.load(),
-          .fetched_bytes = fetched_bytes_.load(),
-          .evictions = space_ ? space_->evictions() : 0,
-          .evicted_bytes = space_ ? space_->evicted_bytes() : 0,
-          .damaged = damaged_.load(),
-          .seconds_waiting = seconds_waiting_.load()};
+void FileCache::count(std::uint64_t FileCacheStatistics::* number, std::uint64_t more) {
+  const std::lock_guard lock(mutex_);
+  statistics_.*number += more;
 }
 
 void FileCache::warn_once(const std::string& reason) {
-  if (has_warned_.exchange(true)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_warned_, true)) return;
+  }
   log_warning(text("The cache '", options_.directory.string(), "' cannot keep every file: ", reason,
                    " What it cannot keep is read remotely; this is said once."));
+}
+
+void detail::CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
+  require_range(*this, offset, to.size());
+  const auto got = entry_.read(offset, to);
+  if (got == to.size()) return;
+  const int code = errno;
+  throw StorageUnavailable(text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read: ",
+                                got ? "it was cut short" : std::strerror(code), ". Is the disk damaged?"));
 }
 
 }  // namespace libtrain::data

@@ -29,31 +29,16 @@ std::string local_version(const struct stat& status) {
               '-', status.st_ino);
 }
 
-std::string place(const std::string& path, std::uint64_t offset) {
-  return text("File '", path, "', byte offset ", offset);
-}
-
 [[noreturn]] void fail_at(const std::string& path, std::uint64_t offset, const std::string& expected_and_found) {
-  throw EnvironmentError(text(place(path, offset), ": ", expected_and_found, "."));
+  throw EnvironmentError(text("File '", path, "', byte offset ", offset, ": expected ", expected_and_found, "."));
 }
 
-[[noreturn]] void fail_to_open(const std::string& path, const std::string& found) {
-  fail_at(path, 0, text("expected a regular file that may be read, found: ", found));
+[[noreturn]] void fail_at(const std::string& path, std::uint64_t offset, std::string_view expected, int code) {
+  detail::throw_if_not_of_the_file(text("File '", path, "', byte offset ", offset), code);
+  fail_at(path, offset, text(expected, ", found: ", std::generic_category().message(code)));
 }
 
-std::string meaning(int code) {
-  return std::generic_category().message(code);
-}
-
-[[noreturn]] void fail_to_open(const std::string& path, int code) {
-  detail::throw_if_not_of_the_file(place(path, 0), code);
-  fail_to_open(path, meaning(code));
-}
-
-[[noreturn]] void fail_to_read(const std::string& path, std::uint64_t offset, std::size_t count, int code) {
-  detail::throw_if_not_of_the_file(place(path, offset), code);
-  fail_at(path, offset, text("expected ", count, " more bytes, found: ", meaning(code)));
-}
+constexpr std::string_view kReadableFile = "a regular file that may be read";
 
 class LocalFile final : public File {
  public:
@@ -69,7 +54,8 @@ class LocalFile final : public File {
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
     detail::require_range(*this, offset, to.size());
     const auto got = file_.read(offset, to);
-    if (!got) fail_to_read(path_, offset, to.size(), errno);
+    const int code = errno;
+    if (!got) fail_at(path_, offset, text(to.size(), " more bytes"), code);
     if (*got < to.size()) fail_for_end(offset + *got, to.size() - *got);
   }
 
@@ -79,10 +65,10 @@ class LocalFile final : public File {
     const bool known = ::fstat(file_.descriptor(), &now) == 0;
     if (known && local_version(now) != version_) {
       fail_at(path_, offset,
-              text("expected ", missing, " more bytes, but the file was changed since it was opened: it had ", size_,
+              text(missing, " more bytes, but the file was changed since it was opened: it had ", size_,
                    " bytes and has ", now.st_size));
     }
-    fail_at(path_, offset, text("expected ", missing, " more bytes, found none"));
+    fail_at(path_, offset, text(missing, " more bytes, found none"));
   }
 
   std::string path_;
@@ -203,10 +189,11 @@ class Listing {
 std::unique_ptr<const File> detail::open_local_file(const std::string& path) {
   // Opening a FIFO would wait for somebody to write to it.
   auto file = detail::DiskFile::open(path, O_RDONLY | O_NONBLOCK);
-  if (!file.is_open()) fail_to_open(path, errno);
+  if (!file.is_open()) fail_at(path, 0, kReadableFile, errno);
   struct stat status{};
-  if (::fstat(file.descriptor(), &status) != 0) fail_to_open(path, errno);
-  if (!S_ISREG(status.st_mode)) fail_to_open(path, S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  if (::fstat(file.descriptor(), &status) != 0) fail_at(path, 0, kReadableFile, errno);
+  if (!S_ISREG(status.st_mode))
+    fail_at(path, 0, text(kReadableFile, ", found: ", S_ISDIR(status.st_mode) ? "a folder" : "something else"));
   return std::make_unique<LocalFile>(path, std::move(file), status);
 }
 

@@ -1,9 +1,7 @@
 #include <libtrain/data/storage/retry.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
-#include <cstdint>
 #include <iomanip>
 #include <mutex>
 #include <optional>
@@ -50,18 +48,6 @@ std::optional<std::string> failure_of(const std::function<void()>& attempt,
   }
 }
 
-// SplitMix64 (Steele, Lea and Flood 2014), which makes a good generator of a counter.
-std::uint64_t mixed(std::uint64_t state) {
-  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9U;
-  state = (state ^ (state >> 27)) * 0x94d049bb133111ebU;
-  return state ^ (state >> 31);
-}
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
-}
-
 }  // namespace
 
 bool SteadyRetryTimer::wait(std::chrono::nanoseconds time, const std::stop_token& stop) {
@@ -73,9 +59,8 @@ bool SteadyRetryTimer::wait(std::chrono::nanoseconds time, const std::stop_token
 }
 
 double SteadyRetryTimer::random() {
-  static std::atomic<std::uint64_t> counter{random_seed()};
-  const auto bits = mixed(counter.fetch_add(0x9e3779b97f4a7c15U, std::memory_order_relaxed));
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+  thread_local std::mt19937_64 generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>{}(generator);
 }
 
 void retry(const RetryOptions& options, RetryTimer& timer, const std::stop_token& stop,

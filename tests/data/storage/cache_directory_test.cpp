@@ -48,12 +48,12 @@ void wait_for_second_open(const fs::path& path, const std::future<DiskFile>& thr
 
 TEST(CacheDirectory, WhoWaitedForAClaimThatBecameAnEntryMakesOneOfItsOwn) {
   const TemporaryFolder folder;
-  const CacheDirectory directory(folder.path());
+  const CacheDirectory directory(folder.path(), 0, 0);
   auto first = directory.claim(kContent, in_time(), {});
   ASSERT_EQ(first.write(0, "content"), 0);
   auto second = std::async(std::launch::async, [&] { return directory.claim(kContent, in_time(), {}); });
   wait_for_second_open(directory.fetching_path(kContent), second);
-  directory.commit(kContent);
+  fs::rename(directory.fetching_path(kContent), directory.entry_path(kContent));
   first = DiskFile{};
   const auto claim = second.get();
   ASSERT_TRUE(claim.is_open());
@@ -64,7 +64,7 @@ TEST(CacheDirectory, WhoWaitedForAClaimThatBecameAnEntryMakesOneOfItsOwn) {
 
 TEST(CacheDirectory, AnEntryThatIsEvictedBeforeItIsLockedIsNone) {
   const TemporaryFolder folder;
-  const CacheDirectory directory(folder.path());
+  const CacheDirectory directory(folder.path(), 0, 0);
   const auto path = directory.entry_path(kContent);
   const auto evicting = open_to_write(path);
   ASSERT_TRUE(try_lock(evicting, LockMode::exclusive));

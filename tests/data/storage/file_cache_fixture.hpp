@@ -47,8 +47,22 @@ class FileCacheFixture : public ::testing::Test {
     return data::read_all(*open(cache, path), std::uint64_t{1} << 30);
   }
 
-  data::FetchOutcome fetch(data::FileCache& cache, const std::string& path, std::uint64_t needed_at = 0) const {
-    return cache.fetch(storage_, path, key_of(path), needed_at, {});
+  data::FetchOutcome fetch(data::FileCache& cache, const std::string& path) const {
+    return cache.fetch(storage_, path, key_of(path), {});
+  }
+
+  // Small files.
+  void expect(data::FileCache& cache, const std::string& names) const {
+    std::vector<data::CacheKey> keys;
+    for (const char name : names) keys.push_back(key_of({name}));
+    cache.expect(keys);
+  }
+
+  void read_and_release(data::FileCache& cache, const std::string& names) const {
+    for (const char name : names) {
+      read(cache, {name});
+      cache.release(key_of({name}));
+    }
   }
 
   // The small files that have a copy.

@@ -24,7 +24,6 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/storage/cache_directory.hpp>
-#include <libtrain/data/storage/cache_space.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 
@@ -56,25 +55,14 @@ class FileCacheSpace : public test::FileCacheFixture {
     if (bytes.size() == sizeof numbers) std::memcpy(numbers.data(), bytes.data(), sizeof numbers);
     return numbers[1];
   }
-};
 
-TEST(EvictionOrder, BeginsWithTheFurthestUseThenTheOldestAndSparesWhatIsNeededBefore) {
-  // The number of an entry is the position of its next use; from 10 on there is none.
-  const auto next_use = [](const ContentHash& key) { return key.low < 10 ? key.low : kNeverUsed; };
-  const auto entry = [](std::uint64_t number, std::int64_t last_used) {
-    return detail::StoredEntry{.key = {.high = 0, .low = number}, .bytes = 1, .last_used = last_used};
-  };
-  const std::vector<detail::StoredEntry> entries{entry(0, 1),  entry(4, 2),  entry(11, 7), entry(5, 3),
-                                                 entry(12, 6), entry(13, 6), entry(6, 4)};
-  const auto numbers = [&](std::uint64_t needed_at) {
-    std::vector<std::uint64_t> order;
-    for (const auto& each : detail::eviction_order(entries, next_use, needed_at)) order.push_back(each.key.low);
-    return order;
-  };
-  EXPECT_THAT(numbers(0), ElementsAre(12, 13, 11, 6, 5, 4, 0));
-  EXPECT_THAT(numbers(5), ElementsAre(12, 13, 11, 6, 5));
-  EXPECT_THAT(numbers(kNeverUsed), ElementsAre(12, 13, 11));
-}
+  static Deadline in_time() { return Deadline::after(std::chrono::seconds{20}); }
+
+  static void book(const detail::CacheDirectory& directory, const detail::CacheClaim& claim) {
+    detail::CacheAccount account(directory);
+    claim.book(account);
+  }
+};
 
 TEST_F(FileCacheSpace, BeyondItsLimitEvictsTheLeastRecentlyUsed) {
   put_small_files("abcde");
@@ -92,51 +80,86 @@ TEST_F(FileCacheSpace, BeyondItsLimitEvictsTheLeastRecentlyUsed) {
   EXPECT_EQ(kept(smaller), "f");
 }
 
-TEST_F(FileCacheSpace, EvictsWhatIsNeededLast) {
-  put_small_files("abcdef");
-  FileCache cache(options(3 * kSmallEntry));
-  for (const char* name : {"a", "b", "c"}) read(cache, name);
-  cache.expect(key_of("a"), 10);
-  cache.expect(key_of("b"), 30);
-  cache.expect(key_of("c"), 20);
-  cache.expect(key_of("d"), 15);
-  read(cache, "d");
-  EXPECT_EQ(kept(cache), "acd");
-  read(cache, "e");  // nothing is known of it, so that it goes before what is expected
-  EXPECT_EQ(kept(cache), "ade");
-  read(cache, "f");
-  EXPECT_EQ(kept(cache), "adf");
-  cache.expect(key_of("a"), kNeverUsed);
-  read(cache, "f");
-  read(cache, "e");
-  EXPECT_EQ(kept(cache), "def");
-}
-
-TEST_F(FileCacheSpace, FetchingAheadEvictsNothingThatIsNeededBefore) {
+TEST_F(FileCacheSpace, NeverEvictsWhatTheEpochStillNeeds) {
   put_small_files("abcd");
   FileCache cache(options(2 * kSmallEntry));
-  cache.expect(key_of("a"), 5);
-  cache.expect(key_of("b"), 7);
-  cache.expect(key_of("c"), 6);
-  EXPECT_EQ(fetch(cache, "a", 5), FetchOutcome::fetched);
-  EXPECT_EQ(fetch(cache, "a", 5), FetchOutcome::local);
-  EXPECT_EQ(fetch(cache, "b", 7), FetchOutcome::fetched);
-  EXPECT_EQ(fetch(cache, "d", 9), FetchOutcome::no_room);
+  expect(cache, "abca");
+  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::fetched);
+  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::local);
+  EXPECT_EQ(fetch(cache, "b"), FetchOutcome::fetched);
+  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_room);
+  {
+    const CapturedLog log;
+    EXPECT_EQ(read(cache, "d"), content_of(1000, 'd'));
+    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("no room for 'd'")));
+  }
   EXPECT_EQ(kept(cache), "ab");
-  EXPECT_EQ(fetch(cache, "c", 6), FetchOutcome::fetched);
+  EXPECT_EQ(cache.statistics().bypasses, 1u);
+
+  read_and_release(cache, "a");
+  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_room) << "a is read once more";
+  read_and_release(cache, "b");
+  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::fetched);
   EXPECT_EQ(kept(cache), "ac");
-  EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
-  EXPECT_EQ(cache.statistics().hits, 1u);
+  EXPECT_EQ(cache.statistics().evictions, 1u);
+}
+
+TEST_F(FileCacheSpace, KeepsWhatAnotherProcessExpectsOrHasUsedInTheEpoch) {
+  put_small_files("abcd");
+  FileCache mine(options(3 * kSmallEntry));
+  FileCache of_another_process(options(3 * kSmallEntry));
+  for (const char* name : {"a", "b", "c"}) read(of_another_process, name);
+  // Of an earlier run.
+  for (const auto& entry : entries()) {
+    fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours{1});
+  }
+  expect(mine, "ad");
+  expect(of_another_process, "bc");
+  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_room);
+  read_and_release(of_another_process, "b");
+  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_room);
+  read_and_release(mine, "a");
+  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::fetched);
+  EXPECT_EQ(kept(mine), "bcd");
+}
+
+TEST_F(FileCacheSpace, EvictsInAnEpochWhatWasNotUsedInTheOneBefore) {
+  put_small_files("abcdx");
+  FileCache cache(options(3 * kSmallEntry));
+  read(cache, "x");
+  fs::last_write_time(entries().front(), fs::file_time_type::clock::now() - std::chrono::hours{1});
+  expect(cache, "abc");
+  read_and_release(cache, "abc");
+  EXPECT_EQ(kept(cache), "abc");
+  expect(cache, "d");
+  EXPECT_EQ(fetch(cache, "d"), FetchOutcome::no_room);
+  cache.release(key_of("d"));
+  expect(cache, "d");
+  EXPECT_EQ(fetch(cache, "d"), FetchOutcome::fetched);
+  EXPECT_EQ(kept(cache), "bcd");
+}
+
+TEST_F(FileCacheSpace, AfterAnEpochEvictsWhatWasReleasedFirst) {
+  put_small_files("abcd");
+  FileCache cache(options(3 * kSmallEntry));
+  expect(cache, "ab");
+  read_and_release(cache, "ba");
+  for (const char* name : {"c", "d"}) read(cache, name);
+  EXPECT_EQ(kept(cache), "acd");
+  read(cache, "b");
+  EXPECT_EQ(kept(cache), "bcd");
+  read(cache, "a");
+  EXPECT_EQ(kept(cache), "abd") << "the least recently used one";
 }
 
 TEST_F(FileCacheSpace, EvictsNothingWhereAllThatMayGoIsNotEnough) {
   put_small_files("ab");
   storage_.put("large", content_of(5000, 1));
   FileCache cache(options(2 * kSmallEntry));
-  for (const char* name : {"a", "b"}) read(cache, name);
-  cache.expect(key_of("a"), 5);
-  cache.expect(key_of("b"), 20);
-  EXPECT_EQ(fetch(cache, "large", 10), FetchOutcome::no_room);
+  expect(cache, "ab");
+  read_and_release(cache, "b");
+  read(cache, "a");
+  EXPECT_EQ(fetch(cache, "large"), FetchOutcome::no_room);
   EXPECT_EQ(kept(cache), "ab");
   EXPECT_EQ(cache.statistics().evictions, 0u);
 }
@@ -167,6 +190,7 @@ TEST_F(FileCacheSpace, AFileLargerThanTheLimitIsReadRemotely) {
   read(cache, "a");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "large"), content);
   EXPECT_EQ(cache.statistics().bypasses, 3u);
+  EXPECT_EQ(fetch(cache, "large"), FetchOutcome::refused);
   EXPECT_EQ(kept(cache), "a");
   EXPECT_EQ(log.lines().size(), 1u);
 }
@@ -180,7 +204,7 @@ TEST_F(FileCacheSpace, LeavesTheDiskItsReserve) {
   EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
   EXPECT_EQ(read(cache, "b"), content_of(1000, 'b'));
   EXPECT_EQ(cache.statistics().bypasses, 2u);
-  EXPECT_EQ(cache.capacity_bytes(), 0u);
+  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::refused);
   EXPECT_EQ(log.lines().size(), 1u);
   EXPECT_THAT(unfinished(), IsEmpty());
 }
@@ -211,16 +235,18 @@ TEST_F(FileCacheSpace, OnADiskThatIsFullReadsRemotelyAndWarnsOnce) {
 
 // A claim that cannot be resized, because it is open for reading only.
 TEST_F(FileCacheSpace, AccountsForNothingWhereAClaimGetsNoLength) {
-  const detail::CacheDirectory directory(folder_);
-  detail::CacheSpace space(directory, 10 * kSmallEntry, 0);
-  const auto never = [](const ContentHash&) { return kNeverUsed; };
-  const auto claim = directory.claim({.high = 1, .low = 2}, Deadline::after(std::chrono::seconds{20}), {});
-  EXPECT_TRUE(space.book(claim, 1000, never, 0));
+  const detail::CacheDirectory directory(folder_, 10 * kSmallEntry, 0);
+  const CacheKey key{.hash = {.high = 1, .low = 2}, .size = 1000};
+  const detail::CacheClaim claim(directory, key, directory.claim(key.hash, in_time(), {}));
+  book(directory, claim);
   const auto booked = read_file(folder_ / "account");
   EXPECT_EQ(booked.substr(8), std::string("\x00\x10\0\0\0\0\0\0", 8)) << "4096, on a little-endian machine";
 
-  const auto read_only = detail::DiskFile::open(claim.path(), O_RDONLY);
-  EXPECT_THROW(space.book(read_only, 5000, never, 0), detail::DiskError);
+  const CacheKey other{.hash = {.high = 1, .low = 3}, .size = 5000};
+  write_file(directory.fetching_path(other.hash), "");
+  const detail::CacheClaim read_only(directory, other,
+                                     detail::DiskFile::open(directory.fetching_path(other.hash), O_RDONLY));
+  EXPECT_THROW(book(directory, read_only), detail::DiskError);
   EXPECT_EQ(read_file(folder_ / "account"), booked);
 }
 
@@ -229,11 +255,11 @@ TEST_F(FileCacheSpace, AccountsForWhatIsThereAndNothingElse) {
   put_small_files("abc");
   storage_.put("large", content_of(5000, 1));
   const SilentLog silence;
-  const detail::CacheDirectory directory(folder_);
+  const detail::CacheDirectory directory(folder_, 100 * kSmallEntry, 0);
   const auto leave_claim_as_if_killed = [&](const ContentHash& key) {
-    detail::CacheSpace space(directory, 100 * kSmallEntry, 0);
-    const auto claim = directory.claim(key, Deadline::after(std::chrono::seconds{20}), {});
-    EXPECT_TRUE(space.book(claim, 1000, [](const ContentHash&) { return kNeverUsed; }, 0));
+    detail::CacheAccount account(directory);
+    account.add(kSmallEntry);
+    directory.claim(key, in_time(), {}).resize(1064);
   };
   FileCache cache(options(100 * kSmallEntry));
   for (const char* name : {"a", "b", "large"}) read(cache, name);
@@ -261,14 +287,13 @@ TEST_F(FileCacheSpace, NeverAccountsForTooLittleWhereACopyHasGrown) {
   const SilentLog silence;
   FileCache cache(options(100 * kSmallEntry));
   for (const char* name : {"a", "b", "c"}) read(cache, name);
-  fs::resize_file(detail::CacheDirectory(folder_).entry_path(key_of("a").hash), 100'000);
+  fs::resize_file(detail::CacheDirectory(folder_, 0, 0).entry_path(key_of("a").hash), 100'000);
   EXPECT_EQ(read(cache, "a"), content_of(1000, 'a'));
   EXPECT_GE(accounted(), 3 * kSmallEntry);
 }
 
 TEST_F(FileCacheSpace, DiscardsADamagedEntryButNotTheOneThatTookItsPlace) {
-  const detail::CacheDirectory directory(folder_);
-  const detail::CacheSpace space(directory, 10 * kSmallEntry, 0);
+  const detail::CacheDirectory directory(folder_, 10 * kSmallEntry, 0);
   const CacheKey key{.hash = {.high = 1, .low = 2}, .size = 7};
   const auto path = directory.entry_path(key.hash);
   write_file(path, "damaged");
@@ -276,9 +301,9 @@ TEST_F(FileCacheSpace, DiscardsADamagedEntryButNotTheOneThatTookItsPlace) {
   ASSERT_TRUE(damaged.is_open());
   fs::remove(path);
   write_file(path, "sound");
-  space.discard(damaged, key);
+  directory.discard(damaged, key);
   EXPECT_EQ(read_file(path), "sound");
-  space.discard(directory.open_entry(key.hash), key);
+  directory.discard(directory.open_entry(key.hash), key);
   EXPECT_FALSE(directory.has(key.hash));
 }
 

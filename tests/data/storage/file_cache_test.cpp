@@ -18,7 +18,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/stage_clock.hpp>
-#include <libtrain/data/storage/cached_file.hpp>
 
 #include <tests/data/storage/file_cache_fixture.hpp>
 #include <tests/support/log_sinks.hpp>
@@ -252,7 +251,7 @@ TEST_F(FileCacheTest, AStopEndsAFetchBetweenTwoBlocks) {
     if (offset == 2000) stop.request_stop();
   };
   FileCache cache(options());
-  EXPECT_EQ(cache.fetch(storage_, "a", key_of("a"), 0, stop.get_token()), FetchOutcome::stopped);
+  EXPECT_EQ(cache.fetch(storage_, "a", key_of("a"), stop.get_token()), FetchOutcome::stopped);
   EXPECT_EQ(storage_.counts().bytes_read, 3000u);
   EXPECT_THAT(unfinished(), IsEmpty());
 }

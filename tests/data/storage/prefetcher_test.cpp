@@ -3,6 +3,7 @@
 #include <chrono>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,18 +43,18 @@ class PrefetcherTest : public ::testing::Test {
     storage_->list("");
   }
 
-  std::unique_ptr<CachedStorage> make_storage(std::uint64_t files_in_cache) const {
+  std::shared_ptr<CachedStorage> make_storage(std::uint64_t files_in_cache) const {
     const FileCacheOptions options{.directory = scratch_ / "cache",
                                    .limit_bytes = files_in_cache * kEntry,
                                    .free_space_reserve_bytes = 0,
                                    .block_bytes = 100};
-    return std::make_unique<CachedStorage>(remote_, std::make_shared<FileCache>(options));
+    return std::make_shared<CachedStorage>(remote_, std::make_shared<FileCache>(options));
   }
 
-  ReadingOrder order(std::uint64_t first = 0) const {
-    return {.first = first, .last = first + order_.size(), .path_of = [this, first](std::uint64_t position) {
-              return std::string{order_[position - first]};
-            }};
+  std::vector<std::string> order() const {
+    std::vector<std::string> paths;
+    for (const char name : order_) paths.push_back({name});
+    return paths;
   }
 
   // The files that have a copy, in the order of the alphabet.
@@ -77,12 +78,12 @@ class PrefetcherTest : public ::testing::Test {
   const TemporaryFolder scratch_;
   const std::shared_ptr<MemoryStorage> remote_ = std::make_shared<MemoryStorage>();
   std::string order_;
-  std::unique_ptr<CachedStorage> storage_;
+  std::shared_ptr<CachedStorage> storage_;
 };
 
 TEST_F(PrefetcherTest, StaysSoManyFilesAhead) {
   prepare("abcdefgh", 100);
-  Prefetcher prefetcher(*storage_, order(), {.threads = 2, .files_ahead = 3});
+  Prefetcher prefetcher(storage_, order(), {.threads = 2, .files_ahead = 3});
   wait_for(prefetcher);
   EXPECT_EQ(kept(), "abc");
   prefetcher.advance(2);
@@ -94,12 +95,12 @@ TEST_F(PrefetcherTest, StaysSoManyFilesAhead) {
   prefetcher.advance(1000);
   wait_for(prefetcher);
   EXPECT_EQ(kept(), "abcde") << "what was passed is not fetched any more";
-  EXPECT_EQ(prefetcher.statistics().fetched, 5u);
+  EXPECT_EQ(storage_->cache().statistics().fetched_files, 5u);
 }
 
 TEST_F(PrefetcherTest, StaysSoManyBytesAhead) {
   prepare("abcdefgh", 100);
-  Prefetcher prefetcher(*storage_, order(), {.threads = 1, .bytes_ahead = 2 * kEntry});
+  Prefetcher prefetcher(storage_, order(), {.threads = 1, .bytes_ahead = 2 * kEntry});
   wait_for(prefetcher);
   EXPECT_EQ(kept(), "ab");
   prefetcher.advance(1);
@@ -107,26 +108,78 @@ TEST_F(PrefetcherTest, StaysSoManyBytesAhead) {
   EXPECT_EQ(kept(), "abc");
 }
 
-TEST_F(PrefetcherTest, InACacheTooSmallForAllEveryReadFindsItsFile) {
-  prepare("abcaabdabceecbadebca", 3);
-  Prefetcher prefetcher(*storage_, order(1000), {.threads = 1, .files_ahead = 8});
-  for (std::uint64_t position = 0; position < order_.size(); ++position) {
-    wait_for(prefetcher);
-    read(order_[position]);
-    prefetcher.advance(1000 + position + 1);
+// An epoch finds all that the one before has left, and has the rest fetched in the place of what it has read.
+TEST_F(PrefetcherTest, InACacheTooSmallForAllFetchesNothingTwiceInAnEpoch) {
+  prepare("abcdefghijkl", 4);
+  for (const char* order_of_epoch : {"abcdefghijkl", "lakbjcidhegf", "hefgabcdijkl"}) {
+    order_ = order_of_epoch;
+    Prefetcher prefetcher(storage_, order(), {.threads = 1, .files_ahead = 2});
+    for (std::uint64_t position = 0; position < order_.size(); ++position) {
+      wait_for(prefetcher);
+      read(order_[position]);
+      prefetcher.advance(position + 1);
+    }
+    EXPECT_EQ(kept().size(), 4u);
   }
   const auto statistics = storage_->cache().statistics();
-  EXPECT_EQ(statistics.hits, order_.size());
-  EXPECT_EQ(statistics.misses + statistics.bypasses, 0u);
-  // What the plan, which is tested against brute force, needs at least.
-  EXPECT_EQ(statistics.fetched_files, prefetcher.plan().fetches().size());
-  EXPECT_EQ(remote_->counts().opens, prefetcher.plan().fetches().size());
+  EXPECT_EQ(statistics.hits, 3u * 12u);
+  EXPECT_EQ(statistics.fetched_files, 12u + 8u + 8u);
+  EXPECT_EQ(remote_->counts().opens, 12u + 8u + 8u);
+}
+
+// Each epoch shares the files out anew, as a sampler does.
+TEST_F(PrefetcherTest, RanksEvictNothingThatOneOfThemStillReads) {
+  constexpr std::size_t files_of_rank = 6;
+  prepare("abcdefghijkl", 5);
+  const auto of_another_rank = make_storage(5);
+  of_another_rank->list("");
+  const SilentLog silence;
+  std::mutex mutex;
+  std::string fetched;
+  remote_->before_read = [&](const std::string& path, std::uint64_t offset) {
+    const std::lock_guard lock(mutex);
+    if (offset == 0) fetched += path;
+  };
+  for (const std::string epoch : {"abcdefghijkl", "gbkdifahcjel", "lkjihgfedcba", "cglbhadkiefj"}) {
+    const std::string at_first = kept();
+    fetched.clear();
+    order_ = epoch.substr(0, files_of_rank);
+    Prefetcher first(storage_, order(), {.threads = 2, .files_ahead = 2});
+    order_ = epoch.substr(files_of_rank);
+    Prefetcher second(of_another_rank, order(), {.threads = 2, .files_ahead = 2});
+    for (std::size_t position = 0; position < files_of_rank; ++position) {
+      wait_for(first);
+      wait_for(second);
+      read(epoch[position]);
+      first.advance(position + 1);
+      const auto file = of_another_rank->open({epoch[files_of_rank + position]});
+      read_all(*file, 1000);
+      second.advance(position + 1);
+    }
+    EXPECT_EQ(fetched.find_first_of(at_first), std::string::npos) << at_first << " were there, fetched: " << fetched;
+    EXPECT_EQ(fetched.size() + at_first.size(), epoch.size());
+    EXPECT_EQ(kept().size(), 5u);
+  }
+}
+
+TEST_F(PrefetcherTest, WaitsForRoomAndLeavesWhatNeverHasAny) {
+  prepare("abc", 1);
+  remote_->put("b", content_of(10'000, 'b'));
+  storage_->list("");
+  Prefetcher prefetcher(storage_, order(), {.threads = 1});
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "a");
+  prefetcher.advance(1);
+  wait_for(prefetcher);
+  EXPECT_EQ(kept(), "c");
+  EXPECT_EQ(storage_->cache().statistics().fetched_files, 2u);
+  EXPECT_EQ(remote_->counts().opens, 2u);
 }
 
 TEST_F(PrefetcherTest, SeveralThreadsAndAReaderInHasteGetAlongInASmallCache) {
   prepare("abcdefghijklabcdefghijklabcdefghijkl", 4);
   const SilentLog silence;
-  Prefetcher prefetcher(*storage_, order(), {.threads = 3, .files_ahead = 4});
+  Prefetcher prefetcher(storage_, order(), {.threads = 3, .files_ahead = 4});
   for (std::uint64_t position = 0; position < order_.size(); ++position) {
     read(order_[position]);
     prefetcher.advance(position + 1);
@@ -137,10 +190,10 @@ TEST_F(PrefetcherTest, SeveralThreadsAndAReaderInHasteGetAlongInASmallCache) {
 TEST_F(PrefetcherTest, DoesNotFetchWhatIsThere) {
   prepare("abc", 100);
   read('b');
-  Prefetcher prefetcher(*storage_, order());
+  Prefetcher prefetcher(storage_, order());
   wait_for(prefetcher);
   EXPECT_EQ(kept(), "abc");
-  EXPECT_EQ(prefetcher.statistics().fetched, 2u);
+  EXPECT_EQ(storage_->cache().statistics().fetched_files, 3u);
   EXPECT_EQ(remote_->counts().opens, 3u);
 }
 
@@ -148,23 +201,22 @@ TEST_F(PrefetcherTest, TwoOfThemShareTheWork) {
   prepare("abcdefghijklmnop", 100);
   const auto of_another_process = make_storage(100);
   of_another_process->list("");
-  Prefetcher first(*storage_, order());
-  Prefetcher second(*of_another_process, order());
+  Prefetcher first(storage_, order());
+  Prefetcher second(of_another_process, order());
   wait_for(first);
   wait_for(second);
   EXPECT_EQ(kept(), order_);
   EXPECT_EQ(remote_->counts().bytes_read, 16'000u);
-  EXPECT_EQ(first.statistics().fetched + second.statistics().fetched, 16u);
+  EXPECT_EQ(storage_->cache().statistics().fetched_files + of_another_process->cache().statistics().fetched_files, 16u);
 }
 
 TEST_F(PrefetcherTest, LeavesErrorsToTheReader) {
   prepare("abcd", 100);
   remote_->fail_after("b", 500);
   remote_->remove("c");
-  Prefetcher prefetcher(*storage_, order());
+  Prefetcher prefetcher(storage_, order());
   wait_for(prefetcher);
-  EXPECT_EQ(prefetcher.statistics().failed, 2u);
-  EXPECT_EQ(prefetcher.statistics().fetched, 2u);
+  EXPECT_EQ(storage_->cache().statistics().fetched_files, 2u);
   EXPECT_THAT(message_of<EnvironmentError>([&] { read('b'); }), HasSubstr("connection was lost"));
   EXPECT_THAT(message_of<EnvironmentError>([&] { read('c'); }), HasSubstr("memory://set/c"));
 }
@@ -178,7 +230,7 @@ TEST_F(PrefetcherTest, StopsInTheMiddleOfADownload) {
     reading.count_down();
     go.wait();
   };
-  auto prefetcher = std::make_unique<Prefetcher>(*storage_, order(), PrefetcherOptions{.threads = 1});
+  auto prefetcher = std::make_unique<Prefetcher>(storage_, order(), PrefetcherOptions{.threads = 1});
   reading.wait();
   EXPECT_FALSE(prefetcher->wait_until_idle(Deadline::after(std::chrono::milliseconds{1})));
   std::jthread stopper([&] { prefetcher.reset(); });
@@ -191,7 +243,7 @@ TEST_F(PrefetcherTest, LeavesNothingExpectedWhenItEnds) {
   prepare("ab", 2);
   remote_->put("c", content_of(1000, 'c'));
   {
-    Prefetcher prefetcher(*storage_, order(), {.threads = 1});
+    Prefetcher prefetcher(storage_, order(), {.threads = 1});
     wait_for(prefetcher);
   }
   EXPECT_EQ(kept(), "ab");
@@ -201,28 +253,25 @@ TEST_F(PrefetcherTest, LeavesNothingExpectedWhenItEnds) {
 
 TEST_F(PrefetcherTest, StartsAndStopsWithoutWork) {
   prepare("a", 100);
-  for (int i = 0; i < 20; ++i) Prefetcher{*storage_, order()};
+  for (int i = 0; i < 20; ++i) Prefetcher{storage_, order()};
   order_.clear();
-  Prefetcher idle(*storage_, order());
+  Prefetcher idle(storage_, order());
   wait_for(idle);
   idle.advance(1);
-  EXPECT_THAT(idle.plan().fetches(), IsEmpty());
+  EXPECT_LE(storage_->cache().statistics().fetched_files, 1u);
 }
 
 TEST_F(PrefetcherTest, RefusesWhatItCannotWorkWith) {
   prepare("a", 100);
-  const auto refusal = [&](const ReadingOrder& reading, const PrefetcherOptions& options) {
-    return message_of<UsageError>([&] { Prefetcher{*storage_, reading, options}; });
+  const auto refusal = [&](const PrefetcherOptions& options) {
+    return message_of<UsageError>([&] { Prefetcher{storage_, order(), options}; });
   };
-  EXPECT_THAT(refusal(order(), {.threads = 0}), HasSubstr("threads"));
-  EXPECT_THAT(refusal(order(), {.files_ahead = 0}), HasSubstr("files_ahead"));
-  EXPECT_THAT(refusal(order(), {.bytes_ahead = 0}), HasSubstr("bytes_ahead"));
-  EXPECT_THAT(refusal({.first = 0, .last = 1, .path_of = {}}, {}), HasSubstr("no function"));
-  auto backwards = order();
-  backwards.first = 5;
-  EXPECT_THAT(refusal(backwards, {}), HasSubstr("from position 5 to 1"));
+  EXPECT_THAT(refusal({.threads = 0}), HasSubstr("threads"));
+  EXPECT_THAT(refusal({.files_ahead = 0}), HasSubstr("files_ahead"));
+  EXPECT_THAT(refusal({.bytes_ahead = 0}), HasSubstr("bytes_ahead"));
+  EXPECT_THROW(Prefetcher(nullptr, order()), UsageError);
   order_ = "z";
-  EXPECT_THROW(Prefetcher(*storage_, order()), EnvironmentError);
+  EXPECT_THROW(Prefetcher(storage_, order()), EnvironmentError);
 }
 
 }  // namespace
