@@ -201,7 +201,8 @@ void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage
   }
   if (annotation.kind != CocoShape::run_length) return;
   const RunLengthView runs = shapes.run_length(annotation.shape);
-  if (runs.height != static_cast<std::uint32_t>(image.height) || runs.width != static_cast<std::uint32_t>(image.width)) {
+  if (runs.height != static_cast<std::uint32_t>(image.height) ||
+      runs.width != static_cast<std::uint32_t>(image.width)) {
     throw EnvironmentError(text("the mask of annotation ", annotation.id, " is ", runs.width, " x ", runs.height,
                                 " pixels, but its picture is ", image.width, " x ", image.height,
                                 ". Correct the annotation."));
@@ -221,7 +222,8 @@ void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage
 
 DatasetIdentity CocoDetection::identity() const {
   DatasetIdentity lines{text(size(), " pictures")};
-  for (const auto& category : annotations_.categories) lines.push_back(text("category ", category.id, " ", category.name));
+  for (const auto& category : annotations_.categories)
+    lines.push_back(text("category ", category.id, " ", category.name));
   ContentHasher hasher;
   const auto add = [&](const auto& values) { hasher.update(std::as_bytes(std::span(values))); };
   for (std::size_t k = 0; k < images_.size(); ++k) {

@@ -77,8 +77,8 @@ class CocoDetection : public DatasetOf<DetectionSample> {
 
   std::uint64_t size() const override { return images_.size(); }
 
-  /// Objects of which less than a pixel is left by a crop are left out. Throws EnvironmentError where the picture cannot
-  /// be read, or is not of the size that the annotations say.
+  /// Objects of which less than a pixel is left by a crop are left out. Throws EnvironmentError where the picture
+  /// cannot be read, or is not of the size that the annotations say.
   DetectionSample get(std::uint64_t index, SampleRandom& random) const override;
 
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md",
+             ROOT / "tests" / "README.md",
              *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM = ROOT / "examples" / "first_program" / "first_program.cpp"
 

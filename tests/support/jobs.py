@@ -62,10 +62,12 @@ def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT)
     """Runs `command`, under mpirun where `ranks` is given, and kills every process of it after `time_limit` seconds."""
     mark = uuid.uuid4().hex
     variables = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
-    variables |= {MARK: mark} | (environment or {})
     words = (mpirun(ranks) if ranks else []) + [str(word) for word in command]
-    # Files, not pipes: a process that is left over would keep a pipe open.
-    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+    # Files, not pipes: a process that is left over would keep a pipe open. An mpirun that is killed leaves its folder
+    # behind, in the way of a later one that gets the same process identifier.
+    with (tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr,
+          tempfile.TemporaryDirectory(prefix="mpi", ignore_cleanup_errors=True) as sessions):
+        variables |= {MARK: mark, "PRTE_MCA_prte_tmpdir_base": sessions} | (environment or {})
         began = time.time()
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=variables,
                                    cwd=directory, start_new_session=True)

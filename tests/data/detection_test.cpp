@@ -1,0 +1,289 @@
+#include <libtrain/data/detection.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/nonzero.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/data/data_loader.hpp>
+#include <libtrain/data/image/png_encoder.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
+
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+
+namespace libtrain::data {
+namespace {
+
+using libtrain::test::message_of;
+using libtrain::test::TemporaryFolder;
+using libtrain::test::write_file;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// An object whose pixels are red where it is a polygon, green where it is a crowd of pixels.
+struct Object {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+  int category = 0;
+  bool crowd = false;
+};
+
+// Runs of a rectangle down the columns, as uncompressed COCO masks have them.
+nlohmann::json runs_of(const Object& object, int width, int height) {
+  std::vector<int> counts{object.x * height + object.y};
+  for (int column = 0; column < object.width; ++column) {
+    counts.push_back(object.height);
+    counts.push_back(height - object.height);
+  }
+  counts.back() = (width - object.x - object.width) * height + height - object.y - object.height;
+  return {{"counts", counts}, {"size", {height, width}}};
+}
+
+// Pictures of different sizes with rectangles in them.
+class Pictures {
+ public:
+  void add(int width, int height, const std::vector<Object>& objects) {
+    const int id = static_cast<int>(images_.size()) + 1;
+    Image picture{.width = width, .height = height, .pixels = {}};
+    picture.pixels.resize(picture.row_bytes() * static_cast<std::size_t>(height));
+    for (const auto& object : objects) {
+      for (int y = object.y; y < object.y + object.height; ++y) {
+        for (int x = object.x; x < object.x + object.width; ++x) picture.row(y)[3 * x + (object.crowd ? 1 : 0)] = 255;
+      }
+      const int right = object.x + object.width;
+      const int bottom = object.y + object.height;
+      const nlohmann::json polygon{{object.x, object.y, right, object.y, right, bottom, object.x, bottom}};
+      annotations_.push_back({{"id", annotations_.size() + 1},
+                              {"image_id", id},
+                              {"category_id", object.category},
+                              {"bbox", {object.x, object.y, object.width, object.height}},
+                              {"area", object.width * object.height},
+                              {"iscrowd", object.crowd ? 1 : 0},
+                              {"segmentation", object.crowd ? runs_of(object, width, height) : polygon}});
+    }
+    const auto name = std::to_string(id) + ".png";
+    const auto bytes = encode_png(picture);
+    std::filesystem::create_directories(folder_.path() / "train");
+    write_file((folder_.path() / "train" / name).string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    images_.push_back({{"id", id}, {"file_name", name}, {"width", width}, {"height", height}});
+  }
+
+  CocoDetection open(const CocoDetectionOptions& options) const {
+    const nlohmann::json all{
+        {"images", images_},
+        {"annotations", annotations_},
+        {"categories",
+         {{{"id", 7}, {"name", "square"}}, {{"id", 3}, {"name", "line"}}, {{"id", 20}, {"name", "heap"}}}}};
+    write_file((folder_.path() / "instances.json").string(), all.dump());
+    return CocoDetection(open_storage(folder_.path().string()), "train", "instances.json", options);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::vector<nlohmann::json> images_;
+  std::vector<nlohmann::json> annotations_;
+};
+
+CocoDetectionOptions resized_to(int side, double flip_probability) {
+  return {.images = {.shorter_side = ShorterSide{.min_size = side, .max_size = 4 * side},
+                     .flip_probability = flip_probability,
+                     .normalization = {.mean = {0, 0, 0}, .standard_deviation = {1, 1, 1}}}};
+}
+
+// Left, top, right, bottom of the pixels of a channel that are more than half there.
+std::vector<double> lit_box(const at::Tensor& image, std::int64_t channel) {
+  const at::Tensor places = image[channel].gt(0.5).nonzero();
+  const auto first = std::get<0>(places.min(0));
+  const auto last = std::get<0>(places.max(0)) + 1;
+  return {first[1].item<double>(), first[0].item<double>(), last[1].item<double>(), last[0].item<double>()};
+}
+
+void expect_box(const at::Tensor& box, const std::vector<double>& expected) {
+  for (std::int64_t side = 0; side < 4; ++side) {
+    EXPECT_NEAR(box[side].item<double>(), expected[static_cast<std::size_t>(side)], 0.75) << "side " << side;
+  }
+}
+
+double overlap(const at::Tensor& mask, const at::Tensor& lit) {
+  const auto is_in = mask.eq(1);
+  return is_in.logical_and(lit).sum().item<double>() / is_in.logical_or(lit).sum().item<double>();
+}
+
+TEST(CocoDetection, BoxesAndMasksFollowThePixels) {
+  Pictures pictures;
+  pictures.add(60, 40,
+               {{.x = 6, .y = 10, .width = 20, .height = 12, .category = 7},
+                {.x = 36, .y = 4, .width = 16, .height = 30, .category = 20, .crowd = true}});
+  for (const double flip : {0.0, 1.0}) {
+    for (const int side : {40, 100, 23}) {
+      const CocoDetection set = pictures.open(resized_to(side, flip));
+      const DetectionSample sample = set.sample(0);
+      ASSERT_EQ(sample.image.sizes(), (at::IntArrayRef{3, side, 60 * side / 40}));
+      const DetectionTarget& target = sample.target;
+      ASSERT_EQ(target.masks.sizes(), (at::IntArrayRef{2, side, 60 * side / 40}));
+      for (std::int64_t object = 0; object < 2; ++object) {
+        expect_box(target.boxes[object], lit_box(sample.image, object));
+        EXPECT_GT(overlap(target.masks[object], sample.image[object].gt(0.5)), 0.9) << side << " pixels, flip " << flip;
+      }
+    }
+  }
+}
+
+TEST(CocoDetection, CropsCutObjectsOffAndLeaveOutWhatIsGone) {
+  Pictures pictures;
+  pictures.add(64, 64,
+               {{.x = 0, .y = 20, .width = 20, .height = 20, .category = 7},
+                {.x = 44, .y = 20, .width = 20, .height = 20, .category = 3}});
+  CocoDetectionOptions options = resized_to(64, 0.5);
+  options.images.shorter_side = {};
+  options.images.random_resized_crop = RandomResizedCropOptions{.scale = {0.2, 0.4}};
+  options.images.width = options.images.height = 48;
+  const CocoDetection set = pictures.open(options);
+  int cut = 0;
+  int gone = 0;
+  for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
+    SampleRandom random(1, epoch, 0);
+    const DetectionSample sample = set.get(0, random);
+    const auto objects = sample.target.boxes.size(0);
+    ASSERT_EQ(sample.target.masks.size(0), objects);
+    gone += objects < 2 ? 1 : 0;
+    // Both are red: together they are where the pixels are.
+    const at::Tensor lit = sample.image[0].gt(0.5);
+    if (objects == 0) {
+      EXPECT_LT(lit.sum().item<double>(), 100);
+      continue;
+    }
+    EXPECT_GT(overlap(sample.target.masks.amax(0), lit), 0.8) << "epoch " << epoch;
+    EXPECT_GE(sample.target.boxes.min().item<float>(), 0);
+    EXPECT_LE(sample.target.boxes.max().item<float>(), 48);
+    cut += sample.target.boxes.min().item<float>() == 0 ? 1 : 0;
+  }
+  EXPECT_GT(cut, 5);
+  EXPECT_GT(gone, 5);
+}
+
+TEST(CocoDetection, LabelsAreTheCategoriesByIdFromOneOn) {
+  Pictures pictures;
+  pictures.add(30, 30,
+               {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 20},
+                {.x = 9, .y = 9, .width = 5, .height = 4, .category = 3}});
+  const CocoDetection set = pictures.open(resized_to(30, 0));
+  const DetectionTarget target = set.sample(0).target;
+  EXPECT_EQ(target.labels[0].item<std::int64_t>(), 3);
+  EXPECT_EQ(target.labels[1].item<std::int64_t>(), 1);
+  EXPECT_EQ(target.area[1].item<float>(), 20);
+  EXPECT_EQ(target.image_id, 1);
+  EXPECT_EQ(set.classes().front().name, "line");
+}
+
+TEST(CocoDetection, LeavesOutPicturesWithoutObjectsForTrainingAlone) {
+  Pictures pictures;
+  pictures.add(30, 30, {});
+  pictures.add(30, 30, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3, .crowd = true}});
+  pictures.add(30, 30, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}});
+  CocoDetectionOptions options = resized_to(30, 0);
+  EXPECT_EQ(pictures.open(options).size(), 1u);
+  EXPECT_EQ(pictures.open(options).sample(0).target.image_id, 3);
+  options.use = CocoUse::evaluation;
+  const CocoDetection all = pictures.open(options);
+  EXPECT_EQ(all.size(), 3u);
+  EXPECT_EQ(all.sample(0).target.boxes.sizes(), (at::IntArrayRef{0, 4}));
+  EXPECT_TRUE(all.sample(1).target.crowd[0].item<bool>());
+  options.masks = false;
+  EXPECT_FALSE(pictures.open(options).sample(1).target.masks.defined());
+}
+
+TEST(CocoDetection, APictureOfAnotherSizeThanAnnotatedIsBad) {
+  Pictures pictures;
+  pictures.add(30, 20, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}});
+  pictures.add(40, 20, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}});
+  const CocoDetection set = pictures.open(resized_to(20, 0));
+  const std::filesystem::path first = set.origin(0).path;
+  std::filesystem::copy_file(set.origin(1).path, first, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { set.sample(0); }),
+              AllOf(HasSubstr("1.png"), HasSubstr("40 x 20"), HasSubstr("30 x 20")));
+}
+
+TEST(CocoDetection, KnowsItsAnnotations) {
+  Pictures pictures;
+  pictures.add(30, 20, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}});
+  const auto identity = pictures.open(resized_to(20, 0)).identity();
+  EXPECT_EQ(pictures.open(resized_to(40, 1)).identity(), identity);
+  Pictures others;
+  others.add(30, 20, {{.x = 1, .y = 1, .width = 5, .height = 6, .category = 3}});
+  EXPECT_NE(others.open(resized_to(20, 0)).identity(), identity);
+}
+
+TEST(PadDetections, PutsPicturesTopLeft) {
+  const DetectionBatch batch =
+      pad_detections({{at::full({3, 4, 6}, 1, at::kFloat), {}}, {at::full({3, 5, 2}, 2, at::kFloat), {}}}, 4);
+  EXPECT_EQ(batch.images.sizes(), (at::IntArrayRef{2, 3, 8, 8}));
+  EXPECT_EQ(batch.images[0].sum().item<double>(), 3 * 4 * 6);
+  EXPECT_EQ(batch.images[1].narrow(1, 0, 5).narrow(2, 0, 2).sum().item<double>(), 2 * 3 * 5 * 2);
+  EXPECT_EQ(batch.sizes[1][0].item<std::int64_t>(), 5);
+  EXPECT_EQ(batch.targets.size(), 2u);
+  EXPECT_EQ(pad_detections({}).images.sizes(), (at::IntArrayRef{0, 3, 0, 0}));
+  EXPECT_THROW(pad_detections({}, 0), UsageError);
+}
+
+// What was read of each picture, by its id: all its numbers, mirrored or not.
+using Found = std::map<std::int64_t, std::pair<double, double>>;
+
+void note(Found& found, const DetectionBatch& batch) {
+  for (std::size_t k = 0; k < batch.targets.size(); ++k) {
+    const auto& target = batch.targets[k];
+    const std::pair read{batch.images[static_cast<std::int64_t>(k)].sum().item<double>(),
+                         target.boxes[0][0].item<double>()};
+    EXPECT_TRUE(found.emplace(target.image_id, read).second) << target.image_id << " was read twice";
+  }
+}
+
+TEST(CocoDetection, IsShuffledShardedAndResumed) {
+  Pictures pictures;
+  for (int k = 0; k < 23; ++k) {
+    pictures.add(20 + k, 43 - k, {{.x = 1, .y = 2, .width = 5 + k / 2, .height = 6, .category = 7}});
+  }
+  const CocoDetection set = pictures.open(resized_to(24, 0.5));
+  const auto pad = [](const std::vector<DetectionSample>& samples) { return pad_detections(samples); };
+  const auto options = [](std::uint64_t batch_size) {
+    return LoaderOptions{.batch_size = batch_size, .seed = 4, .remainder = Remainder::exact};
+  };
+  Found alone;
+  DataLoaderOf whole(set, pad, options(6));
+  for (auto& batch : whole.epoch(2)) note(alone, batch);
+  EXPECT_EQ(alone.size(), 23u);
+
+  Found parts;
+  LoaderState state;
+  for (int rank = 0; rank < 2; ++rank) {
+    DataLoaderOf loader(set, pad, options(3), Shard{rank, 2});
+    auto epoch = loader.epoch(2);
+    note(parts, *epoch.next());
+    note(parts, *epoch.next());
+    state = epoch.state();
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoaderOf loader(set, pad, options(2), Shard{rank, 3});
+    for (auto& batch : loader.resume(LoaderState::from_text(state.to_text()))) note(parts, batch);
+  }
+  EXPECT_EQ(parts, alone);
+}
+
+}  // namespace
+}  // namespace libtrain::data
