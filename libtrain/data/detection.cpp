@@ -65,7 +65,7 @@ void paint(RunLengthView runs, std::uint8_t* mask) {
 std::vector<double> finished_polygon(std::span<const double> polygon, const Geometry& geometry) {
   std::vector<double> finished(polygon.size());
   for (std::size_t k = 0; k + 1 < polygon.size(); k += 2) {
-    const PicturePoint point = geometry.finished(PicturePoint{polygon[k], polygon[k + 1]});
+    const PicturePoint point = geometry.map_point(PicturePoint{polygon[k], polygon[k + 1]});
     finished[k] = point[0];
     finished[k + 1] = point[1];
   }
@@ -157,7 +157,7 @@ DetectionTarget CocoDetection::target_of(std::size_t image, const Geometry& geom
   for (const CocoAnnotation& each : annotations_.objects.of_image(image)) {
     const BoundingBox& box = each.box;
     const PictureBox finished =
-        geometry.clipped(geometry.finished(PictureBox{box.x, box.y, box.x + box.width, box.y + box.height}));
+        geometry.clipped(geometry.map_box(PictureBox{box.x, box.y, box.x + box.width, box.y + box.height}));
     // Where nothing was cut off, the smallest object stays.
     const bool is_whole = options_.images.shorter_side.has_value();
     if (!is_whole && std::min(finished[2] - finished[0], finished[3] - finished[1]) < kSmallestSide) continue;
