@@ -233,6 +233,8 @@ std::vector<detail::StoredEntry> FileCache::take_victims(std::uint64_t bytes) {
 
 void FileCache::expect(std::span<const CacheKey> keys) {
   if (!directory_ || keys.empty()) return;
+  std::unordered_map<ContentHash, std::uint32_t> uses;
+  for (const auto& key : keys) ++uses[key.hash];
   {
     const std::lock_guard lock(mutex_);
     if (expected_.empty()) {
@@ -241,8 +243,9 @@ void FileCache::expect(std::span<const CacheKey> keys) {
       epoch_began_ = now;
       victims_.clear();
       has_listed_ = false;
+      expected_.swap(uses);  // millions, while others wait for the lock
     }
-    for (const auto& key : keys) ++expected_[key.hash];
+    for (const auto& [key, times] : uses) expected_[key] += times;
   }
   // By this the other processes of the node see it.
   for (const auto& key : keys) directory_->touch(key.hash);

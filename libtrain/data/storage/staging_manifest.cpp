@@ -12,7 +12,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr std::string_view kFormat = "libtrain-staging 2 ";
+constexpr std::string_view kManifestFormat = "libtrain-staging 2 ";
 
 bool is_printable(char character) {
   const auto byte = static_cast<unsigned char>(character);
@@ -29,7 +29,7 @@ std::optional<std::string> unquote(std::string_view word) {
   return percent_decode(word.substr(1));
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view digits) {
+std::optional<std::uint64_t> number_of(std::string_view digits) {
   std::uint64_t number = 0;
   const char* const end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, number);
@@ -60,7 +60,7 @@ std::optional<std::pair<std::string, StagedFile>> parse_file(std::string_view li
   const auto words = words_of(line);
   if (words.size() != 5 || words[0] != "file") return std::nullopt;
   const auto hash = parse_content_hash(words[1]);
-  const auto size = parse_number(words[2]);
+  const auto size = number_of(words[2]);
   auto version = unquote(words[3]);
   auto path = unquote(words[4]);
   if (!hash || !size || !version || !path) return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<std::pair<std::string, StagedFile>> parse_file(std::string_view li
 }  // namespace
 
 std::string manifest_head(const std::string& source) {
-  return text(kFormat, quote(source), "\n");
+  return text(kManifestFormat, quote(source), "\n");
 }
 
 std::string manifest_line(const std::string& path, const StagedFile& file) {
@@ -90,8 +90,8 @@ std::optional<StagedTotals> read_totals(std::string_view manifest, const std::st
   const auto last = manifest.substr(0, manifest.size() - 1).rfind('\n') + 1;
   const auto words = words_of(manifest.substr(last, manifest.size() - 1 - last));
   if (words.size() != 4 || words[0] != "end") return std::nullopt;
-  const auto files = parse_number(words[1]);
-  const auto bytes = parse_number(words[2]);
+  const auto files = number_of(words[1]);
+  const auto bytes = number_of(words[2]);
   if (!files || !bytes) return std::nullopt;
   const StagedTotals totals{.files = *files, .bytes = *bytes};
   if (manifest.substr(last) != manifest_end(manifest.substr(0, last), totals)) return std::nullopt;
