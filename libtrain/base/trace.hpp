@@ -6,8 +6,8 @@
 
 namespace libtrain {
 
-/// Receives what a rank did and when. Whoever has something to tell holds a pointer to one, which is null while nobody
-/// listens: then nothing is measured and nothing built.
+/// Receives what a rank did and when. Code that has something to report holds a pointer to one, which is null while no
+/// one listens: then nothing is measured and nothing built.
 class TraceSink {
  public:
   using Clock = std::chrono::steady_clock;

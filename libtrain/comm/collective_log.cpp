@@ -66,7 +66,7 @@ bool any_under_way(const std::vector<CollectiveRecord>& records) {
   });
 }
 
-Whereabouts whereabouts(const std::vector<CollectiveRecord>& records, Clock::time_point now) {
+Position position_of(const std::vector<CollectiveRecord>& records, Clock::time_point now) {
   if (records.empty()) return {.place = "in front of its first collective"};
   // They run in the order of the calls, and what fails first makes all later ones fail.
   const auto unfinished = std::ranges::find_if(records, [](const auto& record) { return record.state != State::done; });
@@ -88,23 +88,23 @@ std::string to_text(const CollectiveLog& log) {
     write_row(out, record.sequence, to_string(record.state), milliseconds(record.times.called, log.now),
               milliseconds(record.times.began, log.now), milliseconds(record.times.ended, log.now), record.what);
   }
-  const auto here = whereabouts(log.records, log.now);
+  const auto here = position_of(log.records, log.now);
   out << kHere << here.place << kFor << fixed(here.seconds, 3) << " s\n";
   return out.str();
 }
 
-std::optional<Whereabouts> find_whereabouts(const std::string& log_text, const std::string& run) {
+std::optional<Position> find_position(const std::string& log_text, const std::string& run) {
   if (!log_text.starts_with(text(kRun, run, '\n'))) return std::nullopt;
   const auto here = log_text.rfind(kHere);
   if (here == std::string::npos) return std::nullopt;
   const auto begin = here + kHere.size();
   const auto end = log_text.rfind(kFor);
   if (end == std::string::npos || end < begin) return std::nullopt;
-  return Whereabouts{.place = log_text.substr(begin, end - begin),
-                     .seconds = std::strtod(log_text.c_str() + end + kFor.size(), nullptr)};
+  return Position{.place = log_text.substr(begin, end - begin),
+                  .seconds = std::strtod(log_text.c_str() + end + kFor.size(), nullptr)};
 }
 
-std::string describe_places(const std::vector<std::optional<Whereabouts>>& ranks) {
+std::string describe_places(const std::vector<std::optional<Position>>& ranks) {
   std::vector<Group> groups;
   std::vector<int> silent;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -127,7 +127,7 @@ std::string describe_places(const std::vector<std::optional<Whereabouts>>& ranks
   if (groups.size() > kMostPlaces) lines.push_back(text("and ", groups.size() - kMostPlaces, " more places"));
   if (!silent.empty()) {
     lines.push_back(text(ranks_in_words(silent),
-                         ": nothing written: stopped, gone, failed by itself, or on a host with another disk"));
+                         ": no log found: it is stopped, has ended or failed by itself, or its host has another disk"));
   }
   return join(lines, "\n");
 }

@@ -20,16 +20,17 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kAbortTime{1000};
-// Whoever runs a collective notices a missed deadline first and knows more about it; this is for when it cannot.
+// The thread that runs a collective notices a missed deadline first and knows more about it; this is for when it
+// cannot.
 constexpr std::chrono::milliseconds kMissedDeadline{4500};
 // After so many collectives whose callers waited for them at once, and so ran them, the next caller is expected to do
 // the same: waking the communication thread would take a processor from the ranks and cost more than a small
 // collective.
-constexpr int kHabit = 3;
-// How late the communication thread may be with the first collective that nobody waits for after all, and after how
-// many naps without one it has to be woken for the next.
-constexpr std::chrono::microseconds kNap{500};
-constexpr int kNaps = 4;
+constexpr int kCallersInARow = 3;
+// How late the communication thread may be with the first collective that no caller waits for after all, and after how
+// many polls without one it has to be woken for the next.
+constexpr std::chrono::microseconds kPollTime{500};
+constexpr int kPolls = 4;
 constexpr std::size_t kRemembered = 100;
 
 // LibTorch's errors end with where they were thrown, which no user of this library can make anything of.
@@ -39,13 +40,13 @@ std::string without_backtrace(const std::string& what) {
 
 // The ranks tell each other what they have called.
 [[noreturn]] void throw_mismatch(HostTransport& transport, const std::string& call, std::uint64_t sequence,
-                                 const Patience& patience) {
+                                 const WaitPolicy& policy) {
   constexpr std::size_t kCallLength = 160;
   const auto world_size = static_cast<std::size_t>(transport.world_size());
   std::vector<char> mine(kCallLength, '\0');
   std::memcpy(mine.data(), call.data(), std::min(call.size(), kCallLength - 1));
   std::vector<char> all(kCallLength * world_size);
-  transport.all_gather(mine.data(), all.data(), kCallLength, patience);
+  transport.all_gather(mine.data(), all.data(), kCallLength, policy);
   std::vector<std::string> calls;
   for (std::size_t rank = 0; rank < world_size; ++rank) calls.emplace_back(all.data() + rank * kCallLength);
   throw CommunicationError(text("The ranks called different collectives as number ", sequence, ": ",
@@ -69,7 +70,7 @@ class CommunicationThread::Operation : public Pending {
     times_.called = Stopwatch::Clock::now();
   }
 
-  // Runs the operations before this one and this one itself on the calling thread where nobody else has begun, and
+  // Runs the operations before this one and this one itself on the calling thread where no other has begun, and
   // sleeps otherwise.
   void wait() override;
   bool done() override;
@@ -131,7 +132,7 @@ class CommunicationThread::Queue {
   // What the communication thread does: runs operations until `stop` has been called and none is left.
   void serve();
 
-  // Runs operations from the front until `wanted` has ended or somebody else is running one. Leaves to the
+  // Runs operations from the front until `wanted` has ended or another thread is running one. Leaves to the
   // communication thread what would keep the caller beyond the deadline of `wanted`.
   void help(const Operation& wanted);
 
@@ -142,7 +143,7 @@ class CommunicationThread::Queue {
   std::vector<CollectiveRecord> recent();
 
   void stop();
-  bool wait_until_served(std::chrono::milliseconds patience);
+  bool wait_until_served(std::chrono::milliseconds limit);
 
   // Makes queued and later operations end with `reason`, and the one under way as soon as the transport can.
   void fail(const std::string& reason) noexcept;
@@ -180,7 +181,7 @@ class CommunicationThread::Queue {
   FirstFailure failure_;
   const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
   int run_by_callers_ = 0;              // in a row, as far as it matters
-  bool napping_ = false;                // the communication thread looks by itself before long
+  bool polling_ = false;                // the communication thread looks by itself before long
   bool has_warned_ = false;             // of an operation that was never waited for
   bool stopping_ = false;
   bool served_ = false;
@@ -271,7 +272,7 @@ void CommunicationThread::Operation::wait() {
   if (mine) wait_for_its_end(*mine);
   std::unique_lock lock(mutex_);
   if (!done_) {
-    lock.unlock();  // whoever holds the queue's mutex may want this one
+    lock.unlock();  // a holder of the queue's mutex may want this one
     mine->failure().throw_if_any();
   }
   if (failure_) std::rethrow_exception(failure_);
@@ -304,7 +305,7 @@ std::shared_ptr<CommunicationThread::Operation> CommunicationThread::Queue::enqu
   operation->arrival.fingerprint = operation->fingerprint();
   queue_.push_back(operation);
   recent_.push_back(operation);
-  if (!napping_) changed_.notify_all();
+  if (!polling_) changed_.notify_all();
   if (recent_.size() <= kRemembered) return nullptr;
   auto oldest = std::move(recent_.front());
   recent_.pop_front();
@@ -316,14 +317,14 @@ std::exception_ptr CommunicationThread::Queue::run(Operation& operation) {
   const auto failed = [&](const std::string& reason, ErrorScope scope) {
     failure_.set(std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", reason), scope)));
     // The peers may wait for this rank, and a foreign library for all of them. Where all found a mismatch together
-    // nobody waits, and some may still be reading who called what.
+    // no rank waits, and some may still be reading who called what.
     if (scope == ErrorScope::this_rank) transport_->abort(reason);
   };
   try {
-    const Patience patience{operation.deadline, &waiters_};
-    if (!transport_->arrive(operation.arrival, patience))
-      throw_mismatch(*transport_, operation.what(), operation.sequence, patience);
-    operation.body(*transport_, patience);
+    const WaitPolicy policy{operation.deadline, &waiters_};
+    if (!transport_->arrive(operation.arrival, policy))
+      throw_mismatch(*transport_, operation.what(), operation.sequence, policy);
+    operation.body(*transport_, policy);
     return nullptr;
   } catch (const Error& error) {
     failed(error.what(), error.scope());
@@ -363,10 +364,10 @@ void CommunicationThread::Queue::serve() {
 void CommunicationThread::Queue::rest(std::unique_lock<std::mutex>& lock) {
   auto seen = submitted_;
   const auto has_news = [&] { return is_ready() || is_over() || submitted_ != seen; };
-  for (int naps = 0; run_by_callers_ >= kHabit && naps < kNaps; ++naps) {
-    napping_ = true;
-    changed_.wait_for(lock, kNap);
-    napping_ = false;
+  for (int polls = 0; run_by_callers_ >= kCallersInARow && polls < kPolls; ++polls) {
+    polling_ = true;
+    changed_.wait_for(lock, kPollTime);
+    polling_ = false;
     if (has_news()) return;
   }
   changed_.wait(lock, has_news);
@@ -378,13 +379,13 @@ void CommunicationThread::Queue::help(const Operation& wanted) {
   // Numbers grow along the queue: `wanted` is in it as long as its front is not younger.
   while (!running_ && !queue_.empty() && queue_.front()->sequence <= wanted.sequence && may_help(wanted)) {
     run_front(lock);
-    run_by_callers_ = std::min(run_by_callers_ + 1, kHabit);
+    run_by_callers_ = std::min(run_by_callers_ + 1, kCallersInARow);
   }
   // What is left, and the end, are the communication thread's.
   if (!queue_.empty() || stopping_) changed_.notify_all();
 }
 
-// Whoever runs an operation leaves it at that operation's deadline, not at its own.
+// A thread that runs an operation leaves it at that operation's deadline, not at its own.
 bool CommunicationThread::Queue::may_help(const Operation& wanted) const {
   return queue_.front()->deadline.time_point() <= wanted.deadline.time_point();
 }
@@ -412,9 +413,9 @@ void CommunicationThread::Queue::stop() {
   changed_.notify_all();
 }
 
-bool CommunicationThread::Queue::wait_until_served(std::chrono::milliseconds patience) {
+bool CommunicationThread::Queue::wait_until_served(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, patience, [this] { return served_; });
+  return changed_.wait_for(lock, limit, [this] { return served_; });
 }
 
 void CommunicationThread::Queue::fail(const std::string& reason) noexcept {
@@ -424,7 +425,7 @@ void CommunicationThread::Queue::fail(const std::string& reason) noexcept {
     const std::lock_guard lock(mutex_);
     left.swap(queue_);
   }
-  // The one under way ends when the transport lets it; nobody needs to wait for that to know how the others end.
+  // The one under way ends when the transport lets it; no caller needs to wait for that to know how the others end.
   for (const auto& operation : left) operation->finish(failure_.get());
   transport_->abort(reason);
 }
@@ -435,7 +436,7 @@ CommunicationThread::CommunicationThread(std::unique_ptr<HostTransport> transpor
 CommunicationThread::~CommunicationThread() {
   try {
     if (!thread_.joinable()) start();
-  } catch (...) {  // no thread is to be had, and nobody waits
+  } catch (...) {  // there is no thread left, and no caller waits
     queue_->fail("the communication thread could not be started");
     return;
   }

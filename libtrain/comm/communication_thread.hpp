@@ -18,7 +18,7 @@
 namespace libtrain::detail {
 
 /// The collectives of a transport, in the order of the calls, and the thread that runs them while their callers
-/// compute. A caller that has nothing to do but wait for one runs it itself, where nobody has begun: handing a small
+/// compute. A caller that has nothing to do but wait for one runs it itself, where no thread has begun: handing a small
 /// collective to another thread and back costs several times what the collective itself does.
 ///
 /// Invariants:
@@ -28,7 +28,7 @@ namespace libtrain::detail {
 class CommunicationThread {
  public:
   /// What a collective does, in the transport and with its deadline; it holds the tensors.
-  using Body = std::function<void(HostTransport&, const Patience&)>;
+  using Body = std::function<void(HostTransport&, const WaitPolicy&)>;
 
   CommunicationThread(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout);
 
@@ -39,7 +39,7 @@ class CommunicationThread {
   CommunicationThread(const CommunicationThread&) = delete;  // it is one thread
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
-  /// Until then collectives run only where somebody waits for them.
+  /// Until then collectives run only where a caller waits for them.
   void start();
 
   const HostTransport& transport() const;

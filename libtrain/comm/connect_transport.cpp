@@ -56,7 +56,7 @@ std::unique_ptr<RendezvousPlace> open_place(const Launch& launch, const Environm
   return open_tcp_place(url);
 }
 
-std::unique_ptr<HostTransport> meet(const Launch& launch, const Patience& patience, OpenAgentStore open_agent_store) {
+std::unique_ptr<HostTransport> meet(const Launch& launch, const WaitPolicy& policy, OpenAgentStore open_agent_store) {
   const auto environment = Environment::of_process();
   const TcpOptions options{.interface = socket_interface(),
                            .master_address = master_of(launch),
@@ -78,18 +78,18 @@ std::unique_ptr<HostTransport> meet(const Launch& launch, const Patience& patien
       .requires_key = options.encrypt,
       .hosts = launch.hosts};
   TcpRendezvous rendezvous{open_place(launch, environment, options, open_agent_store), std::move(plan)};
-  return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, patience);
+  return TcpTransport::connect(rendezvous, launch.rank.value, launch.world_size.value, options, policy);
 }
 
 // Connects all pairs of ranks somehow; those that share a host will do better.
-std::unique_ptr<HostTransport> connect_world(const Launch& launch, const Patience& patience,
+std::unique_ptr<HostTransport> connect_world(const Launch& launch, const WaitPolicy& policy,
                                              OpenAgentStore open_agent_store) {
   if (launch.rendezvous.value == "mpi") {
     if (!is_on("LIBTRAIN_ENCRYPTION", Environment::of_process(), false)) return connect_mpi();
     throw EnvironmentError(
         "LIBTRAIN_ENCRYPTION is on, but MPI carries what goes between these ranks: use --dist-backend gloo.");
   }
-  if (launch.backend.value != "mpi") return meet(launch, patience, open_agent_store);
+  if (launch.backend.value != "mpi") return meet(launch, policy, open_agent_store);
   throw EnvironmentError(text("Backend mpi (", launch.backend.source,
                               ") needs ranks that MPI has started, and these are to meet at ", launch.rendezvous.value,
                               " (", launch.rendezvous.source,
@@ -98,13 +98,13 @@ std::unique_ptr<HostTransport> connect_world(const Launch& launch, const Patienc
 
 }  // namespace
 
-std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const Patience& patience,
+std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const WaitPolicy& policy,
                                                  OpenAgentStore open_agent_store) {
-  auto world = connect_world(launch, patience, open_agent_store);
+  auto world = connect_world(launch, policy, open_agent_store);
   const auto environment = Environment::of_process();
   const HierarchyOptions options{.share_memory = is_on("LIBTRAIN_SHARED_MEMORY", environment, true),
                                  .host = environment.get("LIBTRAIN_HOST").value_or("")};
-  return HierarchicalTransport::connect(std::move(world), options, patience);
+  return HierarchicalTransport::connect(std::move(world), options, policy);
 }
 
 }  // namespace libtrain

@@ -17,7 +17,7 @@ using OpenAgentStore = std::unique_ptr<RendezvousPlace> (*)(const std::string& u
 /// Connects the ranks of a launched job of several processes: shared memory between those of a host, and MPI or TCP
 /// between hosts, as the launcher has it. All ranks must call it. Throws EnvironmentError where this build cannot
 /// connect the ranks of that launcher, and CommunicationError where ranks do not come before the deadline.
-std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const Patience& patience,
+std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const WaitPolicy& policy,
                                                  OpenAgentStore open_agent_store);
 
 }  // namespace libtrain

@@ -62,9 +62,9 @@ Work HostCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& out
                                   const CallOptions& options) {
   const auto type = checked_in_out(*this, input, output, "all_reduce");
   check_op(type, op, "all_reduce");
-  const auto body = [input, output, type, op](HostTransport& transport, const Patience& patience) {
+  const auto body = [input, output, type, op](HostTransport& transport, const WaitPolicy& policy) {
     reduce_widened(transport, type, input, output, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
-      transport.all_reduce(in.data_ptr(), out.data_ptr(), count_of(in), as, op, patience);
+      transport.all_reduce(in.data_ptr(), out.data_ptr(), count_of(in), as, op, policy);
     });
   };
   return thread_.submit({CallKind::all_reduce, count_of(input), type, op},
@@ -78,10 +78,9 @@ Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output,
   const auto type = mine ? checked_in_out(*this, input, output, "reduce") : checked_type(*this, input, "reduce");
   check_op(type, op, "reduce");
   const auto target = mine ? output : at::Tensor{};
-  const auto body = [input, target, type, op, root](HostTransport& transport, const Patience& patience) {
+  const auto body = [input, target, type, op, root](HostTransport& transport, const WaitPolicy& policy) {
     reduce_widened(transport, type, input, target, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
-      transport.reduce(in.data_ptr(), target.defined() ? out.data_ptr() : nullptr, count_of(in), as, op, root,
-                       patience);
+      transport.reduce(in.data_ptr(), target.defined() ? out.data_ptr() : nullptr, count_of(in), as, op, root, policy);
     });
   };
   return thread_.submit({CallKind::reduce, count_of(input), type, op, root},
@@ -91,8 +90,8 @@ Work HostCommunicator::reduce(const at::Tensor& input, const at::Tensor& output,
 Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
   const auto type = checked_type(*this, tensor, "broadcast");
   check_root(*this, root, "broadcast");
-  const auto body = [tensor, root](HostTransport& transport, const Patience& patience) {
-    transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, patience);
+  const auto body = [tensor, root](HostTransport& transport, const WaitPolicy& policy) {
+    transport.broadcast(tensor.data_ptr(), tensor.nbytes(), root, policy);
   };
   return thread_.submit({.kind = CallKind::broadcast, .count = count_of(tensor), .type = type, .root = root},
                         {nullptr, tensor.data_ptr(), options.timeout}, body);
@@ -100,8 +99,8 @@ Work HostCommunicator::broadcast(const at::Tensor& tensor, int root, const CallO
 
 Work HostCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
   const auto type = checked_gather(*this, input, output, "all_gather");
-  const auto body = [input, output](HostTransport& transport, const Patience& patience) {
-    transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), patience);
+  const auto body = [input, output](HostTransport& transport, const WaitPolicy& policy) {
+    transport.all_gather(input.data_ptr(), output.data_ptr(), input.nbytes(), policy);
   };
   return thread_.submit({CallKind::all_gather, count_of(input), type},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
@@ -111,9 +110,9 @@ Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor&
                                       const CallOptions& options) {
   const auto type = checked_gather(*this, output, input, "reduce_scatter");
   check_op(type, op, "reduce_scatter");
-  const auto body = [input, output, type, op](HostTransport& transport, const Patience& patience) {
+  const auto body = [input, output, type, op](HostTransport& transport, const WaitPolicy& policy) {
     reduce_widened(transport, type, input, output, [&](const at::Tensor& in, const at::Tensor& out, DataType as) {
-      transport.reduce_scatter(in.data_ptr(), out.data_ptr(), count_of(out), as, op, patience);
+      transport.reduce_scatter(in.data_ptr(), out.data_ptr(), count_of(out), as, op, policy);
     });
   };
   return thread_.submit({CallKind::reduce_scatter, count_of(output), type, op},
@@ -123,8 +122,8 @@ Work HostCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor&
 Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
   const auto type = checked_parts(*this, input, output, "all_to_all");
   const auto part = input.nbytes() / static_cast<std::size_t>(world_size_);
-  const auto body = [input, output, part](HostTransport& transport, const Patience& patience) {
-    transport.all_to_all(input.data_ptr(), output.data_ptr(), part, patience);
+  const auto body = [input, output, part](HostTransport& transport, const WaitPolicy& policy) {
+    transport.all_to_all(input.data_ptr(), output.data_ptr(), part, policy);
   };
   return thread_.submit({CallKind::all_to_all, count_of(input), type},
                         {input.data_ptr(), output.data_ptr(), options.timeout}, body);
@@ -132,7 +131,7 @@ Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
 
 void HostCommunicator::barrier(const CallOptions& options) {
   // Arriving is all there is to it.
-  thread_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const Patience&) {})
+  thread_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const WaitPolicy&) {})
       .wait();
 }
 
@@ -142,15 +141,15 @@ void HostCommunicator::barrier(const CallOptions& options) {
 std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& bytes, const CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(world_size_);
   const auto gathered = std::make_shared<std::vector<std::string>>(ranks);
-  const auto exchange = [bytes, gathered, ranks](HostTransport& transport, const Patience& patience) {
+  const auto exchange = [bytes, gathered, ranks](HostTransport& transport, const WaitPolicy& policy) {
     const std::uint64_t length = bytes.size();
     std::vector<std::uint64_t> lengths(ranks);
-    transport.all_gather(&length, lengths.data(), sizeof(length), patience);
+    transport.all_gather(&length, lengths.data(), sizeof(length), policy);
     const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
     std::vector<char> mine(longest);
     std::copy(bytes.begin(), bytes.end(), mine.begin());
     std::vector<char> all(longest * ranks);
-    transport.all_gather(mine.data(), all.data(), longest, patience);
+    transport.all_gather(mine.data(), all.data(), longest, policy);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       (*gathered)[rank].assign(all.data() + rank * longest, lengths[rank]);
     }
@@ -162,11 +161,11 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
 std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) {
   check_root(*this, root, "broadcast_bytes");
   const auto received = std::make_shared<std::string>(bytes);
-  const auto exchange = [received, root](HostTransport& transport, const Patience& patience) {
+  const auto exchange = [received, root](HostTransport& transport, const WaitPolicy& policy) {
     std::uint64_t length = received->size();
-    transport.broadcast(&length, sizeof(length), root, patience);
+    transport.broadcast(&length, sizeof(length), root, policy);
     received->resize(length);
-    transport.broadcast(received->data(), length, root, patience);
+    transport.broadcast(received->data(), length, root, policy);
   };
   thread_.submit({.kind = CallKind::broadcast_bytes, .root = root}, {.timeout = options.timeout}, exchange).wait();
   return std::move(*received);
@@ -175,8 +174,8 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
 std::shared_ptr<Communicator> HostCommunicator::split(int color, int key, const CallOptions& options) {
   detail::check_color(color);
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
-  const auto body = [part, color, key](HostTransport& transport, const Patience& patience) {
-    *part = transport.split(color, key, patience);
+  const auto body = [part, color, key](HostTransport& transport, const WaitPolicy& policy) {
+    *part = transport.split(color, key, policy);
   };
   thread_.submit({.kind = CallKind::split}, {.timeout = options.timeout}, body).wait();
   return std::make_shared<HostCommunicator>(std::move(*part), CommunicatorOptions{.timeout = thread_.timeout()});

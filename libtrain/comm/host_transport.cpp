@@ -29,16 +29,16 @@ std::string ranks_in_words(std::vector<int> ranks) {
   return text("ranks ", join(runs, ", "), " and ", final_run);
 }
 
-void meet(HostTransport& transport, const Patience& patience) {
+void meet(HostTransport& transport, const WaitPolicy& policy) {
   constexpr std::uint64_t kFingerprint = 0x6275696c'64206f6e;  // the same on all ranks, unlike users' calls
-  if (transport.arrive({.fingerprint = kFingerprint}, patience)) return;
+  if (transport.arrive({.fingerprint = kFingerprint}, policy)) return;
   throw CommunicationError("The ranks are at different points of the program: every rank must connect and split alike.",
                            ErrorScope::all_ranks);
 }
 
 std::string missing_ranks(std::vector<int> ranks) {
   return text(ranks_in_words(std::move(ranks)),
-              " did not come before the deadline: stopped, unreachable or far behind.");
+              " did not arrive before the deadline: stopped, unreachable or far behind.");
 }
 
 }  // namespace libtrain::detail

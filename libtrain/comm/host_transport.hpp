@@ -16,13 +16,13 @@
 namespace libtrain {
 
 /// How long a transport may wait for its peers, and how eagerly.
-struct Patience {
+struct WaitPolicy {
   Deadline deadline;
   /// Threads that have nothing to do until this operation ends: while there are any, waiting may burn the processor;
-  /// while there are none, the processor belongs to whoever computes.
+  /// while there are none, the processor belongs to threads that compute.
   const std::atomic<int>* waiters = nullptr;
 
-  bool someone_waits() const { return waiters == nullptr || waiters->load(std::memory_order_relaxed) > 0; }
+  bool has_waiters() const { return waiters == nullptr || waiters->load(std::memory_order_relaxed) > 0; }
 };
 
 /// What a rank shows of the collective it has come for.
@@ -39,12 +39,12 @@ namespace detail {
 /// "rank 3", "ranks 3 and 5", "ranks 3, 5 to 9 and 12": short for any number of ranks.
 std::string ranks_in_words(std::vector<int> ranks);
 
-/// "rank 3 did not come before the deadline: stopped, unreachable or far behind."
+/// "rank 3 did not arrive before the deadline: stopped, unreachable or far behind."
 std::string missing_ranks(std::vector<int> ranks);
 
 /// An arrival for collectives that no user has called, such as those that build one transport over another. Throws
 /// CommunicationError where a rank came for something else.
-void meet(HostTransport& transport, const Patience& patience);
+void meet(HostTransport& transport, const WaitPolicy& policy);
 
 }  // namespace detail
 
@@ -73,7 +73,7 @@ class HostTransport {
   /// Returns when every rank has come here; true where all brought the same fingerprint. Every collective below is
   /// preceded by one, so that a mismatched call ends in an error and a missing rank is noticed before data moves.
   /// `arrival` shows the buffers of the collective that follows, for transports whose peers look into them.
-  virtual bool arrive(const Arrival& arrival, const Patience& patience) = 0;
+  virtual bool arrive(const Arrival& arrival, const WaitPolicy& policy) = 0;
 
   /// Instead of `arrive`: makes the peers that wait in the same arrival throw CommunicationError with `reason` as it
   /// is, for it is not this rank that has failed.
@@ -85,30 +85,30 @@ class HostTransport {
   /// Combines `count` elements of all ranks, with the same bits on every rank. `input` and `output` are equal (in
   /// place) or do not overlap; `input` keeps its values then. Never called with the average of integers.
   virtual void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                          const Patience& patience) = 0;
+                          const WaitPolicy& policy) = 0;
 
   /// The same where only `root` wants the result: the others' `output` is null.
   virtual void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                      const Patience& patience) = 0;
+                      const WaitPolicy& policy) = 0;
 
   /// Copies `bytes` bytes of `root` to all ranks.
-  virtual void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) = 0;
+  virtual void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) = 0;
 
   /// Places each rank's `bytes` bytes one after another, in rank order, in every rank's `output`. `input` may
   /// be the rank-th part of `output`.
-  virtual void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) = 0;
+  virtual void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) = 0;
 
   /// Combines the ranks' inputs of world_size * count elements and leaves the rank-th `count` of them in `output`,
   /// which may be the rank-th part of `input`.
   virtual void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                              const Patience& patience) = 0;
+                              const WaitPolicy& policy) = 0;
 
   /// Sends the r-th `bytes` bytes of `input` to rank r, whose `output` holds them as the part of this rank. The two do
   /// not overlap.
-  virtual void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) = 0;
+  virtual void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) = 0;
 
   /// A transport among the ranks that gave the same `color`, ranked by (key, rank). All ranks must call it.
-  virtual std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) = 0;
+  virtual std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) = 0;
 
   /// Memory that this transport moves best; null to let the caller allocate. Any thread; not collective.
   virtual std::shared_ptr<void> allocate(std::size_t /*bytes*/) { return nullptr; }

@@ -5,9 +5,6 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/launch/job.hpp>
 #include <libtrain/launch/launch.hpp>
-#include <libtrain/launch/locality.hpp>
-#include <libtrain/launch/master.hpp>
-#include <libtrain/launch/rendezvous.hpp>
 #include <libtrain/launch/resolve.hpp>
 
 namespace libtrain {

@@ -8,7 +8,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/claim.hpp>
+#include <libtrain/launch/launcher_variables.hpp>
 
 namespace libtrain::detail {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/families.hpp>
+#include <libtrain/launch/launchers.hpp>
 
 namespace libtrain::detail {
 namespace {

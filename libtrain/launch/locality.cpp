@@ -1,8 +1,8 @@
-#include <libtrain/launch/locality.hpp>
+#include <libtrain/launch/resolve.hpp>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/families.hpp>
+#include <libtrain/launch/launchers.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -14,10 +14,10 @@ Sourced<std::optional<int>> known_or_not(const Number& number) {
   return {number->value, number->source};
 }
 
-/// The winner's own number, or that of a claim of the same rank and world size.
-Number claimed(const Resolution& resolution, Number Claim::* member) {
+/// The winner's own number, or that of another launcher with the same rank and world size.
+Number claimed(const Resolution& resolution, Number LauncherVariables::* member) {
   auto number = resolution.winner.*member;
-  for (const auto& claim : resolution.agreeing) number = first_of(number, claim.*member);
+  for (const auto& found : resolution.agreeing) number = first_of(number, found.*member);
   return number;
 }
 
@@ -25,7 +25,7 @@ Number find_local_rank(const Resolution& resolution, const Environment& environm
                        std::vector<std::string>& warnings) {
   if (options.local_rank) return Sourced<int>{*options.local_rank, "--local-rank"};
   const auto plain = resolution.plain_is_stale ? Number{} : read_rank(environment, "LOCAL_RANK");
-  const auto own = claimed(resolution, &Claim::local_rank);
+  const auto own = claimed(resolution, &LauncherVariables::local_rank);
   if (plain && own && plain->value != own->value) {
     warnings.push_back(text("LOCAL_RANK=", plain->value, " wins over ", own->source, "=", own->value,
                             ", which disagrees: unset LOCAL_RANK if it is left over."));
@@ -34,7 +34,7 @@ Number find_local_rank(const Resolution& resolution, const Environment& environm
 }
 
 Number find_node_count(const Resolution& resolution, const Environment& environment, int world_size) {
-  const auto count = claimed(resolution, &Claim::node_count);
+  const auto count = claimed(resolution, &LauncherVariables::node_count);
   if (count) return count;
   // A job of several nodes may still start a smaller world, on one of them.
   const auto azure = read_count(environment, "AZUREML_NODE_COUNT");
@@ -56,9 +56,9 @@ void find_locality(Launch& launch, const Resolution& resolution, const Environme
   if (launch.launcher == Launcher::slurm) launch.hosts = slurm_hosts_of_ranks(environment, launch.world_size.value);
   const Number world_size = resolution.winner.world_size;
   auto local_rank = find_local_rank(resolution, environment, options, launch.warnings);
-  auto local_size = claimed(resolution, &Claim::local_world_size);
+  auto local_size = claimed(resolution, &LauncherVariables::local_world_size);
   if (!local_size && !resolution.plain_is_stale) local_size = read_count(environment, "LOCAL_WORLD_SIZE");
-  auto node_rank = claimed(resolution, &Claim::node_rank);
+  auto node_rank = claimed(resolution, &LauncherVariables::node_rank);
   if (!node_rank) node_rank = read_rank(environment, "AZUREML_CR_NODE_RANK");
   auto node_count = find_node_count(resolution, environment, world_size->value);
 

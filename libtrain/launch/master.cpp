@@ -1,14 +1,14 @@
-#include <libtrain/launch/master.hpp>
+#include <libtrain/launch/resolve.hpp>
 
 #include <algorithm>
 #include <array>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/claim.hpp>
 #include <libtrain/launch/host.hpp>
 #include <libtrain/launch/job.hpp>
-#include <libtrain/launch/slurm_node_list.hpp>
+#include <libtrain/launch/launcher_variables.hpp>
+#include <libtrain/launch/slurm_lists.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -62,7 +62,7 @@ Address slurm_master(const Environment& environment) {
 
 Address find_address(const Launch& launch, const Environment& environment) {
   if (auto address = master_addr(environment); address.value) return address;
-  // Nobody to meet: the lists of the job around this process say nothing about it.
+  // No other rank to meet: the lists of the job around this process say nothing about it.
   if (launch.world_size.value == 1) return {"127.0.0.1", "one process"};
   const bool one_node = launch.node_count.value == 1;
   if (auto address = azure_master(environment, one_node); address.value) return address;

@@ -1,11 +1,11 @@
-#include <libtrain/launch/rendezvous.hpp>
+#include <libtrain/launch/resolve.hpp>
 
 #include <algorithm>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/families.hpp>
 #include <libtrain/launch/host.hpp>
+#include <libtrain/launch/launchers.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -49,10 +49,10 @@ Sourced<std::string> from_url(const std::string& url, const std::string& source,
   return {*parsed, url == "env://" ? source + " (env://), " + over_tcp(launch).source : source};
 }
 
-/// The claim after which MPI_Init sees just these ranks, if there is one.
-const Claim* find_mpi(const Resolution& resolution) {
-  const auto speaks_mpi = [](const Claim& claim) {
-    return claim.launcher != Launcher::single && family_of(claim.launcher).speaks_mpi;
+/// The variables after which MPI_Init sees just these ranks, if there is one.
+const LauncherVariables* find_mpi(const Resolution& resolution) {
+  const auto speaks_mpi = [](const LauncherVariables& found) {
+    return found.launcher != Launcher::single && reader_of(found.launcher).speaks_mpi;
   };
   if (speaks_mpi(resolution.winner)) return &resolution.winner;
   const auto found = std::find_if(resolution.agreeing.begin(), resolution.agreeing.end(), speaks_mpi);

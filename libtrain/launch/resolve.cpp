@@ -5,31 +5,31 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/families.hpp>
+#include <libtrain/launch/launchers.hpp>
 
 namespace libtrain::detail {
 namespace {
 
-bool is_explicit(const Claim& claim) {
-  return claim.launcher == Launcher::explicit_options;
+bool is_explicit(const LauncherVariables& found) {
+  return found.launcher == Launcher::explicit_options;
 }
 
-[[noreturn]] void refuse_half(const Claim& claim) {
-  const auto missing = claim.rank ? claim.world_size_name : claim.rank_name;
-  if (is_explicit(claim)) {
+[[noreturn]] void refuse_half(const LauncherVariables& found) {
+  const auto missing = found.rank ? found.world_size_name : found.rank_name;
+  if (is_explicit(found)) {
     throw UsageError(
-        text(to_text(claim), " is given but ", missing, " is not, and no launcher's variables say it: give both."));
+        text(to_text(found), " is given but ", missing, " is not, and no launcher's variables say it: give both."));
   }
-  if (!claim.rank && !claim.world_size) {
-    throw EnvironmentError(text("The variables of ", to_string(claim.launcher), " are there but ", claim.rank_name,
-                                " and ", claim.world_size_name, " are not set: unset the former or set the latter."));
+  if (!found.rank && !found.world_size) {
+    throw EnvironmentError(text("The variables of ", to_string(found.launcher), " are there but ", found.rank_name,
+                                " and ", found.world_size_name, " are not set: unset the former or set the latter."));
   }
-  const auto present = claim.rank ? claim.rank_name : claim.world_size_name;
-  throw EnvironmentError(text(to_text(claim), " is set but ", missing, " is not: set both, unset ", present,
+  const auto present = found.rank ? found.rank_name : found.world_size_name;
+  throw EnvironmentError(text(to_text(found), " is set but ", missing, " is not: set both, unset ", present,
                               ", or give --rank and --world-size."));
 }
 
-[[noreturn]] void refuse_half_against(const Claim& half, const Claim& winner) {
+[[noreturn]] void refuse_half_against(const LauncherVariables& half, const LauncherVariables& winner) {
   if (is_explicit(half)) {
     throw UsageError(text(to_text(half), " disagrees with ", to_text(winner), " (", to_string(winner.launcher),
                           "): leave the option out, or give both --rank and --world-size."));
@@ -38,30 +38,31 @@ bool is_explicit(const Claim& claim) {
                               to_string(winner.launcher), "), and only the latter is complete: unset the former."));
 }
 
-Claim single_process() {
+LauncherVariables single_process() {
   return {.launcher = Launcher::single,
           .rank = Sourced<int>{0, "single process"},
           .world_size = Sourced<int>{1, "single process"}};
 }
 
 /// The winner and its row; no row for a single process.
-std::pair<Claim, const Family*> find_winner(const Environment& environment, const LaunchOptions& options) {
-  std::vector<Claim> halves;
-  for (const auto& family : families()) {
-    auto claim = family.read(environment, options);
-    if (!claim) continue;
-    if (!claim->is_complete() && !halves.empty() && is_explicit(halves.front())) {
-      claim->rank = first_of(claim->rank, halves.front().rank);
-      claim->world_size = first_of(claim->world_size, halves.front().world_size);
+std::pair<LauncherVariables, const LauncherReader*> find_winner(const Environment& environment,
+                                                                const LaunchOptions& options) {
+  std::vector<LauncherVariables> halves;
+  for (const auto& reader : launcher_readers()) {
+    auto found = reader.read(environment, options);
+    if (!found) continue;
+    if (!found->is_complete() && !halves.empty() && is_explicit(halves.front())) {
+      found->rank = first_of(found->rank, halves.front().rank);
+      found->world_size = first_of(found->world_size, halves.front().world_size);
     }
-    if (!claim->is_complete()) {
-      halves.push_back(*claim);
+    if (!found->is_complete()) {
+      halves.push_back(*found);
       continue;
     }
     for (const auto& half : halves) {
-      if (!agree(half, *claim)) refuse_half_against(half, *claim);
+      if (!agree(half, *found)) refuse_half_against(half, *found);
     }
-    return {*claim, &family};
+    return {*found, &reader};
   }
   if (halves.size() == 1 && is_explicit(halves.front()) && !halves.front().rank && !halves.front().is_multi_process()) {
     return {single_process(), nullptr};
@@ -75,33 +76,34 @@ std::pair<Claim, const Family*> find_winner(const Environment& environment, cons
   return {single_process(), nullptr};
 }
 
-void check(const Claim& claim) {
-  if (claim.rank->value < claim.world_size->value) return;
-  const auto message = text(to_text(claim), ": the rank must be below the world size.");
-  if (claim.rank->source.starts_with("--")) throw UsageError(message);
+void check(const LauncherVariables& found) {
+  if (found.rank->value < found.world_size->value) return;
+  const auto message = text(to_text(found), ": the rank must be below the world size.");
+  if (found.rank->source.starts_with("--")) throw UsageError(message);
   throw EnvironmentError(message);
 }
 
-/// Whether the numbers of a later family say the same, or count something else than ranks and so cannot disagree.
-bool is_compatible(const Claim& winner, const Claim& other, const Family& family) {
-  if (agree(winner, other) || family.counts == Counts::nodes) return true;
+/// Whether the numbers of a later launcher say the same, or count something else than ranks and so cannot disagree.
+bool is_compatible(const LauncherVariables& winner, const LauncherVariables& other, const LauncherReader& reader) {
+  if (agree(winner, other) || reader.counts == Counts::nodes) return true;
   const bool exported_by_hand = winner.launcher == Launcher::explicit_options || winner.launcher == Launcher::plain;
-  if (family.counts == Counts::ranks_or_agents && !exported_by_hand) return true;
+  if (reader.counts == Counts::ranks_or_agents && !exported_by_hand) return true;
   if (winner.launcher != Launcher::torchrun) return false;
-  // One torchrun agent per node, started by mpirun or the like: the other family counts agents.
+  // One torchrun agent per node, started by mpirun or the like: the other launcher counts agents.
   return !other.world_size || (winner.node_count && winner.node_count->value == other.world_size->value);
 }
 
-void compare(Resolution& resolution, const Family& winning, const Claim& other, const Family& family) {
+void compare(Resolution& resolution, const LauncherReader& winning, const LauncherVariables& other,
+             const LauncherReader& reader) {
   const auto& winner = resolution.winner;
   if (other.is_complete() && agree(winner, other)) resolution.agreeing.push_back(other);
-  if (is_compatible(winner, other, family)) return;
-  if (family.standing == winning.standing && winner.is_multi_process() && other.is_multi_process()) {
+  if (is_compatible(winner, other, reader)) return;
+  if (reader.precedence == winning.precedence && winner.is_multi_process() && other.is_multi_process()) {
     throw EnvironmentError(text(to_text(winner), " (", to_string(winner.launcher), ") and ", to_text(other), " (",
                                 to_string(other.launcher),
                                 ") disagree: unset those of the launcher that did not start this job."));
   }
-  if (family.launcher == Launcher::plain) resolution.plain_is_stale = true;
+  if (reader.launcher == Launcher::plain) resolution.plain_is_stale = true;
   resolution.warnings.push_back(text(to_text(winner), " (", to_string(winner.launcher), ") wins over ", to_text(other),
                                      " (", to_string(other.launcher),
                                      "), which disagrees: unset the latter if it is left over."));
@@ -118,7 +120,7 @@ long long tasks_without_step(const Environment& environment) {
 
 Resolution resolve(const Environment& environment, const LaunchOptions& options) {
   Resolution resolution;
-  const Family* winning = nullptr;
+  const LauncherReader* winning = nullptr;
   std::tie(resolution.winner, winning) = find_winner(environment, options);
   check(resolution.winner);
   if (winning == nullptr) {
@@ -135,17 +137,17 @@ Resolution resolve(const Environment& environment, const LaunchOptions& options)
     return resolution;
   }
   bool later = false;
-  for (const auto& family : families()) {
+  for (const auto& reader : launcher_readers()) {
     if (later) {
       try {
-        if (const auto other = family.read(environment, options)) compare(resolution, *winning, *other, family);
+        if (const auto other = reader.read(environment, options)) compare(resolution, *winning, *other, reader);
       } catch (const Error& error) {
-        if (family.standing == winning->standing) throw;
+        if (reader.precedence == winning->precedence) throw;
         resolution.warnings.push_back(text(error.what(), " It is ignored, because ", to_text(resolution.winner), " (",
                                            to_string(resolution.winner.launcher), ") wins."));
       }
     }
-    later = later || &family == winning;
+    later = later || &reader == winning;
   }
   return resolution;
 }

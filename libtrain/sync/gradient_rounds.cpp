@@ -193,7 +193,7 @@ bool GradientRounds::wait() {
   const std::lock_guard lock(mutex_);
   if (round_.phase == Phase::idle) open();
   if (no_sync_guards_ > 0) {
-    fail("wait() was called while a no_sync() guard lives: let it go before the round's last backward().");
+    fail("wait() was called while a no_sync() guard exists: destroy it before the round's last backward().");
   }
   check_passes();
   return finish();
@@ -213,7 +213,7 @@ void GradientRounds::check_passes() {
   }
   if (is_under_way() || status_.trainable_set_changed()) return;
   if (parameters_.have_accumulated()) {
-    fail("Every backward() before wait() ran under no_sync(): run the round's last one after the guard has gone.");
+    fail("Every backward() before wait() ran under no_sync(): run the round's last one after the guard is destroyed.");
   }
   // Where parameters may be unused, a rank may use none.
   if (options_.unused == UnusedParameters::refused) fail("wait() was called without a backward() before it.");

@@ -67,7 +67,7 @@ struct SynchronizerOptions {
   /// Null: gradients travel as they are.
   std::shared_ptr<WireFormat> wire_format = {};
   /// Told of gradients that are copied, of waiting, and of every bucket's reduction; must outlive the synchronizer.
-  /// Null: nobody.
+  /// Null: none.
   TraceSink* trace = nullptr;
 };
 

@@ -154,7 +154,7 @@ std::string ModuleParameters::problem_of_memory() const {
     const bool is_converted = !tensor.is_cpu() || tensor.scalar_type() != parameter.type;
     return text("Parameter '", parameter.name, "' was ",
                 is_converted ? "converted to another dtype or device" : "given other memory, as torch::load() does,",
-                " after the synchronizer was made, which has taken its hook away: ",
+                " after the synchronizer was made, which has removed its hook: ",
                 is_converted ? "convert the module" : "load the module", " first, then make the synchronizer.");
   }
   return {};

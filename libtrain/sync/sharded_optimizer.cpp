@@ -87,7 +87,7 @@ void ShardedOptimizer::State::update(std::size_t index) {
   for (const auto& member : bucket.members()) {
     auto& parameter = parameters[member.parameter];
     if (!parameter.has_gradient()) continue;
-    bucket.house(member, parameter.tensor);  // loading a module gives it other memory
+    bucket.bind(member, parameter.tensor);  // loading a module gives it other memory
     ++parameter.steps;
     for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
       if (run.count > 0) detail::update_run(parameter.rule, learning_rate_factor, parameter.steps, memory, run);

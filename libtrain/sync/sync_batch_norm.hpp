@@ -82,7 +82,7 @@ TORCH_MODULE(SyncBatchNorm);
 /// reach, and elements of ModuleList and ModuleDict are called through a cast to a fixed type. Where there is such a
 /// batch norm, nothing is changed and UsageError names it. Models that let their norm be chosen are built with
 /// sync_batch_norm_factory instead: `resnet50({.norm = sync_batch_norm_factory(communicator)})`; in a module of your
-/// own make the member a SyncBatchNorm, or a torch::nn::AnyModule. Whoever else holds a replaced module still has the
+/// own make the member a SyncBatchNorm, or a torch::nn::AnyModule. Another holder of a replaced module still has the
 /// old one.
 std::size_t replace_batch_norms(torch::nn::Module& root, Communicator& communicator);
 

@@ -31,7 +31,7 @@ namespace libtrain::detail {
 namespace {
 
 namespace fs = std::filesystem;
-using Places = std::vector<std::optional<Whereabouts>>;
+using Places = std::vector<std::optional<Position>>;
 
 constexpr std::chrono::milliseconds kTimeToWrite{1000};
 constexpr std::chrono::milliseconds kTimeToRead{500};
@@ -91,7 +91,7 @@ bool look(Places& places, const fs::path& directory, const std::string& run, con
   bool complete = true;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank]) continue;
-    places[rank] = find_whereabouts(content_of(file_of(directory, static_cast<int>(rank))), run);
+    places[rank] = find_position(content_of(file_of(directory, static_cast<int>(rank))), run);
     complete = complete && places[rank].has_value();
     if (deadline.expired()) return complete && rank + 1 == places.size();
   }
@@ -168,14 +168,13 @@ bool CollectiveDump::write_after(const Failure& failure) noexcept try {
 
 std::string CollectiveDump::where_to_look() const {
   if (!error_.empty()) {
-    return text("This rank's last collectives could not be written to '", state_->own_file().string(), "': ", error_,
-                ".");
+    return text("Cannot write this rank's last collectives to '", state_->own_file().string(), "': ", error_, ".");
   }
   return text("Each rank's last collectives are in ", (state_->directory / "collectives.rank*.txt").string(), ".");
 }
 
-std::string CollectiveDump::where_ranks_are(std::chrono::milliseconds patience) const noexcept try {
-  const auto deadline = Deadline::after(patience);
+std::string CollectiveDump::where_ranks_are(std::chrono::milliseconds limit) const noexcept try {
+  const auto deadline = Deadline::after(limit);
   const auto places = call_with_deadline(deadline.later_by(kTimeToRead), [state = state_, deadline] {
     return read_places(state->directory, state->run, state->communicator->world_size(), deadline);
   });

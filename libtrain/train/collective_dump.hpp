@@ -37,8 +37,8 @@ class CollectiveDump {
   std::string where_to_look() const;
 
   /// From the files of all ranks, one line for each place where ranks are (see describe_places); empty where none can
-  /// be read. Waits for files that are missing, but no longer than `patience`.
-  std::string where_ranks_are(std::chrono::milliseconds patience) const noexcept;
+  /// be read. Waits for files that are missing, but no longer than `limit`.
+  std::string where_ranks_are(std::chrono::milliseconds limit) const noexcept;
 
  private:
   struct State;

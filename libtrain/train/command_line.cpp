@@ -75,7 +75,7 @@ std::map<std::string, std::string> read_undeclared(const std::vector<std::string
   for (std::size_t index = 0; index < words.size(); ++index) {
     const auto& word = words[index];
     if (!word.starts_with("--") || word.size() < 3) {
-      throw UsageError(text("Cannot make sense of '", word, "' on the command line: options look like --name VALUE."));
+      throw UsageError(text("Cannot read '", word, "' on the command line: options look like --name VALUE."));
     }
     const auto equals = word.find('=');
     if (equals != std::string::npos) {
@@ -93,7 +93,7 @@ std::map<std::string, std::string> read_undeclared(const std::vector<std::string
 void refuse_missing_values(int argc, const char* const* argv) {
   for (const std::string word : std::span{argv, static_cast<std::size_t>(argc)}) {
     if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
-    throw UsageError(text("Option ", word.substr(0, word.size() - 1), " has no value behind its equals sign."));
+    throw UsageError(text("Option ", word.substr(0, word.size() - 1), " has no value after its equals sign."));
   }
 }
 

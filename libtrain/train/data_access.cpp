@@ -64,7 +64,7 @@ std::string describe(const data::StagingProgress& progress, const std::string& n
               megabytes(progress.bytes_done), " of ", megabytes(progress.bytes_total), " MB");
 }
 
-// A thread of its own, which nobody joins where another node's failure ends the run before it is through.
+// A thread of its own, which is not joined where another node's failure ends the run before it is through.
 std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::filesystem::path to) {
   auto staging = std::make_shared<Staging>();
   std::thread([staging, from = std::move(from), to = std::move(to)] {

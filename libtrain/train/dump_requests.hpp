@@ -8,7 +8,7 @@
 namespace libtrain::detail {
 
 /// How a rank that fails has the other ranks of its host say where they are, also those that are stuck in code of the
-/// user's: each has a name among Linux's abstract sockets, and a thread that sleeps until somebody writes to it. A
+/// user's: each has a name among Linux's abstract sockets, and a thread that sleeps until a rank writes to it. A
 /// request says nothing but that it is one, and those of other users are not heard. Where the system gives no socket or
 /// no thread, requests are not heard.
 class DumpRequests {

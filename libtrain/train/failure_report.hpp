@@ -19,7 +19,7 @@ class CollectiveDump;
 Failure current_failure();
 
 /// Logs "rank 1 of 2 on node7 (process 4242) failed: ..." once for the whole job: rank 0 at once; the others only when,
-/// after a moment, nobody has ended the job for the same reason, since then the failure is theirs alone.
+/// after a moment, no other rank has ended the job for the same reason, since then the failure is theirs alone.
 /// With `collectives`, for which write_after has returned true, it says where to look and then, within about a second,
 /// which rank is where.
 void report_failure(const Failure& failure, int rank, int world_size, const CollectiveDump* collectives = nullptr);

@@ -16,7 +16,8 @@ std::int64_t peak_rss_of_ranks(Communicator& communicator) {
   std::int64_t peak = 0;
   for (const auto& bytes : communicator.all_gather_bytes(std::to_string(peak_rss_bytes()))) {
     const auto of_rank = parse_integer(bytes, 0, std::numeric_limits<std::int64_t>::max());
-    if (!of_rank) throw CommunicationError(text("A rank sent '", bytes, "' as its peak memory, which is no number."));
+    if (!of_rank)
+      throw CommunicationError(text("A rank sent '", bytes, "' as its peak memory, which is not a number."));
     peak = std::max<std::int64_t>(peak, *of_rank);
   }
   return peak;

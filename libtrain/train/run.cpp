@@ -56,7 +56,7 @@ void log_launch(const Launch& launch) {
   if (world_size > 1) {
     log_info(text("rank ", rank, " of ", world_size, " (", rank_source, ", ", world_size_source, "), launched by ",
                   to_string(launch.launcher), ", meeting over ", launch.rendezvous.value, " (",
-                  launch.rendezvous.source, "); libtrain-info tells more"));
+                  launch.rendezvous.source, "); libtrain-info has the details"));
   }
   for (const auto& line : describe(launch)) log_debug(line);
   for (const auto& warning : launch.warnings) log_warning(warning);
@@ -89,7 +89,7 @@ void write_summary_event(Context& context) {
   context.metrics(MetricsWriter::InUse::shared).write(context.summary());
 }
 
-// Before the failure is reported: whoever reports it ends the job, and with it the ranks that are still writing.
+// Before the failure is reported: the rank that reports it ends the job, and with it the ranks that are still writing.
 void write_own_timeline(const Timeline& timeline, const CommandLine& line, int rank) {
   try {
     // There is no place for one of each rank beside a device or a pipe.
@@ -177,7 +177,7 @@ int run(int argc, char** argv, const Program& program, std::shared_ptr<Communica
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();
-    // Before the report, as all ranks do it: whoever reports ends the job.
+    // Before the report, as all ranks do it: the rank that reports ends the job.
     const bool dumped = collectives && collectives->write_after(failure);
     return detail::end_failed_job(failure, launch, communicator.get(), dumped ? &*collectives : nullptr);
   }

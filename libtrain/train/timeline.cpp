@@ -66,7 +66,7 @@ Timeline::ClockOffset Timeline::measure_clock_offset() {
   for (std::size_t index = 1; index < mine.size(); ++index) {
     if (length(index) < length(best)) best = index;
   }
-  // Nobody leaves before all have come, on rank 0's clock:
+  // No rank leaves before all have arrived, on rank 0's clock:
   // mine.before + offset <= of_rank_0.after, and of_rank_0.before <= mine.after + offset.
   const auto least = of_rank_0[best].before_ns - mine[best].after_ns;
   result.at_ns = mine[best].before_ns + length_of(mine[best]) / 2;

@@ -27,11 +27,11 @@ struct TimelineOptions {
 ///     timeline.write("timeline.json");
 ///
 /// Clocks: hosts count from different moments and not quite equally fast. The constructor and write() compare every
-/// rank's clock with rank 0's: both read theirs before and after a barrier, which nobody leaves before all have come,
-/// so that the difference lies in an interval as long as the two ranks' barriers together. The shortest of 20 barriers
-/// counts, the middle of its interval is taken, and half of it bounds the error: what a barrier takes, which is
-/// microseconds inside a host and tens of them between hosts. In between the difference is interpolated. Times in the
-/// file count from the construction.
+/// rank's clock with rank 0's: both read theirs before and after a barrier, which no rank leaves before all have
+/// arrived, so that the difference lies in an interval as long as the two ranks' barriers together. The shortest of 20
+/// barriers counts, the middle of its interval is taken, and half of it bounds the error: what a barrier takes, which
+/// is microseconds inside a host and tens of them between hosts. In between the difference is interpolated. Times in
+/// the file count from the construction.
 ///
 /// Belongs to the thread that uses the communicator, which must outlive it; the sink takes spans from any thread.
 class Timeline {

@@ -46,23 +46,23 @@ CollectiveRecord failed(std::uint64_t number, const std::string& what) {
   return record;
 }
 
-TEST(Whereabouts, AreInTheFirstCollectiveThatHasNotSucceeded) {
-  const auto here = whereabouts({done(7, "barrier"), running(8, kBucket), queued(9, "barrier")}, kNow);
+TEST(Position, AreInTheFirstCollectiveThatHasNotSucceeded) {
+  const auto here = position_of({done(7, "barrier"), running(8, kBucket), queued(9, "barrier")}, kNow);
   EXPECT_EQ(here.place, "in " + kBucket + " (collective number 8)");
   EXPECT_DOUBLE_EQ(here.seconds, 3.25);
   // A rank that has failed in it is at the same place as one that still waits.
-  EXPECT_EQ(whereabouts({done(7, "barrier"), failed(8, kBucket), failed(9, "barrier")}, kNow).place, here.place);
-  EXPECT_DOUBLE_EQ(whereabouts({queued(9, "barrier")}, kNow).seconds, 1);
+  EXPECT_EQ(position_of({done(7, "barrier"), failed(8, kBucket), failed(9, "barrier")}, kNow).place, here.place);
+  EXPECT_DOUBLE_EQ(position_of({queued(9, "barrier")}, kNow).seconds, 1);
 }
 
-TEST(Whereabouts, AreOutsideWhereAllHaveSucceeded) {
-  const auto here = whereabouts({done(7, kBucket), done(8, "barrier")}, kNow);
+TEST(Position, AreOutsideWhereAllHaveSucceeded) {
+  const auto here = position_of({done(7, kBucket), done(8, "barrier")}, kNow);
   EXPECT_EQ(here.place, "outside of collectives, after barrier (collective number 8)");
   EXPECT_DOUBLE_EQ(here.seconds, 12);
-  EXPECT_EQ(whereabouts({}, kNow).place, "in front of its first collective");
+  EXPECT_EQ(position_of({}, kNow).place, "in front of its first collective");
 }
 
-TEST(Whereabouts, KnowWhatIsUnderWay) {
+TEST(Position, KnowWhatIsUnderWay) {
   EXPECT_FALSE(any_under_way({}));
   EXPECT_FALSE(any_under_way({done(7, "barrier"), failed(8, "barrier")}));
   EXPECT_TRUE(any_under_way({done(7, "barrier"), running(8, "barrier")}));
@@ -91,7 +91,7 @@ TEST(CollectiveLog, EndsWithWhereTheRankIs) {
   const std::string last = "\nThis rank is in " + kBucket + " (collective number 8), for 3.250 s\n";
   ASSERT_GE(log.size(), last.size());
   EXPECT_EQ(log.substr(log.size() - last.size()), last);
-  const auto here = find_whereabouts(log, "1234abcd");
+  const auto here = find_position(log, "1234abcd");
   ASSERT_TRUE(here);
   EXPECT_EQ(here->place, "in " + kBucket + " (collective number 8)");
   EXPECT_DOUBLE_EQ(here->seconds, 3.25);
@@ -99,22 +99,22 @@ TEST(CollectiveLog, EndsWithWhereTheRankIs) {
 
 TEST(CollectiveLog, OfAnotherRunOrCutShortIsNone) {
   const auto log = to_text(log_of({done(7, "barrier")}));
-  EXPECT_TRUE(find_whereabouts(log, "1234abcd"));
-  EXPECT_FALSE(find_whereabouts(log, "1234abcde"));
-  EXPECT_FALSE(find_whereabouts(log, "1234abc"));
-  EXPECT_FALSE(find_whereabouts("", "1234abcd"));
-  EXPECT_FALSE(find_whereabouts("run 1234abcd\n", "1234abcd"));
-  EXPECT_FALSE(find_whereabouts("run 1234abcd\n\nThis rank is in ba", "1234abcd"));
+  EXPECT_TRUE(find_position(log, "1234abcd"));
+  EXPECT_FALSE(find_position(log, "1234abcde"));
+  EXPECT_FALSE(find_position(log, "1234abc"));
+  EXPECT_FALSE(find_position("", "1234abcd"));
+  EXPECT_FALSE(find_position("run 1234abcd\n", "1234abcd"));
+  EXPECT_FALSE(find_position("run 1234abcd\n\nThis rank is in ba", "1234abcd"));
 }
 
 TEST(Places, AreToldOnceWithTheirRanks) {
-  const Whereabouts bucket{.place = "in bucket (collective number 8)", .seconds = 3};
-  const Whereabouts later{.place = bucket.place, .seconds = 3.14};
-  const Whereabouts outside{.place = "outside of collectives, after barrier (collective number 7)", .seconds = 12};
+  const Position bucket{.place = "in bucket (collective number 8)", .seconds = 3};
+  const Position later{.place = bucket.place, .seconds = 3.14};
+  const Position outside{.place = "outside of collectives, after barrier (collective number 7)", .seconds = 12};
   EXPECT_EQ(describe_places({bucket, std::nullopt, later, outside}),
             "ranks 0 and 2: in bucket (collective number 8), for 3.1 s\n"
             "rank 3: outside of collectives, after barrier (collective number 7), for 12.0 s\n"
-            "rank 1: nothing written: stopped, gone, failed by itself, or on a host with another disk");
+            "rank 1: no log found: it is stopped, has ended or failed by itself, or its host has another disk");
   EXPECT_EQ(describe_places({outside}),
             "rank 0: outside of collectives, after barrier (collective number 7), for 12.0 s");
 }
@@ -125,8 +125,8 @@ TEST(Places, AreEmptyWhereNothingIsKnown) {
 }
 
 TEST(Places, AreNoMoreThanOneWouldRead) {
-  std::vector<std::optional<Whereabouts>> ranks;
-  for (int rank = 0; rank < 15; ++rank) ranks.push_back(Whereabouts{.place = "in place " + std::to_string(rank)});
+  std::vector<std::optional<Position>> ranks;
+  for (int rank = 0; rank < 15; ++rank) ranks.push_back(Position{.place = "in place " + std::to_string(rank)});
   const auto words = describe_places(ranks);
   EXPECT_THAT(words, HasSubstr("rank 9: in place 9, for 0.0 s\nand 5 more places"));
   EXPECT_EQ(words.find("place 10"), std::string::npos);

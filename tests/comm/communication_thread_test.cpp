@@ -56,7 +56,7 @@ class TestedThread {
 
   Work submit(std::function<void()> action = [] {}) {
     return thread_.submit({.kind = CallKind::barrier}, {},
-                          [action = std::move(action)](HostTransport&, const Patience&) { action(); });
+                          [action = std::move(action)](HostTransport&, const WaitPolicy&) { action(); });
   }
 
   // Operations whose caller waits for each at once.
@@ -196,7 +196,7 @@ TEST(CommunicationThread, WhatIsLeftHasEndedWell) {
 // One rank of a group of two that has no other, and whose calls end as the test says.
 class FakeTransport : public HostTransport {
  public:
-  using Body = std::function<void(const Patience&)>;
+  using Body = std::function<void(const WaitPolicy&)>;
   FakeTransport(bool interruptible, Body all_reduce)
       : interruptible_(interruptible), all_reduce_(std::move(all_reduce)) {}
 
@@ -205,16 +205,16 @@ class FakeTransport : public HostTransport {
   std::string_view name() const override { return "fake"; }
   bool interruptible() const override { return interruptible_; }
 
-  bool arrive(const Arrival&, const Patience&) override { return true; }
-  void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const Patience& patience) override {
-    all_reduce_(patience);
+  bool arrive(const Arrival&, const WaitPolicy&) override { return true; }
+  void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const WaitPolicy& policy) override {
+    all_reduce_(policy);
   }
-  void reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const Patience&) override {}
-  void broadcast(void*, std::size_t, int, const Patience&) override {}
-  void all_gather(const void*, void*, std::size_t, const Patience&) override {}
-  void reduce_scatter(const void*, void*, std::size_t, DataType, ReduceOp, const Patience&) override {}
-  void all_to_all(const void*, void*, std::size_t, const Patience&) override {}
-  std::unique_ptr<HostTransport> split(int, int, const Patience&) override { return nullptr; }
+  void reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const WaitPolicy&) override {}
+  void broadcast(void*, std::size_t, int, const WaitPolicy&) override {}
+  void all_gather(const void*, void*, std::size_t, const WaitPolicy&) override {}
+  void reduce_scatter(const void*, void*, std::size_t, DataType, ReduceOp, const WaitPolicy&) override {}
+  void all_to_all(const void*, void*, std::size_t, const WaitPolicy&) override {}
+  std::unique_ptr<HostTransport> split(int, int, const WaitPolicy&) override { return nullptr; }
   void abort(const std::string& reason) noexcept override { aborted_.set(reason); }
 
   const FirstFailure& aborted() const { return aborted_; }
@@ -226,8 +226,8 @@ class FakeTransport : public HostTransport {
 };
 
 Work submit_all_reduce(CommunicationThread& thread, std::optional<std::chrono::milliseconds> timeout = {}) {
-  const auto reduce = [](HostTransport& transport, const Patience& patience) {
-    transport.all_reduce(nullptr, nullptr, 0, DataType::float32, ReduceOp::sum, patience);
+  const auto reduce = [](HostTransport& transport, const WaitPolicy& policy) {
+    transport.all_reduce(nullptr, nullptr, 0, DataType::float32, ReduceOp::sum, policy);
   };
   return thread.submit({CallKind::all_reduce, 8, DataType::float32, ReduceOp::sum}, {.timeout = timeout}, reduce);
 }
@@ -239,7 +239,9 @@ std::string failure_of(Work work) {
 TEST(CommunicationThread, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
   std::promise<void> end;
   // A peer that is stopped for ever; the bound is there so that a wait without one fails the test and does not hang it.
-  const auto stuck = [ended = end.get_future().share()](const Patience&) { ended.wait_for(std::chrono::seconds(60)); };
+  const auto stuck = [ended = end.get_future().share()](const WaitPolicy&) {
+    ended.wait_for(std::chrono::seconds(60));
+  };
   const Stopwatch stopwatch;
   {
     CommunicationThread thread{std::make_unique<FakeTransport>(false, stuck), std::chrono::milliseconds(100)};
@@ -263,8 +265,8 @@ TEST(CommunicationThread, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
 TEST(CommunicationThread, ACallKeepsItsDeadlineBehindOneWithALaterOne) {
   for (const bool interruptible : {true, false}) {
     std::promise<void> end;
-    const auto slow = [ended = end.get_future().share()](const Patience& patience) {
-      ended.wait_until(patience.deadline.time_point());
+    const auto slow = [ended = end.get_future().share()](const WaitPolicy& policy) {
+      ended.wait_until(policy.deadline.time_point());
     };
     CommunicationThread thread{std::make_unique<FakeTransport>(interruptible, slow), std::chrono::seconds(30)};
     thread.start();
@@ -279,7 +281,7 @@ TEST(CommunicationThread, ACallKeepsItsDeadlineBehindOneWithALaterOne) {
 }
 
 TEST(CommunicationThread, WhatFailsOnThisRankAloneIsToldToTheTransport) {
-  auto fails = std::make_unique<FakeTransport>(true, [](const Patience&) {
+  auto fails = std::make_unique<FakeTransport>(true, [](const WaitPolicy&) {
     throw std::runtime_error("no memory for it\nException raised from somewhere at some.cpp:12");
   });
   const auto& aborted = fails->aborted();
@@ -295,7 +297,8 @@ TEST(CommunicationThread, WhatFailsOnThisRankAloneIsToldToTheTransport) {
 TEST(CommunicationThread, AWorkThatIsNeverWaitedForIsReportedOnce) {
   const test::CapturedLog log{LogLevel::warning};
   {
-    CommunicationThread thread{std::make_unique<FakeTransport>(true, [](const Patience&) {}), std::chrono::seconds(30)};
+    CommunicationThread thread{std::make_unique<FakeTransport>(true, [](const WaitPolicy&) {}),
+                               std::chrono::seconds(30)};
     thread.start();
     submit_all_reduce(thread).wait();
     static_cast<void>(submit_all_reduce(thread));
@@ -314,7 +317,7 @@ TEST(CommunicationThread, WhatFailedIsNotReportedAsForgotten) {
   const test::CapturedLog log{LogLevel::warning};
   {
     CommunicationThread thread{
-        std::make_unique<FakeTransport>(true, [](const Patience&) { throw std::runtime_error("no"); }),
+        std::make_unique<FakeTransport>(true, [](const WaitPolicy&) { throw std::runtime_error("no"); }),
         std::chrono::seconds(30)};
     thread.start();
     auto first = submit_all_reduce(thread);
@@ -322,7 +325,7 @@ TEST(CommunicationThread, WhatFailedIsNotReportedAsForgotten) {
   }
   {
     CommunicationThread thread{
-        std::make_unique<FakeTransport>(true, [](const Patience&) { throw std::runtime_error("no"); }),
+        std::make_unique<FakeTransport>(true, [](const WaitPolicy&) { throw std::runtime_error("no"); }),
         std::chrono::seconds(30)};
     thread.start();
     static_cast<void>(submit_all_reduce(thread));

@@ -12,12 +12,12 @@
 #include <libtrain/comm/threads/thread_group.hpp>
 #include <libtrain/comm/threads/thread_transport.hpp>
 
-#include <tests/comm/patience.hpp>
+#include <tests/comm/wait_policy.hpp>
 
 namespace libtrain {
 namespace {
 
-using test::patience;
+using test::wait_policy;
 
 // A launcher's transport, which can end the job.
 class JobTransport : public ThreadTransport {
@@ -45,14 +45,14 @@ TEST(OneHost, SharesMemoryAlsoAfterASplitAndEndsTheJobOfItsLauncher) {
   std::atomic<int> alive = 0;
   const auto body = [&](int rank) {
     auto transport = HierarchicalTransport::connect(std::make_unique<JobTransport>(group, rank, job_code, alive),
-                                                    {.host = "this one"}, patience());
+                                                    {.host = "this one"}, wait_policy());
     EXPECT_NE(dynamic_cast<SharedMemoryTransport*>(transport.get()), nullptr);
     EXPECT_EQ(transport->describe(), "3 ranks on 1 host: shared memory");
-    detail::meet(*transport, patience());
-    const auto part = transport->split(rank == 1 ? 1 : 0, 0, patience());
+    detail::meet(*transport, wait_policy());
+    const auto part = transport->split(rank == 1 ? 1 : 0, 0, wait_policy());
     EXPECT_NE(dynamic_cast<SharedMemoryTransport*>(part.get()), nullptr);
     EXPECT_EQ(part->world_size(), rank == 1 ? 1 : 2);
-    detail::meet(*transport, patience());
+    detail::meet(*transport, wait_policy());
     // The launcher's transport lives as long as a part does.
     transport.reset();
     EXPECT_GT(alive, 0);

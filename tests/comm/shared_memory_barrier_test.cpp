@@ -1,4 +1,4 @@
-// The barrier of shared memory on a board that threads reach at one address, so that a thread sanitizer can see
+// The barrier of shared memory on a state that threads reach at one address, so that a thread sanitizer can see
 // whether meetings order what the ranks do: between mappings of one file it cannot.
 
 #include <libtrain/comm/shared_memory/barrier.hpp>
@@ -14,41 +14,41 @@ namespace libtrain {
 namespace {
 
 using detail::Barrier;
-using detail::Board;
 using detail::MeetingKind;
+using detail::SharedState;
 
-const std::atomic<int> kNobody = 0;
-const std::atomic<int> kSomebody = 1;
-const auto kWhoWaits = {&kNobody, &kSomebody};  // the ranks sleep, or spin
+const std::atomic<int> kNoWaiters = 0;
+const std::atomic<int> kOneWaiter = 1;
+const auto kWaiters = {&kNoWaiters, &kOneWaiter};  // the ranks sleep, or spin
 
-Patience patience_for(const std::atomic<int>* waiters = &kSomebody) {
+WaitPolicy policy_for(const std::atomic<int>* waiters = &kOneWaiter) {
   return {.deadline = Deadline::after(std::chrono::minutes(2)), .waiters = waiters};
 }
 
 void on_barriers(int ranks, const std::function<void(Barrier&, int rank)>& body) {
-  const auto board = std::make_unique<Board>();
+  const auto state = std::make_unique<SharedState>();
   const detail::PeerProcesses processes{std::vector<pid_t>(static_cast<std::size_t>(ranks), getpid())};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      Barrier barrier{*board, processes, rank, ranks};
+      Barrier barrier{*state, processes, rank, ranks};
       body(barrier, rank);
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(board->sleepers, 0u);
+  EXPECT_EQ(state->sleepers, 0u);
 }
 
 TEST(SharedMemoryBarrier, OrdersWhatRanksDoBeforeAndAfter) {
   for (const int ranks : {1, 2, 3, 5}) {
-    for (const auto* waiters : kWhoWaits) {
+    for (const auto* waiters : kWaiters) {
       std::vector<int> steps(static_cast<std::size_t>(ranks));  // not atomic: the barrier is what is tested
       on_barriers(ranks, [&](Barrier& barrier, int rank) {
         for (int step = 1; step <= 1000; ++step) {
           steps[static_cast<std::size_t>(rank)] = step;
-          barrier.meet(MeetingKind::opening, patience_for(waiters));
+          barrier.meet(MeetingKind::opening, policy_for(waiters));
           for (const int other : steps) EXPECT_EQ(other, step);
-          barrier.meet(MeetingKind::closing, patience_for(waiters));
+          barrier.meet(MeetingKind::closing, policy_for(waiters));
         }
       });
     }
@@ -59,7 +59,7 @@ TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
   constexpr int kRanks = 3;
   on_barriers(kRanks, [&](Barrier& barrier, int rank) {
     for (std::uint64_t step = 0; step < 2000; ++step) {
-      barrier.show({.kind = MeetingKind::arrival, .fingerprint = step, .input = {.offset = step + 1}}, patience_for());
+      barrier.show({.kind = MeetingKind::arrival, .fingerprint = step, .input = {.offset = step + 1}}, policy_for());
       for (int other = 0; other < kRanks; ++other) {
         EXPECT_EQ(barrier.showing(other).fingerprint, step);
         EXPECT_EQ(barrier.showing(other).input.offset, step + 1);
@@ -73,7 +73,7 @@ TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
 TEST(SharedMemoryBarrier, EveryRankFailsWithTheFirstReason) {
   on_barriers(4, [&](Barrier& barrier, int rank) {
     if (rank == 3) return barrier.abort("no");
-    EXPECT_THROW(barrier.meet(MeetingKind::closing, patience_for(&kNobody)), CommunicationError);
+    EXPECT_THROW(barrier.meet(MeetingKind::closing, policy_for(&kNoWaiters)), CommunicationError);
     try {
       barrier.give_up("later");
     } catch (const CommunicationError& error) {

@@ -27,9 +27,9 @@ using test::fork_ranks;
 using test::MeetingTable;
 using test::on_processes;
 using test::on_threads;
-using test::patience;
 using test::sum_up;
 using test::wait_for;
+using test::wait_policy;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -38,7 +38,7 @@ constexpr double kSoon = 2.0;  // seconds; what is bounded by 0.5 on an idle mac
 constexpr int kKilled = 128 + SIGKILL;
 
 // What ends the wait of a rank whose peers do not come.
-std::string failure_of(HostTransport& transport, const Patience& limit = patience()) {
+std::string failure_of(HostTransport& transport, const WaitPolicy& limit = wait_policy()) {
   try {
     transport.arrive({.fingerprint = 2}, limit);
   } catch (const CommunicationError& error) {
@@ -49,7 +49,7 @@ std::string failure_of(HostTransport& transport, const Patience& limit = patienc
 
 TEST(SharedMemoryFaults, AKilledPeerIsNoticedSoon) {
   const auto results = on_processes(3, [](HostTransport& transport) {
-    EXPECT_TRUE(transport.arrive({.fingerprint = 1}, patience()));
+    EXPECT_TRUE(transport.arrive({.fingerprint = 1}, wait_policy()));
     if (transport.rank() == 1) raise(SIGKILL);
     const Stopwatch stopwatch;
     EXPECT_THAT(failure_of(transport), AllOf(HasSubstr("rank 1 (process "), HasSubstr("exited or was killed")));
@@ -63,10 +63,10 @@ TEST(SharedMemoryFaults, APeerKilledInsideACollectiveIsNoticedSoon) {
     const auto memory = transport.allocate(1 << 20);
     auto* data = static_cast<float*>(memory.get());
     sum_up(transport, data, 1 << 18);
-    transport.arrive({.fingerprint = 1, .input = data, .output = data}, patience());
+    transport.arrive({.fingerprint = 1, .input = data, .output = data}, wait_policy());
     if (transport.rank() == 1) raise(SIGKILL);
     const Stopwatch stopwatch;
-    EXPECT_THROW(transport.all_reduce(data, data, 1 << 18, DataType::float32, ReduceOp::sum, patience()),
+    EXPECT_THROW(transport.all_reduce(data, data, 1 << 18, DataType::float32, ReduceOp::sum, wait_policy()),
                  CommunicationError);
     EXPECT_LT(stopwatch.seconds(), kSoon);
   });
@@ -87,10 +87,10 @@ TEST(SharedMemoryFaults, TheDeadlineNamesAllWhoAreStopped) {
   MeetingTable table{4};
   auto processes = fork_ranks(4, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, patience());
+    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
     transport->name_ranks({10, 11, 12, 13});
     if (rank % 2 == 1) raise(SIGSTOP);
-    EXPECT_THAT(failure_of(*transport, patience(milliseconds(300))), HasSubstr("ranks 11 and 13 did not come"));
+    EXPECT_THAT(failure_of(*transport, wait_policy(milliseconds(300))), HasSubstr("ranks 11 and 13 did not arrive"));
   });
   EXPECT_THAT(wait_for({processes[0], processes[2]}), ElementsAre(0, 0));
   kill(processes[1], SIGKILL);
@@ -102,7 +102,7 @@ TEST(SharedMemoryFaults, APeerThatLeavesInGoodOrderIsNamed) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    auto transport = SharedMemoryTransport::connect(*base, patience());
+    auto transport = SharedMemoryTransport::connect(*base, wait_policy());
     if (rank == 0) {
       EXPECT_THAT(failure_of(*transport), HasSubstr("rank 1 has left"));
     } else {
@@ -141,9 +141,9 @@ TEST(SharedMemoryFaults, RanksInDifferentStepsAreTold) {
   on_threads(2, [](HostTransport& transport) {
     std::vector<float> shown(10);
     std::vector<float> passed(10);
-    transport.arrive({.fingerprint = 1, .input = shown.data(), .output = shown.data()}, patience());
+    transport.arrive({.fingerprint = 1, .input = shown.data(), .output = shown.data()}, wait_policy());
     auto* data = transport.rank() == 0 ? shown.data() : passed.data();
-    EXPECT_THROW(transport.all_reduce(data, data, 10, DataType::float32, ReduceOp::sum, patience()),
+    EXPECT_THROW(transport.all_reduce(data, data, 10, DataType::float32, ReduceOp::sum, wait_policy()),
                  CommunicationError);
   });
 }
@@ -156,14 +156,14 @@ void check_refusal(int limit, rlim_t value, const std::string& reason) {
     const rlimit low{value, value};
     if (rank == 1) setrlimit(static_cast<__rlimit_resource>(limit), &low);
     try {
-      SharedMemoryTransport::connect(*base, patience());
+      SharedMemoryTransport::connect(*base, wait_policy());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const EnvironmentError& error) {
       EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
       EXPECT_THAT(error.what(), AllOf(HasSubstr("because of rank 1"), HasSubstr(reason)));
     }
     std::vector<int> ranks(3);
-    base->all_gather(&rank, ranks.data(), sizeof(int), patience());
+    base->all_gather(&rank, ranks.data(), sizeof(int), wait_policy());
     EXPECT_THAT(ranks, ElementsAre(0, 1, 2));
   }));
   EXPECT_THAT(results, ElementsAre(0, 0, 0)) << reason;

@@ -22,9 +22,9 @@ namespace {
 using test::fork_ranks;
 using test::MeetingTable;
 using test::on_threads;
-using test::patience;
 using test::sum_up;
 using test::wait_for;
+using test::wait_policy;
 using ::testing::ElementsAre;
 
 TEST(SharedMemoryLifetime, FreesInAnyOrderWhileOthersReduce) {
@@ -37,8 +37,8 @@ TEST(SharedMemoryLifetime, FreesInAnyOrderWhileOthersReduce) {
       while (buffers.size() > 4) buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(random % buffers.size()));
       auto* data = static_cast<std::int32_t*>(buffers[random % buffers.size()].get());
       std::fill_n(data, 1024, static_cast<std::int32_t>(step));
-      transport.arrive({.fingerprint = 1, .input = data, .output = data}, patience());
-      transport.all_reduce(data, data, 1024, DataType::int32, ReduceOp::sum, patience());
+      transport.arrive({.fingerprint = 1, .input = data, .output = data}, wait_policy());
+      transport.all_reduce(data, data, 1024, DataType::int32, ReduceOp::sum, wait_policy());
       EXPECT_EQ(std::vector<std::int32_t>(data, data + 1024),
                 std::vector<std::int32_t>(1024, static_cast<std::int32_t>(3 * step)));
     }
@@ -72,7 +72,7 @@ TEST(SharedMemoryLifetime, FreedMemoryGoesBackAtOnceAlthoughPeersHaveItMapped) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, patience());
+    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
     constexpr std::size_t kBytes = 64 << 20;
     const auto before = resident_shared_bytes();
     auto memory = transport->allocate(kBytes);
@@ -90,15 +90,15 @@ TEST(SharedMemoryLifetime, MemoryFreedTooEarlyDoesNotEndThePeer) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, patience());
+    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
     auto memory = transport->allocate(1 << 20);
     auto* data = static_cast<float*>(memory.get());
     sum_up(*transport, data, 1 << 18);
-    transport->arrive({.fingerprint = 1, .input = data, .output = data}, patience());
+    transport->arrive({.fingerprint = 1, .input = data, .output = data}, wait_policy());
     if (rank == 0) memory.reset();
     table.meet();
     if (rank == 0) return;
-    EXPECT_THROW(transport->all_reduce(data, data, 1 << 18, DataType::float32, ReduceOp::sum, patience()),
+    EXPECT_THROW(transport->all_reduce(data, data, 1 << 18, DataType::float32, ReduceOp::sum, wait_policy()),
                  CommunicationError);
   }));
   EXPECT_THAT(results, ElementsAre(0, 0));
@@ -123,7 +123,7 @@ TEST(SharedMemoryLifetime, TwoThousandGroupsLeaveNothingBehind) {
     const auto base = table.rank(rank);
     const auto files = open_files();
     for (int cycle = 0; cycle < 2000; ++cycle) {
-      const auto transport = SharedMemoryTransport::connect(*base, patience());
+      const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
       const auto memory = transport->allocate(8192);
       sum_up(*transport, static_cast<float*>(memory.get()), 2048);
     }

@@ -43,11 +43,11 @@ class TableTransport : public HostTransport {
   int world_size() const override { return table_.world_size_; }
   std::string_view name() const override { return "table"; }
 
-  bool arrive(const Arrival&, const Patience&) override {
+  bool arrive(const Arrival&, const WaitPolicy&) override {
     table_.meet();
     return true;
   }
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience&) override {
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy&) override {
     if (bytes > kMostBytes) throw std::logic_error("more than the table holds");
     std::memcpy(table_.content_->bytes[rank_], input, bytes);
     table_.meet();
@@ -58,12 +58,12 @@ class TableTransport : public HostTransport {
     table_.meet();
   }
 
-  void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const Patience&) override { refuse(); }
-  void reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const Patience&) override { refuse(); }
-  void broadcast(void*, std::size_t, int, const Patience&) override { refuse(); }
-  void reduce_scatter(const void*, void*, std::size_t, DataType, ReduceOp, const Patience&) override { refuse(); }
-  void all_to_all(const void*, void*, std::size_t, const Patience&) override { refuse(); }
-  std::unique_ptr<HostTransport> split(int, int, const Patience&) override { refuse(); }
+  void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const WaitPolicy&) override { refuse(); }
+  void reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const WaitPolicy&) override { refuse(); }
+  void broadcast(void*, std::size_t, int, const WaitPolicy&) override { refuse(); }
+  void reduce_scatter(const void*, void*, std::size_t, DataType, ReduceOp, const WaitPolicy&) override { refuse(); }
+  void all_to_all(const void*, void*, std::size_t, const WaitPolicy&) override { refuse(); }
+  std::unique_ptr<HostTransport> split(int, int, const WaitPolicy&) override { refuse(); }
   void abort(const std::string&) noexcept override {}
 
  private:
@@ -116,8 +116,8 @@ void MeetingTable::meet() {
 }
 
 void sum_up(HostTransport& transport, float* data, std::size_t count) {
-  transport.arrive({.fingerprint = 1, .input = data, .output = data}, patience());
-  transport.all_reduce(data, data, count, DataType::float32, ReduceOp::sum, patience());
+  transport.arrive({.fingerprint = 1, .input = data, .output = data}, wait_policy());
+  transport.all_reduce(data, data, count, DataType::float32, ReduceOp::sum, wait_policy());
 }
 
 void on_threads(int world_size, const TransportBody& body) {
@@ -127,7 +127,7 @@ void on_threads(int world_size, const TransportBody& body) {
     threads.emplace_back([&table, &body, rank] {
       try {
         const auto base = table.rank(rank);
-        const auto transport = SharedMemoryTransport::connect(*base, patience());
+        const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
         body(*transport);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -168,7 +168,7 @@ std::vector<int> on_processes(int world_size, const TransportBody& body) {
   MeetingTable table{world_size};
   return wait_for(fork_ranks(world_size, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, patience());
+    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
     body(*transport);
   }));
 }

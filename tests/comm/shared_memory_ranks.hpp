@@ -8,7 +8,7 @@
 
 #include <libtrain/comm/host_transport.hpp>
 
-#include "patience.hpp"
+#include "wait_policy.hpp"
 
 namespace libtrain::test {
 

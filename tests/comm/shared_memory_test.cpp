@@ -16,7 +16,7 @@ namespace {
 using test::Bytes;
 using test::on_processes;
 using test::on_threads;
-using test::patience;
+using test::wait_policy;
 
 // Where the ranks' buffers lie; mixed: rank 0's in ordinary memory.
 enum class Memory { shared, ordinary, mixed };
@@ -70,19 +70,19 @@ Bytes zeros(std::size_t bytes) {
 }
 
 void arrive(HostTransport& transport, const void* input, void* output) {
-  EXPECT_TRUE(transport.arrive({.fingerprint = 7, .input = input, .output = output}, patience()));
+  EXPECT_TRUE(transport.arrive({.fingerprint = 7, .input = input, .output = output}, wait_policy()));
 }
 
 void check_all_reduce(HostTransport& transport, Memory memory, const Case& c) {
   const Buffer in_place{transport, memory, c.input(transport.rank())};
   arrive(transport, in_place.data(), in_place.data());
-  transport.all_reduce(in_place.data(), in_place.data(), c.count, c.type, c.op, patience());
+  transport.all_reduce(in_place.data(), in_place.data(), c.count, c.type, c.op, wait_policy());
   EXPECT_TRUE(in_place.equals(c.expected));
 
   const Buffer input{transport, memory, c.input(transport.rank())};
   const Buffer output{transport, memory, zeros(c.expected.size())};
   arrive(transport, input.data(), output.data());
-  transport.all_reduce(input.data(), output.data(), c.count, c.type, c.op, patience());
+  transport.all_reduce(input.data(), output.data(), c.count, c.type, c.op, wait_policy());
   EXPECT_TRUE(output.equals(c.expected));
   EXPECT_TRUE(input.equals(c.input(transport.rank())));
 }
@@ -94,7 +94,7 @@ void check_reduce(HostTransport& transport, Memory memory, const Case& c) {
   const Buffer output{transport, memory, zeros(c.expected.size())};
   auto* const target = is_root ? output.data() : nullptr;
   arrive(transport, input.data(), target);
-  transport.reduce(input.data(), target, c.count, c.type, c.op, root, patience());
+  transport.reduce(input.data(), target, c.count, c.type, c.op, root, wait_policy());
   EXPECT_TRUE(output.equals(is_root ? c.expected : zeros(c.expected.size())));
   EXPECT_TRUE(input.equals(c.input(transport.rank())));
 }
@@ -106,12 +106,12 @@ void check_reduce_scatter(HostTransport& transport, Memory memory, const Case& c
   const Buffer input{transport, memory, c.input(transport.rank())};
   const Buffer output{transport, memory, zeros(bytes)};
   arrive(transport, input.data(), output.data());
-  transport.reduce_scatter(input.data(), output.data(), count, c.type, c.op, patience());
+  transport.reduce_scatter(input.data(), output.data(), count, c.type, c.op, wait_policy());
   EXPECT_TRUE(output.has(0, c.expected.data() + own_part, bytes));
   EXPECT_TRUE(input.equals(c.input(transport.rank())));
 
   arrive(transport, input.data(), input.data() + own_part);
-  transport.reduce_scatter(input.data(), input.data() + own_part, count, c.type, c.op, patience());
+  transport.reduce_scatter(input.data(), input.data() + own_part, count, c.type, c.op, wait_policy());
   EXPECT_TRUE(input.has(own_part, c.expected.data() + own_part, bytes));
 }
 
@@ -120,20 +120,20 @@ void check_copies(HostTransport& transport, Memory memory, const Case& c) {
   const int root = ranks / 2;
   const Buffer message{transport, memory, c.input(transport.rank())};
   arrive(transport, nullptr, message.data());
-  transport.broadcast(message.data(), c.expected.size(), root, patience());
+  transport.broadcast(message.data(), c.expected.size(), root, wait_policy());
   EXPECT_TRUE(message.equals(c.input(root)));
 
   const auto bytes = c.expected.size();
   const Buffer input{transport, memory, c.input(transport.rank())};
   const Buffer all{transport, memory, zeros(bytes * static_cast<std::size_t>(ranks))};
   arrive(transport, input.data(), all.data());
-  transport.all_gather(input.data(), all.data(), bytes, patience());
+  transport.all_gather(input.data(), all.data(), bytes, wait_policy());
   for (int rank = 0; rank < ranks; ++rank) EXPECT_TRUE(all.has(begin_of(rank, bytes), c.input(rank).data(), bytes));
 
   const auto piece = bytes / static_cast<std::size_t>(ranks);
   const Buffer received{transport, memory, zeros(piece * static_cast<std::size_t>(ranks))};
   arrive(transport, input.data(), received.data());
-  transport.all_to_all(input.data(), received.data(), piece, patience());
+  transport.all_to_all(input.data(), received.data(), piece, wait_policy());
   const auto own_part = begin_of(transport.rank(), piece);
   for (int rank = 0; rank < ranks; ++rank) {
     EXPECT_TRUE(received.has(begin_of(rank, piece), c.input(rank).data() + own_part, piece));
@@ -199,7 +199,7 @@ TEST(SharedMemory, TakesBuffersThatBeginAnywhereInAnAllocation) {
     auto* data = static_cast<float*>(memory.get()) + 3 + 10 * transport.rank();
     std::fill_n(data, kCount, 1.0f);
     arrive(transport, data, data);
-    transport.all_reduce(data, data, kCount, DataType::float32, ReduceOp::sum, patience());
+    transport.all_reduce(data, data, kCount, DataType::float32, ReduceOp::sum, wait_policy());
     EXPECT_EQ(std::vector<float>(data, data + kCount), std::vector<float>(kCount, 3.0f));
     EXPECT_EQ(data[-1], 0.0f);
     EXPECT_EQ(data[kCount], 0.0f);
@@ -212,11 +212,11 @@ TEST(SharedMemory, TakesSeveralCollectivesAfterOneArrival) {
       arrive(transport, nullptr, nullptr);
       std::array<int, 4> ranks{};
       const int mine = transport.rank() + repetition;
-      transport.all_gather(&mine, ranks.data(), sizeof(int), patience());
+      transport.all_gather(&mine, ranks.data(), sizeof(int), wait_policy());
       const auto shared = transport.allocate(sizeof(ranks));
-      transport.all_gather(&mine, shared.get(), sizeof(int), patience());
+      transport.all_gather(&mine, shared.get(), sizeof(int), wait_policy());
       std::array<int, 4> again{};
-      transport.all_gather(&mine, again.data(), sizeof(int), patience());
+      transport.all_gather(&mine, again.data(), sizeof(int), wait_policy());
       EXPECT_EQ(ranks, (std::array{repetition, repetition + 1, repetition + 2, repetition + 3}));
       EXPECT_EQ(ranks, again);
       EXPECT_EQ(std::memcmp(shared.get(), ranks.data(), sizeof(ranks)), 0);
@@ -227,19 +227,19 @@ TEST(SharedMemory, TakesSeveralCollectivesAfterOneArrival) {
 TEST(SharedMemory, TellsDifferentFingerprints) {
   on_threads(3, [](HostTransport& transport) {
     for (int odd = 0; odd < 3; ++odd) {
-      EXPECT_FALSE(transport.arrive({.fingerprint = transport.rank() == odd ? 1u : 2u}, patience()));
-      EXPECT_TRUE(transport.arrive({.fingerprint = 3}, patience()));
+      EXPECT_FALSE(transport.arrive({.fingerprint = transport.rank() == odd ? 1u : 2u}, wait_policy()));
+      EXPECT_TRUE(transport.arrive({.fingerprint = 3}, wait_policy()));
     }
   });
 }
 
 TEST(SharedMemory, SplitsIntoGroupsOrderedByKey) {
   on_threads(5, [](HostTransport& transport) {
-    const auto part = transport.split(transport.rank() % 2, -transport.rank(), patience());
+    const auto part = transport.split(transport.rank() % 2, -transport.rank(), wait_policy());
     EXPECT_EQ(part->world_size(), transport.rank() % 2 == 0 ? 3 : 2);
     std::vector<int> ranks(static_cast<std::size_t>(part->world_size()));
     const int mine = transport.rank();
-    part->all_gather(&mine, ranks.data(), sizeof(int), patience());
+    part->all_gather(&mine, ranks.data(), sizeof(int), wait_policy());
     EXPECT_EQ(ranks, transport.rank() % 2 == 0 ? (std::vector{4, 2, 0}) : (std::vector{3, 1}));
     EXPECT_EQ(ranks[static_cast<std::size_t>(part->rank())], mine);
     arrive(transport, nullptr, nullptr);

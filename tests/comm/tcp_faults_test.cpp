@@ -21,16 +21,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 void reduce(HostTransport& transport, std::vector<float>& data, milliseconds time) {
-  transport.all_reduce(data.data(), data.data(), data.size(), DataType::float32, ReduceOp::sum, patience(time));
+  transport.all_reduce(data.data(), data.data(), data.size(), DataType::float32, ReduceOp::sum, wait_policy(time));
 }
 
 void meet_and_reduce(HostTransport& transport, std::size_t count, milliseconds time = std::chrono::seconds(60)) {
   std::vector<float> data(count, 1.0f);
-  transport.arrive({.fingerprint = 1}, patience(time));
+  transport.arrive({.fingerprint = 1}, wait_policy(time));
   reduce(transport, data, time);
 }
 
-// What a survivor sees. Its patience is longer than this bound, but for ranks that are only stopped.
+// What a survivor sees. Its policy is longer than this bound, but for ranks that are only stopped.
 template <typename Call>
 std::string survive(HostTransport& transport, const Call& call) {
   const Stopwatch stopwatch;
@@ -70,10 +70,10 @@ TEST_P(TcpFaults, BetweenCollectivesEndAllRanks) {
     for (int step = 0; step < 20; ++step) meet_and_reduce(transport, 50'000);
     return survive(transport, [&] {
       // Who has left this meeting may be lost before the others have.
-      transport.arrive({.fingerprint = 1}, patience());
+      transport.arrive({.fingerprint = 1}, wait_policy());
       if (transport.rank() == fault.rank) fault.strike();
-      transport.arrive({.fingerprint = 1}, patience(fault.timeout));
-      transport.arrive({.fingerprint = 1}, patience(fault.timeout));
+      transport.arrive({.fingerprint = 1}, wait_policy(fault.timeout));
+      transport.arrive({.fingerprint = 1}, wait_policy(fault.timeout));
     });
   });
   for (int rank = 0; rank < 4; ++rank) {
@@ -90,7 +90,7 @@ TEST_P(TcpFaults, WithinACollectiveEndAllRanks) {
     std::vector<float> data(std::size_t{1} << 20, 1.0f);
     return survive(transport, [&] {
       // Who has left this meeting may be lost before the others have.
-      transport.arrive({.fingerprint = 1}, patience());
+      transport.arrive({.fingerprint = 1}, wait_policy());
       if (transport.rank() == fault.rank) fault.strike();
       reduce(transport, data, fault.timeout);
     });
@@ -106,8 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, TcpFaults,
     ::testing::Values(Fault{"SIGKILL", 0, be_killed, "is gone", std::chrono::seconds(60)},
                       Fault{"SIGKILL", 2, be_killed, "is gone", std::chrono::seconds(60)},
-                      Fault{"SIGSTOP", 0, be_stopped, "did not come before the deadline", milliseconds(1500)},
-                      Fault{"SIGSTOP", 1, be_stopped, "did not come before the deadline", milliseconds(1500)},
+                      Fault{"SIGSTOP", 0, be_stopped, "did not arrive before the deadline", milliseconds(1500)},
+                      Fault{"SIGSTOP", 1, be_stopped, "did not arrive before the deadline", milliseconds(1500)},
                       Fault{"exit(0)", 1, exit_early, "is gone", std::chrono::seconds(60)}));
 
 TEST(TcpDeadline, NamesAllRanksThatDidNotComeOnAllRanks) {
@@ -117,8 +117,8 @@ TEST(TcpDeadline, NamesAllRanksThatDidNotComeOnAllRanks) {
     if (rank == 2 || rank == 4) return done.wait();
     // The first deadline ends the call for all.
     const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
-    const auto message = failure_of([&] { transport.arrive({.fingerprint = 1}, patience(time)); });
-    EXPECT_THAT(message, HasSubstr("ranks 2 and 4 did not come before the deadline"));
+    const auto message = failure_of([&] { transport.arrive({.fingerprint = 1}, wait_policy(time)); });
+    EXPECT_THAT(message, HasSubstr("ranks 2 and 4 did not arrive before the deadline"));
     done.count_down();
   });
 }
@@ -132,7 +132,7 @@ TEST(TcpDeadline, DoesNotAccuseThoseWhoHaveFinished) {
     const auto reduce_to_0 = [&] {
       const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
       int sum = 1;
-      transport.reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, 0, patience(time));
+      transport.reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, 0, wait_policy(time));
     };
     if (rank > 0) {
       reduce_to_0();
@@ -152,9 +152,9 @@ TEST(TcpDeadline, CountsCallsAlikeWithAndWithoutAnArrival) {
     const int rank = transport.rank();
     std::vector<float> data(10, 1.0f);
     std::vector<float> all(30);
-    transport.all_gather(data.data(), all.data(), 10 * sizeof(float), patience());
+    transport.all_gather(data.data(), all.data(), 10 * sizeof(float), wait_policy());
     meet_and_reduce(transport, 10);
-    transport.broadcast(data.data(), 10 * sizeof(float), 0, patience());
+    transport.broadcast(data.data(), 10 * sizeof(float), 0, wait_policy());
     if (rank == 2) return done.wait();
     // Rank 1 waits for rank 0, which must know that it is asked about the call that it is in.
     const auto message = failure_of([&] { reduce(transport, data, milliseconds(rank == 1 ? 300 : 60'000)); });
@@ -168,11 +168,11 @@ TEST(TcpDeadline, CallsRanksOfAPartByTheirNumbersThere) {
   std::latch done{1};
   on_tcp_ranks(4, [&](HostTransport& transport) {
     const int rank = transport.rank();
-    const auto part = transport.split(rank / 2, rank, patience());
+    const auto part = transport.split(rank / 2, rank, wait_policy());
     if (rank == 3) return done.wait();
     if (rank != 2) return;
-    const auto message = failure_of([&] { part->arrive({.fingerprint = 1}, patience(milliseconds(200))); });
-    EXPECT_THAT(message, HasSubstr("rank 1 did not come"));
+    const auto message = failure_of([&] { part->arrive({.fingerprint = 1}, wait_policy(milliseconds(200))); });
+    EXPECT_THAT(message, HasSubstr("rank 1 did not arrive"));
     done.count_down();
   });
 }
@@ -211,7 +211,7 @@ TEST(TcpAbort, KeepsTheFirstReason) {
 
 TEST(TcpRefusal, ReachesPeersAsItIs) {
   on_tcp_ranks(3, [&](HostTransport& transport) {
-    const std::string reason = "rank 7 did not come before the deadline";
+    const std::string reason = "rank 7 did not arrive before the deadline";
     if (transport.rank() == 1) transport.refuse_arrival(reason);
     EXPECT_EQ(failure_of([&] { meet_and_reduce(transport, 1); }), reason);
   });
@@ -234,14 +234,14 @@ TEST(TcpAbort, WakesTheCallOfItsOwnRank) {
 TEST(TcpFault, OfAMemberEndsASplit) {
   const auto results = on_tcp_processes(3, 2, [](HostTransport& transport) {
     if (transport.rank() == 2) {
-      transport.arrive({.fingerprint = 1}, patience());
+      transport.arrive({.fingerprint = 1}, wait_policy());
       raise(SIGKILL);
     }
     const Stopwatch stopwatch;
     const auto message = failure_of([&] {
       // The loss may show while this rank still waits for the others of the arrival.
-      transport.arrive({.fingerprint = 1}, patience());
-      transport.split(0, 0, patience());
+      transport.arrive({.fingerprint = 1}, wait_policy());
+      transport.split(0, 0, wait_policy());
     });
     return text(stopwatch.seconds() < 30.0 ? "soon: " : "late: ", message);
   });
@@ -253,8 +253,8 @@ TEST(TcpLeaving, IsNoFailureForThoseWhoNeedNothingMore) {
   for (int round = 0; round < 50; ++round) {
     on_tcp_ranks(5, [&](HostTransport& transport) {
       std::vector<char> data(400'000, static_cast<char>(transport.rank()));
-      transport.arrive({.fingerprint = 1}, patience());
-      transport.broadcast(data.data(), data.size(), 0, patience());
+      transport.arrive({.fingerprint = 1}, wait_policy());
+      transport.broadcast(data.data(), data.size(), 0, wait_policy());
       EXPECT_EQ(data.back(), 0);
     });
   }
@@ -290,14 +290,14 @@ TEST(TcpControlChannel, GivesNothingRatherThanGarbage) {
 
 TEST(RollCall, FollowsWhoWaitsForWhom) {
   detail::RollCall roll{5, 0, 1};
-  EXPECT_EQ(roll.culprit(), 1);
+  EXPECT_EQ(roll.silent_rank(), 1);
   roll.answered(1, 3);
-  EXPECT_EQ(roll.culprit(), 3);
+  EXPECT_EQ(roll.silent_rank(), 3);
   EXPECT_EQ(roll.silent(), (std::vector<int>{2, 3, 4}));
   roll.answered(3, 0);
-  EXPECT_EQ(roll.culprit(), std::nullopt);
-  roll.answered(3, detail::RollCall::kNobody);
-  EXPECT_EQ(roll.culprit(), std::nullopt);
+  EXPECT_EQ(roll.silent_rank(), std::nullopt);
+  roll.answered(3, detail::RollCall::kNoRank);
+  EXPECT_EQ(roll.silent_rank(), std::nullopt);
 }
 
 }  // namespace

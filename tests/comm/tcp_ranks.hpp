@@ -11,7 +11,7 @@
 #include <libtrain/comm/tcp/tcp_rendezvous.hpp>
 #include <libtrain/comm/tcp/tcp_transport.hpp>
 
-#include "patience.hpp"
+#include "wait_policy.hpp"
 
 namespace libtrain::test {
 
@@ -66,7 +66,7 @@ inline void on_tcp_ranks(int world_size, const TcpBody& body, const TcpOptions& 
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto transport = TcpTransport::connect(*meeting.of(rank), rank, world_size, options, patience());
+      const auto transport = TcpTransport::connect(*meeting.of(rank), rank, world_size, options, wait_policy());
       body(*transport);
     });
   }

@@ -330,7 +330,7 @@ TEST(TcpRendezvous, SaysWhyARankThatIsMissingWasRefused) {
   stranger.key = {.key = detail::GroupKey::random(), .source = "another secret"};
   std::thread rank_1{[&] { EXPECT_THROW(stranger.gather(1), EnvironmentError); }};
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(2000)); }),
-              AllOf(HasSubstr("rank 1 of 2, at " + job.url + " did not come"),
+              AllOf(HasSubstr("rank 1 of 2, at " + job.url + " did not connect"),
                     HasSubstr("connected as rank 1 was refused, because it does not have the job's secret")));
   rank_1.join();
 }

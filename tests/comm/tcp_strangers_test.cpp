@@ -87,11 +87,11 @@ class TcpStrangers : public ::testing::Test {
                          if (rank == 0) told_.set_value(of_rank_0);
                          if (rank == 2) go_.get_future().wait();
                        }};
-    const auto transport = TcpTransport::connect(rendezvous, rank, 3, {}, patience());
-    ASSERT_TRUE(transport->arrive({.fingerprint = 1}, patience()));
+    const auto transport = TcpTransport::connect(rendezvous, rank, 3, {}, wait_policy());
+    ASSERT_TRUE(transport->arrive({.fingerprint = 1}, wait_policy()));
     if (rank == 0) connected_.set_value();
     int sum = rank;
-    transport->all_reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, patience());
+    transport->all_reduce(&sum, &sum, 1, DataType::int32, ReduceOp::sum, wait_policy());
     EXPECT_EQ(sum, 3);
   }
 
@@ -201,7 +201,7 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
   std::promise<void> greeted;
   std::thread answerer([&, listens = greeted.get_future()] {
-    detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [&] { listens.wait(); });
+    detail::MeshConnector{plan, std::move(listener)}.connect(wait_policy().deadline, [&] { listens.wait(); });
   });
   // No answer is there yet: with one at hand, advance() would go on, to the end of the handshake even.
   auto data = call_as(address, plan.key, 1, Channel::data);
@@ -221,7 +221,7 @@ TEST(TcpMeshConnector, SaysWhyAPeerCannotBeReached) {
   // To an address for all hosts no connection can even begin.
   const detail::MeshPlan plan{.rank = 1, .addresses = {"255.255.255.255:9", "127.0.0.1:1"}, .key = GroupKey::random()};
   detail::MeshConnector connector{plan, detail::listen_at(any_port_of_loopback())};
-  const auto message = failure_of([&] { connector.connect(patience(milliseconds(200)).deadline, [] {}); });
+  const auto message = failure_of([&] { connector.connect(wait_policy(milliseconds(200)).deadline, [] {}); });
   EXPECT_THAT(message, AllOf(HasSubstr("rank 0 at 255.255.255.255:9 ("), HasSubstr(std::strerror(ENETUNREACH))));
 }
 
@@ -231,7 +231,7 @@ TEST(TcpMeshConnector, DropsASecondOneOfARank) {
   const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
   std::vector<detail::Link> links;
   std::thread answerer(
-      [&] { links = detail::MeshConnector{plan, std::move(listener)}.connect(patience().deadline, [] {}); });
+      [&] { links = detail::MeshConnector{plan, std::move(listener)}.connect(wait_policy().deadline, [] {}); });
   auto first = call_as(address, plan.key, 1, Channel::data);
   EXPECT_EQ(trouble_of(first), "");
   EXPECT_NE(trouble_as(address, plan.key, 1), "");

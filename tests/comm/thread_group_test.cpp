@@ -79,9 +79,9 @@ TEST(ThreadGroup, ARankWhoseDeadlinePassesAtItsCloseLeavesAfterThoseWhoCopy) {
     EXPECT_EQ(peer.wait_for(kMoment), std::future_status::timeout);
     // Too late for the peer, and told so; but it has left, and may go.
     EXPECT_THAT(message_of<CommunicationError>([&] { copying.close(late()); }),
-                StartsWith("rank 0 did not come before the deadline"));
+                StartsWith("rank 0 did not arrive before the deadline"));
   }
-  EXPECT_THAT(soon(peer), StartsWith("rank 0 did not come before the deadline"));
+  EXPECT_THAT(soon(peer), StartsWith("rank 0 did not arrive before the deadline"));
 }
 
 TEST(ThreadGroup, ARankThatAnExceptionTakesOutOfTheSectionWaitsForThoseWhoRead) {
@@ -94,14 +94,14 @@ TEST(ThreadGroup, ARankThatAnExceptionTakesOutOfTheSectionWaitsForThoseWhoRead) 
   // What it has shown may still be read.
   EXPECT_EQ(peer.wait_for(kMoment), std::future_status::timeout);
   EXPECT_THAT(message_of<CommunicationError>([&] { section.close(expired()); }),
-              StartsWith("rank 1 did not come before the deadline"));
+              StartsWith("rank 1 did not arrive before the deadline"));
   EXPECT_EQ(soon(peer), "left");
 }
 
 TEST(ThreadGroup, TheDeadlineNamesAllWhoAreMissing) {
   ThreadGroup group{4};
   EXPECT_THAT(message_of<CommunicationError>([&] { Section{group, 2, expired()}; }),
-              StartsWith("ranks 0, 1 and 3 did not come before the deadline"));
+              StartsWith("ranks 0, 1 and 3 did not arrive before the deadline"));
 }
 
 TEST(ThreadGroup, SectionsFollowEachOther) {
@@ -131,9 +131,9 @@ TEST(ThreadGroup, TheFirstFailureStays) {
   const auto come = [&](int rank) {
     return message_of<CommunicationError>([&] { Section{too_late, rank, expired()}; });
   };
-  EXPECT_THAT(come(0), StartsWith("rank 1 did not come before the deadline"));
+  EXPECT_THAT(come(0), StartsWith("rank 1 did not arrive before the deadline"));
   too_late.abort("the second");
-  EXPECT_THAT(come(1), StartsWith("rank 1 did not come before the deadline"));
+  EXPECT_THAT(come(1), StartsWith("rank 1 did not arrive before the deadline"));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(ThreadRanks, TheDeadlineNamesWhoDidNotCome) {
   const auto body = [&](Communicator& communicator) {
     if (communicator.rank() == 1) return done.wait();
     EXPECT_THAT(message_of<CommunicationError>([&] { communicator.barrier(); }),
-                AllOf(HasSubstr("rank 1 did not come"), HasSubstr("barrier (collective number 0)")));
+                AllOf(HasSubstr("rank 1 did not arrive"), HasSubstr("barrier (collective number 0)")));
     done.count_down();
   };
   run_ranks(2, body, {.timeout = std::chrono::milliseconds(200)});

@@ -110,7 +110,7 @@ std::vector<Row> environment_rows() {
       {.name = "PMIx and Slurm differ",
        .variables = {{"PMIX_RANK", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}},
        .message = {"PMIX_RANK=2", "SLURM_PROCID=1"}},
-      {.name = "PMIx and PMI of equal standing differ",
+      {.name = "PMIx and PMI of equal precedence differ",
        .variables = {{"PMIX_RANK", "1"},
                      {"SLURM_STEP_ID", "0"},
                      {"SLURM_PROCID", "1"},
@@ -118,7 +118,7 @@ std::vector<Row> environment_rows() {
                      {"PMI_RANK", "0"},
                      {"PMI_SIZE", "2"}},
        .message = {"PMIX_RANK=1", "PMI_RANK=0, PMI_SIZE=2", "disagree"}},
-      {.name = "MVAPICH2 and Horovod of equal standing differ",
+      {.name = "MVAPICH2 and Horovod of equal precedence differ",
        .variables =
            {{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}},
        .message = {"MV2_COMM_WORLD_SIZE=4", "HOROVOD_SIZE=2", "disagree"}},

@@ -1,4 +1,4 @@
-#include <libtrain/launch/slurm_node_list.hpp>
+#include <libtrain/launch/slurm_lists.hpp>
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/launch/slurm_tasks_per_node.hpp>
 
 #include <tests/support/fresh_seed.hpp>
 

@@ -85,7 +85,7 @@ class Checks(unittest.TestCase):
                          ["scripts/demo.sh", "scripts/test.sh", "libtrain/base/redact.hpp", ".ci/run"])
 
     def test_placeholders_and_build_products_are_not_files(self):
-        text = "libtrain/launch/families/<launcher>.cpp build/debug/bin/digits <libtrain/base/error.hpp> .deps/bin/cmake"
+        text = "libtrain/models/<model>.cpp build/debug/bin/digits <libtrain/base/error.hpp> .deps/bin/cmake"
         self.assertEqual([name for name in NAMED_FILE.findall(text) if Path(name).suffix], [])
 
     def test_headings_have_the_anchors_of_github(self):

@@ -77,7 +77,7 @@ def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
-            left_over = _end_processes(mark, patience=0 if process.poll() is None else 2)
+            left_over = _end_processes(mark, policy=0 if process.poll() is None else 2)
             process.wait()
         ended = time.time()
         return Job(process.returncode, _text_of(stdout), _text_of(stderr), began, ended, timed_out, left_over)
@@ -110,9 +110,9 @@ def _processes(mark, name=MARK):
     return found
 
 
-def _end_processes(mark, patience):
-    """Waits `patience` seconds for the processes to end, then kills the rest; returns the command lines of those."""
-    deadline = time.monotonic() + patience
+def _end_processes(mark, policy):
+    """Waits `policy` seconds for the processes to end, then kills the rest; returns the command lines of those."""
+    deadline = time.monotonic() + policy
     while (running := _processes(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
     _kill(mark)

@@ -30,7 +30,7 @@ std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
   const auto environment = Environment::of_process();
   auto transport = connect_mpi();
   const auto backend = environment.get("LIBTRAIN_TEST_BACKEND").value_or("mpi");
-  const Patience a_minute{.deadline = Deadline::after(std::chrono::seconds(60))};
+  const WaitPolicy a_minute{.deadline = Deadline::after(std::chrono::seconds(60))};
   if (backend == "shared_memory") {
     transport = HierarchicalTransport::connect(std::move(transport), {}, a_minute);
   } else if (backend == "hierarchy") {

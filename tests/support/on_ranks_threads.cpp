@@ -19,7 +19,7 @@ namespace {
 
 using Transport = std::unique_ptr<HostTransport>;
 
-Patience a_minute() {
+WaitPolicy a_minute() {
   return {.deadline = Deadline::after(std::chrono::seconds(60))};
 }
 

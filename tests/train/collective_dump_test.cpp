@@ -39,7 +39,7 @@ using ::testing::Not;
 constexpr std::chrono::seconds kHalfAMinute{30};
 const std::string kLabel = "bucket 1 of 3 ('a.weight' to 'b.bias')";
 const std::string kBucket = "all_reduce of 4 float32 (sum) for " + kLabel + " (collective number ";
-const Failure kLostPeer{.code = ExitCode::communication, .message = "rank 1 did not come before the deadline."};
+const Failure kLostPeer{.code = ExitCode::communication, .message = "rank 1 did not arrive before the deadline."};
 const Failure kFire{.code = ExitCode::failure, .message = "The disk caught fire."};
 
 // Runs `body` on all ranks with a folder that rank 0 makes, and removes when all have done with it.
@@ -121,7 +121,7 @@ TEST(CollectiveDump, ARankThatHasNotFailedIsAskedWhereItIs) {
     reduce_a_bucket(communicator);
     if (communicator.rank() == 0) {
       EXPECT_TRUE(dump.write_after(kLostPeer));
-      EXPECT_THAT(dump.where_ranks_are(kHalfAMinute), Not(HasSubstr("nothing written")));
+      EXPECT_THAT(dump.where_ranks_are(kHalfAMinute), Not(HasSubstr("no log found")));
     }
     communicator.barrier();
     const auto log = content_of(file_of(folder, communicator.rank()));
@@ -179,7 +179,7 @@ TEST(CollectiveDump, ADiskThatFailsIsToldAndHidesNothing) {
     communicator.barrier();
     CollectiveDump dump{unowned(communicator), folder / "occupied" / "output", agree_on_run_id(communicator)};
     EXPECT_TRUE(dump.write_after(kLostPeer));
-    EXPECT_THAT(dump.where_to_look(), HasSubstr("could not be written to '" +
+    EXPECT_THAT(dump.where_to_look(), HasSubstr("Cannot write this rank's last collectives to '" +
                                                 file_of(folder / "occupied" / "output", communicator.rank()).string()));
     EXPECT_EQ(dump.where_ranks_are(std::chrono::milliseconds(1)), "");
   });

@@ -127,7 +127,7 @@ class LostRanks(FaultTest):
                 job = self.run_with("stop", ranks=ranks, at_rank=rank, within=TIMEOUT_S + 5)
                 self.assertEqual(job.exit_code, COMMUNICATION, job)
                 others = tuple(other for other in range(ranks) if other != rank)
-                self.require_report(job, others, ranks, "all_reduce", f"rank {rank} did not come before the deadline")
+                self.require_report(job, others, ranks, "all_reduce", f"rank {rank} did not arrive before the deadline")
                 self.require_unfinished_metrics(besides=DUMPS)
 
     def test_a_rank_that_hangs_ends_the_job_by_the_timeout(self):
@@ -136,7 +136,7 @@ class LostRanks(FaultTest):
                 job = self.run_with("hang-before", ranks=ranks, within=TIMEOUT_S + 5)
                 self.assertEqual(job.exit_code, COMMUNICATION, job)
                 self.require_report(job, tuple({*range(ranks)} - {1}), ranks, "all_reduce",
-                                    "rank 1 did not come before the deadline")
+                                    "rank 1 did not arrive before the deadline")
 
 
 class DifferentCalls(FaultTest):

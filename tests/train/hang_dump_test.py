@@ -18,7 +18,7 @@ BUCKET = r"all_reduce of \d+ float32 \(average\) for bucket 0 of 1 \('\w+\.\w+' 
 STATUS = r"all_reduce of \d+ uint8 \(maximum\) for the status of a round"  # behind the last bucket
 NUMBER = r"\(collective number (\d+)\)"
 SECONDS = r"for \d+\.\d s"
-SILENT = "nothing written: stopped, gone"
+SILENT = "no log found: it is stopped"
 ROW = re.compile(r"^ *(\d+)  (queued|running|done|failed) +\S+ +\S+ +\S+  (.+)$", re.MULTILINE)
 
 
@@ -77,7 +77,7 @@ class UnderMpirun(HangTest):
         self.assertIn(f"  rank 1: {SILENT}", job.stderr)
         for rank, log in self.logs_of_the_waiting().items():
             self.require_log(log, rank, 3, "in", number, "failed")
-            self.assertIn("rank 1 did not come before the deadline", log)
+            self.assertIn("rank 1 did not arrive before the deadline", log)
 
     def test_a_rank_that_is_busy_elsewhere_says_so(self):
         job = self.run_with("hang-before")

@@ -296,7 +296,7 @@ class AnotherHost(Strangers):
         for home in homes:
             home.mkdir()
         ends = self.require_success([self.start_on(rank, {"HOME": str(home)}) for rank, home in enumerate(homes)])
-        self.assertIn("No secret is common to rank 0 and rank 1", ends[0].stderr)
+        self.assertIn("No secret is shared by rank 0 and rank 1", ends[0].stderr)
         self.assertNotIn("Dropped", ends[0].stderr)
         self.assertIn("LIBTRAIN_SECRET", ends[0].stderr)
 

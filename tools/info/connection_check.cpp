@@ -36,10 +36,10 @@ struct Measurement {
 };
 
 template <typename Record>
-std::vector<Record> gather(HostTransport& transport, const Record& own, const Patience& patience) {
+std::vector<Record> gather(HostTransport& transport, const Record& own, const WaitPolicy& policy) {
   std::vector<Record> records(static_cast<std::size_t>(transport.world_size()));
-  detail::meet(transport, patience);
-  transport.all_gather(&own, records.data(), sizeof(Record), patience);
+  detail::meet(transport, policy);
+  transport.all_gather(&own, records.data(), sizeof(Record), policy);
   return records;
 }
 
@@ -79,56 +79,56 @@ void require_agreement(const Launch& launch, const std::vector<Introduction>& ra
 }
 
 // Of 8 bytes from rank 0 to rank 1 and back.
-double round_trip(HostTransport& pair, const Patience& patience) {
+double round_trip(HostTransport& pair, const WaitPolicy& policy) {
   std::uint64_t word = 0;
   const Stopwatch stopwatch;
-  detail::meet(pair, patience);
-  pair.broadcast(&word, sizeof(word), 0, patience);
-  detail::meet(pair, patience);
-  pair.broadcast(&word, sizeof(word), 1, patience);
+  detail::meet(pair, policy);
+  pair.broadcast(&word, sizeof(word), 0, policy);
+  detail::meet(pair, policy);
+  pair.broadcast(&word, sizeof(word), 1, policy);
   return stopwatch.seconds();
 }
 
 // From `root` to the other, which then answers.
-double rate_from(int root, HostTransport& pair, std::vector<char>& buffer, const Patience& patience) {
+double rate_from(int root, HostTransport& pair, std::vector<char>& buffer, const WaitPolicy& policy) {
   double best = std::numeric_limits<double>::infinity();
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
     std::uint64_t word = 0;
-    detail::meet(pair, patience);
+    detail::meet(pair, policy);
     const Stopwatch stopwatch;
-    pair.broadcast(buffer.data(), buffer.size(), root, patience);
-    detail::meet(pair, patience);
-    pair.broadcast(&word, sizeof(word), 1 - root, patience);
+    pair.broadcast(buffer.data(), buffer.size(), root, policy);
+    detail::meet(pair, policy);
+    pair.broadcast(&word, sizeof(word), 1 - root, policy);
     best = std::min(best, stopwatch.seconds());
   }
   return static_cast<double>(buffer.size()) / best / 1e9;
 }
 
-Measurement measure_pair(HostTransport& pair, const Patience& patience) {
+Measurement measure_pair(HostTransport& pair, const WaitPolicy& policy) {
   std::vector<double> times;
-  for (int trip = 0; trip < kRoundTrips; ++trip) times.push_back(round_trip(pair, patience));
+  for (int trip = 0; trip < kRoundTrips; ++trip) times.push_back(round_trip(pair, policy));
   std::nth_element(times.begin(), times.begin() + kRoundTrips / 2, times.end());
   std::vector<char> buffer(kBytes);
   return {.latency_s = times[kRoundTrips / 2] / 2,
-          .there_gb_s = rate_from(0, pair, buffer, patience),
-          .back_gb_s = rate_from(1, pair, buffer, patience)};
+          .there_gb_s = rate_from(0, pair, buffer, policy),
+          .back_gb_s = rate_from(1, pair, buffer, policy)};
 }
 
-double all_reduce_time(HostTransport& host, std::vector<float>& values, const Patience& patience) {
-  detail::meet(host, patience);
+double all_reduce_time(HostTransport& host, std::vector<float>& values, const WaitPolicy& policy) {
+  detail::meet(host, policy);
   const Stopwatch stopwatch;
-  host.all_reduce(values.data(), values.data(), values.size(), DataType::float32, ReduceOp::sum, patience);
+  host.all_reduce(values.data(), values.data(), values.size(), DataType::float32, ReduceOp::sum, policy);
   return stopwatch.seconds();
 }
 
-Measurement measure_host(HostTransport& host, const Patience& patience) {
+Measurement measure_host(HostTransport& host, const WaitPolicy& policy) {
   std::vector<float> few(2);
   std::vector<double> times;
-  for (int turn = 0; turn < kRoundTrips; ++turn) times.push_back(all_reduce_time(host, few, patience));
+  for (int turn = 0; turn < kRoundTrips; ++turn) times.push_back(all_reduce_time(host, few, policy));
   std::nth_element(times.begin(), times.begin() + kRoundTrips / 2, times.end());
   std::vector<float> many(kBytes / sizeof(float));
   double best = std::numeric_limits<double>::infinity();
-  for (int turn = 0; turn < kRepetitions; ++turn) best = std::min(best, all_reduce_time(host, many, patience));
+  for (int turn = 0; turn < kRepetitions; ++turn) best = std::min(best, all_reduce_time(host, many, policy));
   return {.latency_s = times[kRoundTrips / 2], .there_gb_s = static_cast<double>(kBytes) / best / 1e9};
 }
 
@@ -147,8 +147,8 @@ int partner_of(int host, int round, int count) {
 
 class Check {
  public:
-  Check(HostTransport& world, std::vector<Host> hosts, const Patience& patience)
-      : world_(world), hosts_(std::move(hosts)), patience_(patience) {}
+  Check(HostTransport& world, std::vector<Host> hosts, const WaitPolicy& policy)
+      : world_(world), hosts_(std::move(hosts)), policy_(policy) {}
 
   std::vector<Link> measure() {
     measure_hosts();
@@ -168,9 +168,8 @@ class Check {
   const Host& host(int number) const { return hosts_[static_cast<std::size_t>(number)]; }
 
   void measure_hosts() {
-    const auto local = world_.split(own_host(), world_.rank(), patience_);
-    const auto all =
-        gather(world_, local->world_size() > 1 ? measure_host(*local, patience_) : Measurement{}, patience_);
+    const auto local = world_.split(own_host(), world_.rank(), policy_);
+    const auto all = gather(world_, local->world_size() > 1 ? measure_host(*local, policy_) : Measurement{}, policy_);
     for (const auto& one : hosts_) {
       if (one.ranks.size() > 1) add(one, one, static_cast<int>(one.ranks.size()), all);
     }
@@ -181,8 +180,8 @@ class Check {
     const int own = own_host();
     const int partner = partner_of(own, round, count);
     const bool takes_part = host(own).ranks.front() == world_.rank() && partner < static_cast<int>(hosts_.size());
-    const auto pair = world_.split(takes_part ? std::min(own, partner) : count, world_.rank(), patience_);
-    const auto all = gather(world_, takes_part ? measure_pair(*pair, patience_) : Measurement{}, patience_);
+    const auto pair = world_.split(takes_part ? std::min(own, partner) : count, world_.rank(), policy_);
+    const auto all = gather(world_, takes_part ? measure_pair(*pair, policy_) : Measurement{}, policy_);
     for (int first = 0; first < static_cast<int>(hosts_.size()); ++first) {
       const int second = partner_of(first, round, count);
       if (first < second && second < static_cast<int>(hosts_.size())) add(host(first), host(second), 2, all);
@@ -202,7 +201,7 @@ class Check {
 
   HostTransport& world_;
   std::vector<Host> hosts_;
-  const Patience& patience_;
+  const WaitPolicy& policy_;
   std::vector<Link> links_;
 };
 
@@ -210,16 +209,16 @@ class Check {
 
 ConnectionCheck check_connections(const Launch& launch, std::chrono::milliseconds timeout) {
   if (launch.world_size.value == 1) return {.description = "1 rank, which has no other to connect to"};
-  const Patience patience{Deadline::after(timeout)};
+  const WaitPolicy policy{Deadline::after(timeout)};
   const Stopwatch stopwatch;
-  const auto world = connect_transport(launch, patience, nullptr);
+  const auto world = connect_transport(launch, policy, nullptr);
   Introduction own{.rank = launch.rank.value, .world_size = launch.world_size.value};
   tools::own_host().copy(own.host.data(), own.host.size() - 1);
-  const auto ranks = gather(*world, own, patience);
+  const auto ranks = gather(*world, own, policy);
   require_agreement(launch, ranks);
   ConnectionCheck check{.description = world->describe(), .seconds = stopwatch.seconds()};
-  check.links = Check{*world, hosts_of(ranks), patience}.measure();
-  detail::meet(*world, patience);
+  check.links = Check{*world, hosts_of(ranks), policy}.measure();
+  detail::meet(*world, policy);
   return check;
 }
 

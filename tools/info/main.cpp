@@ -18,9 +18,9 @@
 #include <libtrain/base/redact.hpp>
 #include <libtrain/comm/mpi/connect_mpi.hpp>
 #include <libtrain/comm/nccl/nccl_version.hpp>
-#include <libtrain/launch/claim.hpp>
 #include <libtrain/launch/describe.hpp>
 #include <libtrain/launch/launch.hpp>
+#include <libtrain/launch/launcher_variables.hpp>
 #include <libtrain/launch/variables.hpp>
 #include <libtrain/observe/gpu_check.hpp>
 

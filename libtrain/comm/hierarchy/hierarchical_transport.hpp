@@ -28,7 +28,7 @@ class HierarchicalTransport : public HostTransport {
   /// itself where no two do or memory cannot be shared; then the first rank of each host that cannot logs why. All
   /// ranks must call it.
   static std::unique_ptr<HostTransport> connect(std::unique_ptr<HostTransport> world, const HierarchyOptions& options,
-                                                const Patience& patience);
+                                                const WaitPolicy& policy);
 
   ~HierarchicalTransport() override;
 
@@ -38,17 +38,17 @@ class HierarchicalTransport : public HostTransport {
   std::string describe() const override;
   bool interruptible() const override { return world_->interruptible(); }
 
-  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  bool arrive(const Arrival& arrival, const WaitPolicy& policy) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                  const Patience& patience) override;
+                  const WaitPolicy& policy) override;
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-              const Patience& patience) override;
-  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+              const WaitPolicy& policy) override;
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const Patience& patience) override;
-  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
-  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+                      const WaitPolicy& policy) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override { return local_->allocate(bytes); }
   void abort(const std::string& reason) noexcept override;
   void end_job(const std::string& reason, ExitCode code) noexcept override;
@@ -58,10 +58,10 @@ class HierarchicalTransport : public HostTransport {
                         std::unique_ptr<HostTransport> across, detail::HostLayout layout, HierarchyOptions options);
 
   bool speaks_for_host() const { return local_->rank() == 0; }
-  Deadline earliest_deadline(const Patience& patience);
-  bool arrive_across(const Arrival& arrival, bool equal_here, const Patience& patience);
-  void reduce_slices(void* output, std::size_t count, DataType type, ReduceOp op, const Patience& patience);
-  void reduce_by_leaders(void* output, std::size_t count, DataType type, ReduceOp op, const Patience& patience);
+  Deadline earliest_deadline(const WaitPolicy& policy);
+  bool arrive_across(const Arrival& arrival, bool equal_here, const WaitPolicy& policy);
+  void reduce_slices(void* output, std::size_t count, DataType type, ReduceOp op, const WaitPolicy& policy);
+  void reduce_by_leaders(void* output, std::size_t count, DataType type, ReduceOp op, const WaitPolicy& policy);
 
   std::unique_ptr<HostTransport> world_;
   std::unique_ptr<HostTransport> local_;

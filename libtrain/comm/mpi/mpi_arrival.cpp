@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kAnswerTimeOfAborted{200};
 // communication thread, and one that waits does not pause at all.
 class Pause {
  public:
-  void operator()(const Patience& patience) {
-    if (patience.someone_waits()) {
+  void operator()(const WaitPolicy& policy) {
+    if (policy.has_waiters()) {
       std::this_thread::yield();
       return;
     }
@@ -45,10 +45,10 @@ MpiArrival::MpiArrival(MPI_Comm comm, const FirstFailure& aborted) : comm_(comm)
   LIBTRAIN_CHECK_MPI(MPI_Comm_size(comm_, &world_size_));
 }
 
-bool MpiArrival::meet(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
+bool MpiArrival::meet(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
   aborted_.throw_if_any();
   ++meeting_;
-  return rank_ == 0 ? gather(fingerprint, names, patience) : await_verdict(fingerprint, names, patience);
+  return rank_ == 0 ? gather(fingerprint, names, policy) : await_verdict(fingerprint, names, policy);
 }
 
 void MpiArrival::refuse(const std::string& reason) {
@@ -59,7 +59,7 @@ void MpiArrival::refuse(const std::string& reason) {
   }
 }
 
-bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
+bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
   std::vector<int> missing(static_cast<std::size_t>(world_size_) - 1);
   std::iota(missing.begin(), missing.end(), 1);
   std::optional<int> late;
@@ -80,20 +80,20 @@ bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, c
     if (missing.empty() && !late) break;
     if (aborted_.exists()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.reason()));
     if (missing.empty()) give_up(text("rank ", names.name_of(*late), " waited until its deadline and left."));
-    if (late || patience.deadline.expired()) {
+    if (late || policy.deadline.expired()) {
       std::ranges::transform(missing, missing.begin(), [&](int rank) { return names.name_of(rank); });
       give_up(missing_ranks(missing));
     }
-    pause(patience);
+    pause(policy);
   }
   tell_others({.word = equal ? Word::equal : Word::different});
   return equal;
 }
 
-bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience) {
+bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
   send(0, {.word = Word::come, .meeting = meeting_, .fingerprint = fingerprint});
   std::optional<Deadline> end;
-  for (Pause pause; true; pause(patience)) {
+  for (Pause pause; true; pause(policy)) {
     if (const auto verdict = receive(0)) {
       if (verdict->header.word == Word::failed) throw CommunicationError(verdict->reason);
       return verdict->header.word == Word::equal;
@@ -101,7 +101,7 @@ bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& n
     if (!end && aborted_.exists()) {
       send(0, {.word = Word::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.reason()));
       end = Deadline::after(kAnswerTimeOfAborted);
-    } else if (!end && patience.deadline.expired()) {
+    } else if (!end && policy.deadline.expired()) {
       send(0, {.word = Word::late, .meeting = meeting_});
       end = Deadline::after(kAnswerTime);
     } else if (end && end->expired()) {

@@ -19,17 +19,17 @@ namespace libtrain::detail {
 /// A rank that has come may not just go: rank 0 would count it in, and the others would wait for it in a call of MPI
 /// that nothing ends. It says so first, and comes along if rank 0 had already told all to begin.
 ///
-/// Waiting polls, with pauses that grow while nobody waits for the result: spinning would take the processor from those
-/// who compute. Messages are small enough for MPI to take over at once, so that a rank that does not come does not hold
-/// up a sender.
+/// Waiting polls, with pauses that grow while no caller waits for the result: spinning would take the processor from
+/// those who compute. Messages are small enough for MPI to take over at once, so that a rank that does not come does
+/// not hold up a sender.
 class MpiArrival {
  public:
   MpiArrival(MPI_Comm comm, const FirstFailure& aborted);
 
   /// True where all ranks brought the same fingerprint. Throws CommunicationError at the first deadline of any rank,
-  /// naming the ranks that did not come, and when a rank has been aborted. Where rank 0 itself has not come, only those
-  /// whose deadline has passed throw, and the others when it comes.
-  bool meet(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
+  /// naming the ranks that did not arrive, and when a rank has been aborted. Where rank 0 itself has not come, only
+  /// those whose deadline has passed throw, and the others when it comes.
+  bool meet(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
 
   /// Instead of `meet`: ends the arrival of the others with `reason`.
   void refuse(const std::string& reason);
@@ -53,8 +53,8 @@ class MpiArrival {
     std::string reason;
   };
 
-  bool gather(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
-  bool await_verdict(std::uint64_t fingerprint, const HostTransport& names, const Patience& patience);
+  bool gather(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
+  bool await_verdict(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
   void send(int rank, const Header& header, const std::string& reason = {});
   std::optional<Message> receive(int sender);
   void tell_others(const Header& header, const std::string& reason = {});

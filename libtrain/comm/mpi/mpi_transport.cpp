@@ -69,7 +69,7 @@ MPI_Op mpi_op(ReduceOp op, DataType type) {
     case ReduceOp::product:
       return MPI_PROD;
   }
-  throw UsageError("MPI does not know this reduction.");
+  throw UsageError("MPI cannot compute this reduction.");
 }
 
 using detail::for_each_chunk;
@@ -114,9 +114,9 @@ MpiTransport::~MpiTransport() {
   }
 }
 
-bool MpiTransport::arrive(const Arrival& arrival, const Patience& patience) {
+bool MpiTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   const Attempt attempt{healthy_};
-  return arrival_.meet(arrival.fingerprint, *this, patience);
+  return arrival_.meet(arrival.fingerprint, *this, policy);
 }
 
 void MpiTransport::refuse_arrival(const std::string& reason) {
@@ -125,7 +125,7 @@ void MpiTransport::refuse_arrival(const std::string& reason) {
 }
 
 void MpiTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                              const Patience& /*patience*/) {
+                              const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   const auto size = size_of(type);
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
@@ -137,7 +137,7 @@ void MpiTransport::all_reduce(const void* input, void* output, std::size_t count
 }
 
 void MpiTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                          const Patience& /*patience*/) {
+                          const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   const auto size = size_of(type);
   std::vector<char> own;
@@ -155,14 +155,14 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
   });
 }
 
-void MpiTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& /*patience*/) {
+void MpiTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   for_each_chunk(bytes, kChunkBytes, [&](std::size_t offset, std::size_t length) {
     LIBTRAIN_CHECK_MPI(MPI_Bcast(static_cast<char*>(data) + offset, static_cast<int>(length), MPI_BYTE, root, comm_));
   });
 }
 
-void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& /*patience*/) {
+void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   const auto* source = static_cast<const char*>(input);
   auto* target = static_cast<char*>(output);
@@ -187,7 +187,7 @@ void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes
 }
 
 void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                  const Patience& /*patience*/) {
+                                  const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   // Pieces of all parts are laid side by side, so that one call scatters to every rank.
   const auto size = size_of(type);
@@ -207,7 +207,7 @@ void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t c
   });
 }
 
-void MpiTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& /*patience*/) {
+void MpiTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   // Pieces of all parts are laid side by side, as in all_gather.
   const auto ranks = static_cast<std::size_t>(world_size_);
@@ -226,7 +226,7 @@ void MpiTransport::all_to_all(const void* input, void* output, std::size_t bytes
   });
 }
 
-std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const Patience& /*patience*/) {
+std::unique_ptr<HostTransport> MpiTransport::split(int color, int key, const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   MPI_Comm part = MPI_COMM_NULL;
   LIBTRAIN_CHECK_MPI(MPI_Comm_split(comm_, color, key, &part));

@@ -44,7 +44,7 @@ void require_device(const at::Device& device) {
   const auto devices = c10::cuda::device_count();
   if (devices == 0) {
     throw EnvironmentError(
-        "this process sees no GPU: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.");
+        "This process sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.");
   }
   if (device.index() >= devices) {
     throw EnvironmentError(

@@ -98,7 +98,7 @@ void NcclComm::connect(const Deadline& deadline) {
   const auto outcome = poll(deadline);
   if (outcome == ncclInProgress) {
     throw CommunicationError(text("NCCL on rank ", rank_, " had not reached all ", world_size_,
-                                  " ranks before the deadline. See that every rank runs, and with NCCL_DEBUG=INFO "
+                                  " ranks before the deadline. Check that every rank runs, and with NCCL_DEBUG=INFO "
                                   "which network interface each of them takes."));
   }
   check_nccl(outcome, "ncclCommInitRankConfig", rank_);
@@ -117,7 +117,7 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
   const auto outcome = poll(deadline);
   if (outcome == ncclInProgress) {
     throw CommunicationError(
-        text("NCCL on rank ", rank_, " could not start it before the deadline: a peer has not come to it."));
+        text("NCCL on rank ", rank_, " could not start it before the deadline: a peer did not call it."));
   }
   check_nccl(outcome, "The launch", rank_);
 }
@@ -171,7 +171,7 @@ ncclResult_t NcclComm::poll(const Deadline& deadline) {
   return current;
 }
 
-// Whoever takes the communicator is the only one to end it, without the lock: that may take long.
+// The caller that takes the communicator is the only one to end it, without the lock: that may take long.
 ncclComm_t NcclComm::take() noexcept {
   const std::lock_guard lock(mutex_);
   return std::exchange(comm_, nullptr);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/comm/nccl/watched_comm.hpp>
+#include <libtrain/comm/nccl/nccl_watchdog.hpp>
 
 namespace libtrain::detail {
 

@@ -1,19 +1,91 @@
 #include <libtrain/comm/nccl/nccl_communicator.hpp>
 
 #include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/agreement.hpp>
 #include <libtrain/comm/nccl/nccl_check.hpp>
-#include <libtrain/comm/nccl/nccl_operation.hpp>
-#include <libtrain/comm/nccl/nccl_rendezvous.hpp>
 #include <libtrain/comm/nccl/nccl_types.hpp>
 #include <libtrain/comm/tensor_checks.hpp>
 
 namespace libtrain {
+
+namespace detail {
+namespace {
+
+// A collective in a CUDA stream.
+class NcclOperation : public DeviceOperation {
+ public:
+  // Records the end of what is in `stream` now. `tensors` are what it reads and writes.
+  NcclOperation(const Call& call, std::uint64_t sequence, const Deadline& deadline, std::vector<at::Tensor> tensors,
+                const c10::cuda::CUDAStream& stream, std::shared_ptr<const FirstFailure> failure)
+      : DeviceOperation(call, sequence, deadline),
+        tensors_(std::move(tensors)),
+        device_(stream.device_index()),
+        failure_(std::move(failure)) {
+    ended_.record(stream);
+  }
+
+  // Makes the caller's current stream wait; the host does not. Throws where the communicator is known to have failed.
+  void wait() override {
+    failure_->throw_if_any();
+    ended_.block(c10::cuda::getCurrentCUDAStream(device_));
+  }
+
+  bool done() override { return failure_->exists() || has_ended(); }
+
+  bool has_ended() override { return ended_.query(); }
+
+  void release() noexcept override { tensors_.clear(); }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  c10::DeviceIndex device_;
+  std::shared_ptr<const FirstFailure> failure_;
+  c10::cuda::CUDAEvent ended_;
+};
+
+ncclUniqueId make_unique_id(Communicator& control, const CallOptions& options) {
+  ncclUniqueId id{};
+  const auto make = [&] {
+    const auto code = control.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
+    if (code != ncclSuccess) throw CommunicationError(describe_nccl(code));
+  };
+  run_together(control, "ncclGetUniqueId", make, options);
+  const auto bytes = control.broadcast_bytes(std::string(id.internal, sizeof(id.internal)), 0, options);
+  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+  return id;
+}
+
+// Connects all ranks of `control` over NCCL, each with its `device`. Throws CommunicationError on all ranks where one
+// of them fails. NCCL is given three quarters of `timeout`, so that those who wait for this rank hear what it failed
+// with before they give up on it.
+std::shared_ptr<NcclComm> meet_over_nccl(Communicator& control, const at::Device& device,
+                                         std::chrono::milliseconds timeout) {
+  const CallOptions options{.timeout = timeout};
+  const auto id = make_unique_id(control, options);
+  // NCCL's own set-up may hang where ranks begin it while others are still in the broadcast of the id.
+  control.barrier(options);
+  std::shared_ptr<NcclComm> comm;
+  const auto connect = [&] {
+    const c10::cuda::CUDAGuard on_device(device);
+    comm = std::make_shared<NcclComm>(id, control.rank(), control.world_size());
+    comm->connect(Deadline::after(timeout / 4 * 3));
+  };
+  run_together(control, "Connecting over NCCL", connect, options);
+  return comm;
+}
+
+}  // namespace
+}  // namespace detail
 
 namespace {
 

@@ -22,10 +22,10 @@ namespace libtrain {
 /// be used in that stream from then on. `Work::done` says whether the GPU has got there. The first collective of a kind
 /// connects to the peers and returns when that is done.
 ///
-/// Failures: a watchdog finds errors and missed deadlines within about 100 ms, and ends what is on the GPU; whoever
-/// calls or waits from then on gets the first reason. A host that is blocked in the CUDA runtime goes on with garbage
-/// at that moment, so a program that does not call again soon should end itself in `on_failure`. Where the CUDA runtime
-/// does not answer, a missed deadline is reported within seconds, and the GPU is left as it is.
+/// Failures: a watchdog finds errors and missed deadlines within about 100 ms, and ends what is on the GPU; a caller
+/// that calls or waits from then on gets the first reason. A host that is blocked in the CUDA runtime goes on with
+/// garbage at that moment, so a program that does not call again soon should end itself in `on_failure`. Where the CUDA
+/// runtime does not answer, a missed deadline is reported within seconds, and the GPU is left as it is.
 ///
 /// 16-bit sums: NCCL rounds to 16 bits after each addition on the way round the ring, unlike the host backends, which
 /// accumulate in float32. Widening first would double what crosses the wires, and the wires are the limit on GPUs;

@@ -35,7 +35,7 @@ struct NcclWatchdog::State {
   bool stopping = false;
   bool woken = false;
 
-  std::mutex telling;  // held by whoever tells
+  std::mutex telling;  // held while telling
 
   bool aborted = false;  // the watcher's own
 
@@ -88,7 +88,7 @@ void NcclWatchdog::State::look() {
   lock.unlock();
   if (late.empty()) return;
   tell(text(late,
-            " did not end before its deadline: a peer did not come to it, is stopped or unreachable. Look at what the "
+            " did not end before its deadline: a peer did not call it, is stopped or unreachable. Look at what the "
             "other ranks report."));
 }
 
@@ -126,8 +126,8 @@ bool NcclWatchdog::State::look_at_watcher() {
   lock.unlock();
   if (late.empty()) return true;
   tell(text(late,
-            " did not end before its deadline, and the CUDA runtime has not answered for seconds: a peer did not come "
-            "to it, or another thread of this process is stuck in a CUDA call. Look at what the other ranks report."));
+            " did not end before its deadline, and the CUDA runtime has not answered for seconds: a peer did not call "
+            "it, or another thread of this process is stuck in a CUDA call. Look at what the other ranks report."));
   return true;
 }
 
@@ -194,12 +194,12 @@ NcclWatchdog::NcclWatchdog(std::shared_ptr<WatchedComm> comm, std::shared_ptr<Fi
 
 NcclWatchdog::~NcclWatchdog() {
   std::unique_lock lock(state_->mutex);
-  const auto patience = drain_time();
-  state_->drain = Deadline::after(patience);
+  const auto drain = drain_time();
+  state_->drain = Deadline::after(drain);
   state_->stopping = true;
   state_->woken = true;
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, patience + kCloseTime, [this] { return state_->threads == 0; });
+  const bool ended = state_->changed.wait_for(lock, drain + kCloseTime, [this] { return state_->threads == 0; });
   // It may refer to what does not outlive this.
   const auto silenced = ended ? OnFailure{} : std::exchange(state_->on_failure, nullptr);
   lock.unlock();

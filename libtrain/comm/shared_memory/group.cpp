@@ -28,18 +28,18 @@ std::vector<pid_t> processes_of(const auto& members) {
   return processes;
 }
 
-Board& board_in(const Mapping& mapping, std::uint64_t nonce) {
-  auto& board = *std::launder(reinterpret_cast<Board*>(mapping.data()));
-  if (board.nonce != nonce)
+SharedState& state_in(const Mapping& mapping, std::uint64_t nonce) {
+  auto& state = *std::launder(reinterpret_cast<SharedState*>(mapping.data()));
+  if (state.nonce != nonce)
     throw EnvironmentError("The shared memory found under a peer's process is not that peer's.");
-  return board;
+  return state;
 }
 
 }  // namespace
 
 struct SharedMemoryGroup::Member {
   pid_t process = 0;
-  SegmentName board;  ///< of the group's first rank
+  SegmentName state;  ///< of the group's first rank
   std::uint64_t nonce = 0;
   SegmentName staging;
   std::array<char, 256> problem{};  ///< empty where all went well
@@ -50,11 +50,11 @@ struct SharedMemoryGroup::Member {
 };
 
 std::vector<SharedMemoryGroup::Member> SharedMemoryGroup::exchange(HostTransport& base, const Member& mine,
-                                                                   const Patience& patience) {
+                                                                   const WaitPolicy& policy) {
   static_assert(std::is_trivially_copyable_v<Member>);
   std::vector<Member> all(static_cast<std::size_t>(base.world_size()));
-  meet(base, patience);
-  base.all_gather(&mine, all.data(), sizeof(Member), patience);
+  meet(base, policy);
+  base.all_gather(&mine, all.data(), sizeof(Member), policy);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string problem = all[rank].problem.data();
     if (!problem.empty()) {
@@ -67,13 +67,13 @@ std::vector<SharedMemoryGroup::Member> SharedMemoryGroup::exchange(HostTransport
 }
 
 std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::connect(HostTransport& base, const std::vector<int>& members,
-                                                              const Patience& patience) {
+                                                              const WaitPolicy& policy) {
   const auto rank = static_cast<int>(std::ranges::find(members, base.rank()) - members.begin());
   Member mine;
   mine.process = getpid();
   mine.nonce = random_number();
   std::optional<Segment> staging;
-  std::optional<Segment> board;
+  std::optional<Segment> state;
   try {
     if (members.size() > kMostRanks) {
       throw EnvironmentError(text("Shared memory connects at most ", kMostRanks, " ranks, not ", members.size(), "."));
@@ -81,25 +81,25 @@ std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::connect(HostTransport& bas
     staging.emplace(kStagingBytes, 0);
     mine.staging = staging->name();
     if (rank == 0) {
-      board.emplace(sizeof(Board), 0);
-      (new (board->data()) Board)->nonce = mine.nonce;
-      mine.board = board->name();
+      state.emplace(sizeof(SharedState), 0);
+      (new (state->data()) SharedState)->nonce = mine.nonce;
+      mine.state = state->name();
     }
   } catch (const std::exception& error) {
     mine.report(error.what());
   }
-  const auto all = exchange(base, mine, patience);
+  const auto all = exchange(base, mine, policy);
 
   std::unique_ptr<SharedMemoryGroup> group;
   try {
-    std::vector<Member> mates;
-    for (const int member : members) mates.push_back(all[static_cast<std::size_t>(member)]);
-    group.reset(new SharedMemoryGroup(mates, rank));
+    std::vector<Member> group_members;
+    for (const int member : members) group_members.push_back(all[static_cast<std::size_t>(member)]);
+    group.reset(new SharedMemoryGroup(group_members, rank));
   } catch (const std::exception& error) {
     mine.report(error.what());
   }
   // Now all have mapped what they could, and the files may be closed: not before, also where this rank has failed.
-  exchange(base, mine, patience);
+  exchange(base, mine, policy);
   return group;
 }
 
@@ -107,8 +107,8 @@ SharedMemoryGroup::SharedMemoryGroup(std::span<const Member> members, int rank)
     : rank_(rank),
       world_size_(static_cast<int>(members.size())),
       processes_(processes_of(members)),
-      board_(map_segment(members[0].process, members[0].board)),
-      barrier_(board_in(board_, members[0].nonce), processes_, rank, world_size_),
+      state_(map_segment(members[0].process, members[0].state)),
+      barrier_(state_in(state_, members[0].nonce), processes_, rank, world_size_),
       segments_(processes_, world_size_) {
   for (const auto& member : members) staging_.push_back(map_segment(member.process, member.staging));
 }

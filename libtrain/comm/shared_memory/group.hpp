@@ -8,12 +8,12 @@
 
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/comm/shared_memory/barrier.hpp>
-#include <libtrain/comm/shared_memory/board.hpp>
 #include <libtrain/comm/shared_memory/mapping.hpp>
 #include <libtrain/comm/shared_memory/peer_processes.hpp>
 #include <libtrain/comm/shared_memory/peer_segments.hpp>
 #include <libtrain/comm/shared_memory/segment.hpp>
 #include <libtrain/comm/shared_memory/segment_pool.hpp>
+#include <libtrain/comm/shared_memory/shared_state.hpp>
 
 namespace libtrain::detail {
 
@@ -27,7 +27,7 @@ class SharedMemoryGroup {
   /// call this at the same time, each with its own group. When any of them cannot take part, all throw
   /// EnvironmentError.
   static std::unique_ptr<SharedMemoryGroup> connect(HostTransport& base, const std::vector<int>& members,
-                                                    const Patience& patience);
+                                                    const WaitPolicy& policy);
 
   /// Tells the peers.
   ~SharedMemoryGroup();
@@ -50,12 +50,12 @@ class SharedMemoryGroup {
 
   SharedMemoryGroup(std::span<const Member> members, int rank);
 
-  static std::vector<Member> exchange(HostTransport& base, const Member& mine, const Patience& patience);
+  static std::vector<Member> exchange(HostTransport& base, const Member& mine, const WaitPolicy& policy);
 
   int rank_;
   int world_size_;
   PeerProcesses processes_;
-  Mapping board_;
+  Mapping state_;
   Barrier barrier_;
   std::shared_ptr<SegmentPool> pool_ = std::make_shared<SegmentPool>();
   PeerSegments segments_;

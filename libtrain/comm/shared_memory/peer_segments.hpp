@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include <libtrain/comm/shared_memory/board.hpp>
 #include <libtrain/comm/shared_memory/mapping.hpp>
 #include <libtrain/comm/shared_memory/peer_processes.hpp>
+#include <libtrain/comm/shared_memory/shared_state.hpp>
 
 namespace libtrain::detail {
 

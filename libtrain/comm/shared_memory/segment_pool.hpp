@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 
-#include <libtrain/comm/shared_memory/board.hpp>
 #include <libtrain/comm/shared_memory/segment.hpp>
+#include <libtrain/comm/shared_memory/shared_state.hpp>
 
 namespace libtrain::detail {
 

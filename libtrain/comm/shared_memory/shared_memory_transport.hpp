@@ -27,7 +27,7 @@ class SharedMemoryTransport : public HostTransport {
   /// Connects the ranks that `base` connects in another way; all of them must call this. `base` serves to exchange a
   /// few bytes and is not used afterwards. When any rank cannot share memory, all throw EnvironmentError, which says
   /// which rank, and why; `base` is as good as before then.
-  static std::unique_ptr<SharedMemoryTransport> connect(HostTransport& base, const Patience& patience);
+  static std::unique_ptr<SharedMemoryTransport> connect(HostTransport& base, const WaitPolicy& policy);
 
   /// Keeps the transport that the launcher has connected, for this transport and those split from it: shared memory
   /// cannot end a job, and a library such as MPI must learn that its ranks have failed. Before the first collective.
@@ -40,19 +40,19 @@ class SharedMemoryTransport : public HostTransport {
   std::string_view name() const override { return "shared_memory"; }
   std::string describe() const override;
 
-  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  bool arrive(const Arrival& arrival, const WaitPolicy& policy) override;
   void refuse_arrival(const std::string& reason) override;
   bool reduces(DataType /*type*/) const override { return true; }
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                  const Patience& patience) override;
+                  const WaitPolicy& policy) override;
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-              const Patience& patience) override;
-  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+              const WaitPolicy& policy) override;
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const Patience& patience) override;
-  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
-  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+                      const WaitPolicy& policy) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
 
   /// Zeros, which may outlive this transport; null where the machine grants no more shared memory.
   std::shared_ptr<void> allocate(std::size_t bytes) override;
@@ -62,8 +62,8 @@ class SharedMemoryTransport : public HostTransport {
  private:
   explicit SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group);
 
-  void show_buffers(const void* input, void* output, const Patience& patience);
-  void meet_closing(const Patience& patience);
+  void show_buffers(const void* input, void* output, const WaitPolicy& policy);
+  void meet_closing(const WaitPolicy& policy);
   void hide_buffers();
   bool all_inputs_hold(std::size_t bytes) const;
   bool all_outputs_hold(std::size_t bytes) const;

@@ -30,15 +30,15 @@ std::byte* StagedCollectives::area(int rank, std::uint64_t chunk) const {
   return group_.staging(rank) + (chunk % 2) * kChunkBytes;
 }
 
-void StagedCollectives::meet(const Patience& patience) {
-  group_.barrier().meet(MeetingKind::chunk, patience);
+void StagedCollectives::meet(const WaitPolicy& policy) {
+  group_.barrier().meet(MeetingKind::chunk, policy);
 }
 
 void StagedCollectives::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                               std::optional<int> root, const Patience& patience) {
+                               std::optional<int> root, const WaitPolicy& policy) {
   const auto size = size_of(type);
   auto* const target = !root || *root == group_.rank() ? output : nullptr;
-  if (count * size <= kSmallBytes) return reduce_small(input, target, count, type, op, patience);
+  if (count * size <= kSmallBytes) return reduce_small(input, target, count, type, op, policy);
   // One meeting a chunk: it ends both the reduction of this one and the filling of the next.
   const auto length = kChunkBytes / size;
   const auto fill = [&](std::size_t begin, std::uint64_t chunk) {
@@ -46,21 +46,21 @@ void StagedCollectives::reduce(const void* input, void* output, std::size_t coun
     copy_others_slices(area(group_.rank(), chunk), at(input, begin * size), elements, size);
   };
   fill(0, chunk_);
-  meet(patience);
+  meet(policy);
   for_each_chunk(count, length, [&](std::size_t begin, std::size_t elements) {
     auto* const result = target == nullptr ? nullptr : at(target, begin * size);
     reduce_own_slice(at(input, begin * size), result, elements, type, op, root);
     if (begin + elements < count) fill(begin + elements, chunk_ + 1);
-    meet(patience);
+    meet(policy);
     if (result != nullptr) copy_others_slices(result, area(group_.rank(), chunk_), elements, size);
     ++chunk_;
   });
 }
 
 void StagedCollectives::reduce_small(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                     const Patience& patience) {
+                                     const WaitPolicy& policy) {
   std::memcpy(area(group_.rank(), chunk_), input, count * size_of(type));
-  meet(patience);
+  meet(policy);
   if (output != nullptr) reduce_areas(chunk_, 0, output, count, type, op);
   ++chunk_;
 }
@@ -96,20 +96,20 @@ void StagedCollectives::reduce_areas(std::uint64_t chunk, std::size_t offset, vo
   reduce_blocks(inputs_, outputs_, count, type, op);
 }
 
-void StagedCollectives::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
+void StagedCollectives::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) {
   const bool is_root = group_.rank() == root;
   for_each_chunk(bytes, kChunkBytes, [&](std::size_t begin, std::size_t length) {
     if (is_root) std::memcpy(area(root, chunk_), at(data, begin), length);
-    meet(patience);
+    meet(policy);
     if (!is_root) std::memcpy(at(data, begin), area(root, chunk_), length);
     ++chunk_;
   });
 }
 
-void StagedCollectives::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+void StagedCollectives::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   for_each_chunk(bytes, kChunkBytes, [&](std::size_t begin, std::size_t length) {
     std::memcpy(area(group_.rank(), chunk_), at(input, begin), length);
-    meet(patience);
+    meet(policy);
     for (int rank = 0; rank < group_.world_size(); ++rank) {
       std::memcpy(at(output, static_cast<std::size_t>(rank) * bytes + begin), area(rank, chunk_), length);
     }
@@ -131,21 +131,21 @@ std::size_t StagedCollectives::part_chunk_bytes() const {
 }
 
 void StagedCollectives::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                       const Patience& patience) {
+                                       const WaitPolicy& policy) {
   const auto size = size_of(type);
   for_each_chunk(count, part_chunk_bytes() / size, [&](std::size_t begin, std::size_t length) {
     fill_parts(input, count * size, begin * size, length * size);
-    meet(patience);
+    meet(policy);
     const auto own_part = static_cast<std::size_t>(group_.rank()) * length * size;
     reduce_areas(chunk_, own_part, at(output, begin * size), length, type, op);
     ++chunk_;
   });
 }
 
-void StagedCollectives::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+void StagedCollectives::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   for_each_chunk(bytes, part_chunk_bytes(), [&](std::size_t begin, std::size_t length) {
     fill_parts(input, bytes, begin, length);
-    meet(patience);
+    meet(policy);
     const auto own_part = static_cast<std::size_t>(group_.rank()) * length;
     for (int rank = 0; rank < group_.world_size(); ++rank) {
       std::memcpy(at(output, static_cast<std::size_t>(rank) * bytes + begin), area(rank, chunk_) + own_part, length);

@@ -23,16 +23,16 @@ class StagedCollectives {
 
   /// For all ranks, or for `root` alone.
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::optional<int> root,
-              const Patience& patience);
-  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience);
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience);
+              const WaitPolicy& policy);
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy);
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy);
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const Patience& patience);
-  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience);
+                      const WaitPolicy& policy);
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy);
 
  private:
   void reduce_small(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                    const Patience& patience);
+                    const WaitPolicy& policy);
   void reduce_own_slice(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                         std::optional<int> root);
   void copy_others_slices(void* target, const void* source, std::size_t count, std::size_t size) const;
@@ -41,7 +41,7 @@ class StagedCollectives {
                     ReduceOp op);
   std::byte* area(int rank, std::uint64_t chunk) const;
   std::size_t part_chunk_bytes() const;
-  void meet(const Patience& patience);
+  void meet(const WaitPolicy& policy);
 
   SharedMemoryGroup& group_;
   std::uint64_t chunk_ = 0;  // the next one

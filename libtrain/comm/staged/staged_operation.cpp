@@ -31,7 +31,7 @@ void StagedOperation::wait() {
 }
 
 bool StagedOperation::done() {
-  // Whoever holds the lock is waiting for the result: it is not there yet.
+  // The thread that holds the lock is waiting for the result: it is not there yet.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   auto ready = copied_;

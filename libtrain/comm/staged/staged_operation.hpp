@@ -26,8 +26,8 @@ struct StagedPiece {
 using StagingBuffers = std::vector<std::shared_ptr<StagingBuffer>>;
 
 /// Collectives of the host whose results have still to be copied to the device. Each copy is made once, in the order
-/// of the pieces, in the current stream of whoever finds that the host is done with the piece: a thread that waits, or
-/// one that asks. Each of these streams goes on after the one before it, and the first after the call.
+/// of the pieces, in the current stream of the thread that finds that the host is done with the piece: a thread that
+/// waits, or one that asks. Each of these streams goes on after the one before it, and the first after the call.
 class StagedOperation : public Pending {
  public:
   /// `buffers` are where the pieces are staged, `output` is what they write, all of it, undefined where they write

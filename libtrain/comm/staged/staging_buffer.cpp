@@ -14,7 +14,7 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};
+constexpr std::chrono::milliseconds kLongestCopy{1000};
 
 // Drivers lock whole pages, and not one page for two owners: the buffer has its pages for itself.
 at::Tensor allocate_pages(Communicator& host, std::int64_t elements, at::ScalarType type) {
@@ -35,7 +35,7 @@ StagingBuffer::StagingBuffer(Communicator& host, const at::Device& device, std::
 
 StagingBuffer::~StagingBuffer() {
   try {
-    const auto deadline = Deadline::after(kPatience);
+    const auto deadline = Deadline::after(kLongestCopy);
     while (!is_free() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (is_free()) return;
     // Kept for ever: what came to lie here next would be overwritten.

@@ -41,7 +41,7 @@ class ControlChannel {
   void send(const ControlMessage& message) noexcept;
 
   /// Adds what has come to `messages`; false once the peer has closed, or sends what no peer would: `errno` is EBADMSG
-  /// where that was changed on the way. One thread at a time, which may be another than the sender.
+  /// where that was changed in transit. One thread at a time, which may be another than the sender.
   bool receive(std::vector<ControlMessage>& messages);
 
  private:

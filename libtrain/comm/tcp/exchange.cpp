@@ -34,7 +34,7 @@ void Exchange::receive(int peer, void* data, std::size_t bytes) {
 }
 
 void Exchange::limit(std::size_t pieces) {
-  while (pending_.size() > pieces) rest(RollCall::kNobody, push());
+  while (pending_.size() > pieces) rest(RollCall::kNoRank, push());
 }
 
 bool Exchange::push() {
@@ -52,12 +52,12 @@ void Exchange::rest(int sender, bool moved) {
     idle_since_ = {};
     return;
   }
-  if (patience_.someone_waits()) {
+  if (policy_.has_waiters()) {
     const auto now = Deadline::Clock::now();
     if (idle_since_ == Deadline::Clock::time_point{}) idle_since_ = now;
     if (now - idle_since_ < kSpinTime) return std::this_thread::yield();
   }
-  mesh_.wait(pending_.empty() ? RollCall::kNobody : pending_.front().peer, sender, patience_.deadline);
+  mesh_.wait(pending_.empty() ? RollCall::kNoRank : pending_.front().peer, sender, policy_.deadline);
   idle_since_ = {};
 }
 

@@ -11,7 +11,7 @@ namespace libtrain::detail {
 /// rank receives, so that no ring of ranks can block itself.
 class Exchange {
  public:
-  Exchange(Mesh& mesh, const Patience& patience) : mesh_(mesh), patience_(patience) {}
+  Exchange(Mesh& mesh, const WaitPolicy& policy) : mesh_(mesh), policy_(policy) {}
 
   /// Queues `bytes` bytes, which must stay as they are until `finish` or a sufficient `limit`.
   void send(int peer, const void* data, std::size_t bytes);
@@ -37,7 +37,7 @@ class Exchange {
   void rest(int sender, bool moved);
 
   Mesh& mesh_;
-  const Patience& patience_;
+  const WaitPolicy& policy_;
   std::deque<Piece> pending_;
   Deadline::Clock::time_point idle_since_ = {};
 };

@@ -62,7 +62,7 @@ Mesh::~Mesh() {
 void Mesh::begin_call() {
   if (failed_) throw_failure();
   ++call_;
-  waits_for_ = RollCall::kNobody;
+  waits_for_ = RollCall::kNoRank;
   look();
 }
 
@@ -81,12 +81,12 @@ std::size_t Mesh::try_receive(int peer, void* data, std::size_t bytes) {
   const auto got = stream ? stream->receive(socket, data, bytes) : recv(socket, data, bytes, MSG_DONTWAIT);
   if (got > 0) return static_cast<std::size_t>(got);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-  if (got < 0 && errno == EBADMSG) fail(text("What ", describe(peer), " has sent was changed on the way."));
+  if (got < 0 && errno == EBADMSG) fail(text("What ", describe(peer), " has sent was changed in transit."));
   lose(peer, got == 0 ? "it closed the connection" : std::strerror(errno));
 }
 
 void Mesh::wait(int receiver, int sender, const Deadline& deadline) {
-  waits_for_ = sender != RollCall::kNobody ? sender : receiver;
+  waits_for_ = sender != RollCall::kNoRank ? sender : receiver;
   if (deadline.expired()) give_up();
   std::array<pollfd, 3> polled{{{.fd = events_.get(), .events = POLLIN, .revents = 0}}};
   nfds_t count = 1;
@@ -97,10 +97,10 @@ void Mesh::wait(int receiver, int sender, const Deadline& deadline) {
 }
 
 // Throws when anybody has failed.
-void Mesh::listen(milliseconds patience) {
+void Mesh::listen(milliseconds policy) {
   std::array<epoll_event, 16> ready;
   const int count =
-      epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), static_cast<int>(patience.count()));
+      epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), static_cast<int>(policy.count()));
   for (int index = 0; index < count; ++index) {
     const int rank = ready[static_cast<std::size_t>(index)].data.fd;
     if (rank == rank_) throw_failure();
@@ -114,7 +114,7 @@ void Mesh::hear(int rank) {
   const bool was_changed = !open && errno == EBADMSG;
   for (const auto& message : messages) handle(rank, message);
   if (open) return;
-  if (was_changed) fail(text("What ", describe(rank), " has sent was changed on the way."));
+  if (was_changed) fail(text("What ", describe(rank), " has sent was changed in transit."));
   if (!at(rank).left) fail(text(describe(rank), " is gone: it exited or was killed."));
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, at(rank).control.descriptor(), nullptr);
 }
@@ -145,13 +145,13 @@ void Mesh::give_up() {
   const auto end = Deadline::after(kRollCallTime);
   while (!roll_->complete() && !end.expired()) listen(milliseconds(poll_time(end)));
   if (phase_ == Phase::moving) {
-    const auto culprit = roll_->culprit();
-    fail(culprit ? text(describe(*culprit), " stopped moving data before the deadline.")
-                 : "The deadline passed while data was moving: the network is too slow for this timeout.");
+    const auto silent_rank = roll_->silent_rank();
+    fail(silent_rank ? text(describe(*silent_rank), " stopped moving data before the deadline.")
+                     : "The deadline passed while data was moving: the network is too slow for this timeout.");
   }
   std::vector<int> missing;
   for (const int rank : roll_->silent()) missing.push_back(names_.name_of(rank));
-  fail(missing.empty() ? "The deadline passed while the ranks were meeting: the network is too slow for this timeout."
+  fail(missing.empty() ? "The deadline passed before all ranks had arrived: the network is too slow for this timeout."
                        : missing_ranks(std::move(missing)));
 }
 

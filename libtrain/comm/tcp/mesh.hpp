@@ -30,14 +30,14 @@ struct MeshPeer {
 /// goes over the control connections, which are listened to whenever this rank waits:
 /// - the first failure is kept, told to all peers, and thrown by this and all later calls;
 /// - a control connection that ends without a goodbye means that the peer's process has ended;
-/// - when a deadline passes the roll is called, so that all ranks name the same culprit.
+/// - when a deadline passes the roll is called, so that all ranks name the same silent_rank.
 ///
 /// One thread at a time, `abort` and `refuse` excepted.
 class Mesh {
  public:
   enum class Phase {
-    meeting,  ///< whoever is silent has not come
-    moving,   ///< whoever is silent may have finished
+    meeting,  ///< a silent rank has not arrived
+    moving,   ///< a silent rank may have finished
   };
 
   /// `names` knows what messages call the ranks.
@@ -60,7 +60,7 @@ class Mesh {
   std::size_t try_send(int peer, const void* data, std::size_t bytes);
   std::size_t try_receive(int peer, void* data, std::size_t bytes);
 
-  /// Returns when `receiver` may be sent to or `sender` has sent something (RollCall::kNobody for neither), or anything
+  /// Returns when `receiver` may be sent to or `sender` has sent something (RollCall::kNoRank for neither), or anything
   /// else is new. Throws at the deadline, and when a peer is lost or anyone has aborted.
   void wait(int receiver, int sender, const Deadline& deadline);
 
@@ -75,7 +75,7 @@ class Mesh {
   MeshPeer& at(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   std::string name(int rank) const;      // "rank 3"
   std::string describe(int rank) const;  // "rank 3 at 10.0.0.3:1234"
-  void listen(std::chrono::milliseconds patience);
+  void listen(std::chrono::milliseconds policy);
   void hear(int rank);
   void handle(int rank, const ControlMessage& message);
   [[noreturn]] void give_up();
@@ -90,10 +90,10 @@ class Mesh {
   int rank_;
   std::vector<MeshPeer> peers_;
   FileDescriptor events_;  // epoll: all control connections and wake_, so that a wait watches them as one
-  FileDescriptor wake_;    // eventfd: readable for ever once somebody has aborted
+  FileDescriptor wake_;    // eventfd: readable for ever once a thread has aborted
   std::uint64_t call_ = 0;
   Phase phase_ = Phase::meeting;
-  int waits_for_ = RollCall::kNobody;
+  int waits_for_ = RollCall::kNoRank;
   std::optional<RollCall> roll_;
   std::mutex mutex_;  // of failure_ and of sending on control connections
   std::string failure_;

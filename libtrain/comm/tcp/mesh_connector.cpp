@@ -42,8 +42,8 @@ std::vector<Link> MeshConnector::connect(const Deadline& deadline, const std::fu
   while (missing_ > 0) {
     look();
     auto polled = interests();
-    const auto patience = std::min<Clock::duration>(deadline.remaining(), kLongestPoll);
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(patience).count();
+    const auto poll_time = std::min<Clock::duration>(deadline.remaining(), kLongestPoll);
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(poll_time).count();
     if (poll(polled.data(), polled.size(), static_cast<int>(milliseconds)) < 0 && errno != EINTR) {
       throw_system_error("poll");
     }
@@ -115,7 +115,7 @@ std::string MeshConnector::admit(Handshake& caller) {
   const auto& hello = caller.hello();
   const int peer = static_cast<int>(hello.from);
   if (peer <= plan_.rank || is_here(peer, hello.channel)) {
-    return text("it says that it is rank ", peer, ", which is here already");
+    return text("it says that it is rank ", peer, ", which has connected already");
   }
   caller.welcome();
   if (caller.state() != Handshake::State::done) return caller.trouble();

@@ -1,4 +1,4 @@
-#include <libtrain/comm/tcp/recursive_doubling.hpp>
+#include <libtrain/comm/tcp/collective.hpp>
 
 #include <bit>
 #include <utility>
@@ -13,7 +13,7 @@ void recursive_doubling_all_reduce(const Collective& collective, const void* inp
   auto* sum = collective.scratch.reserve(2 * bytes);
   auto* other = sum + bytes;
   copy_bytes(sum, input, bytes);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
 
   if (rank >= core) {
     exchange.send(rank - core, sum, bytes);

@@ -102,7 +102,7 @@ void require_own(const FileDescriptor& file, const std::string& path) {
   struct stat status{};
   if (fstat(file.get(), &status) != 0) detail::throw_system_error("fstat");
   if (!S_ISREG(status.st_mode)) {
-    throw EnvironmentError(text("The rendezvous file '", path, "' is no regular file: give another path."));
+    throw EnvironmentError(text("The rendezvous file '", path, "' is not a regular file: give another path."));
   }
   if (status.st_uid != geteuid()) {
     throw EnvironmentError(text("The rendezvous file '", path, "' belongs to user ", status.st_uid,

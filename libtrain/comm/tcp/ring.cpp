@@ -1,4 +1,4 @@
-#include <libtrain/comm/tcp/ring.hpp>
+#include <libtrain/comm/tcp/collective.hpp>
 
 #include <algorithm>
 
@@ -38,7 +38,7 @@ void ring_all_reduce(const Collective& collective, const void* input, void* outp
   const int previous = collective.neighbour(-1);
   const bool in_place = input == output;
   auto* received = collective.scratch.reserve(kChunk);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const auto part = [&](int steps_back) { return part_of(count, reduction, collective.neighbour(-steps_back), ranks); };
 
   const auto own = part(0);
@@ -70,7 +70,7 @@ void ring_reduce_scatter(const Collective& collective, const void* input, void* 
   const int previous = collective.neighbour(-1);
   const auto part_bytes = count * reduction.element();
   auto* partial = collective.scratch.reserve(2 * kChunk);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const auto part = [&](int steps_back) {
     return at_offset(input, static_cast<std::size_t>(collective.neighbour(-steps_back)) * part_bytes);
   };
@@ -104,7 +104,7 @@ void ring_all_gather(const Collective& collective, const void* input, void* outp
   };
   auto* own = at_offset(output, part(0).begin);
   copy_bytes(own, input, bytes);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   exchange.send(collective.neighbour(1), own, bytes);
   for (int step = 1; step < ranks; ++step) {
     for_chunks(part(step), [&](std::size_t offset, std::size_t size) {

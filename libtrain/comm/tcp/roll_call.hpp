@@ -9,7 +9,7 @@ namespace libtrain::detail {
 /// it waits; one that is stopped, computes or is busy elsewhere stays silent.
 class RollCall {
  public:
-  static constexpr int kNobody = -1;
+  static constexpr int kNoRank = -1;
 
   RollCall(int world_size, int self, int waits_for) : answers_(static_cast<std::size_t>(world_size)), self_(self) {
     answered(self, waits_for);
@@ -29,8 +29,8 @@ class RollCall {
   }
 
   /// The silent rank for which this one waits, perhaps by way of others; nothing where all of those answered. Ranks
-  /// that have left the call with their work done are silent too, but nobody waits for them.
-  std::optional<int> culprit() const {
+  /// that have left the call with their work done are silent too, but no rank waits for them.
+  std::optional<int> silent_rank() const {
     int rank = self_;
     for (std::size_t steps = 0; steps < answers_.size(); ++steps) {
       const auto& answer = answers_[static_cast<std::size_t>(rank)];

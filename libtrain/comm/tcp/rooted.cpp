@@ -1,4 +1,4 @@
-#include <libtrain/comm/tcp/rooted.hpp>
+#include <libtrain/comm/tcp/collective.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -44,7 +44,7 @@ int lowest_bit(int place, int count) {
 }
 
 void broadcast_tree(const Collective& collective, void* data, std::size_t bytes, const Places& places) {
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const int own = places.own();
   const int bit = lowest_bit(own, places.count());
   if (own != 0) exchange.receive(places.rank_at(own - bit), data, bytes);
@@ -55,7 +55,7 @@ void broadcast_tree(const Collective& collective, void* data, std::size_t bytes,
 }
 
 void broadcast_chain(const Collective& collective, void* data, std::size_t bytes, const Places& places) {
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const int own = places.own();
   for_each_chunk(bytes, chunk_of(bytes, places), [&](std::size_t done, std::size_t size) {
     if (own > 0) exchange.receive(places.rank_at(own - 1), at_offset(data, done), size);
@@ -69,7 +69,7 @@ void reduce_tree(const Collective& collective, const void* input, void* output, 
   auto* sum = collective.scratch.reserve(2 * bytes);
   auto* received = sum + bytes;
   copy_bytes(sum, input, bytes);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const int own = places.own();
   const int bit = lowest_bit(own, places.count());
   for (int distance = 1; distance < bit; distance *= 2) {
@@ -91,7 +91,7 @@ void reduce_chain(const Collective& collective, const void* input, void* output,
                   const Reduction& reduction, const Places& places) {
   const auto chunk = chunk_of(bytes, places);
   auto* sums = collective.scratch.reserve(2 * chunk);
-  Exchange exchange{collective.mesh, collective.patience};
+  Exchange exchange{collective.mesh, collective.policy};
   const int own = places.own();
   const bool is_last = own + 1 == places.count();
   std::size_t turn = 0;
@@ -99,7 +99,7 @@ void reduce_chain(const Collective& collective, const void* input, void* output,
     const auto* mine = at_offset(input, done);
     auto* sum = sums + turn++ % 2 * chunk;
     if (!is_last) {
-      // Those nearer to the root wait for nobody else, so they will take what is queued here.
+      // Those nearer to the root wait for no other rank, so they will take what is queued here.
       exchange.limit(1);
       exchange.receive(places.rank_at(own + 1), sum, size);
       reduction.combine_bytes(sum, mine, size);

@@ -16,8 +16,8 @@ namespace libtrain::detail {
 
 void fill_random(void* data, std::size_t bytes) {
   if (getentropy(data, bytes) != 0) {
-    throw EnvironmentError(text("The system gives no random bytes (getentropy: ", std::strerror(errno),
-                                "), which the secret of a TCP group is made of: use a kernel with getrandom."));
+    throw EnvironmentError(text("Cannot get random bytes (getentropy: ", std::strerror(errno),
+                                "), which the secret of a TCP group needs: use a kernel with getrandom."));
   }
 }
 

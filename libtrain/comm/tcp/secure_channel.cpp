@@ -76,7 +76,7 @@ std::optional<std::string> SecureChannel::take() {
   std::memcpy(tag.data(), inbox_.data() + Cipher::kLengthBytes + length, Cipher::kTagBytes);
   if (!opener_.open(inbox_.data() + Cipher::kLengthBytes, message.data(), length, tag)) {
     inbox_.clear();
-    fail("its message was changed on the way");
+    fail("its message was changed in transit");
     return std::nullopt;
   }
   inbox_.erase(0, Cipher::kLengthBytes + length + Cipher::kTagBytes);

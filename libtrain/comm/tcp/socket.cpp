@@ -93,7 +93,7 @@ FileDescriptor accept_from(const FileDescriptor& listener, SocketAddress& remote
       accept4(listener.get(), reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)};
   if (!socket.is_open()) {
     if (errno == EMFILE || errno == ENFILE || errno == EBADF || errno == EINVAL) throw_system_error("accept4");
-    return socket;  // nobody waits, or whoever waited has left
+    return socket;  // no peer waits, or the one that waited has left
   }
   tune(socket);
   remote = SocketAddress{reinterpret_cast<const sockaddr*>(&storage), length};

@@ -62,14 +62,14 @@ std::vector<Record> gather_records(const Gather& gather, const Record& own) {
   return records;
 }
 
-Gather gather_over(Rendezvous& rendezvous, const Patience& patience) {
-  return [&](const std::string& record) { return rendezvous.all_gather(record, patience.deadline); };
+Gather gather_over(Rendezvous& rendezvous, const WaitPolicy& policy) {
+  return [&](const std::string& record) { return rendezvous.all_gather(record, policy.deadline); };
 }
 
-Gather gather_over(HostTransport& base, const Patience& patience) {
+Gather gather_over(HostTransport& base, const WaitPolicy& policy) {
   return [&](const std::string& record) {
     std::string all(record.size() * static_cast<std::size_t>(base.world_size()), '\0');
-    base.all_gather(record.data(), all.data(), record.size(), patience);
+    base.all_gather(record.data(), all.data(), record.size(), policy);
     std::vector<std::string> records;
     for (std::size_t begin = 0; begin < all.size(); begin += record.size()) {
       records.push_back(all.substr(begin, record.size()));
@@ -79,9 +79,9 @@ Gather gather_over(HostTransport& base, const Patience& patience) {
 }
 
 std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail::FileDescriptor listener, bool encrypt,
-                                            const Patience& patience, const std::function<void()>& look) {
+                                            const WaitPolicy& policy, const std::function<void()>& look) {
   const auto host = detail::local_address(listener).with_port(0);
-  auto links = detail::MeshConnector{plan, std::move(listener)}.connect(patience.deadline, look);
+  auto links = detail::MeshConnector{plan, std::move(listener)}.connect(policy.deadline, look);
   std::vector<detail::MeshPeer> peers;
   for (std::size_t peer = 0; peer < links.size(); ++peer) {
     auto& link = links[peer];
@@ -110,7 +110,7 @@ void require_equal_encryption(const std::vector<Introduction>& ranks) {
 }
 
 std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const TcpOptions& options,
-                                        const Patience& patience) {
+                                        const WaitPolicy& policy) {
   Introduction own{.place = short_text(detail::network_place()), .encrypts = options.encrypt};
   if (rank == 0) own.key = GroupKey::random();
   const auto ranks = gather_records(gather, own);
@@ -118,38 +118,38 @@ std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const Tc
   const bool all_here =
       std::all_of(ranks.begin(), ranks.end(), [&](const auto& other) { return other.place == own.place; });
 
-  auto listener = detail::listen_at(detail::choose_local_address(options, all_here, patience.deadline));
+  auto listener = detail::listen_at(detail::choose_local_address(options, all_here, policy.deadline));
   detail::MeshPlan plan{.rank = rank, .key = ranks.front().key};
   const auto address = short_text(detail::local_address(listener).name());
   for (const auto& other : gather_records(gather, address)) {
     plan.addresses.push_back(text_of(other));
   }
-  return connect_mesh(plan, std::move(listener), options.encrypt, patience, [] {});
+  return connect_mesh(plan, std::move(listener), options.encrypt, policy, [] {});
 }
 
 }  // namespace
 
 std::unique_ptr<HostTransport> TcpTransport::connect(Rendezvous& rendezvous, int rank, int world_size,
-                                                     const TcpOptions& options, const Patience& patience) {
+                                                     const TcpOptions& options, const WaitPolicy& policy) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     throw UsageError(text("There is no rank ", rank, " among ", world_size, " ranks."));
   }
   detail::raise_open_file_limit();
-  auto group = assemble(gather_over(rendezvous, patience), rank, options, patience);
+  auto group = assemble(gather_over(rendezvous, policy), rank, options, policy);
   rendezvous.leave();
   return group;
 }
 
 std::unique_ptr<HostTransport> TcpTransport::connect(HostTransport& base, const TcpOptions& options,
-                                                     const Patience& patience) {
-  return assemble(gather_over(base, patience), base.rank(), options, patience);
+                                                     const WaitPolicy& policy) {
+  return assemble(gather_over(base, policy), base.rank(), options, policy);
 }
 
-std::unique_ptr<HostTransport> TcpTransport::split(int color, int key, const Patience& patience) {
+std::unique_ptr<HostTransport> TcpTransport::split(int color, int key, const WaitPolicy& policy) {
   auto listener = detail::listen_at(host_);
   Application own{.color = color, .key = key, .address = short_text(detail::local_address(listener).name())};
   detail::fill_random(own.id.data(), own.id.size());
-  const auto all = gather_records(gather_over(*this, patience), own);
+  const auto all = gather_records(gather_over(*this, policy), own);
 
   std::vector<int> members;
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -165,7 +165,7 @@ std::unique_ptr<HostTransport> TcpTransport::split(int color, int key, const Pat
     plan.addresses.push_back(text_of(application(member).address));
   }
   // A member that is lost while the part connects shows on the connections of the whole.
-  return connect_mesh(plan, std::move(listener), encrypts_, patience, [this] { mesh_.look(); });
+  return connect_mesh(plan, std::move(listener), encrypts_, policy, [this] { mesh_.look(); });
 }
 
 }  // namespace libtrain

@@ -170,7 +170,7 @@ class TcpRendezvous::Server {
     if (has_met_) return {.trouble = "the ranks have met already"};
     const auto rank = static_cast<std::size_t>(hello.from);
     if (rank > 0 && rank < seats_.size() && seats_[rank].channel) {
-      return {.trouble = text("it says that it is rank ", rank, ", which is here already"),
+      return {.trouble = text("it says that it is rank ", rank, ", which has connected already"),
               .refusal = Refusal::because(Refusal::Reason::taken, seats_[rank].address)};
     }
     if (hello.arguments != plan_.arguments && served_.seconds() < preference_s_) {
@@ -187,7 +187,7 @@ class TcpRendezvous::Server {
   std::string admit(Handshake& caller, const std::string& address) {
     const auto hello = caller.hello();
     if (hello.from < seats_.size() && seats_[hello.from].channel) {
-      return text("it says that it is rank ", hello.from, ", which is here already");
+      return text("it says that it is rank ", hello.from, ", which has connected already");
     }
     caller.welcome();
     if (caller.state() != Handshake::State::done) return caller.trouble();
@@ -337,7 +337,7 @@ class TcpRendezvous::Server {
     const auto seconds = std::round(10 * stopwatch.seconds()) / 10;
     const auto reasons = known_reasons();
     if (!reasons.empty()) {
-      throw CommunicationError(text("Within ", seconds, " s ", missing_ranks(), " did not come: ", reasons, "."),
+      throw CommunicationError(text("Within ", seconds, " s ", missing_ranks(), " did not connect: ", reasons, "."),
                                ErrorScope::all_ranks);
     }
     throw CommunicationError(text("Within ", seconds, " s there was no sign of ", missing_ranks(),
@@ -351,7 +351,7 @@ class TcpRendezvous::Server {
       if (!seats_[rank].has_key) ranks.push_back(static_cast<int>(rank));
     }
     if (ranks.empty()) return;
-    log_warning(text("No secret is common to rank 0 and ", detail::ranks_in_words(ranks),
+    log_warning(text("No secret is shared by rank 0 and ", detail::ranks_in_words(ranks),
                      ", on other hosts: while ranks meet, any process that reaches ", place_.name(),
                      " can join the job. To prevent that, ", kHowToShare, "."));
   }
@@ -452,13 +452,13 @@ class TcpRendezvous::Client {
     auto socket = detail::begin_connect(address);
     if (!socket.is_open()) return Handshake::failed(std::strerror(errno));
     auto handshake = Handshake::call(std::move(socket), hello_of(plan_, key), key.key.secret);
-    const auto patience = Deadline::after(kLongestCall);
+    const auto limit = Deadline::after(kLongestCall);
     while (handshake.state() == Handshake::State::underway) {
       std::vector<pollfd> polled{{.fd = handshake.descriptor(), .events = handshake.events(), .revents = 0}};
       poll_for(polled, deadline);
       if (polled.front().revents != 0) {
         handshake.advance();
-      } else if (deadline.expired() || patience.expired()) {
+      } else if (deadline.expired() || limit.expired()) {
         return Handshake::failed("it does not answer");
       }
     }
@@ -475,7 +475,7 @@ class TcpRendezvous::Client {
                  ": give each job a MASTER_PORT or --dist-url of its own, and all ranks of one job the "
                  "same LIBTRAIN_JOB_ID where they do not have one in common."));
       case Refusal::Reason::taken:
-        return EnvironmentError(text("At ", place_.name(), " rank ", plan_.rank, " is there already (", words,
+        return EnvironmentError(text("At ", place_.name(), " rank ", plan_.rank, " has connected already (", words,
                                      "): two processes have the same rank, or two jobs meet there; give each job a "
                                      "rendezvous of its own."));
       default:
@@ -488,7 +488,7 @@ class TcpRendezvous::Client {
   // Nothing where the connection was lost.
   std::optional<std::string> receive(const Deadline& deadline, Reminder& reminder) {
     // Rank 0, which knows who is missing, says so at its own deadline.
-    const auto patience = deadline.later_by(kFarewellTime);
+    const auto limit = deadline.later_by(kFarewellTime);
     while (true) {
       const bool lives = channel_->advance();
       if (auto message = channel_->take()) {
@@ -496,15 +496,15 @@ class TcpRendezvous::Client {
         throw_told(*message);
       }
       if (!lives || !channel_->trouble().empty()) return std::nullopt;
-      if (patience.expired()) {
+      if (limit.expired()) {
         throw CommunicationError(
-            text("Not all ranks had come to rank 0 at ", place_.name(),
+            text("Not all ranks had connected to rank 0 at ", place_.name(),
                  " when this rank's time was over: look for the message of rank 0; if it has none, "
                  "it is stopped, or the network between the hosts is interrupted."));
       }
       remind(reminder, text("Still waiting for others at ", place_.name(), "; rank 0 knows which."));
       std::vector<pollfd> polled{{.fd = channel_->descriptor(), .events = channel_->events(), .revents = 0}};
-      poll_for(polled, patience);
+      poll_for(polled, limit);
     }
   }
 

@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <libtrain/comm/tcp/recursive_doubling.hpp>
-#include <libtrain/comm/tcp/ring.hpp>
-#include <libtrain/comm/tcp/rooted.hpp>
-
 namespace libtrain {
 
 namespace {
@@ -31,19 +27,19 @@ TcpTransport::TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const 
 
 // An arrival and the collective after it are one call: in the roll call a rank that is still arriving must answer those
 // that move data already. Collectives without an arrival begin calls of their own, so all ranks count alike.
-detail::Collective TcpTransport::collective(const Patience& patience) {
+detail::Collective TcpTransport::collective(const WaitPolicy& policy) {
   if (!std::exchange(has_arrived_, false)) mesh_.begin_call();
   mesh_.enter(detail::Mesh::Phase::moving);
-  return {.mesh = mesh_, .scratch = scratch_, .patience = patience};
+  return {.mesh = mesh_, .scratch = scratch_, .policy = policy};
 }
 
 // Dissemination (Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988): with each step a rank
 // hears from twice as many others, and of how those compared with the ones that they had heard from.
-bool TcpTransport::arrive(const Arrival& arrival, const Patience& patience) {
+bool TcpTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   mesh_.begin_call();
   mesh_.enter(detail::Mesh::Phase::meeting);
-  const detail::Collective self{.mesh = mesh_, .scratch = scratch_, .patience = patience};
-  detail::Exchange exchange{mesh_, patience};
+  const detail::Collective self{.mesh = mesh_, .scratch = scratch_, .policy = policy};
+  detail::Exchange exchange{mesh_, policy};
   Greeting own{.fingerprint = arrival.fingerprint};
   for (int distance = 1; distance < world_size(); distance *= 2) {
     const auto sent = own;
@@ -58,42 +54,42 @@ bool TcpTransport::arrive(const Arrival& arrival, const Patience& patience) {
 }
 
 void TcpTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                              const Patience& patience) {
+                              const WaitPolicy& policy) {
   if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
   if (count * size_of(type) < ring_from(world_size())) {
-    detail::recursive_doubling_all_reduce(collective(patience), input, output, count, {type, op});
+    detail::recursive_doubling_all_reduce(collective(policy), input, output, count, {type, op});
   } else {
-    detail::ring_all_reduce(collective(patience), input, output, count, {type, op});
+    detail::ring_all_reduce(collective(policy), input, output, count, {type, op});
   }
 }
 
 void TcpTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                          const Patience& patience) {
+                          const WaitPolicy& policy) {
   if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
-  detail::reduce_to(collective(patience), input, output, count, {type, op}, root);
+  detail::reduce_to(collective(policy), input, output, count, {type, op}, root);
 }
 
-void TcpTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
-  if (world_size() > 1) detail::broadcast_from(collective(patience), data, bytes, root);
+void TcpTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) {
+  if (world_size() > 1) detail::broadcast_from(collective(policy), data, bytes, root);
 }
 
-void TcpTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+void TcpTransport::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   if (world_size() == 1) return detail::copy_bytes(output, input, bytes);
-  detail::ring_all_gather(collective(patience), input, output, bytes);
+  detail::ring_all_gather(collective(policy), input, output, bytes);
 }
 
 void TcpTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                  const Patience& patience) {
+                                  const WaitPolicy& policy) {
   if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
-  detail::ring_reduce_scatter(collective(patience), input, output, count, {type, op});
+  detail::ring_reduce_scatter(collective(policy), input, output, count, {type, op});
 }
 
 // In step k everybody sends to the k-th rank after itself, so no rank is sent to by two at a time.
-void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
-  const auto self = collective(patience);
+void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
+  const auto self = collective(policy);
   const auto offset = [&](int peer) { return static_cast<std::size_t>(peer) * bytes; };
   detail::copy_bytes(detail::at_offset(output, offset(rank())), detail::at_offset(input, offset(rank())), bytes);
-  detail::Exchange exchange{mesh_, patience};
+  detail::Exchange exchange{mesh_, policy};
   for (int step = 1; step < world_size(); ++step) {
     const int receiver = self.neighbour(step);
     const int sender = self.neighbour(-step);

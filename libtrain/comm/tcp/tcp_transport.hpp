@@ -28,11 +28,11 @@ class TcpTransport : public HostTransport {
   /// where ranks disagree about the world size or have no usable address, CommunicationError for those that do not
   /// come.
   static std::unique_ptr<HostTransport> connect(Rendezvous& rendezvous, int rank, int world_size,
-                                                const TcpOptions& options, const Patience& patience);
+                                                const TcpOptions& options, const WaitPolicy& policy);
 
   /// The ranks of `base`, which carries the addresses and the secret: it must be trusted. All of them must call it.
   static std::unique_ptr<HostTransport> connect(HostTransport& base, const TcpOptions& options,
-                                                const Patience& patience);
+                                                const WaitPolicy& policy);
 
   /// Use `connect`. `host` is this rank's own address, with port 0.
   TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
@@ -42,22 +42,22 @@ class TcpTransport : public HostTransport {
   int world_size() const override { return mesh_.world_size(); }
   std::string_view name() const override { return encrypts_ ? "encrypted tcp" : "tcp"; }
 
-  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  bool arrive(const Arrival& arrival, const WaitPolicy& policy) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                  const Patience& patience) override;
+                  const WaitPolicy& policy) override;
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-              const Patience& patience) override;
-  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+              const WaitPolicy& policy) override;
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const Patience& patience) override;
-  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
-  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+                      const WaitPolicy& policy) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
   void refuse_arrival(const std::string& reason) override;
   void abort(const std::string& reason) noexcept override;
 
  private:
-  detail::Collective collective(const Patience& patience);
+  detail::Collective collective(const WaitPolicy& policy);
 
   detail::Mesh mesh_;
   detail::GroupKey key_;

@@ -34,8 +34,8 @@ class ThreadGroup {
   ThreadSlot& slot(int rank) { return slots_[static_cast<std::size_t>(rank)]; }
 
   /// A section in which every rank may touch the memory that the others have shown. Its beginning and its end are
-  /// meetings of all ranks. Both throw CommunicationError: at the deadline, naming the ranks that did not come, or the
-  /// reason when somebody aborted; `close` only when no rank is in the section any more, so that nobody frees memory
+  /// meetings of all ranks. Both throw CommunicationError: at the deadline, naming the ranks that did not arrive, or
+  /// the reason when a rank aborted; `close` only when no rank is in the section any more, so that no rank frees memory
   /// that a peer still reads.
   class Section {
    public:
@@ -63,7 +63,7 @@ class ThreadGroup {
 
   void abort(const std::string& reason) noexcept;
 
-  /// The one group for `color`, made by whoever asks first; `members` must all ask.
+  /// The one group for `color`, made by the rank that asks first; `members` must all ask.
   std::shared_ptr<ThreadGroup> subgroup(int color, int members);
 
  private:

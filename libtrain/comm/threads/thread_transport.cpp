@@ -28,14 +28,14 @@ int ThreadTransport::world_size() const {
   return group_->world_size();
 }
 
-bool ThreadTransport::arrive(const Arrival& arrival, const Patience& patience) {
+bool ThreadTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   group_->slot(rank_).fingerprint = arrival.fingerprint;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   bool equal = true;
   for (int peer = 0; peer < world_size(); ++peer) {
     equal = equal && group_->slot(peer).fingerprint == arrival.fingerprint;
   }
-  section.close(patience.deadline);
+  section.close(policy.deadline);
   return equal;
 }
 
@@ -47,65 +47,65 @@ void ThreadTransport::reduce_part(std::size_t offset, std::span<void* const> out
 }
 
 void ThreadTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                 const Patience& patience) {
+                                 const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
   group_->slot(rank_).output = output;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   // This rank owns one slice: it combines that slice of all inputs and writes it to all outputs.
   const auto slice = detail::slice_of(count, size_of(type), rank_, world_size());
   const auto offset = slice.begin * size_of(type);
   outputs_.clear();
   for (int peer = 0; peer < world_size(); ++peer) outputs_.push_back(at_offset(group_->slot(peer).output, offset));
   reduce_part(offset, outputs_, slice.count, type, op);
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
 void ThreadTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-                             const Patience& patience) {
+                             const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   if (rank_ == root) reduce_part(0, std::array{output}, count, type, op);
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
-void ThreadTransport::broadcast(void* data, std::size_t bytes, int root, const Patience& patience) {
+void ThreadTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) {
   group_->slot(rank_).input = data;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   copy_bytes(data, group_->slot(root).input, bytes);
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
-void ThreadTransport::all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+void ThreadTransport::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
     copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
   }
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
 void ThreadTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                                     const Patience& patience) {
+                                     const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   reduce_part(static_cast<std::size_t>(rank_) * count * size_of(type), std::array{output}, count, type, op);
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
-void ThreadTransport::all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) {
+void ThreadTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
     copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes),
                at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
   }
-  section.close(patience.deadline);
+  section.close(policy.deadline);
 }
 
-std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const Patience& patience) {
+std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const WaitPolicy& policy) {
   group_->slot(rank_).color = color;
   group_->slot(rank_).key = key;
-  detail::ThreadGroup::Section section{*group_, rank_, patience.deadline};
+  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
   int members = 0;
   int new_rank = 0;
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -115,7 +115,7 @@ std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const 
     if (slot.key < key || (slot.key == key && peer < rank_)) ++new_rank;
   }
   auto part = group_->subgroup(color, members);
-  section.close(patience.deadline);
+  section.close(policy.deadline);
   return std::make_unique<ThreadTransport>(std::move(part), new_rank);
 }
 

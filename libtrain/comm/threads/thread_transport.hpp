@@ -28,18 +28,18 @@ class ThreadTransport : public HostTransport {
 
   bool reduces(DataType /*type*/) const override { return true; }
 
-  bool arrive(const Arrival& arrival, const Patience& patience) override;
+  bool arrive(const Arrival& arrival, const WaitPolicy& policy) override;
   void refuse_arrival(const std::string& reason) override;
   void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                  const Patience& patience) override;
+                  const WaitPolicy& policy) override;
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
-              const Patience& patience) override;
-  void broadcast(void* data, std::size_t bytes, int root, const Patience& patience) override;
-  void all_gather(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
+              const WaitPolicy& policy) override;
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
   void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                      const Patience& patience) override;
-  void all_to_all(const void* input, void* output, std::size_t bytes, const Patience& patience) override;
-  std::unique_ptr<HostTransport> split(int color, int key, const Patience& patience) override;
+                      const WaitPolicy& policy) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
   void abort(const std::string& reason) noexcept override;
 
  private:

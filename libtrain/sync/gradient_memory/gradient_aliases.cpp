@@ -35,7 +35,7 @@ void count_bases(const at::Tensor& view, std::vector<Base>& bases) {
 }  // namespace
 
 // Tensors of one storage each refer to it, so all are found when as many are known as the storage counts; and a base is
-// nobody's but its views' when it counts no more references than theirs.
+// its views' alone when it counts no more references than theirs.
 bool is_alone_in_memory(const at::Tensor& gradient, const at::Tensor& incoming) {
   const auto users = gradient.storage().use_count();
   if (users == 1) return gradient.use_count() == 1;

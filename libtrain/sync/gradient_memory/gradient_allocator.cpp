@@ -87,7 +87,7 @@ void GradientAllocator::install() {
                      taken().mutex.unlock();
                      is_forked_child = true;
                    });
-    // Of the same priority as LibTorch's own: whoever sets another later means it.
+    // Of the same priority as LibTorch's own: a program that sets another later means it.
     c10::SetCPUAllocator(allocator);
     return true;
   }();

@@ -101,7 +101,7 @@ at::Tensor GradientBlocks::allocate(std::size_t bytes) {
   Communicator* communicator = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (communicator_ == nullptr) throw UsageError("The synchronizer whose gradients need memory has gone.");
+    if (communicator_ == nullptr) throw UsageError("The synchronizer whose gradients need memory no longer exists.");
     communicator = communicator_;
     ++making_;
   }

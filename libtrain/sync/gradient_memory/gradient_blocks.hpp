@@ -42,13 +42,14 @@ class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
   /// Serves the calling thread, and those that have called it before. Not before the first add().
   void open();
 
-  /// Serves nobody. Also lets go of blocks that were made for scratch memory and not wanted since the last close().
+  /// Serves no synchronizer. Also lets go of blocks that were made for scratch memory and not wanted since the last
+  /// close().
   void close();
 
   /// No more blocks are made, and free ones go: the communicator may go. Waits for threads that are making one.
   void retire();
 
-  /// A block that nobody has, for a gradient of a size that was added, made where there is none; a tensor of bytes that
+  /// A block that is free, for a gradient of a size that was added, made where there is none; a tensor of bytes that
   /// gives it back. Throws as make_all() does.
   at::Tensor take(std::size_t gradient_bytes);
 

@@ -17,10 +17,11 @@ namespace libtrain::detail {
 ///
 ///     idle -> reducing (start) -> averaged (finish) -> reducing (the next round) ...
 ///
-/// In other ranks' parts a gradient then holds this rank's own numbers, which are no average. Whoever reads a gradient
-/// as a whole would get a wrong result without noticing: such as clipping by a norm, or the next backward() where the
-/// gradient was not zeroed. Therefore finish() leaves a mark there, one element of a size that no gradient has: norms
-/// are then absurd, and a mark that is found again in a new round, or changed before the step, tells of the mistake.
+/// In other ranks' parts a gradient then holds this rank's own numbers, which are no average. Code that reads a
+/// gradient as a whole would get a wrong result without noticing: such as clipping by a norm, or the next backward()
+/// where the gradient was not zeroed. Therefore finish() leaves a mark there, one element of a size that no gradient
+/// has: norms are then absurd, and a mark that is found again in a new round, or changed before the step, tells of the
+/// mistake.
 class ScatteredBucket {
  public:
   /// Throws UsageError for a dtype that require_shardable() refuses.

@@ -25,7 +25,7 @@ void ShardedBucket::make_own_gradients() {
   own_gradients_ = at::zeros({layout_.elements()}, parameters_.options());
 }
 
-void ShardedBucket::house(const ShardMember& member, const at::Tensor& parameter) const {
+void ShardedBucket::bind(const ShardMember& member, const at::Tensor& parameter) const {
   if (member.elements == 0) return;
   auto* const memory = static_cast<char*>(parameters_.mutable_data_ptr());
   auto* const place = memory + static_cast<std::size_t>(member.offset) * parameters_.itemsize();

@@ -26,7 +26,7 @@ struct ShardMember {
 /// part of the optimizer's state.
 class ShardedBucket {
  public:
-  /// Parameters are elsewhere yet, see house(). `states` tensors are kept for the optimizer, and start as zeros.
+  /// Parameters are elsewhere yet, see bind(). `states` tensors are kept for the optimizer, and start as zeros.
   /// `label` is what the bucket is called in errors.
   ShardedBucket(std::vector<ShardMember> members, const ShardLayout& layout, at::ScalarType type, std::size_t states,
                 const std::string& label, Communicator& communicator);
@@ -46,10 +46,10 @@ class ShardedBucket {
 
   /// Makes the parameter live in its place, with its values, if it does not yet. It keeps storage of its own size, as
   /// torch::save writes whole storages.
-  void house(const ShardMember& member, const at::Tensor& parameter) const;
+  void bind(const ShardMember& member, const at::Tensor& parameter) const;
 
   /// Lets the memory of parameters go as soon as they have moved elsewhere. The states stay.
-  void evict() { parameters_.reset(); }
+  void release() { parameters_.reset(); }
 
   /// Starts to give every rank what the others have updated.
   Work gather_parameters(Communicator& communicator) const;

@@ -71,7 +71,7 @@ bool ShardedOptimizer::State::is_laid_out() const {
 void ShardedOptimizer::State::lay_out() {
   auto former = std::exchange(buckets, {});
   shards.clear();
-  for (auto& bucket : former) bucket.evict();
+  for (auto& bucket : former) bucket.release();
   for (auto& parameter : parameters) {
     parameter.bucket.reset();
     parameter.copied_gradient.reset();
@@ -122,7 +122,7 @@ void ShardedOptimizer::State::add_bucket(std::vector<ShardMember> members, const
     auto& parameter = parameters[bucket.members()[member].parameter];
     parameter.bucket = buckets.size() - 1;
     parameter.member = member;
-    bucket.house(bucket.members()[member], parameter.tensor);
+    bucket.bind(bucket.members()[member], parameter.tensor);
   }
 }
 

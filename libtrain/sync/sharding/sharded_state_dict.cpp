@@ -73,7 +73,7 @@ std::string ShardedOptimizer::State::misfit_of(const StateDict& given) const {
   }
   if (left.empty()) return {};
   return text("The given state has '", left.begin()->first,
-              "', which this optimizer has no use for: give it the state of the same kind of rule, of a module with "
+              "', which this optimizer does not use: give it the state of the same kind of rule, of a module with "
               "the same parameters.");
 }
 

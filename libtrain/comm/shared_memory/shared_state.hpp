@@ -20,7 +20,7 @@ struct Location {
   bool holds(std::size_t count) const { return offset < segment.bytes && count <= segment.bytes - offset; }
 };
 
-/// Why the ranks meet. They must all come for the same reason.
+/// Why the ranks meet. They must all arrive for the same reason.
 enum class MeetingKind : std::uint32_t { arrival, opening, chunk, closing };
 
 /// What a rank brings to a meeting.
@@ -31,36 +31,37 @@ struct Showing {
   Location output = {};
 };
 
-/// A rank's place at every second meeting. `came` is written last.
-struct alignas(128) Card {
-  std::atomic<std::uint64_t> came = 0;       ///< the number of the meeting that the rank has come to
+/// A rank's place at every second meeting. `arrived` is written last.
+struct alignas(128) Slot {
+  std::atomic<std::uint64_t> arrived = 0;    ///< the number of the meeting that the rank has arrived at
   std::atomic<std::int32_t> processor = -1;  ///< on which it ran then
   Showing showing;
 };
 
-/// What all ranks of a group see: the cards of every rank, a bell, and the reason of the first failure. It lies in
+/// What all ranks of a group see: the slots of every rank, a futex, and the reason of the first failure. It lies in
 /// shared memory, so it holds no pointers, and its atomics must be free of locks.
 ///
-/// - A rank writes only its own cards and its own `left`; for meeting n its card n % 2. So what it showed for meeting n
-///   stays readable until it comes to n + 2, that is until every rank has come to n + 1.
-/// - The bell rings (and changes) when the last rank has come to a meeting while somebody sleeps, when a rank leaves,
-///   and at a failure.
-struct Board {
+/// - A rank writes only its own slots and its own `left`; for meeting n its slot n % 2. So what it showed for meeting n
+///   stays readable until it arrives at n + 2, that is until every rank has arrived at n + 1.
+/// - `wake_count` changes when the last rank has arrived at a meeting while another sleeps, when a rank leaves, and at
+/// a
+///   failure.
+struct SharedState {
   enum class Failure : std::uint32_t { none, being_written, written };
   static constexpr std::size_t kLongestReason = 2048;
 
-  std::uint64_t nonce = 0;  ///< random: two boards never have the same
+  std::uint64_t nonce = 0;  ///< random: two groups never have the same
 
-  alignas(128) std::atomic<std::uint32_t> bell = 0;
+  alignas(128) std::atomic<std::uint32_t> wake_count = 0;
   std::atomic<std::uint32_t> sleepers = 0;
 
   alignas(128) std::atomic<Failure> failure = Failure::none;
   std::array<char, kLongestReason> reason{};
 
   alignas(128) std::array<std::atomic<bool>, kMostRanks> left{};  ///< destroyed their side in good order
-  std::array<std::array<Card, 2>, kMostRanks> cards;
+  std::array<std::array<Slot, 2>, kMostRanks> slots;
 
-  Card& card(int rank, std::uint64_t meeting) { return cards[static_cast<std::size_t>(rank)][meeting % 2]; }
+  Slot& slot(int rank, std::uint64_t meeting) { return slots[static_cast<std::size_t>(rank)][meeting % 2]; }
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);

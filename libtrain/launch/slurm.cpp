@@ -2,9 +2,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/launch/families.hpp>
-#include <libtrain/launch/slurm_node_list.hpp>
-#include <libtrain/launch/slurm_tasks_per_node.hpp>
+#include <libtrain/launch/launchers.hpp>
+#include <libtrain/launch/slurm_lists.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -23,34 +22,34 @@ bool in_step(const Environment& environment) {
   return *number < first_reserved;
 }
 
-std::optional<Sourced<int>> tasks_on_this_node(const Environment& environment, const Claim& claim) {
+std::optional<Sourced<int>> tasks_on_this_node(const Environment& environment, const LauncherVariables& found) {
   const auto* name =
       environment.has("SLURM_STEP_TASKS_PER_NODE") ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE";
   const auto list = environment.get(name);
-  if (!list || !claim.node_rank || !claim.world_size) return std::nullopt;
+  if (!list || !found.node_rank || !found.world_size) return std::nullopt;
   const auto tasks = parse_slurm_tasks_per_node(*list);
   // The allocation's list does not describe a step that uses only a part of it.
-  if (std::accumulate(tasks.begin(), tasks.end(), 0LL) != claim.world_size->value) return std::nullopt;
-  const auto node = static_cast<std::size_t>(claim.node_rank->value);
+  if (std::accumulate(tasks.begin(), tasks.end(), 0LL) != found.world_size->value) return std::nullopt;
+  const auto node = static_cast<std::size_t>(found.node_rank->value);
   if (node >= tasks.size()) return std::nullopt;
   return Sourced<int>{tasks[node], name};
 }
 
 }  // namespace
 
-std::optional<Claim> read_slurm_step(const Environment& environment) {
+std::optional<LauncherVariables> read_slurm_step(const Environment& environment) {
   if (!in_step(environment)) return std::nullopt;
-  Claim claim{.launcher = Launcher::slurm};
-  claim.rank_name = "SLURM_PROCID";
-  claim.world_size_name = "SLURM_STEP_NUM_TASKS or SLURM_NTASKS";
-  claim.rank = read_rank(environment, "SLURM_PROCID");
-  claim.world_size = first_of(read_count(environment, "SLURM_STEP_NUM_TASKS"), read_count(environment, "SLURM_NTASKS"));
-  claim.local_rank = read_rank(environment, "SLURM_LOCALID");
-  claim.node_rank = read_rank(environment, "SLURM_NODEID");
-  claim.node_count =
+  LauncherVariables found{.launcher = Launcher::slurm};
+  found.rank_name = "SLURM_PROCID";
+  found.world_size_name = "SLURM_STEP_NUM_TASKS or SLURM_NTASKS";
+  found.rank = read_rank(environment, "SLURM_PROCID");
+  found.world_size = first_of(read_count(environment, "SLURM_STEP_NUM_TASKS"), read_count(environment, "SLURM_NTASKS"));
+  found.local_rank = read_rank(environment, "SLURM_LOCALID");
+  found.node_rank = read_rank(environment, "SLURM_NODEID");
+  found.node_count =
       first_of(read_count(environment, "SLURM_STEP_NUM_NODES"), read_count(environment, "SLURM_JOB_NUM_NODES"));
-  claim.local_world_size = tasks_on_this_node(environment, claim);
-  return claim;
+  found.local_world_size = tasks_on_this_node(environment, found);
+  return found;
 }
 
 std::vector<std::string> slurm_hosts_of_ranks(const Environment& environment, int world_size) {
@@ -68,10 +67,10 @@ std::vector<std::string> slurm_hosts_of_ranks(const Environment& environment, in
   return hosts;
 }
 
-std::optional<Claim> read_slurm(const Environment& environment, const LaunchOptions& /*options*/) {
-  auto claim = read_slurm_step(environment);
-  if (claim && claim->world_size && !claim->is_multi_process()) return std::nullopt;
-  return claim;
+std::optional<LauncherVariables> read_slurm(const Environment& environment, const LaunchOptions& /*options*/) {
+  auto found = read_slurm_step(environment);
+  if (found && found->world_size && !found->is_multi_process()) return std::nullopt;
+  return found;
 }
 
 }  // namespace libtrain::detail

@@ -10,8 +10,8 @@ namespace libtrain::detail {
 
 inline constexpr int kLargestWorldSize = 1 << 20;
 
-/// What the variables of one launcher family say about this process.
-struct Claim {
+/// What the variables of one launcher say about this process.
+struct LauncherVariables {
   Launcher launcher = Launcher::single;
   std::optional<Sourced<int>> rank = {};
   std::optional<Sourced<int>> world_size = {};
@@ -19,7 +19,7 @@ struct Claim {
   std::optional<Sourced<int>> local_world_size = {};
   std::optional<Sourced<int>> node_rank = {};
   std::optional<Sourced<int>> node_count = {};
-  /// How messages call the two variables without which the claim is only half made.
+  /// How messages call the two variables without which the others are of no use.
   std::string rank_name = {};
   std::string world_size_name = {};
 
@@ -27,7 +27,7 @@ struct Claim {
   bool is_multi_process() const { return world_size && world_size->value > 1; }
 };
 
-/// The variables of a family whose values are plain numbers; empty where the family has no such variable.
+/// The variables of a launcher whose values are plain numbers; empty where it has no such variable.
 struct VariableNames {
   Launcher launcher;
   std::string_view rank;
@@ -39,7 +39,7 @@ struct VariableNames {
 };
 
 /// Reads them; nothing where neither rank nor world size is set. Throws EnvironmentError for garbage.
-std::optional<Claim> read_claim(const Environment& environment, const VariableNames& names);
+std::optional<LauncherVariables> read_variables(const Environment& environment, const VariableNames& names);
 
 /// The variable `name` as a whole number and its source; nothing where it is unset or empty.
 /// Throws EnvironmentError, with control characters made visible, for anything else.
@@ -57,10 +57,10 @@ std::optional<T> first_of(std::optional<T> first, std::optional<T> second) {
 }
 
 /// True unless the two name different ranks or different world sizes.
-bool agree(const Claim& a, const Claim& b);
+bool agree(const LauncherVariables& a, const LauncherVariables& b);
 
-/// "RANK=3, WORLD_SIZE=8": what is set of a claim.
-std::string to_text(const Claim& claim);
+/// "RANK=3, WORLD_SIZE=8": what is set of rank and world size.
+std::string to_text(const LauncherVariables& found);
 
 /// `value` in single quotes, at most 120 characters of it, control characters as \xNN.
 std::string quoted(std::string_view value);

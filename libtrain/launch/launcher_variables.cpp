@@ -1,4 +1,4 @@
-#include <libtrain/launch/claim.hpp>
+#include <libtrain/launch/launcher_variables.hpp>
 
 #include <vector>
 
@@ -42,30 +42,30 @@ std::optional<Sourced<int>> read_count(const Environment& environment, std::stri
   return read_integer(environment, name, 1, kLargestWorldSize);
 }
 
-std::optional<Claim> read_claim(const Environment& environment, const VariableNames& names) {
+std::optional<LauncherVariables> read_variables(const Environment& environment, const VariableNames& names) {
   if (!environment.has(names.rank) && !environment.has(names.world_size)) return std::nullopt;
-  Claim claim{.launcher = names.launcher};
-  claim.rank = read_rank(environment, names.rank);
-  claim.world_size = read_count(environment, names.world_size);
-  claim.local_rank = read_rank(environment, names.local_rank);
-  claim.local_world_size = read_count(environment, names.local_world_size);
-  claim.node_rank = read_rank(environment, names.node_rank);
-  claim.node_count = read_count(environment, names.node_count);
-  claim.rank_name = names.rank;
-  claim.world_size_name = names.world_size;
-  return claim;
+  LauncherVariables found{.launcher = names.launcher};
+  found.rank = read_rank(environment, names.rank);
+  found.world_size = read_count(environment, names.world_size);
+  found.local_rank = read_rank(environment, names.local_rank);
+  found.local_world_size = read_count(environment, names.local_world_size);
+  found.node_rank = read_rank(environment, names.node_rank);
+  found.node_count = read_count(environment, names.node_count);
+  found.rank_name = names.rank;
+  found.world_size_name = names.world_size;
+  return found;
 }
 
-bool agree(const Claim& a, const Claim& b) {
+bool agree(const LauncherVariables& a, const LauncherVariables& b) {
   const bool same_rank = !a.rank || !b.rank || a.rank->value == b.rank->value;
   const bool same_size = !a.world_size || !b.world_size || a.world_size->value == b.world_size->value;
   return same_rank && same_size;
 }
 
-std::string to_text(const Claim& claim) {
+std::string to_text(const LauncherVariables& found) {
   std::vector<std::string> parts;
-  if (claim.rank) parts.push_back(text(claim.rank->source, "=", claim.rank->value));
-  if (claim.world_size) parts.push_back(text(claim.world_size->source, "=", claim.world_size->value));
+  if (found.rank) parts.push_back(text(found.rank->source, "=", found.rank->value));
+  if (found.world_size) parts.push_back(text(found.world_size->source, "=", found.world_size->value));
   return join(parts, ", ");
 }
 

@@ -7,7 +7,7 @@
 namespace libtrain::test {
 
 /// Of `timeout` from now; by default longer than anything in a test takes.
-inline Patience patience(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
+inline WaitPolicy wait_policy(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
   return {.deadline = Deadline::after(timeout)};
 }
 
