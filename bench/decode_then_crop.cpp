@@ -8,7 +8,6 @@
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/image_view.hpp>
 #include <libtrain/data/image/resize.hpp>
 
 namespace libtrain::bench {

@@ -14,7 +14,6 @@
 #include <libtrain/data/image/image_header.hpp>
 #include <libtrain/data/image/libjpeg.hpp>
 #include <libtrain/data/image/scan_decoder.hpp>
-#include <libtrain/data/image/scan_layout.hpp>
 
 #include <tests/fuzz/jpeg_seeds.hpp>
 #include <tests/fuzz/target.hpp>

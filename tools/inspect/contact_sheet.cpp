@@ -16,7 +16,7 @@
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
-#include <libtrain/data/image/png_encoder.hpp>
+#include <libtrain/data/image/png.hpp>
 #include <libtrain/data/permutation.hpp>
 #include <libtrain/data/sample_random.hpp>
 #include <libtrain/data/storage/storage.hpp>

@@ -11,11 +11,9 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/decode_image.hpp>
 #include <libtrain/data/image/image.hpp>
-#include <libtrain/data/image/image_view.hpp>
-#include <libtrain/data/image/jpeg_encoder.hpp>
-#include <libtrain/data/image/pixel_format.hpp>
+#include <libtrain/data/image/jpeg.hpp>
 #include <libtrain/data/image/resize.hpp>
-#include <libtrain/data/image/restart_index.hpp>
+#include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::pack {
 

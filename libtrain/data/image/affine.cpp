@@ -11,7 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/image_view.hpp>
+#include <libtrain/data/image/image.hpp>
 
 namespace libtrain::data {
 

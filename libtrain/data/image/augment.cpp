@@ -1,10 +1,18 @@
 #include <libtrain/data/image/augment.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/random_draws.hpp>
+#include <libtrain/numeric/float16.hpp>
 
 namespace libtrain::data {
 
@@ -82,6 +90,59 @@ AugmentStep draw_step(AugmentOperation operation, const Range& range, int number
   return {.operation = operation, .magnitude = magnitude};
 }
 
+void check(double extent, double largest, const char* what) {
+  check_interval({extent, extent}, 0, largest, what);
+}
+
+std::optional<double> draw_factor(double extent, SampleRandom& random) {
+  if (extent == 0) return std::nullopt;
+  return uniform({std::max(0.0, 1 - extent), 1 + extent}, random);
+}
+
+void apply_change(ColorChange change, const ColorJitter& jitter, Image& image) {
+  switch (change) {
+    case ColorChange::brightness:
+      if (jitter.brightness) adjust_brightness(image, *jitter.brightness);
+      return;
+    case ColorChange::contrast:
+      if (jitter.contrast) adjust_contrast(image, *jitter.contrast);
+      return;
+    case ColorChange::saturation:
+      if (jitter.saturation) adjust_saturation(image, *jitter.saturation);
+      return;
+    case ColorChange::hue:
+      if (jitter.hue) adjust_hue(image, *jitter.hue);
+      return;
+  }
+}
+
+constexpr int kAttempts = 10;
+
+void store(float value, PixelType type, void* to) {
+  if (type == PixelType::float32) {
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+  const auto bits = type == PixelType::float16
+                        ? static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::Float16>(value))
+                        : static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::BFloat16>(value));
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+void check(const PixelTarget& picture, const Crop& area) {
+  if (picture.type == PixelType::uint8) {
+    throw UsageError("Random erasing writes normalised values, and the picture's type is uint8; take a float type.");
+  }
+  if (picture.channels != 1 && picture.channels != 3) {
+    throw UsageError(text("A picture to erase from has ", picture.channels, " channels; it must have 1 or 3."));
+  }
+  if (!lies_inside(area, picture.width, picture.height)) {
+    throw UsageError(text("A rectangle of ", area.width, " x ", area.height, " pixels at (", area.x, ", ", area.y,
+                          ") cannot be erased from a picture of ", picture.width, " x ", picture.height,
+                          "; it must lie inside."));
+  }
+}
+
 }  // namespace
 
 AugmentStep draw_trivial_augment(SampleRandom& random) {
@@ -141,6 +202,66 @@ void apply_augment(const AugmentStep& step, Image& image, const FillColor& fill)
       return autocontrast(image);
     case AugmentOperation::equalize:
       return equalize(image);
+  }
+}
+
+ColorJitter draw_color_jitter(const ColorJitterOptions& options, SampleRandom& random) {
+  constexpr double kUnbounded = std::numeric_limits<double>::max();
+  check(options.brightness, kUnbounded, "jitter of brightness");
+  check(options.contrast, kUnbounded, "jitter of contrast");
+  check(options.saturation, kUnbounded, "jitter of saturation");
+  check(options.hue, 0.5, "jitter of hue");
+
+  ColorJitter jitter;
+  // Fisher and Yates: the same numbers everywhere, which std::shuffle does not promise.
+  for (std::size_t left = jitter.order.size(); left > 1; --left) {
+    const auto chosen = static_cast<std::size_t>(random.integer(0, static_cast<int>(left) - 1));
+    std::swap(jitter.order[left - 1], jitter.order[chosen]);
+  }
+  jitter.brightness = draw_factor(options.brightness, random);
+  jitter.contrast = draw_factor(options.contrast, random);
+  jitter.saturation = draw_factor(options.saturation, random);
+  if (options.hue != 0) jitter.hue = uniform({-options.hue, options.hue}, random);
+  return jitter;
+}
+
+void apply_color_jitter(const ColorJitter& jitter, Image& image) {
+  for (const ColorChange change : jitter.order) apply_change(change, jitter, image);
+}
+
+std::optional<Crop> draw_random_erasing(int width, int height, const RandomErasingOptions& options,
+                                        SampleRandom& random) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  check_interval({options.probability, options.probability}, 0, 1, "probability of random erasing");
+  check_interval(options.scale, 0, 1, "area of random erasing");
+  check_interval(options.ratio, std::numeric_limits<double>::min(), kLargest, "ratio of random erasing");
+  if (random.uniform() >= options.probability) return std::nullopt;
+
+  const double picture_area = static_cast<double>(width) * height;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const double area = picture_area * uniform(options.scale, random);
+    const double ratio = log_uniform(options.ratio, random);
+    const double erased_height = std::nearbyint(std::sqrt(area * ratio));
+    const double erased_width = std::nearbyint(std::sqrt(area / ratio));
+    if (erased_height >= height || erased_width >= width) continue;
+    Crop erased{.width = static_cast<int>(erased_width), .height = static_cast<int>(erased_height)};
+    erased.y = random.integer(0, height - erased.height);
+    erased.x = random.integer(0, width - erased.width);
+    return erased;
+  }
+  return std::nullopt;
+}
+
+void erase(const PixelTarget& picture, const Crop& area, const RandomErasingOptions& options, SampleRandom& random) {
+  check(picture, area);
+  for (int channel = 0; channel < picture.channels; ++channel) {
+    const float constant = options.constant[static_cast<std::size_t>(channel)];
+    for (int y = area.y; y < area.y + area.height; ++y) {
+      for (int x = area.x; x < area.x + area.width; ++x) {
+        const bool drawn = options.value == ErasingValue::normal;
+        store(drawn ? static_cast<float>(normal(random)) : constant, picture.type, picture.at(channel, y, x));
+      }
+    }
   }
 }
 

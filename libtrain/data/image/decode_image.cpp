@@ -3,8 +3,8 @@
 #include <optional>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/image/decode_png.hpp>
-#include <libtrain/data/image/restart_segments.hpp>
+#include <libtrain/data/image/png.hpp>
+#include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::data {
 

@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
-#include <libtrain/data/image/decode_jpeg.hpp>
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/restart_index.hpp>
+#include <libtrain/data/image/jpeg.hpp>
+#include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::data {
 

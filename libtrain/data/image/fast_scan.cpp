@@ -10,7 +10,7 @@
 #include <span>
 #include <type_traits>
 
-#include <libtrain/data/image/scan_layout.hpp>
+#include <libtrain/data/image/scan_decoder.hpp>
 
 namespace libtrain::data::detail {
 

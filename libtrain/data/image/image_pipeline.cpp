@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/image_view.hpp>
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
 namespace libtrain::data {

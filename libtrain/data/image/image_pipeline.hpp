@@ -9,14 +9,11 @@
 #include <vector>
 
 #include <libtrain/data/image/augment.hpp>
-#include <libtrain/data/image/color_jitter.hpp>
 #include <libtrain/data/image/decode_image.hpp>
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/pixel_format.hpp>
-#include <libtrain/data/image/random_erasing.hpp>
 #include <libtrain/data/image/resize.hpp>
 #include <libtrain/data/sample_random.hpp>
 

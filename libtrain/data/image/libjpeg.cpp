@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/image_error.hpp>
+#include <libtrain/data/image/decode_options.hpp>
 
 namespace libtrain::data::detail {
 

@@ -6,9 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/normalize.hpp>
 #include <libtrain/data/image/resize_kernels.hpp>
-#include <libtrain/data/image/transpose.hpp>
 
 namespace libtrain::data {
 

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include <libtrain/data/image/image.hpp>
-#include <libtrain/data/image/image_view.hpp>
-#include <libtrain/data/image/pixel_format.hpp>
 #include <libtrain/data/image/resize_weights.hpp>
 
 namespace libtrain::data {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include <libtrain/data/image/image.hpp>
 
 namespace libtrain::data::detail {
 
@@ -32,5 +35,26 @@ struct ResamplePass {
 };
 
 void resample(const ResamplePass& pass);
+
+/// How many rows of a picture are resampled side by side: as many bytes as the widest common vectors hold.
+inline constexpr std::size_t kLanes = 32;
+
+/// Bytes are transposed in squares of this side.
+inline constexpr std::size_t kTransposeTile = 16;
+
+/// Turns kLanes rows into columns: columns[j * kLanes + r] = rows[r][j] for j below `count`. `columns` has room for
+/// `count` rounded up to a multiple of kTransposeTile columns; what is beyond `count` becomes zero.
+void rows_to_columns(const std::array<const std::uint8_t*, kLanes>& rows, std::size_t count, std::uint8_t* columns);
+
+/// Turns `count` columns of kLanes bytes, `column_stride` bytes apart, into rows:
+/// rows[r * row_stride + j] = columns[j * column_stride + r].
+void columns_to_rows(const std::uint8_t* columns, std::size_t column_stride, std::size_t count, std::uint8_t* rows,
+                     std::size_t row_stride);
+
+/// Stores (from[i] - mean[i]) * factor[i] as `type`, rounded to nearest, ties to even; for uint8 the bytes themselves.
+/// A difference and a product are the same bits on every processor, which a product and a sum are not where they are
+/// fused.
+void normalize(const std::uint8_t* from, const float* mean, const float* factor, std::size_t count, PixelType type,
+               void* to);
 
 }  // namespace libtrain::data::detail

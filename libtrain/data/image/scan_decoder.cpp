@@ -1,15 +1,34 @@
 #include <libtrain/data/image/scan_decoder.hpp>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include <libtrain/base/vector_clones.hpp>
-#include <libtrain/data/image/jpeg_markers.hpp>
+#include <libtrain/data/image/image_header.hpp>
+
+#include <libtrain/data/image/libjpeg.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
+
+// The greatest numbers of a picture of 8 bits have 11 and 10 bits (T.81, tables F.1 and F.2).
+constexpr int kMaximumDifferenceBits = 11;
+constexpr int kMaximumCoefficientBits = 10;
+constexpr unsigned int kBlockSize = 64;
+constexpr std::uint8_t kEndOfBlockSymbol = 0x00;
+constexpr std::uint8_t kSixteenZeros = 0xF0;
+
+bool has_meaning(std::uint8_t symbol, HuffmanTable::Use use) {
+  if (use == HuffmanTable::Use::kDifference) return symbol <= kMaximumDifferenceBits;
+  const int bits = symbol & 0xF;
+  return bits == 0 ? symbol == kEndOfBlockSymbol || symbol == kSixteenZeros : bits <= kMaximumCoefficientBits;
+}
 
 // Where the coefficient of each place in a scan belongs (T.81, figure A.6). The place behind the last one, where an
 // entry with one number may write a zero, is that of the first coefficient, which is written at the end.
@@ -85,7 +104,116 @@ std::size_t scan_end(std::span<const std::byte> data, const ScanLayout& layout) 
   return kNoEnd;
 }
 
+bool build(HuffmanTable& table, const JHUFF_TBL* from, HuffmanTable::Use use) {
+  if (from == nullptr) return false;
+  HuffmanCode code;
+  std::copy(std::begin(from->bits) + 1, std::end(from->bits), code.counts.begin() + 1);
+  std::copy(std::begin(from->huffval), std::end(from->huffval), code.symbols.begin());
+  return table.build(code, use);
+}
+
 }  // namespace
+
+bool HuffmanTable::build(const HuffmanCode& code, Use use) {
+  if (built_ && use == use_ && code == code_) return true;
+  built_ = assign(code, use);
+  return built_;
+}
+
+bool HuffmanTable::assign(const HuffmanCode& code, Use use) {
+  code_ = code;
+  use_ = use;
+  lookup_.fill(HuffmanEntry{});
+  Symbols symbols = {};
+  std::uint32_t next = 0;  // the next code, of the length at hand (T.81, C.2)
+  std::size_t index = 0;
+  for (int length = 1; length <= kLongestCode; ++length) {
+    const auto at = static_cast<std::size_t>(length);
+    offsets_[at] = static_cast<std::int32_t>(index) - static_cast<std::int32_t>(next);
+    for (int i = 0; i < code.counts[at]; ++i) {
+      if (index == code.symbols.size() || next >> length != 0) return false;
+      const std::uint8_t symbol = code.symbols[index++];
+      if (!has_meaning(symbol, use)) return false;
+      if (length <= kLookupBits) {
+        const auto first = symbols.begin() + (std::ptrdiff_t{next} << (kLookupBits - length));
+        std::fill_n(first, 1 << (kLookupBits - length),
+                    Symbol{.symbol = symbol, .code_bits = static_cast<std::uint8_t>(length)});
+        fill(next, length, symbol);
+      }
+      ++next;
+    }
+    limits_[at] = next << (kLongestCode - length);
+    next <<= 1;
+  }
+  if (use == Use::kCoefficients) {
+    pair_up();
+    fill_strides(symbols);
+  }
+  return true;
+}
+
+void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) {
+  const auto code_bits = static_cast<unsigned int>(length);
+  const int number_bits = symbol & 0xF;
+  const int free_bits = kLookupBits - length;
+  const bool ends = use_ == Use::kCoefficients && symbol == kEndOfBlockSymbol;
+  const std::uint32_t first = code << free_bits;
+  for (std::uint32_t rest = 0; rest < std::uint32_t{1} << free_bits; ++rest) {
+    HuffmanEntry& to = lookup_[first + rest];
+    if (ends) {
+      to = HuffmanEntry::end_of_block(code_bits);
+    } else if (number_bits > free_bits) {
+      to = HuffmanEntry::incomplete(symbol, code_bits);
+    } else {
+      const std::int32_t number = extend(rest >> (free_bits - number_bits), number_bits);
+      to = HuffmanEntry::number(symbol >> 4, code_bits + static_cast<unsigned int>(number_bits), number);
+    }
+  }
+}
+
+// What follows a number is looked up with zeros for the bits beyond the table's, and counts where it does not need
+// them.
+void HuffmanTable::pair_up() {
+  const auto single = lookup_;
+  for (std::size_t i = 0; i < lookup_.size(); ++i) {
+    const HuffmanEntry first = single[i];
+    if (first.bits() == 0 || first.places() > HuffmanEntry::kEndOfBlock) continue;
+    const HuffmanEntry second = single[(i << first.bits()) % lookup_.size()];
+    const unsigned int bits = first.bits() + second.bits();
+    if (second.bits() > 0 && bits <= kLookupBits) lookup_[i] = HuffmanEntry::pair(first, second);
+  }
+}
+
+// A stride of a whole block fits nowhere, and with the end of a block behind it would look at the last place as if it
+// did.
+void HuffmanTable::fill_strides(const Symbols& symbols) {
+  for (std::size_t i = 0; i < kLookups; ++i) {
+    unsigned int bits = 0;
+    unsigned int places = 0;
+    while (bits < kLookupBits && places < HuffmanEntry::kEndOfBlock) {
+      const auto [symbol, code_bits] = symbols[(i << bits) % kLookups];
+      if (code_bits == 0 || bits + code_bits > kLookupBits) break;
+      const bool ends = symbol == kEndOfBlockSymbol;
+      const unsigned int further = ends ? HuffmanEntry::kEndOfBlock + 1 : (symbol >> 4) + 1U;
+      if (!ends && places + further >= kBlockSize) break;
+      bits += code_bits + (symbol & 0xFU);
+      places += further;
+    }
+    strides_[i] = {};
+    if (bits > 0) strides_[i] = {.bits = static_cast<std::uint8_t>(bits), .places = static_cast<std::uint8_t>(places)};
+  }
+}
+
+HuffmanEntry HuffmanTable::next_symbol(std::uint64_t bits, int shortest) const {
+  const auto top = static_cast<std::uint32_t>(bits >> (64 - kLongestCode));
+  for (int length = shortest; length <= kLongestCode; ++length) {
+    const auto at = static_cast<std::size_t>(length);
+    if (top >= limits_[at]) continue;
+    const std::int32_t index = offsets_[at] + static_cast<std::int32_t>(top >> (kLongestCode - length));
+    return HuffmanEntry::incomplete(code_.symbols[static_cast<std::size_t>(index)], static_cast<unsigned int>(length));
+  }
+  return {};
+}
 
 // The bits to come, the next one on top. Below the `count` that are known to be there lie bits that the next refill
 // puts there again (F. Giesen, "Reading bits in far too many ways", part 2, variant 4).
@@ -290,6 +418,33 @@ bool ScanDecoder::decode_mcu(std::int16_t* const* blocks) noexcept {
   }
   position_ = bits.position(bytes_.data());
   return is_in_segment(bits);
+}
+
+std::optional<ScanLayout> prepare_scan(const jpeg_decompress_struct& info, ScanDecoder& decoder) {
+  const bool sequential = info.progressive_mode == FALSE && info.arith_code == FALSE;
+  if (!sequential || info.comps_in_scan != info.num_components) return std::nullopt;
+  ScanLayout layout;
+  if (info.restart_interval > 0) {
+    const std::size_t mcus = std::size_t{info.MCUs_per_row} * info.MCU_rows_in_scan;
+    layout.restart_interval = info.restart_interval;
+    layout.segments = (mcus + info.restart_interval - 1) / info.restart_interval;
+  }
+  layout.block_count = static_cast<std::size_t>(info.blocks_in_MCU);
+  for (std::size_t i = 0; i < layout.block_count; ++i) {
+    const int member = info.MCU_membership[i];
+    const jpeg_component_info& component = *info.cur_comp_info[member];
+    ScanLayout::Block& block = layout.blocks[i];
+    block.component = static_cast<std::uint8_t>(member);
+    block.difference_table = static_cast<std::uint8_t>(component.dc_tbl_no);
+    block.coefficient_table = static_cast<std::uint8_t>(component.ac_tbl_no);
+    if (!build(decoder.difference_table(block.difference_table), info.dc_huff_tbl_ptrs[component.dc_tbl_no],
+               HuffmanTable::Use::kDifference) ||
+        !build(decoder.coefficient_table(block.coefficient_table), info.ac_huff_tbl_ptrs[component.ac_tbl_no],
+               HuffmanTable::Use::kCoefficients)) {
+      return std::nullopt;
+    }
+  }
+  return layout;
 }
 
 }  // namespace libtrain::data::detail

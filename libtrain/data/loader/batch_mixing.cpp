@@ -7,7 +7,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/cutmix.hpp>
 #include <libtrain/data/image/mixup.hpp>
 
 namespace libtrain::data::detail {

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/data/image/decode_jpeg.hpp>
+#include <libtrain/data/image/jpeg.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/support/log_sinks.hpp>

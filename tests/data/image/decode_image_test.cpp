@@ -10,8 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/image/restart_index.hpp>
-#include <libtrain/data/image/restart_segments.hpp>
+#include <libtrain/data/image/restart.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/data/image/pictures.hpp>

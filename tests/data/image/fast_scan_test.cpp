@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/data/image/decode_jpeg.hpp>
+#include <libtrain/data/image/jpeg.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 

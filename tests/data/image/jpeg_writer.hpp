@@ -44,7 +44,7 @@ std::vector<std::byte> write_jpeg(const JpegRecipe& recipe);
 std::vector<JpegRecipe> all_recipes();
 
 /// What plain libjpeg makes of a JPEG when it decodes all rows: RGB, where CMYK is converted by the formula of
-/// pixel_conversion.hpp in floating point.
+/// decode_options.hpp in floating point.
 data::Image reference_decode(std::span<const std::byte> file, int scale_denominator = 1);
 
 /// The pixels of a rectangle of `image`.

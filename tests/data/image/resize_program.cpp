@@ -23,7 +23,6 @@
 #include <libtrain/data/image/affine.hpp>
 #include <libtrain/data/image/augment.hpp>
 #include <libtrain/data/image/color.hpp>
-#include <libtrain/data/image/color_jitter.hpp>
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/resize.hpp>
 

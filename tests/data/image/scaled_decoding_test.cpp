@@ -7,10 +7,10 @@
 
 #include <libtrain/data/image/decode_image.hpp>
 #include <libtrain/data/image/geometry.hpp>
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
-#include <libtrain/data/image/image_view.hpp>
-#include <libtrain/data/image/jpeg_encoder.hpp>
-#include <libtrain/data/image/png_encoder.hpp>
+#include <libtrain/data/image/jpeg.hpp>
+#include <libtrain/data/image/png.hpp>
 
 #include <tests/data/image/pictures.hpp>
 #include <tests/data/image/smooth_picture.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/restart_index.hpp>
+#include <libtrain/data/image/restart.hpp>
 
 #include <algorithm>
 #include <cstddef>

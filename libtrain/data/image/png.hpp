@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
@@ -23,5 +24,9 @@ Image decode_png(std::span<const std::byte> file, const DecodeOptions& options =
 
 /// Of a file whose header was read before, into an image whose memory is used again. After an error it has any content.
 void decode_png(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options, Image& to);
+
+/// The picture as a PNG of 8 bits, grey or RGB, not interlaced. Throws UsageError for a picture that is empty or does
+/// not fit its bytes, EnvironmentError where libspng gives up. Any thread may call it.
+std::vector<std::byte> encode_png(const Image& image);
 
 }  // namespace libtrain::data

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,7 +15,7 @@ namespace libtrain::data {
 
 /// Decodes JPEGs to the very pixels that Pillow's convert("RGB") or convert("L") gives: accurate integer transform,
 /// smooth ("fancy") chroma upsampling, grey repeated in three channels, CMYK and YCCK taken for inverted (see
-/// pixel_conversion.hpp), an orientation in EXIF data ignored. Baseline, extended and progressive files of 8 bits with
+/// decode_options.hpp), an orientation in EXIF data ignored. Baseline, extended and progressive files of 8 bits with
 /// 1, 3 or 4 components, Huffman or arithmetic coding.
 ///
 /// A rectangle is decoded without the inverse transforms left and right of it and above it, and without the entropy
@@ -46,11 +48,40 @@ class JpegDecoder {
 /// JpegDecoder::decode() with a decoder of its own.
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options = {});
 
+/// How many samples of colour a JPEG keeps for those of brightness.
+enum class ChromaSubsampling {
+  yuv444,  ///< 4:4:4: as many
+  yuv420,  ///< 4:2:0: half as many in either direction
+};
+
+struct JpegEncoderOptions {
+  int quality = 95;                                           ///< 1 to 100, as libjpeg counts it
+  ChromaSubsampling subsampling = ChromaSubsampling::yuv420;  ///< grey pictures have no chroma
+  int restart_interval = 0;                                   ///< MCUs between restart markers, up to 65535; 0: none
+};
+
+/// The picture as a baseline JPEG (JFIF) with optimised Huffman tables, grey or YCbCr.
+///
+/// Throws UsageError for options outside their range, a picture that is empty, does not fit its bytes, or has a side
+/// above 65500 pixels; EnvironmentError where libjpeg gives up. Any thread may call it. Memory: 2 bytes a sample and
+/// the result.
+std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions& options = {});
+
 namespace detail {
 
 /// Whether JpegDecoder reads scans with FastScan. It does unless check_fast_scan(), at the first call, finds that the
 /// libjpeg that was loaded makes other pixels of them. Any thread may call it.
 bool uses_fast_scan();
+
+/// A way to decode JPEGs. Nothing: it refuses the file.
+using DecodeWay = std::function<std::optional<Image>(std::span<const std::byte> file, const DecodeOptions& options)>;
+
+/// Whether `fast` makes of a few small JPEGs, whole, scaled and in parts, the pixels that `plain` makes of them. Logs a
+/// warning where it does not.
+///
+/// FastScan goes behind libjpeg's public interface, and the libjpeg that a program loads need not be the one that it
+/// was built with: what is wrong then must not become pixels to train on.
+bool check_fast_scan(const DecodeWay& fast, const DecodeWay& plain);
 
 }  // namespace detail
 

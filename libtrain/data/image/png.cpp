@@ -1,6 +1,7 @@
-#include <libtrain/data/image/decode_png.hpp>
+#include <libtrain/data/image/png.hpp>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -10,9 +11,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/image_error.hpp>
+#include <libtrain/data/image/decode_options.hpp>
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/pixel_conversion.hpp>
 
 namespace libtrain::data {
 
@@ -57,6 +58,10 @@ RowFormat row_format_of(const PngHeader& header, int channels) {
   return {.format = SPNG_FMT_RGB8, .pixel_bytes = 3, .convert = channels == 1 ? detail::rgb_to_grey : detail::copy_rgb};
 }
 
+struct FreeContext {
+  void operator()(spng_ctx* context) const { spng_ctx_free(context); }
+};
+
 class PngReader {
  public:
   PngReader(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options)
@@ -86,10 +91,6 @@ class PngReader {
   }
 
  private:
-  struct Free {
-    void operator()(spng_ctx* context) const { spng_ctx_free(context); }
-  };
-
   // Nothing is to be allocated for pixels that are not there.
   void check_length() const {
     const auto bits = static_cast<std::uint64_t>(header_.channels() * header_.bit_depth);
@@ -143,8 +144,18 @@ class PngReader {
   Input input_;
   Crop crop_ = {};
   RowFormat format_ = {};
-  std::unique_ptr<spng_ctx, Free> context_;
+  std::unique_ptr<spng_ctx, FreeContext> context_;
 };
+
+struct FreeMemory {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
+void check(int status, const Image& image) {
+  if (status == SPNG_OK) return;
+  throw EnvironmentError(text("A picture of ", image.width, " x ", image.height,
+                              " pixels could not be encoded as a PNG: ", spng_strerror(status), "."));
+}
 
 }  // namespace
 
@@ -161,6 +172,28 @@ Image decode_png(std::span<const std::byte> file, const DecodeOptions& options) 
   Image image;
   decode_png(file, parse_png_header(file, options.name), options, image);
   return image;
+}
+
+std::vector<std::byte> encode_png(const Image& image) {
+  detail::require_picture(image);
+  const std::unique_ptr<spng_ctx, FreeContext> context(spng_ctx_new(SPNG_CTX_ENCODER));
+  if (context == nullptr) throw std::bad_alloc();
+  check(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1), image);
+  spng_ihdr header{};
+  header.width = static_cast<std::uint32_t>(image.width);
+  header.height = static_cast<std::uint32_t>(image.height);
+  header.bit_depth = 8;
+  header.color_type =
+      static_cast<std::uint8_t>(image.channels == 1 ? SPNG_COLOR_TYPE_GRAYSCALE : SPNG_COLOR_TYPE_TRUECOLOR);
+  check(spng_set_ihdr(context.get(), &header), image);
+  check(spng_encode_image(context.get(), image.pixels.data(), image.pixels.size(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE),
+        image);
+  std::size_t size = 0;
+  int status = SPNG_OK;
+  const std::unique_ptr<std::byte, FreeMemory> memory(
+      static_cast<std::byte*>(spng_get_png_buffer(context.get(), &size, &status)));
+  check(status, image);
+  return {memory.get(), memory.get() + size};
 }
 
 }  // namespace libtrain::data

@@ -1,16 +1,19 @@
-#include <libtrain/data/image/decode_jpeg.hpp>
+#include <libtrain/data/image/jpeg.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/fast_scan.hpp>
-#include <libtrain/data/image/fast_scan_check.hpp>
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/libjpeg.hpp>
-#include <libtrain/data/image/pixel_conversion.hpp>
 
 namespace libtrain::data {
 
@@ -178,7 +181,90 @@ std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOpti
   return reader.errors().warnings;
 }
 
+constexpr int kGreatestQuality = 100;
+constexpr int kGreatestInterval = 65535;
+
+void check_range(int value, int low, int high, const char* what) {
+  if (value >= low && value <= high) return;
+  throw UsageError(text("JpegEncoderOptions::", what, " is ", value, ", expected ", low, " to ", high, "."));
+}
+
+void require_encodable(const Image& image, const JpegEncoderOptions& options) {
+  detail::require_picture(image);
+  if (std::max(image.width, image.height) > JPEG_MAX_DIMENSION) {
+    throw UsageError(text("A picture of ", image.width, " x ", image.height,
+                          " pixels cannot be a JPEG; sides can have up to ", JPEG_MAX_DIMENSION, "."));
+  }
+  check_range(options.quality, 1, kGreatestQuality, "quality");
+  check_range(options.restart_interval, 0, kGreatestInterval, "restart_interval");
+}
+
+// Runs inside a guarded step.
+void write_picture(jpeg_compress_struct& info, const Image& image, const JpegEncoderOptions& options) {
+  info.image_width = static_cast<JDIMENSION>(image.width);
+  info.image_height = static_cast<JDIMENSION>(image.height);
+  info.input_components = image.channels;
+  info.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, options.quality, TRUE);
+  info.optimize_coding = TRUE;
+  info.restart_interval = static_cast<unsigned int>(options.restart_interval);
+  if (image.channels == 3) {
+    const int luma = options.subsampling == ChromaSubsampling::yuv420 ? 2 : 1;
+    info.comp_info[0].h_samp_factor = luma;
+    info.comp_info[0].v_samp_factor = luma;
+  }
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    // libjpeg only reads what it is given.
+    JSAMPROW row = const_cast<JSAMPROW>(image.row(static_cast<int>(info.next_scanline)));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+}
+
+// Several MCUs in either direction, the last ones in part beyond the edge, with contrast in each.
+Image make_picture() {
+  Image image{.width = 120, .height = 75};
+  for (int y = 0; y < image.height; ++y) {
+    for (int x = 0; x < image.width; ++x) {
+      for (int c = 0; c < image.channels; ++c) {
+        image.pixels.push_back(static_cast<std::uint8_t>(5 * x + 3 * y + 60 * c + x * y % 31));
+      }
+    }
+  }
+  return image;
+}
+
+bool agree(const detail::DecodeWay& fast, const detail::DecodeWay& plain, const std::vector<std::byte>& file) {
+  // With MCUs to leave out on either side and above.
+  constexpr Crop kPart{.x = 49, .y = 36, .width = 20, .height = 21};
+  constexpr Crop kPartOfHalf{.x = 19, .y = 18, .width = 22, .height = 14};
+  for (const DecodeOptions& options :
+       {DecodeOptions{}, DecodeOptions{.crop = kPart}, DecodeOptions{.scale_denominator = 2},
+        DecodeOptions{.scale_denominator = 2, .crop = kPartOfHalf}}) {
+    const auto found = fast(file, options);
+    const auto wanted = plain(file, options);
+    if (!found || !wanted || found->pixels != wanted->pixels) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool detail::check_fast_scan(const DecodeWay& fast, const DecodeWay& plain) {
+  const Image picture = make_picture();
+  for (const JpegEncoderOptions& options : {JpegEncoderOptions{}, JpegEncoderOptions{.restart_interval = 4},
+                                            JpegEncoderOptions{.subsampling = ChromaSubsampling::yuv444}}) {
+    if (agree(fast, plain, encode_jpeg(picture, options))) continue;
+    log_warning(
+        "libtrain's own decoder of JPEG scans does not fit the libjpeg that was loaded and is switched off: pictures "
+        "are right, but take longer to decode. Build libtrain with the headers of the libjpeg-turbo that it runs with "
+        "(ldd PROGRAM names the file).");
+    return false;
+  }
+  return true;
+}
 
 bool detail::uses_fast_scan() {
   const auto decode_with = [](ScanDecoder* scan_decoder) {
@@ -212,6 +298,21 @@ Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& 
 
 Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
   return JpegDecoder().decode(file, options);
+}
+
+std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions& options) {
+  require_encodable(image, options);
+  const std::string name = "to encode";
+  // A writer reports its errors to a reader, which here has nothing to read.
+  detail::JpegReader reader({}, name, 0);
+  detail::JpegWriter writer(reader);
+  jpeg_compress_struct& info = writer.info();
+  if (!detail::guarded(reader.errors(), [&] { write_picture(info, image, options); })) {
+    throw EnvironmentError(text("A picture of ", image.width, " x ", image.height,
+                                " pixels could not be encoded as a JPEG: ", reader.errors().message, "."));
+  }
+  const auto bytes = writer.bytes();
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace libtrain::data
