@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = ROOT / "tests/skips.txt"
-SUMMARY = re.compile(r"(\d+)% tests passed, (\d+) tests failed out of (\d+)")
+# CMake 4.3 and later leave out how many failed where none did.
+SUMMARY = re.compile(r"(\d+)% tests passed(?:, (\d+) tests failed)? out of (\d+)")
 NO_REASON = "no reason given"
 
 # A reason is the line after "Skipped" of GoogleTest, or what unittest -v writes in quotes; the totals count them all.
@@ -103,7 +104,7 @@ def print_skips(title, skips):
 def count_as_failures(summary, more):
     """ctest's summary with so many of the tests that passed counted among those that failed."""
     def counted(match):
-        failed, total = int(match[2]) + more, int(match[3])
+        failed, total = int(match[2] or 0) + more, int(match[3])
         return f"{100 * max(total - failed, 0) // max(total, 1)}% tests passed, {failed} tests failed out of {total}"
     return SUMMARY.sub(counted, summary, count=1)
 
