@@ -44,7 +44,7 @@ struct StoredEntry {
 ///   start time of the process, and holds across the process namespaces of containers as well.
 /// - Who has an entry open holds a shared lock on it; it is evicted under an exclusive one. An entry in use stays.
 /// - Bytes are added to the account before they are taken and subtracted after they are given back, so that a process
-///   that is killed leaves it too high and never too low. It is counted anew before anything is evicted.
+///   that is killed leaves it too high and never too low. It is counted anew whenever the entries are listed.
 /// Only files in this directory are locked, never remote ones.
 class CacheDirectory {
  public:
