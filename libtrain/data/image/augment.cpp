@@ -19,6 +19,7 @@ namespace libtrain::data {
 namespace {
 
 constexpr int kTrivialMagnitudes = 31;
+constexpr int kErasingAttempts = 10;
 
 // The range of an operation's magnitudes, from the first to the last.
 struct Range {
@@ -90,10 +91,6 @@ AugmentStep draw_step(AugmentOperation operation, const Range& range, int number
   return {.operation = operation, .magnitude = magnitude};
 }
 
-void check(double extent, double largest, const char* what) {
-  check_interval({extent, extent}, 0, largest, what);
-}
-
 std::optional<double> draw_factor(double extent, SampleRandom& random) {
   if (extent == 0) return std::nullopt;
   return uniform({std::max(0.0, 1 - extent), 1 + extent}, random);
@@ -116,8 +113,6 @@ void apply_change(ColorChange change, const ColorJitter& jitter, Image& image) {
   }
 }
 
-constexpr int kAttempts = 10;
-
 void store(float value, PixelType type, void* to) {
   if (type == PixelType::float32) {
     std::memcpy(to, &value, sizeof value);
@@ -129,7 +124,7 @@ void store(float value, PixelType type, void* to) {
   std::memcpy(to, &bits, sizeof bits);
 }
 
-void check(const PixelTarget& picture, const Crop& area) {
+void check_erased(const PixelTarget& picture, const Crop& area) {
   if (picture.type == PixelType::uint8) {
     throw UsageError("Random erasing writes normalised values, and the picture's type is uint8; take a float type.");
   }
@@ -207,6 +202,9 @@ void apply_augment(const AugmentStep& step, Image& image, const FillColor& fill)
 
 ColorJitter draw_color_jitter(const ColorJitterOptions& options, SampleRandom& random) {
   constexpr double kUnbounded = std::numeric_limits<double>::max();
+  const auto check = [](double extent, double largest, const char* what) {
+    check_interval({extent, extent}, 0, largest, what);
+  };
   check(options.brightness, kUnbounded, "jitter of brightness");
   check(options.contrast, kUnbounded, "jitter of contrast");
   check(options.saturation, kUnbounded, "jitter of saturation");
@@ -238,7 +236,7 @@ std::optional<Crop> draw_random_erasing(int width, int height, const RandomErasi
   if (random.uniform() >= options.probability) return std::nullopt;
 
   const double picture_area = static_cast<double>(width) * height;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kErasingAttempts; ++attempt) {
     const double area = picture_area * uniform(options.scale, random);
     const double ratio = log_uniform(options.ratio, random);
     const double erased_height = std::nearbyint(std::sqrt(area * ratio));
@@ -253,7 +251,7 @@ std::optional<Crop> draw_random_erasing(int width, int height, const RandomErasi
 }
 
 void erase(const PixelTarget& picture, const Crop& area, const RandomErasingOptions& options, SampleRandom& random) {
-  check(picture, area);
+  check_erased(picture, area);
   for (int channel = 0; channel < picture.channels; ++channel) {
     const float constant = options.constant[static_cast<std::size_t>(channel)];
     for (int y = area.y; y < area.y + area.height; ++y) {

@@ -1,19 +1,16 @@
-// Compilers do not find the shuffles of a transposed loop over bytes, so they are spelt out, in GCC's and Clang's
-// portable vectors.
-#ifdef __x86_64__
-#endif
-
 #include <libtrain/data/image/resize_kernels.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include <cpuid.h>
-#include <immintrin.h>
-
 #include <libtrain/base/vector_clones.hpp>
 #include <libtrain/numeric/float16.hpp>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 namespace libtrain::data::detail {
 
@@ -116,6 +113,9 @@ LIBTRAIN_VECTOR_CLONES void resample_clones(const std::uint8_t* __restrict from,
   add_by_taps<0>(from, stride, begins, weights, taps, outputs, to, to_stride, count);
 }
 
+// Transposing. Compilers do not find the shuffles of a transposed loop over bytes, so they are spelt out, in GCC's and
+// Clang's portable vectors.
+
 typedef std::uint8_t Bytes __attribute__((vector_size(16)));
 static_assert(sizeof(Bytes) == kTransposeTile && kLanes % kTransposeTile == 0);
 
@@ -161,6 +161,8 @@ inline void transpose(Tile& tile) {
   interleave(other, tile);
 }
 
+// Normalising.
+
 using libtrain::detail::BFloat16;
 using libtrain::detail::Float16;
 
@@ -191,9 +193,9 @@ LIBTRAIN_VECTOR_CLONES void float16_clones(const std::uint8_t* __restrict from, 
 __attribute__((target("avx2,f16c"))) std::size_t float16_by_f16c(const std::uint8_t* from, const float* mean,
                                                                  const float* factor, std::size_t count,
                                                                  std::uint16_t* to) {
-  constexpr std::size_t kLanes = 8;
+  constexpr std::size_t kFloats = 8;  // of a vector
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kFloats <= count; i += kFloats) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i));
     const __m256 value = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
     const __m256 normal = _mm256_mul_ps(_mm256_sub_ps(value, _mm256_loadu_ps(mean + i)), _mm256_loadu_ps(factor + i));
