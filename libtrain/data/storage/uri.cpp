@@ -10,7 +10,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr auto kNone = std::string_view::npos;
+constexpr auto kNotFound = std::string_view::npos;
 
 bool is_scheme(std::string_view word) {
   // A single letter is more likely a drive or a short name than a scheme.
@@ -35,11 +35,11 @@ std::string without_trailing_slashes(std::string_view path) {
 
 std::optional<Uri> split_uri(std::string_view location) {
   const auto colon = location.find(':');
-  if (colon == kNone || !is_scheme(location.substr(0, colon))) return std::nullopt;
+  if (colon == kNotFound || !is_scheme(location.substr(0, colon))) return std::nullopt;
   Uri uri;
   uri.scheme = lower_case(location.substr(0, colon));
-  uri.has_fragment = location.find('#') != kNone;
-  if (const auto question = location.find('?'); question != kNone) {
+  uri.has_fragment = location.find('#') != kNotFound;
+  if (const auto question = location.find('?'); question != kNotFound) {
     uri.query = std::string{location.substr(question + 1)};
     location = location.substr(0, question);
   }
