@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/coco_annotations.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tools/inspect/class_facts.hpp>

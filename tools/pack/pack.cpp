@@ -14,7 +14,6 @@
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
-#include <libtrain/data/formats/image_list.hpp>
 #include <libtrain/data/formats/shard_plan.hpp>
 #include <libtrain/data/ordered_prefetcher.hpp>
 #include <libtrain/data/permutation.hpp>

@@ -1,6 +1,6 @@
 #include <tools/pack/shard_indices.hpp>
 
-#include <libtrain/data/formats/indexed_shard.hpp>
+#include <libtrain/data/formats/shard_index.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
 #include <libtrain/data/storage/local_storage.hpp>

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include <libtrain/data/formats/tar_writer.hpp>
+#include <libtrain/data/formats/tar.hpp>
 
 #include <tools/pack/shard_writer.hpp>
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include <libtrain/data/formats/tf_record_writer.hpp>
+#include <libtrain/data/formats/tf_record.hpp>
 
 #include <tools/pack/shard_writer.hpp>
 

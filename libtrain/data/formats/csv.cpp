@@ -1,11 +1,226 @@
 #include <libtrain/data/formats/csv.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/csv_scanner.hpp>
+#include <libtrain/data/formats/text_table.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+/// Finds the rows of a CSV file that comes in pieces, and checks them.
+///
+/// States of a field: at its `start`; `plain`; `quoted`; `closed`, which is behind a quote that ends it unless another
+/// one follows; `carriage_return`, behind which only a line feed may come.
+class CsvScanner {
+ public:
+  /// `file` is for messages.
+  CsvScanner(const std::string& file, const CsvOptions& options) : file_(file), options_(options) {}
+
+  /// The pieces of a file in order. Throws EnvironmentError.
+  void add(std::string_view piece);
+
+  /// After the last piece.
+  void finish();
+
+  /// Where rows begin, the header's included, and where the file ends. Once, after finish().
+  std::vector<std::uint64_t> take_boundaries() { return std::move(boundaries_); }
+
+  /// Fields of each row; 0 where there is none.
+  std::size_t fields() const { return expected_fields_; }
+
+ private:
+  enum class State { start, plain, quoted, closed, carriage_return };
+
+  void take(char character);
+  void take_outside_quotes(char character);
+  void end_row();
+  void skip_byte_order_mark(std::string_view& piece);
+  void check_encoding(std::string_view piece);
+  [[noreturn]] void fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const;
+
+  const std::string& file_;
+  const CsvOptions& options_;
+  State state_ = State::start;
+  std::uint64_t offset_ = 0;  // of the character being taken
+  std::uint64_t line_ = 1;
+  std::uint64_t row_begin_ = 0;
+  std::uint64_t row_line_ = 1;
+  std::uint64_t quote_offset_ = 0;
+  std::uint64_t quote_line_ = 1;
+  std::size_t separators_ = 0;  // in the present row
+  bool blank_ = true;           // so far, the present row is nothing but a line end
+  std::size_t expected_fields_ = 0;
+  std::vector<std::uint64_t> boundaries_;
+  Utf8Check encoding_;
+};
+
+/// Takes fields off the front of a row that a CsvScanner has found to be well formed.
+class CsvFields {
+ public:
+  CsvFields(std::string_view row, const CsvOptions& options) : rest_(row), options_(options) {}
+
+  /// The next field; nothing behind the last one.
+  std::optional<std::string> next();
+
+ private:
+  std::string quoted();
+
+  std::string_view rest_;
+  const CsvOptions& options_;
+  bool over_ = false;
+};
+
+}  // namespace
+
+void CsvScanner::add(std::string_view piece) {
+  if (offset_ == 0) skip_byte_order_mark(piece);
+  if (options_.encoding == CsvEncoding::utf8) check_encoding(piece);
+  for (const char character : piece) {
+    take(character);
+    ++offset_;
+  }
+  if (offset_ > row_begin_ && offset_ - row_begin_ > kLongestRow) {
+    fail(row_begin_, row_line_, text("a row of more than ", kLongestRow, " bytes"));
+  }
+}
+
+void CsvScanner::finish() {
+  if (state_ == State::quoted) fail(quote_offset_, quote_line_, "a quote that is not closed");
+  if (state_ == State::carriage_return) fail(offset_ - 1, line_, "a carriage return without a line feed");
+  if (!encoding_.complete()) fail(offset_, line_, "the end of the file within a UTF-8 character");
+  const std::uint64_t end = offset_;
+  end_row();
+  boundaries_.push_back(end);
+}
+
+void CsvScanner::take(char character) {
+  switch (state_) {
+    case State::start:
+    case State::plain:
+      take_outside_quotes(character);
+      break;
+    case State::quoted:
+      if (character == options_.quote) state_ = State::closed;
+      if (character == '\n') ++line_;
+      break;
+    case State::closed:
+      if (character == options_.quote) {
+        state_ = State::quoted;
+      } else if (character == options_.separator || character == '\n' || character == '\r') {
+        take_outside_quotes(character);
+      } else {
+        fail(offset_, line_, "text behind a closing quote");
+      }
+      break;
+    case State::carriage_return:
+      if (character != '\n') fail(offset_ - 1, line_, "a carriage return without a line feed");
+      end_row();
+      break;
+  }
+}
+
+void CsvScanner::take_outside_quotes(char character) {
+  if (character == '\n') {
+    end_row();
+  } else if (character == '\r') {
+    state_ = State::carriage_return;
+  } else if (character == options_.separator) {
+    ++separators_;
+    blank_ = false;
+    state_ = State::start;
+  } else if (character == options_.quote) {
+    if (state_ == State::plain) fail(offset_, line_, "a quote within a field that does not begin with one");
+    quote_offset_ = offset_;
+    quote_line_ = line_;
+    blank_ = false;
+    state_ = State::quoted;
+  } else {
+    blank_ = false;
+    state_ = State::plain;
+  }
+}
+
+void CsvScanner::end_row() {
+  if (!blank_) {
+    const std::size_t fields = separators_ + 1;
+    if (expected_fields_ == 0) expected_fields_ = fields;
+    if (fields != expected_fields_) {
+      fail(row_begin_, row_line_, text("a row of ", fields, " fields instead of ", expected_fields_));
+    }
+    boundaries_.push_back(row_begin_);
+  }
+  ++line_;
+  row_begin_ = offset_ + 1;
+  row_line_ = line_;
+  separators_ = 0;
+  blank_ = true;
+  state_ = State::start;
+}
+
+void CsvScanner::skip_byte_order_mark(std::string_view& piece) {
+  if (piece.starts_with("\xff\xfe") || piece.starts_with("\xfe\xff")) fail(0, 1, "UTF-16; convert it to UTF-8 first");
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (!piece.starts_with(mark)) return;
+  piece.remove_prefix(mark.size());
+  offset_ = mark.size();
+  row_begin_ = offset_;
+}
+
+void CsvScanner::check_encoding(std::string_view piece) {
+  const auto position = encoding_.add(piece);
+  if (!position) return;
+  const auto before = piece.substr(0, *position);
+  const auto lines = static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n'));
+  fail(offset_ + *position, line_ + lines, "a byte that UTF-8 does not have there");
+}
+
+void CsvScanner::fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const {
+  throw EnvironmentError(
+      text("CSV file '", file_, "', line ", line, ", byte offset ", offset, ": expected RFC 4180, found ", found, "."));
+}
+
+std::optional<std::string> CsvFields::next() {
+  if (over_) return std::nullopt;
+  std::string field;
+  if (options_.quote && rest_.starts_with(*options_.quote)) {
+    field = quoted();
+  } else {
+    const std::array ends{options_.separator, '\r', '\n'};
+    const std::size_t length = std::min(rest_.find_first_of(std::string_view{ends.data(), ends.size()}), rest_.size());
+    field = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+  }
+  over_ = !rest_.starts_with(options_.separator);
+  if (!over_) rest_.remove_prefix(1);
+  return field;
+}
+
+std::string CsvFields::quoted() {
+  const char quote = *options_.quote;
+  std::string field;
+  rest_.remove_prefix(1);
+  for (;;) {
+    const std::size_t length = std::min(rest_.find(quote), rest_.size());
+    field += rest_.substr(0, length);
+    rest_.remove_prefix(std::min(length + 1, rest_.size()));
+    if (!rest_.starts_with(quote)) return field;
+    field += quote;
+    rest_.remove_prefix(1);
+  }
+}
+
+}  // namespace libtrain::data::detail
 
 namespace libtrain::data {
 

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include <libtrain/data/formats/row_offsets.hpp>
 #include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 

@@ -4,13 +4,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iomanip>
 #include <limits>
+#include <optional>
 #include <span>
+#include <sstream>
+#include <string_view>
 #include <tuple>
 
 #include <libtrain/base/ascii.hpp>
+#include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/protobuf_wire.hpp>
 
 namespace libtrain::data {
 
@@ -126,6 +134,156 @@ class Ordering {
   std::uint64_t skipped_ = 0;
 };
 
+constexpr std::string_view kFileFormat = "ltimage2";
+constexpr std::uint64_t kLongestFile = std::uint64_t{4} << 30;
+constexpr std::size_t kSampledClasses = 8;
+
+// Each image follows the classes; its name is its path below the folder of its class.
+enum Field : std::uint32_t { kKey = 1, kCount = 2, kSkipped = 3, kClass = 4, kImage = 5 };
+enum ImageField : std::uint32_t { kName = 1, kLabel = 2, kBytes = 3 };
+
+struct Source {
+  const Storage& storage;
+  const std::string& folder;
+  const ImageManifestOptions& options;
+};
+
+std::string key_of(const Storage& storage, const std::string& folder, const ImageFolderOptions& options) {
+  return text(storage.identity(), '\n', folder, '\n', options.skip_unsupported ? "skips unsupported, " : "",
+              options.allow_empty_classes ? "allows empty classes" : "");
+}
+
+std::string class_prefix(const std::string& folder, const std::string& class_name) {
+  return detail::image_folder_prefix(folder) + class_name + '/';
+}
+
+WireWriter encode(const ImageList& images, const std::string& key, const std::string& folder) {
+  WireWriter message;
+  message.bytes(kKey, key);
+  message.varint(kCount, images.size());
+  message.varint(kSkipped, images.skipped());
+  for (const auto& name : images.classes()) message.bytes(kClass, name);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const auto prefix_bytes = class_prefix(folder, images.class_name(images.label(i))).size();
+    WireWriter image;
+    image.bytes(kName, images.path(i).substr(prefix_bytes));
+    image.varint(kLabel, images.label(i));
+    image.varint(kBytes, images.bytes(i));
+    message.bytes(kImage, image.message());
+  }
+  return message;
+}
+
+void decode_image(WireReader image, const std::string& folder, ImageList& images) {
+  std::string_view name;
+  std::uint64_t label = 0;
+  std::uint64_t bytes = 0;
+  while (const auto field = image.next()) {
+    if (field->number == kName) name = field->bytes;
+    if (field->number == kLabel) label = field->value;
+    if (field->number == kBytes) bytes = field->value;
+  }
+  const std::uint64_t least = images.size() == 0 ? 0 : images.label(images.size() - 1);
+  if (label < least || label >= images.classes().size()) {
+    image.fail(text("expected a label from ", least, " to below ", images.classes().size(), ", found ", label));
+  }
+  const auto number = static_cast<std::uint32_t>(label);
+  std::string path = class_prefix(folder, images.class_name(number));
+  path += name;
+  images.add(path, number, bytes);
+}
+
+// Nothing where the manifest belongs to something else; throws EnvironmentError for what no manifest says.
+std::optional<ImageList> decode(WireReader message, const std::string& key, const std::string& folder) {
+  ImageList images;
+  std::string_view found_key;
+  std::uint64_t count = 0;
+  while (const auto field = message.next()) {
+    if (field->number == kKey) found_key = field->bytes;
+    if (field->number == kCount) count = field->value;
+    if (field->number == kSkipped) images.set_skipped(field->value);
+    if (field->number == kClass) images.add_class(std::string{field->bytes});
+    if (field->number != kImage || field->type != WireType::bytes) continue;
+    if (found_key != key) return std::nullopt;
+    decode_image(message.nested(*field), folder, images);
+  }
+  if (found_key != key) return std::nullopt;
+  if (images.size() != count) message.fail(text("expected ", count, " images, found ", images.size()));
+  return images;
+}
+
+// Whether `some` are the images of `all` from `begin` to `end`.
+bool are_images_of(const ImageList& some, const ImageList& all, std::size_t begin, std::size_t end) {
+  if (some.size() != end - begin) return false;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    if (some.path(i) != all.path(begin + i) || some.bytes(i) != all.bytes(begin + i)) return false;
+  }
+  return true;
+}
+
+// Throws EnvironmentError where the class cannot be listed.
+bool is_current(const Source& source, const ImageList& images, std::uint32_t label) {
+  const auto prefix = detail::image_folder_prefix(source.folder);
+  auto options = source.options.folder;
+  options.allow_empty_classes = true;
+  const auto files = source.storage.list(prefix + images.class_name(label));
+  const auto found =
+      detail::order_images(files, prefix, detail::image_folder_name(source.storage, source.folder), options);
+  return are_images_of(found, images, images.begin_of(label), images.begin_of(label + 1));
+}
+
+// What differs from the storage, "" for nothing that was found.
+std::string sampled_difference(const Source& source, const ImageList& images) {
+  const std::size_t classes = images.classes().size();
+  const std::size_t sampled = std::min(classes, kSampledClasses);
+  for (std::size_t i = 0; i < sampled; ++i) {
+    const std::size_t chosen = sampled == 1 ? 0 : i * (classes - 1) / (sampled - 1);
+    const auto label = static_cast<std::uint32_t>(chosen);
+    try {
+      if (is_current(source, images, label)) continue;
+    } catch (const EnvironmentError& error) {
+      return error.what();
+    }
+    return text("The files of the class '", images.class_name(label), "' have changed.");
+  }
+  return "";
+}
+
+// A class that came or went changes the labels of others, which shows in no picture.
+std::string difference(const Source& source, const ImageList& images) {
+  const auto classes = source.storage.folders(source.folder);
+  if (!classes.empty() && classes != images.classes()) {
+    return text("Its ", images.classes().size(), " classes are not the ", classes.size(), " folders that are there.");
+  }
+  return source.options.recheck == Recheck::sample ? sampled_difference(source, images) : std::string{};
+}
+
+std::optional<ImageList> load(const std::string& path, const std::string& key, const Source& source) {
+  std::string reason;
+  try {
+    const auto message = detail::SealedMessage::read(path, kFileFormat, kLongestFile);
+    if (!message) return std::nullopt;
+    auto images = decode(message->reader(), key, source.folder);
+    if (!images) return std::nullopt;
+    reason = difference(source, *images);
+    if (reason.empty()) return images;
+  } catch (const EnvironmentError& damage) {
+    reason = damage.what();
+  }
+  log_warning(text(detail::image_folder_name(source.storage, source.folder),
+                   " is listed again, as its manifest cannot be used. ", reason));
+  return std::nullopt;
+}
+
+void save(const std::string& path, const std::string& key, const Source& source, const ImageList& images) {
+  try {
+    detail::write_sealed_message(path, kFileFormat, encode(images, key, source.folder).message());
+  } catch (const EnvironmentError& failure) {
+    log_warning(text(detail::image_folder_name(source.storage, source.folder),
+                     " will be listed again by the next run. ", failure.what()));
+  }
+}
+
 }  // namespace
 
 std::string detail::image_folder_name(const Storage& storage, const std::string& folder) {
@@ -151,6 +309,32 @@ ImageList list_image_folder(const Storage& storage, const std::string& folder, c
     throw EnvironmentError(
         text(subject, ": expected a folder of images for each class, found ", files.size(), " files and no folder."));
   }
+  return images;
+}
+
+std::string image_manifest_path(const Storage& storage, const std::string& folder, const std::string& cache_folder,
+                                const ImageFolderOptions& options) {
+  std::ostringstream name;
+  // Two that collide only displace each other, as a manifest holds the whole key.
+  name << "images-" << std::hex << std::setw(8) << std::setfill('0') << crc32c(key_of(storage, folder, options))
+       << ".manifest";
+  return (std::filesystem::path(cache_folder) / name.str()).string();
+}
+
+ImageList list_image_folder_once(const Storage& storage, const std::string& folder, const std::string& cache_folder,
+                                 const ImageManifestOptions& options) {
+  const Source source{storage, folder, options};
+  const auto key = key_of(storage, folder, options.folder);
+  const auto path = image_manifest_path(storage, folder, cache_folder, options.folder);
+  const auto remembered = load(path, key, source);
+  if (remembered && options.recheck != Recheck::full) return *remembered;
+  auto images = list_image_folder(storage, folder, options.folder);
+  if (remembered && *remembered == images) return images;
+  if (remembered) {
+    log_warning(text(detail::image_folder_name(storage, folder), " has changed since its manifest was made: it had ",
+                     remembered->size(), " images and has ", images.size(), "."));
+  }
+  save(path, key, source, images);
   return images;
 }
 

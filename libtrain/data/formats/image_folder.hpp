@@ -1,13 +1,65 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <libtrain/data/formats/image_list.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
+
+/// Labelled image files in a fixed order: all of class 0, then all of class 1, and so on. Takes 20 bytes an image, and
+/// their paths. Immutable once it is built: any thread may read it.
+class ImageList {
+ public:
+  /// Classes are numbered in the order in which they are added.
+  void add_class(std::string name) { classes_.push_back(std::move(name)); }
+
+  /// `label` is the number of a class, not below that of the image before.
+  void add(std::string_view path, std::uint32_t label, std::uint64_t bytes) {
+    paths_ += path;
+    path_ends_.push_back(paths_.size());
+    labels_.push_back(label);
+    bytes_.push_back(bytes);
+  }
+
+  void set_skipped(std::uint64_t files) { skipped_ = files; }
+
+  std::size_t size() const { return labels_.size(); }
+
+  /// Of image number `image`, below size(): its path below the storage's root, its class, and how long its file is.
+  std::string_view path(std::size_t image) const {
+    const std::size_t begin = image == 0 ? 0 : path_ends_[image - 1];
+    return std::string_view{paths_}.substr(begin, path_ends_[image] - begin);
+  }
+  std::uint32_t label(std::size_t image) const { return labels_[image]; }
+  std::uint64_t bytes(std::size_t image) const { return bytes_[image]; }
+
+  const std::vector<std::string>& classes() const { return classes_; }
+  const std::string& class_name(std::uint32_t label) const { return classes_[label]; }
+
+  /// The first image whose label is `label` or more, size() where there is none.
+  std::size_t begin_of(std::uint32_t label) const {
+    return static_cast<std::size_t>(std::lower_bound(labels_.begin(), labels_.end(), label) - labels_.begin());
+  }
+
+  /// Image files that were left out because they cannot be decoded.
+  std::uint64_t skipped() const { return skipped_; }
+
+  bool operator==(const ImageList&) const = default;
+
+ private:
+  std::string paths_;
+  std::vector<std::size_t> path_ends_;  // in paths_; a path begins where the one before ends
+  std::vector<std::uint32_t> labels_;
+  std::vector<std::uint64_t> bytes_;
+  std::vector<std::string> classes_;
+  std::uint64_t skipped_ = 0;
+};
 
 struct ImageFolderOptions {
   bool skip_unsupported = false;     ///< leave out and count the images that cannot be decoded, rather than to fail
@@ -44,5 +96,32 @@ ImageList order_images(const std::vector<FileInfo>& files, std::string_view pref
                        const ImageFolderOptions& options);
 
 }  // namespace detail
+
+/// How much of a manifest is compared with the storage before it is used.
+enum class Recheck {
+  none,  ///< its own checksum, that it belongs to this folder, and the names of the classes, by a single look where the
+         ///< storage has one
+  sample,  ///< and up to 8 classes, spread evenly over all with the first and the last, are listed: paths and sizes
+  full,    ///< all is listed
+};
+
+struct ImageManifestOptions {
+  ImageFolderOptions folder = {};
+  Recheck recheck = Recheck::none;
+};
+
+/// list_image_folder(), remembered in a file of the local folder `cache_folder`, so that millions of files are listed
+/// once. Where the manifest is damaged, or differs from the storage as far as options.recheck looks, the folder is
+/// listed again and the manifest replaced, with a warning. It is complete or absent; any number of processes may use
+/// the cache folder. Where it cannot be written there is a warning only.
+///
+/// A manifest belongs to the storage's identity(), the folder in it and the options: with
+/// Recheck::none a set whose images change in their place needs a new cache folder. Throws as list_image_folder.
+ImageList list_image_folder_once(const Storage& storage, const std::string& folder, const std::string& cache_folder,
+                                 const ImageManifestOptions& options = {});
+
+/// The file in `cache_folder` that keeps this manifest.
+std::string image_manifest_path(const Storage& storage, const std::string& folder, const std::string& cache_folder,
+                                const ImageFolderOptions& options = {});
 
 }  // namespace libtrain::data

@@ -11,10 +11,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/json_fault.hpp>
-#include <libtrain/data/formats/json_numbers.hpp>
-#include <libtrain/data/formats/json_space.hpp>
-#include <libtrain/data/formats/json_values.hpp>
+#include <libtrain/data/formats/json.hpp>
 
 namespace libtrain::data {
 

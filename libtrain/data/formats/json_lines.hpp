@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include <libtrain/data/formats/row_offsets.hpp>
 #include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 

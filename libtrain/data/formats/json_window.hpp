@@ -3,8 +3,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+
+#include <simdjson.h>
 
 #include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/storage/file.hpp>
@@ -86,5 +89,37 @@ class JsonWindow {
   std::uint64_t begin_ = 0;
   std::size_t length_ = 0;
 };
+
+/// Nested deeper than this, JSON is refused.
+inline constexpr int kDeepestJson = 1024;
+
+/// Returns the offset behind the JSON value at `offset`. What is skipped is checked for no more than quotes that close
+/// and for as many closing brackets as opening ones. Throws EnvironmentError.
+std::uint64_t skip_json_value(JsonWindow& window, std::uint64_t offset);
+
+/// Reads the value that begins at `offset`, if it wants to, and returns the offset behind it.
+using JsonMemberReader = std::function<std::uint64_t(std::string_view key, std::uint64_t offset)>;
+
+/// Calls read(key, offset of its value) for the members of the object at `offset`, and returns the offset behind it.
+/// Keys are as they stand in the file, escapes unresolved. Throws EnvironmentError where the object is not well formed.
+std::uint64_t walk_json_object(JsonWindow& window, std::uint64_t offset, const JsonMemberReader& read);
+
+/// Throws EnvironmentError unless there is only white space from `offset` on.
+void expect_json_end(JsonWindow& window, std::uint64_t offset);
+
+/// Reads one object, whose '{' lies at byte `offset` of the file, to its end. Throws JsonFault where it cannot; then it
+/// must leave nothing of the object behind, for it may be called with the same object again.
+using JsonObjectReader = std::function<void(simdjson::ondemand::object& object, std::uint64_t offset)>;
+
+/// Reads the array of objects whose '[' lies in front of `offset`, and returns the offset behind its ']' (and behind
+/// white space that may follow).
+///
+/// The window is filled from the present object on and cut behind its last '}'. simdjson sees that as an array. Where
+/// the '}' was not the end of an object of the array (it may belong to a nested one or to a string), simdjson finds a
+/// bracket or a quote missing: objects read before are kept, and the next window begins at the one that was cut. Where
+/// that is the first one the window is doubled, at most to the rest of the file; then the fault is a real one.
+/// Throws EnvironmentError with file and byte offset.
+std::uint64_t read_json_objects(JsonWindow& window, simdjson::ondemand::parser& parser, std::uint64_t offset,
+                                const JsonObjectReader& read);
 
 }  // namespace libtrain::data::detail

@@ -1,12 +1,19 @@
 #include <libtrain/data/formats/parquet.hpp>
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <limits>
+#include <memory>
+#include <mutex>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
 #include <arrow/array.h>
+#include <arrow/buffer.h>
 #include <arrow/chunked_array.h>
 #include <arrow/io/interfaces.h>
 #include <arrow/memory_pool.h>
@@ -22,12 +29,296 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/parquet_input.hpp>
-#include <libtrain/data/formats/parquet_values.hpp>
+#include <libtrain/data/storage/file.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
-namespace detail {
+namespace {
+
+// The first exception that reading a file threw: Arrow, through which exceptions do not pass, hands on no more than
+// its words. Any thread may call it.
+class ReadFailure {
+ public:
+  // Keeps the exception that is being handled, unless there is one already.
+  void keep_current() {
+    const std::lock_guard lock(mutex_);
+    if (!exception_) exception_ = std::current_exception();
+  }
+
+  // Throws what was kept, if anything.
+  void rethrow() const {
+    const std::lock_guard lock(mutex_);
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr exception_;
+};
+
+// A file as Arrow reads files, for one reader. ReadAt() reads on the thread that calls it, any number at once; what
+// File::read_at throws becomes a status of the same words and is kept in `failure`, which must outlive the reading.
+class ParquetInput final : public arrow::io::RandomAccessFile {
+ public:
+  ParquetInput(std::shared_ptr<const File> file, ReadFailure& failure) : file_(std::move(file)), failure_(failure) {}
+
+  using arrow::io::RandomAccessFile::ReadAt;
+
+  arrow::Status Close() override {
+    closed_ = true;
+    return arrow::Status::OK();
+  }
+  bool closed() const override { return closed_; }
+
+  arrow::Result<std::int64_t> GetSize() override { return static_cast<std::int64_t>(file_->size()); }
+  arrow::Result<std::int64_t> Tell() const override { return position_; }
+
+  arrow::Status Seek(std::int64_t position) override {
+    ARROW_RETURN_NOT_OK(available(position, 0).status());
+    position_ = position;
+    return arrow::Status::OK();
+  }
+
+  arrow::Result<std::int64_t> ReadAt(std::int64_t position, std::int64_t count, void* out) override {
+    ARROW_ASSIGN_OR_RAISE(const auto readable, available(position, count));
+    try {
+      file_->read_at(static_cast<std::uint64_t>(position),
+                     std::span{static_cast<std::byte*>(out), static_cast<std::size_t>(readable)});
+    } catch (const std::exception& error) {
+      failure_.keep_current();
+      return arrow::Status::IOError(error.what());
+    }
+    return readable;
+  }
+
+  // Memory is allocated for as many bytes as there are.
+  arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(std::int64_t position, std::int64_t count) override {
+    ARROW_ASSIGN_OR_RAISE(const auto readable, available(position, count));
+    ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(readable));
+    ARROW_RETURN_NOT_OK(ReadAt(position, readable, static_cast<void*>(buffer->mutable_data())).status());
+    return buffer;
+  }
+
+  arrow::Result<std::int64_t> Read(std::int64_t count, void* out) override {
+    ARROW_ASSIGN_OR_RAISE(const auto read, ReadAt(position_, count, out));
+    position_ += read;
+    return read;
+  }
+
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(std::int64_t count) override {
+    ARROW_ASSIGN_OR_RAISE(auto buffer, ReadAt(position_, count));
+    position_ += buffer->size();
+    return buffer;
+  }
+
+ private:
+  // How many of `count` bytes there are from `position` on.
+  arrow::Result<std::int64_t> available(std::int64_t position, std::int64_t count) const {
+    const auto size = static_cast<std::int64_t>(file_->size());
+    if (position < 0 || position > size || count < 0) {
+      return arrow::Status::IOError(text("byte offset ", position, ": expected ", count, " bytes in a file of ", size));
+    }
+    return std::min(count, size - position);
+  }
+
+  std::shared_ptr<const File> file_;
+  ReadFailure& failure_;
+  std::int64_t position_ = 0;
+  bool closed_ = false;
+};
+
+class Appender {
+ public:
+  explicit Appender(ParquetValues& to) : to_(to) {}
+
+  void rows(const arrow::Array& array) {
+    for (std::int64_t i = 0; i < array.length(); ++i) to_.nulls.push_back(array.IsNull(i));
+    values(array, 0, array.length());
+  }
+
+  template <typename ListArray>
+  void lists(const arrow::Array& array) {
+    const auto& typed = static_cast<const ListArray&>(array);
+    const auto& elements = *typed.values();
+    for (std::int64_t i = 0; i < array.length(); ++i) {
+      to_.nulls.push_back(array.IsNull(i));
+      if (array.IsValid(i)) list_values(elements, typed.value_offset(i), typed.value_length(i));
+      to_.ends.push_back(count_values());
+    }
+  }
+
+ private:
+  std::size_t count_values() const { return to_.bytes.size() + to_.integers.size() + to_.reals.size(); }
+
+  [[noreturn]] void fail(std::string_view expected_and_found) const {
+    const std::size_t row = to_.list ? to_.nulls.size() - 1 : count_values();
+    throw EnvironmentError(text("row ", row, " of the group: ", expected_and_found));
+  }
+
+  void list_values(const arrow::Array& elements, std::int64_t begin, std::int64_t count) {
+    if (begin < 0 || count < 0 || begin > elements.length() || count > elements.length() - begin) {
+      fail("expected a list within its column, found one beyond");
+    }
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      if (elements.IsNull(i)) fail("expected values in a list, found a null");
+    }
+    values(elements, begin, count);
+  }
+
+  void values(const arrow::Array& array, std::int64_t begin, std::int64_t count) {
+    switch (array.type_id()) {
+      case arrow::Type::BOOL:
+        return integers<arrow::BooleanArray>(array, begin, count);
+      case arrow::Type::INT8:
+        return integers<arrow::Int8Array>(array, begin, count);
+      case arrow::Type::UINT8:
+        return integers<arrow::UInt8Array>(array, begin, count);
+      case arrow::Type::INT16:
+        return integers<arrow::Int16Array>(array, begin, count);
+      case arrow::Type::UINT16:
+        return integers<arrow::UInt16Array>(array, begin, count);
+      case arrow::Type::INT32:
+        return integers<arrow::Int32Array>(array, begin, count);
+      case arrow::Type::UINT32:
+        return integers<arrow::UInt32Array>(array, begin, count);
+      case arrow::Type::INT64:
+        return integers<arrow::Int64Array>(array, begin, count);
+      case arrow::Type::UINT64:
+        return integers<arrow::UInt64Array>(array, begin, count);
+      case arrow::Type::FLOAT:
+        return reals<arrow::FloatArray>(array, begin, count);
+      case arrow::Type::DOUBLE:
+        return reals<arrow::DoubleArray>(array, begin, count);
+      case arrow::Type::BINARY:
+      case arrow::Type::STRING:
+        return bytes<arrow::BinaryArray>(array, begin, count);
+      case arrow::Type::LARGE_BINARY:
+      case arrow::Type::LARGE_STRING:
+        return bytes<arrow::LargeBinaryArray>(array, begin, count);
+      case arrow::Type::BINARY_VIEW:
+      case arrow::Type::STRING_VIEW:
+        return bytes<arrow::BinaryViewArray>(array, begin, count);
+      case arrow::Type::FIXED_SIZE_BINARY:
+        return bytes<arrow::FixedSizeBinaryArray>(array, begin, count);
+      case arrow::Type::DICTIONARY:
+        return dictionary(static_cast<const arrow::DictionaryArray&>(array), begin, count);
+      default:
+        fail(text("expected values of a simple type, found ", array.type()->ToString()));
+    }
+  }
+
+  template <typename Array>
+  void integers(const arrow::Array& array, std::int64_t begin, std::int64_t count) {
+    const auto& typed = static_cast<const Array&>(array);
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      to_.integers.push_back(array.IsNull(i) ? std::int64_t{0} : widened(typed.Value(i)));
+    }
+  }
+
+  template <typename Number>
+  std::int64_t widened(Number number) const {
+    if constexpr (std::same_as<Number, std::uint64_t>) {
+      if (number > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
+        fail(text("expected an integer of at most 2^63 - 1, found ", number));
+      }
+    }
+    return static_cast<std::int64_t>(number);
+  }
+
+  template <typename Array>
+  void reals(const arrow::Array& array, std::int64_t begin, std::int64_t count) {
+    const auto& typed = static_cast<const Array&>(array);
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      to_.reals.push_back(array.IsNull(i) ? 0.0 : static_cast<double>(typed.Value(i)));
+    }
+  }
+
+  template <typename Array>
+  void bytes(const arrow::Array& array, std::int64_t begin, std::int64_t count) {
+    const auto& typed = static_cast<const Array&>(array);
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      to_.bytes.push_back(array.IsNull(i) ? std::string_view{} : typed.GetView(i));
+    }
+  }
+
+  // Indices come from the file.
+  void dictionary(const arrow::DictionaryArray& array, std::int64_t begin, std::int64_t count) {
+    const auto& words = *array.dictionary();
+    if (words.type_id() == arrow::Type::DICTIONARY) fail("expected a dictionary of values, found one of dictionaries");
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      if (array.IsNull(i)) {
+        to_.bytes.emplace_back();
+        continue;
+      }
+      const std::int64_t index = array.GetValueIndex(i);
+      if (index < 0 || index >= words.length() || words.IsNull(index)) {
+        fail(text("expected the index of one of ", words.length(), " words, found ", index));
+      }
+      values(words, index, 1);
+    }
+  }
+
+  ParquetValues& to_;
+};
+
+// How values of this type of Arrow's are read: `other` for nested types.
+ParquetType parquet_type_of(const arrow::DataType& type) {
+  switch (type.id()) {
+    case arrow::Type::BOOL:
+    case arrow::Type::INT8:
+    case arrow::Type::UINT8:
+    case arrow::Type::INT16:
+    case arrow::Type::UINT16:
+    case arrow::Type::INT32:
+    case arrow::Type::UINT32:
+    case arrow::Type::INT64:
+    case arrow::Type::UINT64:
+      return ParquetType::integer;
+    case arrow::Type::FLOAT:
+    case arrow::Type::DOUBLE:
+      return ParquetType::real;
+    case arrow::Type::BINARY:
+    case arrow::Type::STRING:
+    case arrow::Type::LARGE_BINARY:
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::BINARY_VIEW:
+    case arrow::Type::STRING_VIEW:
+    case arrow::Type::FIXED_SIZE_BINARY:
+      return ParquetType::bytes;
+    case arrow::Type::DICTIONARY: {
+      const auto& words = *static_cast<const arrow::DictionaryType&>(type).value_type();
+      const bool nested = words.id() == arrow::Type::DICTIONARY;
+      return !nested && parquet_type_of(words) == ParquetType::bytes ? ParquetType::bytes : ParquetType::other;
+    }
+    default:
+      return ParquetType::other;
+  }
+}
+
+// Whether this is a type of lists that append_rows() reads, of whatever values.
+bool is_parquet_list(const arrow::DataType& type) {
+  return type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
+         type.id() == arrow::Type::FIXED_SIZE_LIST;
+}
+
+// Adds the rows of `array` to `to`, whose type, and whether it is of lists, must be those of the array's type. Bytes
+// are not copied: the array must outlive them. Throws EnvironmentError, "row <number>: <expected and found>", for a
+// null in a list, an integer above 2^63 - 1, and an index outside of its dictionary.
+void append_rows(const arrow::Array& array, ParquetValues& to) {
+  Appender appender(to);
+  switch (array.type_id()) {
+    case arrow::Type::LIST:
+      return appender.lists<arrow::ListArray>(array);
+    case arrow::Type::LARGE_LIST:
+      return appender.lists<arrow::LargeListArray>(array);
+    case arrow::Type::FIXED_SIZE_LIST:
+      return appender.lists<arrow::FixedSizeListArray>(array);
+    default:
+      return appender.rows(array);
+  }
+}
+
+}  // namespace
 
 /// What is known of an open file. Readers of row groups, which are not made for several threads, share it.
 struct ParquetContent {
@@ -36,7 +327,9 @@ struct ParquetContent {
   std::vector<int> leaves = {};  // of each column its number in the file, -1 for one that is not read
 };
 
-}  // namespace detail
+}  // namespace libtrain::data::detail
+
+namespace libtrain::data {
 
 namespace {
 
@@ -100,7 +393,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_reader(const ParquetContent& co
                                                         arrow::MemoryPool* pool) {
   parquet::ReaderProperties properties{pool};
   properties.set_page_checksum_verification(true);
-  auto input = detail::parquet_input(content.file, failure);
+  auto input = std::make_shared<detail::ParquetInput>(content.file, failure);
   auto file = parquet::ParquetFileReader::Open(std::move(input), properties, content.metadata);
   parquet::ArrowReaderProperties arrow_properties{false};
   arrow_properties.set_pre_buffer(false);

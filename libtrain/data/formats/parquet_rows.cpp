@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/parquet_rows.hpp>
+#include <libtrain/data/formats/parquet.hpp>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>

@@ -1,10 +1,17 @@
 #include <libtrain/data/formats/protobuf_wire.hpp>
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
+#include <libtrain/base/crc32c.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/little_endian.hpp>
+#include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/file.hpp>
+#include <libtrain/data/storage/local_storage.hpp>
 
 namespace libtrain::data {
 
@@ -104,3 +111,35 @@ void WireWriter::bytes(std::uint32_t number, std::string_view value) {
 }
 
 }  // namespace libtrain::data
+
+namespace libtrain::data::detail {
+
+std::optional<SealedMessage> SealedMessage::read(const std::string& path, std::string_view format,
+                                                 std::uint64_t limit_bytes) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
+  std::string file = read_all(*open_local_file(path), limit_bytes);
+  const std::size_t begin = format.size() + sizeof(std::uint32_t);
+  if (file.size() < begin || !file.starts_with(format)) {
+    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", format, "', found something else."));
+  }
+  const auto checksum = load_little_endian<std::uint32_t>(file.data() + format.size());
+  if (crc32c(std::string_view{file}.substr(begin)) != checksum) {
+    throw EnvironmentError(text("File '", path, "', byte offset ", format.size(),
+                                ": expected the checksum of what follows, found another."));
+  }
+  return SealedMessage{std::move(file), begin, text("File '", path, "' after its header of ", begin, " bytes")};
+}
+
+void write_sealed_message(const std::string& path, std::string_view format, std::string_view message) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) make_folder(folder);
+  std::string header{format};
+  append_little_endian(header, crc32c(message));
+  libtrain::detail::OutputFile file(path);
+  file.write(header);
+  file.write(message);
+  file.commit();
+}
+
+}  // namespace libtrain::data::detail

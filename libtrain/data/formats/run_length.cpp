@@ -1,10 +1,97 @@
 #include <libtrain/data/formats/run_length.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/run_cursor.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+/// Walks along runs of zeros and ones in steps of any length up to the end of the present run.
+class RunCursor {
+ public:
+  explicit RunCursor(std::span<const std::uint32_t> counts) : counts_(counts), left_(counts.empty() ? 0 : counts[0]) {}
+
+  /// Pixels left of the present run, and their value.
+  std::uint32_t left() const { return left_; }
+  bool value() const { return value_; }
+
+  /// Goes on by `pixels`, at most left(). A run that ends makes place for the next one, be that of length 0.
+  void advance(std::uint32_t pixels) {
+    left_ -= pixels;
+    if (left_ == 0 && next_ < counts_.size()) {
+      left_ = counts_[next_++];
+      value_ = !value_;
+    }
+  }
+
+ private:
+  std::span<const std::uint32_t> counts_;
+  std::size_t next_ = 1;
+  std::uint32_t left_;
+  bool value_ = false;
+};
+
+/// Calls visit(pixels, a's value, b's value, whether it is the last time) for stretches in which neither mask changes,
+/// and ends as pycocotools does: where both present runs have nothing left.
+template <typename Visit>
+void walk_together(std::span<const std::uint32_t> a_counts, std::span<const std::uint32_t> b_counts,
+                   const Visit& visit) {
+  RunCursor a{a_counts};
+  RunCursor b{b_counts};
+  bool more = true;
+  while (more) {
+    const std::uint32_t pixels = std::min(a.left(), b.left());
+    const bool a_value = a.value();
+    const bool b_value = b.value();
+    a.advance(pixels);
+    b.advance(pixels);
+    more = a.left() > 0 || b.left() > 0;
+    visit(pixels, a_value, b_value, !more);
+  }
+}
+
+struct Overlap {
+  std::uint64_t intersection = 0;
+  std::uint64_t united = 0;
+};
+
+inline Overlap overlap_runs(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
+  Overlap overlap;
+  walk_together(a, b, [&](std::uint32_t pixels, bool a_value, bool b_value, bool) {
+    if (a_value && b_value) overlap.intersection += pixels;
+    if (a_value || b_value) overlap.united += pixels;
+  });
+  return overlap;
+}
+
+inline std::vector<std::uint32_t> merge_runs(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b,
+                                             Merge how) {
+  std::vector<std::uint32_t> merged;
+  std::uint32_t run = 0;
+  bool value = false;
+  walk_together(a, b, [&](std::uint32_t pixels, bool a_value, bool b_value, bool last) {
+    const bool combined = how == Merge::intersected ? a_value && b_value : a_value || b_value;
+    if (combined != value) {
+      merged.push_back(run);
+      run = 0;
+      value = combined;
+    }
+    run += pixels;
+    if (last) merged.push_back(run);
+  });
+  return merged;
+}
+
+}  // namespace
+
+}  // namespace libtrain::data::detail
 
 namespace libtrain::data {
 
@@ -14,6 +101,34 @@ void require_size(std::size_t bytes, std::uint32_t height, std::uint32_t width) 
   if (bytes != detail::mask_pixels(height, width)) {
     throw UsageError(text("A mask of ", height, " x ", width, " needs as many bytes, but there are ", bytes, "."));
   }
+}
+
+constexpr char kFirst = '0';
+constexpr int kGroupBits = 5;
+constexpr std::uint64_t kGroupMask = 0x1f;
+constexpr std::uint64_t kSign = 0x10;
+constexpr std::uint64_t kMore = 0x20;
+// Differences of 32-bit counts have 33 bits.
+constexpr int kMostGroups = 7;
+// Counts before the one with this number are written as they are.
+constexpr std::size_t kFirstDifference = 3;
+
+// The signed number whose groups begin at `position`, which moves behind them; nothing where they do not end in time
+// or where there is another character.
+std::optional<std::int64_t> read_groups(std::string_view encoded, std::size_t& position) {
+  std::uint64_t bits = 0;
+  for (int number = 0; number < kMostGroups && position < encoded.size(); ++number) {
+    const int character = static_cast<unsigned char>(encoded[position]) - kFirst;
+    if (character < 0 || character > 63) return std::nullopt;
+    const auto group = static_cast<std::uint64_t>(character);
+    const int shift = kGroupBits * number;
+    bits |= (group & kGroupMask) << shift;
+    ++position;
+    if ((group & kMore) != 0) continue;
+    if ((group & kSign) != 0) bits |= ~std::uint64_t{0} << (shift + kGroupBits);
+    return static_cast<std::int64_t>(bits);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -116,6 +231,57 @@ double mask_iou(RunLengthView detection, RunLengthView truth, Truth kind) {
   if (overlap.intersection == 0) return 0;
   const std::uint64_t divisor = kind == Truth::crowd ? mask_area(detection) : overlap.united;
   return static_cast<double>(overlap.intersection) / static_cast<double>(divisor);
+}
+
+namespace detail {
+
+std::optional<std::string> append_coco_counts(std::string_view encoded, std::uint64_t pixels,
+                                              std::vector<std::uint32_t>& counts) {
+  const std::size_t first = counts.size();
+  std::uint64_t covered = 0;
+  for (std::size_t position = 0; position < encoded.size();) {
+    const std::size_t begin = position;
+    const auto number = read_groups(encoded, position);
+    if (!number) return text("the count at character ", begin, " does not end, or holds one that cannot be there");
+    const std::size_t index = counts.size() - first;
+    const std::int64_t count =
+        index < kFirstDifference ? *number : *number + static_cast<std::int64_t>(counts[counts.size() - 2]);
+    if (count < 0 || static_cast<std::uint64_t>(count) > pixels - covered) {
+      return text("the count at character ", begin, " is ", count, ", of ", pixels - covered, " pixels left");
+    }
+    covered += static_cast<std::uint64_t>(count);
+    counts.push_back(static_cast<std::uint32_t>(count));
+  }
+  if (covered != pixels) return text("the counts add up to ", covered, " of ", pixels, " pixels");
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+std::string to_coco_string(RunLengthView runs) {
+  std::string encoded;
+  for (std::size_t index = 0; index < runs.counts.size(); ++index) {
+    std::int64_t number = runs.counts[index];
+    if (index >= kFirstDifference) number -= runs.counts[index - 2];
+    bool more = true;
+    while (more) {
+      auto group = static_cast<std::uint64_t>(number) & kGroupMask;
+      number >>= kGroupBits;
+      more = number != ((group & kSign) != 0 ? -1 : 0);
+      if (more) group |= kMore;
+      encoded += static_cast<char>(kFirst + static_cast<char>(group));
+    }
+  }
+  return encoded;
+}
+
+RunLength from_coco_string(std::string_view encoded, std::uint32_t height, std::uint32_t width) {
+  const std::uint64_t pixels = detail::mask_pixels(height, width);
+  RunLength result{.height = height, .width = width};
+  if (const auto fault = detail::append_coco_counts(encoded, pixels, result.counts)) {
+    throw EnvironmentError(text("A run-length encoded mask of ", height, " x ", width, " is damaged: ", *fault, "."));
+  }
+  return result;
 }
 
 }  // namespace libtrain::data

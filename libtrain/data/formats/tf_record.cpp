@@ -5,12 +5,22 @@
 #include <utility>
 
 #include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/file_buffer.hpp>
 #include <libtrain/data/formats/little_endian.hpp>
 
 namespace libtrain::data {
 
 namespace {
+
+constexpr std::uint64_t kAround = detail::kTfRecordHeaderBytes + detail::kTfRecordFooterBytes;
+
+[[noreturn]] void fail(const File& file, std::uint64_t offset, const std::string& expected_and_found) {
+  throw TfRecordError(text("TFRecord file '", file.name(), "', byte offset ", offset, ": ", expected_and_found,
+                           ". The rest of the file cannot be read; copy or write it again."),
+                      TfRecordLoss::rest_of_file, offset);
+}
 
 // A length may begin as a compressed file does, so that its checksum has to decide.
 Compression compression_of_records(const File& file) {
@@ -22,6 +32,38 @@ constexpr detail::ShardFormat kTfRecord{
     .name = "tfrecord", .compression = &compression_of_records, .index = &index_tf_records};
 
 }  // namespace
+
+bool detail::is_tf_record_header(std::string_view header) {
+  return header.size() == kTfRecordHeaderBytes &&
+         masked_crc32c(header.substr(0, 8)) == load_little_endian<std::uint32_t>(header.data() + 8);
+}
+
+ShardIndex index_tf_records(const File& file) {
+  ShardIndex index;
+  detail::ReadWindow window(file);
+  const std::uint64_t size = file.size();
+  for (std::uint64_t offset = 0; offset < size;) {
+    const std::uint64_t left = size - offset;
+    if (left < kAround) {
+      fail(file, offset,
+           text("expected a record of at least ", kAround, " bytes, found the end of the file after ", left,
+                " (it is truncated)"));
+    }
+    const std::string_view header = window.at(offset, detail::kTfRecordHeaderBytes);
+    const auto bytes = detail::load_little_endian<std::uint64_t>(header.data());
+    if (!detail::is_tf_record_header(header)) {
+      fail(file, offset, text("expected a record's length with its checksum, found ", bytes, " with another checksum"));
+    }
+    if (bytes > left - kAround) {
+      fail(file, offset,
+           text("expected a record of ", bytes, " bytes, found the end of the file after ", left - kAround,
+                " (it is truncated)"));
+    }
+    index.add(offset + detail::kTfRecordHeaderBytes, bytes);
+    offset += kAround + bytes;
+  }
+  return index;
+}
 
 TfRecordFile::TfRecordFile(std::unique_ptr<const File> file, const ShardOptions& options, DataChecksum checksum)
     : shard_(detail::open_shard(std::move(file), kTfRecord, options)), checksum_(checksum) {}
@@ -61,6 +103,32 @@ std::uint64_t TfRecordFile::offset(std::uint64_t record) const {
 
 std::string TfRecordFile::describe(std::uint64_t record) const {
   return text("TFRecord file '", name(), "', record ", record, " at byte offset ", offset(record));
+}
+
+TfRecordWriter::TfRecordWriter(std::string path) : file_(std::move(path)) {}
+
+void TfRecordWriter::require_open() const {
+  if (file_.committed()) {
+    throw UsageError(text("The TFRecord file '", file_.path(), "' is finished; write further records to another one."));
+  }
+}
+
+void TfRecordWriter::write(std::string_view data) {
+  require_open();
+  std::string header;
+  detail::append_little_endian<std::uint64_t>(header, data.size());
+  detail::append_little_endian(header, masked_crc32c(header));
+  std::string footer;
+  detail::append_little_endian(footer, masked_crc32c(data));
+  file_.write(header);
+  file_.write(data);
+  file_.write(footer);
+  ++size_;
+}
+
+void TfRecordWriter::finish() {
+  require_open();
+  file_.commit();
 }
 
 }  // namespace libtrain::data

@@ -3,12 +3,52 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
-#include <libtrain/data/formats/indexed_shard.hpp>
-#include <libtrain/data/formats/tf_record_index.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/output_file.hpp>
+#include <libtrain/data/formats/shard_index.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
+
+/// How much of a TFRecord file is lost with a damaged place.
+enum class TfRecordLoss {
+  record,        ///< the content of one record; the records behind it can be read
+  rest_of_file,  ///< where the next record begins is not known
+};
+
+/// A damaged TFRecord file.
+class TfRecordError : public EnvironmentError {
+ public:
+  TfRecordError(const std::string& message, TfRecordLoss loss, std::uint64_t offset)
+      : EnvironmentError(message), loss_(loss), offset_(offset) {}
+
+  TfRecordLoss loss() const noexcept { return loss_; }
+
+  /// Where the damaged record begins in the file, in bytes.
+  std::uint64_t offset() const noexcept { return offset_; }
+
+ private:
+  TfRecordLoss loss_;
+  std::uint64_t offset_;
+};
+
+/// The records of an uncompressed TFRecord file, found from header to header (tensorflow/core/lib/io/record_writer.h):
+/// the length as a little-endian 64-bit number, its masked CRC-32C, the data, its masked CRC-32C. The checksum of every
+/// length is checked, and each record must end within the file; the data are not looked at. An empty file has no
+/// records. Throws TfRecordError with TfRecordLoss::rest_of_file, and what File::read_at throws.
+ShardIndex index_tf_records(const File& file);
+
+namespace detail {
+
+constexpr std::uint64_t kTfRecordHeaderBytes = 12;
+constexpr std::uint64_t kTfRecordFooterBytes = 4;
+
+/// Whether this is the header of a record, by its checksum.
+bool is_tf_record_header(std::string_view header);
+
+}  // namespace detail
 
 /// Whether reading a record checks the CRC-32C of its data. Lengths are always checked.
 enum class DataChecksum { verify, ignore };
@@ -45,6 +85,33 @@ class TfRecordFile {
 
   detail::IndexedShard shard_;
   DataChecksum checksum_;
+};
+
+/// Writes a TFRecord file, uncompressed, in the layout that index_tf_records() describes. The file appears, complete,
+/// with finish(); without that call nothing is left. Errors are EnvironmentError that name the file. Used by one thread
+/// at a time.
+class TfRecordWriter {
+ public:
+  /// A file in an existing local folder; finish() replaces one of that name.
+  explicit TfRecordWriter(std::string path);
+
+  /// Throws UsageError after finish().
+  void write(std::string_view data);
+
+  /// Throws UsageError when called again.
+  void finish();
+
+  /// Records written so far.
+  std::uint64_t size() const { return size_; }
+
+  /// Bytes of the file so far.
+  std::uint64_t bytes() const { return file_.size(); }
+
+ private:
+  void require_open() const;
+
+  libtrain::detail::OutputFile file_;
+  std::uint64_t size_ = 0;
 };
 
 }  // namespace libtrain::data

@@ -7,7 +7,6 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/sources/counted_file.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
 #include <libtrain/data/storage/cached_storage.hpp>
 

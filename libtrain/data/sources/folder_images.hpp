@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <libtrain/data/formats/image_list.hpp>
-#include <libtrain/data/formats/image_manifest.hpp>
+#include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/read_ahead.hpp>
 #include <libtrain/data/sources/image_source.hpp>
 #include <libtrain/data/storage/prefetcher.hpp>

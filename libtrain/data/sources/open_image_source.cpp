@@ -13,7 +13,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/image_manifest.hpp>
+#include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
 #include <libtrain/data/storage/location.hpp>

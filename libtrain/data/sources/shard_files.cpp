@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,6 +19,28 @@
 namespace libtrain::data::detail {
 
 namespace {
+
+constexpr std::uint64_t kLongestClassFile = std::uint64_t{64} << 20;
+
+[[noreturn]] void fail_line(const File& file, std::size_t offset, std::string_view found) {
+  throw EnvironmentError(text("File '", file.name(), "', byte offset ", offset,
+                              ": expected the name of a class on every line, found ", found, "."));
+}
+
+std::vector<std::string> lines_of(const File& file) {
+  const std::string content = read_all(file, kLongestClassFile);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    std::string_view line = std::string_view{content}.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) fail_line(file, begin, "an empty line");
+    lines.emplace_back(line);
+    begin = end + 1;
+  }
+  if (lines.empty()) fail_line(file, 0, "no line");
+  return lines;
+}
 
 // Cuts a number of five or more digits off the end.
 bool cut_number(std::string_view& name) {
@@ -37,6 +61,45 @@ bool ends_in_shard_number(std::string_view name) {
 }
 
 }  // namespace
+
+ClassNames::ClassNames(const File& file) : file_(file.name()), names_(lines_of(file)) {}
+
+void ClassNames::fail(std::int64_t label, const std::string& source) const {
+  throw EnvironmentError(text(source, ": expected a label below ", names_.size(), ", as many names of classes as '",
+                              file_, "' has, found ", label, "; correct the labels or that file."));
+}
+
+ShardTable::ShardTable(std::string name, const std::vector<std::uint64_t>& sizes) : name_(std::move(name)) {
+  ends_.reserve(sizes.size());
+  std::uint64_t images = 0;
+  for (const std::uint64_t size : sizes) {
+    if (size > std::numeric_limits<std::uint64_t>::max() - images) {
+      throw EnvironmentError(text("Folder '", name_, "': expected fewer than 2^64 images in all, found ", images,
+                                  " in some shards and ", size, " in the next, which must be damaged."));
+    }
+    images += size;
+    ends_.push_back(images);
+  }
+  require_images(images, name_);
+}
+
+ShardPlace ShardTable::place(std::uint64_t index) const {
+  require_image(index, size(), name_);
+  // Empty shards end where the one before does: the first that ends behind the image is the one that holds it.
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+  const std::uint64_t begin = end == ends_.begin() ? 0 : *(end - 1);
+  return {.shard = static_cast<std::size_t>(end - ends_.begin()), .position = index - begin};
+}
+
+std::vector<std::uint64_t> ShardTable::blocks() const {
+  std::vector<std::uint64_t> blocks;
+  std::uint64_t begin = 0;
+  for (const std::uint64_t end : ends_) {
+    if (end > begin) blocks.push_back(end - begin);
+    begin = end;
+  }
+  return blocks;
+}
 
 std::string_view name_of(ShardKind kind) {
   switch (kind) {

@@ -11,13 +11,78 @@
 #include <utility>
 #include <vector>
 
-#include <libtrain/data/formats/indexed_shard.hpp>
-#include <libtrain/data/sources/class_names.hpp>
-#include <libtrain/data/sources/counted_file.hpp>
+#include <libtrain/data/formats/shard_index.hpp>
+#include <libtrain/data/sources/source_checks.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {
+
+/// What the classes of a data set in shards are called, by label: the lines of the file `classes.txt` that
+/// libtrain-pack writes beside them. Immutable: any thread may call it, several at once.
+class ClassNames {
+ public:
+  /// Not known.
+  ClassNames() = default;
+
+  /// Reads the file. Throws as File::read_at; EnvironmentError that names file and offset as well for an empty line, a
+  /// file without lines, and one longer than 64 MiB.
+  explicit ClassNames(const File& file);
+
+  /// Empty where they are not known.
+  const std::vector<std::string>& names() const { return names_; }
+
+  /// Throws EnvironmentError for a label of 0 or more that has no name, where names are known. `describe()`, called
+  /// then alone, says where the label stands.
+  template <typename Describe>
+  void require(std::int64_t label, const Describe& describe) const {
+    if (!names_.empty() && static_cast<std::uint64_t>(label) >= names_.size()) fail(label, describe());
+  }
+
+ private:
+  [[noreturn]] void fail(std::int64_t label, const std::string& source) const;
+
+  std::string file_;
+  std::vector<std::string> names_;
+};
+
+/// Where an image lies in a data set of many shards: the number of its shard and its place among that shard's images.
+struct ShardPlace {
+  std::size_t shard = 0;
+  std::uint64_t position = 0;
+};
+
+/// Numbers the images of many shards through, shard after shard; a shard may be empty. Immutable: any thread may call
+/// it.
+class ShardTable {
+ public:
+  /// `name` is that of the set's folder, for messages; `sizes` are how many images each shard holds. Throws
+  /// EnvironmentError where there is no image at all, or more than 64 bits count.
+  ShardTable(std::string name, const std::vector<std::uint64_t>& sizes);
+
+  const std::string& name() const { return name_; }
+
+  /// The images of all shards together.
+  std::uint64_t size() const { return ends_.back(); }
+
+  /// Takes time in proportion to the logarithm of the number of shards. Throws UsageError unless `index` < size().
+  ShardPlace place(std::uint64_t index) const;
+
+  /// How many images each shard holds, in order, without the empty ones: see ImageSource::blocks().
+  std::vector<std::uint64_t> blocks() const;
+
+ private:
+  std::string name_;
+  std::vector<std::uint64_t> ends_;  // of each shard, the number of the first image behind it
+};
+
+template <typename Shard>
+std::vector<std::uint64_t> sizes_of(const std::vector<Shard>& shards) {
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(shards.size());
+  for (const auto& shard : shards) sizes.push_back(shard.size());
+  return sizes;
+}
 
 /// The formats of files that hold many images each.
 enum class ShardKind { parquet, tar, tf_record };

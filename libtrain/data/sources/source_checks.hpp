@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data::detail {
@@ -19,5 +20,8 @@ void require_images(std::uint64_t size, const std::string& name);
 
 /// Throws UsageError, which names the folder `name`, unless `index` < `size`.
 void require_image(std::uint64_t index, std::uint64_t size, const std::string& name);
+
+/// The file at `path`, each read of which goes to count_bytes_read() of the thread that reads. Throws as Storage::open.
+std::unique_ptr<const File> open_counted(const Storage& storage, const std::string& path);
 
 }  // namespace libtrain::data::detail

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include <libtrain/data/formats/tf_record.hpp>
-#include <libtrain/data/sources/class_names.hpp>
 #include <libtrain/data/sources/image_source.hpp>
-#include <libtrain/data/sources/shard_table.hpp>
+#include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {

@@ -12,7 +12,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/json_numbers.hpp>
+#include <libtrain/data/formats/json.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {

@@ -11,7 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/utf8_check.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>

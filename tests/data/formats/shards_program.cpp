@@ -22,10 +22,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/tar.hpp>
-#include <libtrain/data/formats/tar_writer.hpp>
 #include <libtrain/data/formats/tf_example.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
-#include <libtrain/data/formats/tf_record_writer.hpp>
 #include <libtrain/data/formats/web_dataset.hpp>
 
 #include <tests/data/memory_file.hpp>

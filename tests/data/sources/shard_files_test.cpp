@@ -5,9 +5,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <latch>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +20,7 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/data/memory_file.hpp>
 #include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
 
@@ -29,6 +32,7 @@ using detail::list_shards;
 using detail::open_at_once;
 using detail::shard_kind_of;
 using detail::ShardKind;
+using detail::ShardTable;
 using libtrain::test::MemoryStorage;
 using libtrain::test::message_of;
 using ::testing::AllOf;
@@ -144,5 +148,116 @@ TEST(ShardFiles, AreMissedWithTheNameOfTheFolder) {
               AllOf(HasSubstr("'memory://set'"), HasSubstr("TFRecord files")));
 }
 
+using Sizes = std::vector<std::uint64_t>;
+
+TEST(ShardTable, NumbersImagesShardAfterShard) {
+  const ShardTable table("set", {2, 0, 3, 0, 0, 1, 0});
+  ASSERT_EQ(table.size(), 6U);
+  EXPECT_EQ(table.name(), "set");
+  std::vector<std::size_t> shards;
+  std::vector<std::uint64_t> positions;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    shards.push_back(table.place(i).shard);
+    positions.push_back(table.place(i).position);
+  }
+  EXPECT_THAT(shards, ElementsAre(0U, 0U, 2U, 2U, 2U, 5U));
+  EXPECT_THAT(positions, ElementsAre(0U, 1U, 0U, 1U, 2U, 0U));
+}
+
+TEST(ShardTable, FindsWhatCountingFinds) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    Sizes sizes{1};
+    for (std::size_t i = random() % 20; i > 0; --i) sizes.push_back(random() % 4);
+    const ShardTable table("set", sizes);
+    std::uint64_t index = 0;
+    for (std::size_t shard = 0; shard < sizes.size(); ++shard) {
+      for (std::uint64_t position = 0; position < sizes[shard]; ++position, ++index) {
+        ASSERT_EQ(table.place(index).shard, shard);
+        ASSERT_EQ(table.place(index).position, position);
+      }
+    }
+    EXPECT_EQ(table.size(), index);
+  }
+}
+
+TEST(ShardTable, GivesBlocksWithoutTheEmptyShards) {
+  EXPECT_THAT(ShardTable("set", {0, 2, 0, 3}).blocks(), ElementsAre(2U, 3U));
+}
+
+TEST(ShardTable, RefusesAnImageBeyondTheLast) {
+  const ShardTable table("memory://set", {2, 1});
+  EXPECT_THAT(message_of<UsageError>([&] { table.place(3); }),
+              AllOf(HasSubstr("Image 3"), HasSubstr("'memory://set'"), HasSubstr("3 images")));
+}
+
+TEST(ShardTable, RefusesASetWithoutImages) {
+  for (const Sizes& sizes : {Sizes{}, Sizes{0}, Sizes{0, 0}}) {
+    EXPECT_THAT(message_of<EnvironmentError>([&] { ShardTable("memory://set", sizes); }),
+                AllOf(HasSubstr("'memory://set'"), HasSubstr("found none")));
+  }
+}
+
+TEST(ShardTable, RefusesMoreImagesThanCanBeCounted) {
+  const std::uint64_t half = std::uint64_t{1} << 63;
+  EXPECT_EQ(ShardTable("set", {half, half - 1}).size(), ~std::uint64_t{0});
+  EXPECT_THAT(message_of<EnvironmentError>([&] { ShardTable("memory://set", {half, half}); }),
+              AllOf(HasSubstr("'memory://set'"), HasSubstr("2^64")));
+}
+
 }  // namespace
 }  // namespace libtrain::data
+
+namespace libtrain::data::detail {
+namespace {
+
+using libtrain::test::message_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ClassNames names_in(const std::string& bytes) {
+  return ClassNames(MemoryFile(bytes, "classes.txt"));
+}
+
+std::string refusal(const std::string& bytes) {
+  return message_of<EnvironmentError>([&] { names_in(bytes); });
+}
+
+TEST(ClassNames, AreTheLinesOfTheFile) {
+  EXPECT_THAT(names_in("cat\nsea dog\n").names(), ElementsAre("cat", "sea dog"));
+  EXPECT_THAT(names_in("cat\nsea dog").names(), ElementsAre("cat", "sea dog"));
+  EXPECT_THAT(names_in("cat\r\nsea dog\r\n").names(), ElementsAre("cat", "sea dog"));
+  EXPECT_THAT(names_in(" \n\xc3\xa4\n").names(), ElementsAre(" ", "\xc3\xa4"));
+}
+
+TEST(ClassNames, MayNotBeEmpty) {
+  EXPECT_THAT(refusal(""), AllOf(HasSubstr("'classes.txt', byte offset 0"), HasSubstr("no line")));
+  EXPECT_THAT(refusal("\n"), AllOf(HasSubstr("'classes.txt', byte offset 0"), HasSubstr("empty line")));
+  EXPECT_THAT(refusal("cat\r\n\r\ndog\r\n"), AllOf(HasSubstr("'classes.txt', byte offset 5"), HasSubstr("empty line")));
+  EXPECT_THAT(refusal("cat\n\n"), HasSubstr("byte offset 4"));
+}
+
+TEST(ClassNames, BelongToTheLabelsBelowTheirNumber) {
+  const ClassNames classes = names_in("cat\ndog\n");
+  int asked = 0;
+  const auto source = [&] {
+    ++asked;
+    return std::string("Sample 17");
+  };
+  for (const std::int64_t label : {0, 1}) classes.require(label, source);
+  EXPECT_EQ(asked, 0);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { classes.require(2, source); }),
+              AllOf(HasSubstr("Sample 17"), HasSubstr("below 2"), HasSubstr("'classes.txt'"), HasSubstr("found 2")));
+  EXPECT_THROW(classes.require(INT64_MAX, source), EnvironmentError);
+}
+
+TEST(ClassNames, ThatAreNotKnownAllowAnyLabel) {
+  const ClassNames unknown;
+  EXPECT_THAT(unknown.names(), IsEmpty());
+  unknown.require(INT64_MAX, [] { return std::string(); });
+}
+
+}  // namespace
+}  // namespace libtrain::data::detail

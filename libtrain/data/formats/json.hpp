@@ -1,13 +1,58 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <simdjson.h>
 
-#include <libtrain/data/formats/json_fault.hpp>
-
 namespace libtrain::data::detail {
+
+/// JSON's white space (RFC 8259, section 2).
+inline constexpr std::string_view kJsonSpace = " \t\r\n";
+
+inline bool is_json_space(char character) {
+  return character == ' ' || character == '\n' || character == '\r' || character == '\t';
+}
+
+/// The first place from `at` on, before `end`, that is not white space; `end` where there is none.
+inline const char* skip_json_space(const char* at, const char* end) {
+  while (at < end && is_json_space(*at)) ++at;
+  return at;
+}
+
+/// What is wrong with JSON text. Thrown by parts that do not know which file the text belongs to, and turned into an
+/// EnvironmentError by those that do.
+struct JsonFault {
+  enum class Kind {
+    syntax,  ///< may be cured by reading on, where the text is the beginning of a longer one
+    data,    ///< stays wrong whatever follows
+  };
+  Kind kind = Kind::syntax;
+  const char* at = nullptr;   ///< where in the text; null where only the parser can say
+  std::string expected = {};  ///< completes "expected ...": an integer for 'id'
+};
+
+/// A fault of Kind::data.
+JsonFault data_fault(std::string expected, const char* at = nullptr);
+
+/// The beginning of `text` in quotes, fit for a message: at most 24 printable characters; `end` where there is none.
+std::string json_excerpt(std::string_view text, std::string_view end);
+
+/// Reads the JSON number that begins at `at` as the double nearest to it, the same that Python and strtod give, and
+/// returns where it ends. Throws JsonFault for what is not a number of JSON's grammar (RFC 8259) and for one beyond
+/// double's range. Eight bytes from any position up to `end` on must be readable.
+const char* read_json_number(const char* at, const char* end, double& number);
+
+/// Appends the numbers of the JSON array that begins at `at` and returns where it ends. Throws JsonFault of Kind::data,
+/// having appended some, for anything that is not an array of numbers. As many bytes behind `end` must be readable.
+const char* append_json_numbers(const char* at, const char* end, std::vector<double>& numbers);
+
+/// Where the number of JSON's grammar that `text` begins with ends; nothing where it begins with none.
+std::optional<std::size_t> json_number_length(std::string_view text);
 
 /// What reads values of simdjson's on-demand documents. Each value may be read once; `name` is its key, for the message
 /// of the JsonFault (Kind::data) that all of them throw for another type.
