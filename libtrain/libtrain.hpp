@@ -16,6 +16,7 @@
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/data/data_loader.hpp>
+#include <libtrain/data/detection.hpp>
 #include <libtrain/data/idx_images.hpp>
 #include <libtrain/data/image_dataset.hpp>
 #include <libtrain/data/image_folder.hpp>
@@ -34,8 +35,10 @@
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/optim/moving_average.hpp>
 #include <libtrain/optim/schedule.hpp>
+#include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/model_signature.hpp>
 #include <libtrain/sync/replica_check.hpp>
 #include <libtrain/sync/sharded_optimizer.hpp>
 #include <libtrain/sync/state_broadcast.hpp>
@@ -49,3 +52,4 @@
 #include <libtrain/train/run.hpp>
 #include <libtrain/train/same_data.hpp>
 #include <libtrain/train/synchronization_summary.hpp>
+#include <libtrain/train/timeline.hpp>

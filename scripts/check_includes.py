@@ -47,7 +47,6 @@ FREE_OF_TORCH = [
     "data/image/*.*",
     "data/loader/bad_samples.*",
     "data/loader/batch_engine.*",
-    "data/loader/batch_work.*",
     "data/loader/loader_statistics.*",
     "data/sources/*.*",
     "data/storage/*.*",
