@@ -85,6 +85,37 @@ class Texts(Example):
                              ENVIRONMENT, "line 2 of", file)
 
 
+def write_coco(folder, pictures):
+    """Pictures of different sizes with one red or blue rectangle each."""
+    from PIL import Image
+    images, annotations = [], []
+    (folder / "train2017").mkdir(parents=True)
+    (folder / "annotations").mkdir()
+    for number in range(1, pictures + 1):
+        width, height, category = 40 + number % 7, 52 - number % 9, 1 + number % 2
+        picture = Image.new("RGB", (width, height), (20, 20, 20))
+        left, top, side = 3 + number % 11, 5 + number % 5, 14 + number % 6
+        picture.paste(((230, 30, 30), (30, 30, 230))[category - 1], (left, top, left + side, top + side))
+        name = f"{number}.png"
+        picture.save(folder / "train2017" / name)
+        images.append({"id": number, "file_name": name, "width": width, "height": height})
+        corners = [left, top, left + side, top, left + side, top + side, left, top + side]
+        annotations.append({"id": number, "image_id": number, "category_id": category, "iscrowd": 0,
+                            "bbox": [left, top, side, side], "area": side * side, "segmentation": [corners]})
+    categories = [{"id": 1, "name": "red"}, {"id": 2, "name": "blue"}]
+    (folder / "annotations" / "instances_train2017.json").write_text(
+        json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+
+
+class Objects(Example):
+    def test_learns_where_objects_are(self):
+        write_coco(self.folder / "coco", 48)
+        job = self.run_example(jobs.program("objects"), "--data", self.folder / "coco", "--size", "32", "--output",
+                               self.output)
+        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
+        self.assertGreater(self.summary()["accuracy"], 0.9)
+
+
 class OwnMain(Example):
     def test_learns(self):
         for ranks in (None, 2, 3):
@@ -139,5 +170,5 @@ class Demo(Example):
 
 
 if __name__ == "__main__":
-    jobs.require_programs("custom_loop", "digits", "first_program", "own_main", "texts")
+    jobs.require_programs("custom_loop", "digits", "first_program", "objects", "own_main", "texts")
     unittest.main()

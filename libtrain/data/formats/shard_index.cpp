@@ -16,7 +16,6 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/protobuf_wire.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/disk_file.hpp>
 
 namespace libtrain::data {
 
