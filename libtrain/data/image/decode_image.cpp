@@ -1,12 +1,28 @@
 #include <libtrain/data/image/decode_image.hpp>
 
 #include <optional>
+#include <vector>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/image/jpeg.hpp>
 #include <libtrain/data/image/png.hpp>
 #include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::data {
+
+struct ImageDecoder::Parts {
+  JpegDecoder jpeg = {};
+  RestartIndex index = {};
+  std::vector<std::byte> part = {};  // a JPEG of the segments needed
+  DecodeOptions part_options = {};
+
+  bool cut(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options);
+};
+
+ImageDecoder::ImageDecoder() : parts_(std::make_unique<Parts>()) {}
+ImageDecoder::ImageDecoder(ImageDecoder&&) noexcept = default;
+ImageDecoder& ImageDecoder::operator=(ImageDecoder&&) noexcept = default;
+ImageDecoder::~ImageDecoder() = default;
 
 Image ImageDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options) {
   detail::check_options(options);
@@ -19,24 +35,26 @@ void ImageDecoder::decode(std::span<const std::byte> file, const ImageHeader& he
                           Image& to) {
   if (header.png) return decode_png(file, *header.png, options, to);
   try {
-    if (cut_part(file, header.jpeg.value(), options)) return jpeg_.decode(part_, part_options_, to);
+    if (parts_->cut(file, header.jpeg.value(), options)) {
+      return parts_->jpeg.decode(parts_->part, parts_->part_options, to);
+    }
   } catch (const EnvironmentError&) {
     // Decoding the whole file tells where in it the damage is, or gets by without noticing.
   }
-  jpeg_.decode(file, options, to);
+  parts_->jpeg.decode(file, options, to);
 }
 
-// Whether part_ and part_options_ are another way to get what the options want of `file`.
-bool ImageDecoder::cut_part(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options) {
+// Whether `part` and `part_options` are another way to get what the options want of `file`.
+bool ImageDecoder::Parts::cut(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options) {
   if (!options.crop || header.restart_interval == 0) return false;
   detail::check_options(options);
   const int scale = options.scale_denominator;
   const Crop crop = detail::crop_of(options, detail::scaled(header.width, scale), detail::scaled(header.height, scale));
-  if (!find_restart_segments(file, header, index_)) return false;
-  const std::optional<Crop> crop_of_part = cut_restart_segments(file, header, index_, crop, scale, part_);
+  if (!find_restart_segments(file, header, index)) return false;
+  const std::optional<Crop> crop_of_part = cut_restart_segments(file, header, index, crop, scale, part);
   if (!crop_of_part) return false;
-  part_options_ = options;
-  part_options_.crop = crop_of_part;
+  part_options = options;
+  part_options.crop = crop_of_part;
   return true;
 }
 

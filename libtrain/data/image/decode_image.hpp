@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/jpeg.hpp>
-#include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::data {
 
@@ -19,6 +17,11 @@ namespace libtrain::data {
 /// for a file of any other format.
 class ImageDecoder {
  public:
+  ImageDecoder();
+  ImageDecoder(ImageDecoder&&) noexcept;
+  ImageDecoder& operator=(ImageDecoder&&) noexcept;
+  ~ImageDecoder();
+
   Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
 
   /// Of a file whose header was read before, into an image whose memory is used again. After an error it has any
@@ -26,12 +29,8 @@ class ImageDecoder {
   void decode(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options, Image& to);
 
  private:
-  bool cut_part(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options);
-
-  JpegDecoder jpeg_;
-  RestartIndex index_;
-  std::vector<std::byte> part_;  // a JPEG of the segments needed
-  DecodeOptions part_options_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 /// ImageDecoder::decode() with a decoder of its own.
