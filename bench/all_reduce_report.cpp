@@ -5,7 +5,7 @@
 #include <bench/byte_sizes.hpp>
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::bench {
 

@@ -21,12 +21,12 @@
 #include <bench/run_without_ranks.hpp>
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/coco.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 #include <libtrain/observe/metrics.hpp>
-#include <libtrain/observe/percentile.hpp>
 #include <libtrain/observe/record.hpp>
 
 namespace lt = libtrain;

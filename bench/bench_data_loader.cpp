@@ -27,8 +27,8 @@
 #include <bench/timed_workload.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 #include <libtrain/observe/metrics.hpp>
-#include <libtrain/observe/percentile.hpp>
 
 namespace lt = libtrain;
 namespace bench = libtrain::bench;

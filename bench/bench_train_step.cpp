@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <libtrain/libtrain.hpp>
-#include <libtrain/observe/percentile.hpp>
-#include <libtrain/train/peak_memory.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
+#include <libtrain/train/detail/peak_memory.hpp>
 
 #include <bench/fresh_starts.hpp>
 #include <bench/step_timing.hpp>

@@ -6,7 +6,7 @@
 #include <torch/types.h>
 
 #include <bench/step_timing.hpp>
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::bench {
 

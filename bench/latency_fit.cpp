@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <libtrain/sync/bucket_tuning.hpp>
+#include <libtrain/sync/detail/bucket_tuning.hpp>
 
 namespace libtrain::bench {
 

@@ -9,10 +9,10 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 #include <libtrain/data/formats/tar.hpp>
-#include <libtrain/data/formats/tf_example.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
-#include <libtrain/data/image/restart.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 

@@ -9,7 +9,7 @@
 #include <new>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/base/vector_clones.hpp>
+#include <libtrain/base/detail/vector_clones.hpp>
 
 namespace libtrain::bench {
 

@@ -8,8 +8,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/mpi/mpi_check.hpp>
-#include <libtrain/comm/mpi/mpi_session.hpp>
+#include <libtrain/comm/detail/mpi/mpi_check.hpp>
+#include <libtrain/comm/detail/mpi/mpi_session.hpp>
 
 namespace libtrain::bench {
 

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <libtrain/base/detail/standard_output.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/standard_output.hpp>
 
 namespace libtrain::bench {
 

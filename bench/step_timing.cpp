@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::bench {
 

@@ -11,8 +11,8 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 namespace libtrain::bench {

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/clock.hpp>
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::bench {
 

@@ -6,7 +6,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/libtrain")
 install(TARGETS libtrain_core libtrain_data libtrain libtrain_models EXPORT libtrainTargets)
 install(EXPORT libtrainTargets NAMESPACE libtrain:: DESTINATION "${package_dir}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/libtrain" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/libtrain" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/libtrainConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/libtrainConfig.cmake" INSTALL_DESTINATION "${package_dir}")

@@ -1,6 +1,6 @@
+#include <libtrain/base/detail/printable.hpp>
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/printable.hpp>
-#include <libtrain/base/redact.hpp>
 
 namespace libtrain {
 

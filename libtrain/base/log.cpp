@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include <libtrain/base/redact.hpp>
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {

@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/nccl/connect_nccl.hpp>
+#include <libtrain/comm/detail/nccl/connect_nccl.hpp>
 
 namespace libtrain {
 

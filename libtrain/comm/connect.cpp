@@ -5,12 +5,12 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
 #include <libtrain/comm/backend.hpp>
-#include <libtrain/comm/connect_transport.hpp>
-#include <libtrain/comm/host_communicator.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/comm/tcp/agent_store_place.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/comm/detail/connect_transport.hpp>
+#include <libtrain/comm/detail/host_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/tcp/agent_store_place.hpp>
 
 namespace libtrain {
 

@@ -13,7 +13,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/polygon_mask.hpp>
+#include <libtrain/data/formats/detail/polygon_mask.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 #include <libtrain/data/sources/folder_images.hpp>
 #include <libtrain/data/stage_clock.hpp>

@@ -9,9 +9,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/block_order.hpp>
+#include <libtrain/data/detail/block_order.hpp>
+#include <libtrain/data/detail/permutation.hpp>
 #include <libtrain/data/mixing.hpp>
-#include <libtrain/data/permutation.hpp>
 
 namespace libtrain::data {
 

@@ -20,10 +20,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {

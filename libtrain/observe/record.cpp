@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/redact.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {

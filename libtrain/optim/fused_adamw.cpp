@@ -5,8 +5,8 @@
 
 #include <ATen/ops/maximum.h>
 
-#include <libtrain/numeric/optimizer_steps.hpp>
-#include <libtrain/optim/dense_update.hpp>
+#include <libtrain/numeric/detail/optimizer_steps.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
 
 namespace libtrain::optim {
 

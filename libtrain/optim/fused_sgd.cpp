@@ -1,7 +1,7 @@
 #include <libtrain/optim/fused_sgd.hpp>
 
-#include <libtrain/numeric/optimizer_steps.hpp>
-#include <libtrain/optim/dense_update.hpp>
+#include <libtrain/numeric/detail/optimizer_steps.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
 
 namespace libtrain::optim {
 

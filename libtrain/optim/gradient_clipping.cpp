@@ -14,9 +14,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/tensor_checks.hpp>
-#include <libtrain/numeric/elements.hpp>
-#include <libtrain/numeric/norm.hpp>
+#include <libtrain/comm/detail/tensor_checks.hpp>
+#include <libtrain/numeric/detail/elements.hpp>
+#include <libtrain/numeric/detail/norm.hpp>
 
 namespace libtrain::optim {
 

@@ -8,9 +8,9 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/serialize.h>
 
-#include <libtrain/numeric/optimizer_steps.hpp>
-#include <libtrain/optim/dense_update.hpp>
-#include <libtrain/optim/trust_ratio.hpp>
+#include <libtrain/numeric/detail/optimizer_steps.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
+#include <libtrain/optim/detail/trust_ratio.hpp>
 
 namespace libtrain::optim {
 

@@ -6,9 +6,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/broadcast.hpp>
-#include <libtrain/sync/gradient_rounds.hpp>
+#include <libtrain/sync/detail/gradient_rounds.hpp>
 #include <libtrain/sync/model_signature.hpp>
 
 namespace libtrain {

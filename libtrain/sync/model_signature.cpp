@@ -1,7 +1,7 @@
 #include <libtrain/sync/model_signature.hpp>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 
 namespace libtrain {
 

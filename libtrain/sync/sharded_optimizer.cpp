@@ -10,12 +10,12 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/tensor_checks.hpp>
-#include <libtrain/numeric/norm.hpp>
-#include <libtrain/optim/dense_update.hpp>
+#include <libtrain/comm/detail/tensor_checks.hpp>
+#include <libtrain/numeric/detail/norm.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
-#include <libtrain/sync/sharding/sharded_optimizer_state.hpp>
-#include <libtrain/sync/sharding/update_rule.hpp>
+#include <libtrain/sync/detail/sharding/sharded_optimizer_state.hpp>
+#include <libtrain/sync/detail/sharding/update_rule.hpp>
 
 namespace libtrain {
 

@@ -8,8 +8,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
-#include <libtrain/comm/tensor_checks.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/comm/detail/tensor_checks.hpp>
 
 namespace libtrain {
 

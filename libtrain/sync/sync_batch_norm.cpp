@@ -20,7 +20,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/sync_batch_norm_function.hpp>
+#include <libtrain/sync/detail/sync_batch_norm_function.hpp>
 
 namespace libtrain {
 

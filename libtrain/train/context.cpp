@@ -10,10 +10,10 @@
 #include <torch/cuda.h>
 
 #include <libtrain/base/build_info.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/train/command_line.hpp>
+#include <libtrain/train/detail/command_line.hpp>
 #include <libtrain/train/same_data.hpp>
 
 namespace libtrain {

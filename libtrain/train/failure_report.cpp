@@ -10,12 +10,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/train/collective_dump.hpp>
-#include <libtrain/train/report_claim.hpp>
+#include <libtrain/train/detail/collective_dump.hpp>
+#include <libtrain/train/detail/report_claim.hpp>
 
 namespace libtrain::detail {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 
 namespace libtrain {
 

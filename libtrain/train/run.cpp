@@ -12,21 +12,21 @@
 #include <ATen/Parallel.h>
 #include <torch/utils.h>
 
+#include <libtrain/base/detail/standard_output.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
-#include <libtrain/base/standard_output.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
-#include <libtrain/launch/describe.hpp>
-#include <libtrain/train/collective_dump.hpp>
-#include <libtrain/train/command_line.hpp>
-#include <libtrain/train/core_share.hpp>
+#include <libtrain/launch/detail/describe.hpp>
+#include <libtrain/train/detail/collective_dump.hpp>
+#include <libtrain/train/detail/command_line.hpp>
+#include <libtrain/train/detail/core_share.hpp>
+#include <libtrain/train/detail/peak_memory.hpp>
+#include <libtrain/train/detail/run_id.hpp>
 #include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/failure_report.hpp>
-#include <libtrain/train/peak_memory.hpp>
-#include <libtrain/train/run_id.hpp>
 #include <libtrain/train/timeline.hpp>
 
 namespace libtrain {

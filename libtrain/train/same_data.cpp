@@ -1,6 +1,6 @@
 #include <libtrain/train/same_data.hpp>
 
-#include <libtrain/comm/agreement.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 
 namespace libtrain {
 

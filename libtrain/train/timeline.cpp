@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include <libtrain/base/machine.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/agreement.hpp>
-#include <libtrain/observe/chrome_trace.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/observe/detail/chrome_trace.hpp>
 
 namespace libtrain {
 

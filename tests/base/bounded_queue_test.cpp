@@ -1,4 +1,4 @@
-#include <libtrain/base/bounded_queue.hpp>
+#include <libtrain/base/detail/bounded_queue.hpp>
 
 #include <gtest/gtest.h>
 

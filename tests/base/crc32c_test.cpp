@@ -1,4 +1,4 @@
-#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/detail/crc32c.hpp>
 
 #include <random>
 #include <string>

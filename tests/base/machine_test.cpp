@@ -1,4 +1,4 @@
-#include <libtrain/base/machine.hpp>
+#include <libtrain/base/detail/machine.hpp>
 
 #include <sched.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include <libtrain/base/printable.hpp>
+#include <libtrain/base/detail/printable.hpp>
 
 #include <string>
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <libtrain/base/redact.hpp>
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/text.hpp>
 
 #include <tests/support/fresh_seed.hpp>

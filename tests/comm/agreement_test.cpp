@@ -1,7 +1,7 @@
 // One rank's problem is the same error on all ranks. What they must have in common: sync/diverged_replicas_test.cpp and
 // other tests of those who ask.
 
-#include <libtrain/comm/agreement.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 
 #include <stdexcept>
 #include <string>

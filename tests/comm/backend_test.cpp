@@ -11,7 +11,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/connect.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/train/run.hpp>
 

@@ -1,4 +1,4 @@
-#include <libtrain/comm/call.hpp>
+#include <libtrain/comm/detail/call.hpp>
 
 #include <gtest/gtest.h>
 

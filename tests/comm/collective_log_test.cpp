@@ -1,4 +1,4 @@
-#include <libtrain/comm/collective_log.hpp>
+#include <libtrain/comm/detail/collective_log.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Who runs collectives, how they end, and that none is forgotten.
 
-#include <libtrain/comm/communication_thread.hpp>
+#include <libtrain/comm/detail/communication_thread.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -18,9 +18,9 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/first_failure.hpp>
-#include <libtrain/comm/threads/thread_group.hpp>
-#include <libtrain/comm/threads/thread_transport.hpp>
+#include <libtrain/comm/detail/first_failure.hpp>
+#include <libtrain/comm/threads/detail/thread_group.hpp>
+#include <libtrain/comm/threads/detail/thread_transport.hpp>
 
 #include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>

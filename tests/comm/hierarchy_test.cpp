@@ -1,6 +1,6 @@
 // What connects the ranks of one host, and how it ends their job. What it computes: collectives_test.cpp.
 
-#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
+#include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
 
 #include <atomic>
 #include <thread>
@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
-#include <libtrain/comm/threads/thread_group.hpp>
-#include <libtrain/comm/threads/thread_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/threads/detail/thread_group.hpp>
+#include <libtrain/comm/threads/detail/thread_transport.hpp>
 
 #include <tests/comm/wait_policy.hpp>
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/hierarchy/host_layout.hpp>
+#include <libtrain/comm/detail/hierarchy/host_layout.hpp>
 
 namespace libtrain::detail {
 namespace {

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/tcp/cipher.hpp>
-#include <libtrain/comm/tcp/job_key.hpp>
+#include <libtrain/comm/detail/tcp/cipher.hpp>
+#include <libtrain/comm/detail/tcp/job_key.hpp>
 
 #include <tests/support/fork_child.hpp>
 #include <tests/support/message_of.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/comm/tcp/local_address.hpp>
+#include <libtrain/comm/detail/tcp/local_address.hpp>
 
 #include <sys/resource.h>
 

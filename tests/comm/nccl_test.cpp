@@ -14,12 +14,12 @@
 #include <torch/types.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/nccl/connect_nccl.hpp>
-#include <libtrain/comm/nccl/nccl_check.hpp>
-#include <libtrain/comm/nccl/nccl_types.hpp>
-#include <libtrain/comm/nccl/nccl_version.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/comm/staged/staged_communicator.hpp>
+#include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+#include <libtrain/comm/detail/nccl/nccl_check.hpp>
+#include <libtrain/comm/detail/nccl/nccl_types.hpp>
+#include <libtrain/comm/detail/nccl/nccl_version.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
 #include <tests/support/log_sinks.hpp>

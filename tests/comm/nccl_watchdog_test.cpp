@@ -1,6 +1,6 @@
 // The watchdog over a communicator and operations that only pretend: no GPU is needed.
 
-#include <libtrain/comm/nccl/nccl_watchdog.hpp>
+#include <libtrain/comm/detail/nccl/nccl_watchdog.hpp>
 
 #include <atomic>
 #include <chrono>

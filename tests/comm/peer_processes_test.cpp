@@ -1,4 +1,4 @@
-#include <libtrain/comm/shared_memory/peer_processes.hpp>
+#include <libtrain/comm/detail/shared_memory/peer_processes.hpp>
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include <libtrain/comm/nccl/shared_gpus.hpp>
+#include <libtrain/comm/detail/nccl/shared_gpus.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The barrier of shared memory on a state that threads reach at one address, so that a thread sanitizer can see
 // whether meetings order what the ranks do: between mappings of one file it cannot.
 
-#include <libtrain/comm/shared_memory/barrier.hpp>
+#include <libtrain/comm/detail/shared_memory/barrier.hpp>
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // What happens over shared memory when ranks die, stop, leave, disagree or get no memory.
 
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
 #include <sched.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // How shared memory is given, kept and given back.
 
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -14,7 +14,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
 #include <tests/support/fork_child.hpp>
 

@@ -1,6 +1,6 @@
 // What the collectives over shared memory compute, in all kinds of memory. Failures: shared_memory_faults_test.cpp.
 
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
 #include <array>
 #include <memory>

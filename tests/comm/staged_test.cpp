@@ -13,9 +13,9 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/comm/staged/staged_communicator.hpp>
-#include <libtrain/comm/staged/staging_pool.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
+#include <libtrain/comm/detail/staged/staging_pool.hpp>
 
 #include <tests/support/on_ranks.hpp>
 

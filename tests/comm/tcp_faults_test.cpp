@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/tcp/control_channel.hpp>
-#include <libtrain/comm/tcp/roll_call.hpp>
+#include <libtrain/comm/detail/tcp/control_channel.hpp>
+#include <libtrain/comm/detail/tcp/roll_call.hpp>
 
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_processes.hpp>

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/tcp/socket.hpp>
+#include <libtrain/comm/detail/tcp/socket.hpp>
 
 namespace libtrain::test {
 

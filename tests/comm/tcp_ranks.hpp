@@ -8,8 +8,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/tcp/tcp_rendezvous.hpp>
-#include <libtrain/comm/tcp/tcp_transport.hpp>
+#include <libtrain/comm/detail/tcp/tcp_rendezvous.hpp>
+#include <libtrain/comm/detail/tcp/tcp_transport.hpp>
 
 #include "wait_policy.hpp"
 

@@ -12,8 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/tcp/socket.hpp>
-#include <libtrain/comm/tcp/tcp_rendezvous.hpp>
+#include <libtrain/comm/detail/tcp/socket.hpp>
+#include <libtrain/comm/detail/tcp/tcp_rendezvous.hpp>
 
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_ranks.hpp>

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/log.hpp>
-#include <libtrain/comm/tcp/mesh_connector.hpp>
+#include <libtrain/comm/detail/tcp/mesh_connector.hpp>
 
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_ranks.hpp>

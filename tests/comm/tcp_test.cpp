@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/comm/threads/thread_transport.hpp>
+#include <libtrain/comm/threads/detail/thread_transport.hpp>
 
 #include <tests/comm/tcp_ranks.hpp>
 #include <tests/comm/tcp_relay.hpp>

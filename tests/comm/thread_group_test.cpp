@@ -1,6 +1,6 @@
 // The meetings under ranks as threads: who waits for whom when one of them fails.
 
-#include <libtrain/comm/threads/thread_group.hpp>
+#include <libtrain/comm/threads/detail/thread_group.hpp>
 
 #include <functional>
 #include <future>

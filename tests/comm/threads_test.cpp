@@ -10,7 +10,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
 #include <tests/support/message_of.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/block_order.hpp>
+#include <libtrain/data/detail/block_order.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -20,7 +20,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 #include <tests/support/message_of.hpp>

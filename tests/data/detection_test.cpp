@@ -18,7 +18,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/data_loader.hpp>
-#include <libtrain/data/image/png.hpp>
+#include <libtrain/data/image/detail/png.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tests/support/message_of.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/ordered_prefetcher.hpp>
+#include <libtrain/data/detail/ordered_prefetcher.hpp>
 
 #include <algorithm>
 #include <atomic>

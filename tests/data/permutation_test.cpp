@@ -1,4 +1,4 @@
-#include <libtrain/data/permutation.hpp>
+#include <libtrain/data/detail/permutation.hpp>
 
 #include <cstdint>
 #include <numeric>

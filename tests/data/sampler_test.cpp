@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/block_order.hpp>
+#include <libtrain/data/detail/block_order.hpp>
+#include <libtrain/data/detail/permutation.hpp>
 #include <libtrain/data/loader_state.hpp>
-#include <libtrain/data/permutation.hpp>
 
 #include <tests/support/message_of.hpp>
 

@@ -10,7 +10,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
 
 #include <tests/fuzz/target.hpp>
 

@@ -14,8 +14,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/restart.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/fuzz/jpeg_seeds.hpp>

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/image/detail/libjpeg.hpp>
+#include <libtrain/data/image/detail/scan_decoder.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/libjpeg.hpp>
-#include <libtrain/data/image/scan_decoder.hpp>
 
 #include <tests/fuzz/jpeg_seeds.hpp>
 #include <tests/fuzz/target.hpp>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/polygon_mask.hpp>
+#include <libtrain/data/formats/detail/polygon_mask.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 
 #include <tests/fuzz/target.hpp>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 
 #include <tests/data/formats/shard_samples.hpp>
 #include <tests/fuzz/target.hpp>

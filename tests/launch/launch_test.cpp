@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/redact.hpp>
-#include <libtrain/launch/describe.hpp>
-#include <libtrain/launch/host.hpp>
-#include <libtrain/launch/variables.hpp>
+#include <libtrain/launch/detail/describe.hpp>
+#include <libtrain/launch/detail/host.hpp>
+#include <libtrain/launch/detail/variables.hpp>
 
 #include <tests/support/fresh_seed.hpp>
 

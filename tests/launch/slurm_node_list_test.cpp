@@ -1,4 +1,4 @@
-#include <libtrain/launch/slurm_lists.hpp>
+#include <libtrain/launch/detail/slurm_lists.hpp>
 
 #include <gtest/gtest.h>
 

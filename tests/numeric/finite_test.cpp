@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/numeric/finite.hpp>
+#include <libtrain/numeric/detail/finite.hpp>
 
 namespace libtrain::detail {
 namespace {

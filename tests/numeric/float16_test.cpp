@@ -1,4 +1,4 @@
-#include <libtrain/numeric/float16.hpp>
+#include <libtrain/numeric/detail/float16.hpp>
 
 #include <bit>
 #include <cmath>

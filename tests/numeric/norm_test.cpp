@@ -1,4 +1,4 @@
-#include <libtrain/numeric/norm.hpp>
+#include <libtrain/numeric/detail/norm.hpp>
 
 #include <cmath>
 #include <limits>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/numeric/float16.hpp>
+#include <libtrain/numeric/detail/float16.hpp>
 
 #include <tests/numeric/random_values.hpp>
 #include <tests/support/message_of.hpp>

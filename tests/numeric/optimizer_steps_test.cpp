@@ -1,4 +1,4 @@
-#include <libtrain/numeric/optimizer_steps.hpp>
+#include <libtrain/numeric/detail/optimizer_steps.hpp>
 
 #include <cmath>
 #include <limits>

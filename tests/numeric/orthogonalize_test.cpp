@@ -1,4 +1,4 @@
-#include <libtrain/numeric/orthogonalize.hpp>
+#include <libtrain/numeric/detail/orthogonalize.hpp>
 
 #include <cmath>
 #include <limits>

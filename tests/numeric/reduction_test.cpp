@@ -1,4 +1,4 @@
-#include <libtrain/numeric/reduction.hpp>
+#include <libtrain/numeric/detail/reduction.hpp>
 
 #include <cmath>
 #include <limits>
@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/numeric/arithmetic.hpp>
-#include <libtrain/numeric/elements.hpp>
+#include <libtrain/numeric/detail/arithmetic.hpp>
+#include <libtrain/numeric/detail/elements.hpp>
 
 #include <tests/numeric/reference_reduction.hpp>
 

@@ -1,4 +1,4 @@
-#include <libtrain/observe/chrome_trace.hpp>
+#include <libtrain/observe/detail/chrome_trace.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

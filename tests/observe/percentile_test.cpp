@@ -1,4 +1,4 @@
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <libtrain/observe/step_timer.hpp>
+#include <libtrain/observe/detail/step_timer.hpp>
 
 #include <gtest/gtest.h>
 

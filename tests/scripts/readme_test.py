@@ -80,9 +80,9 @@ class Checks(unittest.TestCase):
     """The checks themselves see what they are for."""
 
     def test_files_are_found_in_sentences_and_commands(self):
-        text = "`scripts/demo.sh`, LIBTRAIN_PRESET=debug scripts/test.sh. See libtrain/base/redact.hpp; bash .ci/run"
+        text = "`scripts/demo.sh`, LIBTRAIN_PRESET=debug scripts/test.sh. See libtrain/base/detail/redact.hpp; bash .ci/run"
         self.assertEqual(NAMED_FILE.findall(text),
-                         ["scripts/demo.sh", "scripts/test.sh", "libtrain/base/redact.hpp", ".ci/run"])
+                         ["scripts/demo.sh", "scripts/test.sh", "libtrain/base/detail/redact.hpp", ".ci/run"])
 
     def test_placeholders_and_build_products_are_not_files(self):
         text = "libtrain/models/<model>.cpp build/debug/bin/digits <libtrain/base/error.hpp> .deps/bin/cmake"

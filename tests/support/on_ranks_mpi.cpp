@@ -11,9 +11,9 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
-#include <libtrain/comm/host_communicator.hpp>
-#include <libtrain/comm/mpi/connect_mpi.hpp>
+#include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
+#include <libtrain/comm/detail/host_communicator.hpp>
+#include <libtrain/comm/detail/mpi/connect_mpi.hpp>
 #include <libtrain/launch/launch.hpp>
 
 #include <tests/support/fork_child.hpp>

@@ -6,9 +6,9 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/hierarchy/hierarchical_transport.hpp>
-#include <libtrain/comm/shared_memory/shared_memory_transport.hpp>
-#include <libtrain/comm/tcp/tcp_transport.hpp>
+#include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
+#include <libtrain/comm/detail/tcp/tcp_transport.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
 #include <tests/support/on_ranks.hpp>

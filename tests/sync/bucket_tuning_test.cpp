@@ -1,4 +1,4 @@
-#include <libtrain/sync/bucket_tuning.hpp>
+#include <libtrain/sync/detail/bucket_tuning.hpp>
 
 #include <cmath>
 #include <limits>

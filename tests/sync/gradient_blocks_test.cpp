@@ -15,8 +15,8 @@
 #include <torch/nn.h>
 
 #include <libtrain/base/trace.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/sync/gradient_memory/gradient_blocks.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/sync/detail/gradient_memory/gradient_blocks.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>

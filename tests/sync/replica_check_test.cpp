@@ -15,7 +15,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>

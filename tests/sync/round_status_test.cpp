@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <libtrain/sync/round_status.hpp>
+#include <libtrain/sync/detail/round_status.hpp>
 
 namespace libtrain::detail {
 namespace {

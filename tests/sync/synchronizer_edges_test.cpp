@@ -17,8 +17,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/wire/detail/plain.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
-#include <libtrain/sync/wire/plain.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 
 #include <tests/support/expect_told.hpp>

@@ -16,7 +16,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>

@@ -15,7 +15,7 @@
 #include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/on_ranks.hpp>

@@ -9,9 +9,9 @@
 #include <torch/nn.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
-#include <libtrain/sync/wire/plain.hpp>
+#include <libtrain/sync/wire/detail/plain.hpp>
 
 #include <tests/support/counting_format.hpp>
 #include <tests/support/message_of.hpp>

@@ -12,7 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/staging_fixture.hpp>

@@ -1,6 +1,6 @@
 // What ranks write of their collectives when a run fails, on ranks as threads and under mpirun.
 
-#include <libtrain/train/collective_dump.hpp>
+#include <libtrain/train/detail/collective_dump.hpp>
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,10 +21,10 @@
 #include <torch/types.h>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/base/machine.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
-#include <libtrain/train/run_id.hpp>
+#include <libtrain/train/detail/run_id.hpp>
 
 #include <tests/support/on_ranks.hpp>
 

@@ -14,8 +14,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/base/trace.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/train/command_line.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/train/detail/command_line.hpp>
 #include <libtrain/train/run.hpp>
 
 namespace libtrain {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/comm/threads/run_ranks.hpp>
-#include <libtrain/train/core_share.hpp>
+#include <libtrain/train/detail/core_share.hpp>
 
 namespace libtrain {
 namespace {

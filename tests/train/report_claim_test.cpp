@@ -1,4 +1,4 @@
-#include <libtrain/train/report_claim.hpp>
+#include <libtrain/train/detail/report_claim.hpp>
 
 #include <csignal>
 #include <memory>

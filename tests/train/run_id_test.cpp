@@ -1,6 +1,6 @@
 // What tells runs apart, on ranks as threads and under mpirun.
 
-#include <libtrain/train/run_id.hpp>
+#include <libtrain/train/detail/run_id.hpp>
 
 #include <string>
 

@@ -18,9 +18,9 @@
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
-#include <libtrain/train/core_share.hpp>
-#include <libtrain/train/peak_memory.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/train/detail/core_share.hpp>
+#include <libtrain/train/detail/peak_memory.hpp>
 #include <libtrain/train/require_finite.hpp>
 
 #include <tests/support/log_sinks.hpp>

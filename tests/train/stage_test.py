@@ -46,7 +46,7 @@ def outcome_of(output):
 
 
 def copied_files(journal):
-    """The paths that a staging folder's journal says are complete: see libtrain/data/storage/staging_manifest.hpp."""
+    """The paths that a staging folder's journal says are complete: see libtrain/data/storage/detail/staging_manifest.hpp."""
     lines = journal.read_text().split("\n")[1:-1]
     return [line.split(" ")[4].removeprefix("=") for line in lines]
 

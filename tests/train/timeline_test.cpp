@@ -19,8 +19,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
 
 #include <tests/support/on_ranks.hpp>

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <system_error>
 
-#include <libtrain/base/printable.hpp>
-#include <libtrain/base/redact.hpp>
-#include <libtrain/base/standard_output.hpp>
+#include <libtrain/base/detail/printable.hpp>
+#include <libtrain/base/detail/redact.hpp>
+#include <libtrain/base/detail/standard_output.hpp>
 
 namespace libtrain::tools {
 

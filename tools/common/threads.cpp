@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <libtrain/base/machine.hpp>
+#include <libtrain/base/detail/machine.hpp>
 
 namespace libtrain::tools {
 

@@ -7,11 +7,11 @@
 #include <limits>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/machine.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/connect_transport.hpp>
+#include <libtrain/comm/detail/connect_transport.hpp>
 
 namespace libtrain::tools {
 

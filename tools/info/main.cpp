@@ -10,19 +10,19 @@
 #include <nlohmann/json.hpp>
 
 #include <libtrain/base/build_info.hpp>
+#include <libtrain/base/detail/machine.hpp>
+#include <libtrain/base/detail/openmp_waiting.hpp>
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/base/machine.hpp>
-#include <libtrain/base/openmp_waiting.hpp>
-#include <libtrain/base/redact.hpp>
-#include <libtrain/comm/mpi/connect_mpi.hpp>
-#include <libtrain/comm/nccl/nccl_version.hpp>
-#include <libtrain/launch/describe.hpp>
+#include <libtrain/comm/detail/mpi/connect_mpi.hpp>
+#include <libtrain/comm/detail/nccl/nccl_version.hpp>
+#include <libtrain/launch/detail/describe.hpp>
+#include <libtrain/launch/detail/launcher_variables.hpp>
+#include <libtrain/launch/detail/variables.hpp>
 #include <libtrain/launch/launch.hpp>
-#include <libtrain/launch/launcher_variables.hpp>
-#include <libtrain/launch/variables.hpp>
-#include <libtrain/observe/gpu_check.hpp>
+#include <libtrain/observe/detail/gpu_check.hpp>
 
 #include <tools/common/command_line.hpp>
 #include <tools/common/run_tool.hpp>

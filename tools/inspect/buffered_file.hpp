@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::inspect {

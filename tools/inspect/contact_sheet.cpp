@@ -13,11 +13,11 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/detail/permutation.hpp>
 #include <libtrain/data/image/decode_options.hpp>
+#include <libtrain/data/image/detail/png.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
-#include <libtrain/data/image/png.hpp>
-#include <libtrain/data/permutation.hpp>
 #include <libtrain/data/sample_random.hpp>
 #include <libtrain/data/storage/storage.hpp>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::inspect {
 

@@ -5,9 +5,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/idx.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/formats/detail/idx.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 #include <tools/inspect/class_facts.hpp>
 

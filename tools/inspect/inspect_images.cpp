@@ -12,8 +12,8 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/detail/ordered_prefetcher.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
-#include <libtrain/data/ordered_prefetcher.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/open_storage.hpp>

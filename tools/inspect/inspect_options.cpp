@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 #include <tools/common/command_line.hpp>
 #include <tools/common/threads.hpp>

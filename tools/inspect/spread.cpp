@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <libtrain/observe/percentile.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::inspect {
 

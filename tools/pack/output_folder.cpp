@@ -11,8 +11,8 @@
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
 
 namespace libtrain::pack {
 

@@ -13,10 +13,10 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/detail/ordered_prefetcher.hpp>
+#include <libtrain/data/detail/permutation.hpp>
+#include <libtrain/data/formats/detail/shard_plan.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
-#include <libtrain/data/formats/shard_plan.hpp>
-#include <libtrain/data/ordered_prefetcher.hpp>
-#include <libtrain/data/permutation.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/data/storage/storage.hpp>

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include <libtrain/data/formats/detail/shard_plan.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
-#include <libtrain/data/formats/shard_plan.hpp>
 
 #include <tools/pack/output_folder.hpp>
 #include <tools/pack/sample_encoder.hpp>

@@ -10,10 +10,10 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/image/image.hpp>
-#include <libtrain/data/image/jpeg.hpp>
 #include <libtrain/data/image/resize.hpp>
-#include <libtrain/data/image/restart.hpp>
 
 namespace libtrain::pack {
 

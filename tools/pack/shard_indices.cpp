@@ -3,7 +3,7 @@
 #include <libtrain/data/formats/shard_index.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 
 namespace libtrain::pack {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 
 namespace libtrain::pack {
 

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include <libtrain/base/text.hpp>
-#include <libtrain/comm/host_communicator.hpp>
-#include <libtrain/comm/threads/thread_group.hpp>
-#include <libtrain/comm/threads/thread_transport.hpp>
+#include <libtrain/comm/detail/host_communicator.hpp>
+#include <libtrain/comm/threads/detail/thread_group.hpp>
+#include <libtrain/comm/threads/detail/thread_transport.hpp>
 
 namespace libtrain {
 

@@ -7,9 +7,9 @@
 
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/coco_reader.hpp>
-#include <libtrain/data/formats/json_window.hpp>
-#include <libtrain/data/formats/polygon_mask.hpp>
+#include <libtrain/data/formats/detail/coco_reader.hpp>
+#include <libtrain/data/formats/detail/json_window.hpp>
+#include <libtrain/data/formats/detail/polygon_mask.hpp>
 
 namespace libtrain::data {
 

@@ -13,12 +13,12 @@
 #include <string_view>
 #include <tuple>
 
-#include <libtrain/base/ascii.hpp>
-#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/detail/ascii.hpp>
+#include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/protobuf_wire.hpp>
+#include <libtrain/data/formats/detail/protobuf_wire.hpp>
 
 namespace libtrain::data {
 

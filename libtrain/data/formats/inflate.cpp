@@ -14,7 +14,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
 
 namespace libtrain::data {
 

@@ -11,8 +11,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/tar_header.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
+#include <libtrain/data/formats/detail/tar_header.hpp>
 
 namespace libtrain::data {
 

@@ -4,11 +4,11 @@
 #include <span>
 #include <utility>
 
-#include <libtrain/base/crc32c.hpp>
+#include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/little_endian.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
+#include <libtrain/data/formats/detail/little_endian.hpp>
 
 namespace libtrain::data {
 

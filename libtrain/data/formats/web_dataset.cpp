@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include <libtrain/base/ascii.hpp>
+#include <libtrain/base/detail/ascii.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 

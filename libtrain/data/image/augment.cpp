@@ -10,9 +10,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/detail/color.hpp>
 #include <libtrain/data/image/random_draws.hpp>
-#include <libtrain/numeric/float16.hpp>
+#include <libtrain/numeric/detail/float16.hpp>
 
 namespace libtrain::data {
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/image/jpeg.hpp>
-#include <libtrain/data/image/png.hpp>
-#include <libtrain/data/image/restart.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
+#include <libtrain/data/image/detail/png.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 
 namespace libtrain::data {
 

@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/detail/color.hpp>
 
 namespace libtrain::data::detail {
 

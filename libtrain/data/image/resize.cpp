@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/resize_kernels.hpp>
+#include <libtrain/data/image/detail/resize_kernels.hpp>
 
 namespace libtrain::data {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <libtrain/data/image/resize_kernels.hpp>
+#include <libtrain/data/image/detail/resize_kernels.hpp>
 
 namespace libtrain::data::detail {
 

@@ -4,7 +4,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
 
 namespace libtrain::data::detail {
 

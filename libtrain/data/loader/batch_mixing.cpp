@@ -7,7 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/image/mixup.hpp>
+#include <libtrain/data/image/detail/mixup.hpp>
 
 namespace libtrain::data::detail {
 

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/intra_op_threads.hpp>
+#include <libtrain/data/detail/intra_op_threads.hpp>
 
 namespace libtrain::data::detail {
 

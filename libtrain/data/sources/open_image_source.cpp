@@ -16,7 +16,7 @@
 #include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data {
 

@@ -14,7 +14,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data::detail {
 

@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
 

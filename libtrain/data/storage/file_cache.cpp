@@ -12,7 +12,7 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/stage_clock.hpp>
-#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
 
 namespace libtrain::data {
 

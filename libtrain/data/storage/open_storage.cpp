@@ -2,9 +2,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/arrow_storage.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/arrow_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data {
 

@@ -6,7 +6,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/wire/plain.hpp>
+#include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain {
 

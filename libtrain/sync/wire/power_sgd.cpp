@@ -4,8 +4,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/wire/low_rank_bucket.hpp>
-#include <libtrain/sync/wire/plain.hpp>
+#include <libtrain/sync/wire/detail/low_rank_bucket.hpp>
+#include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain {
 

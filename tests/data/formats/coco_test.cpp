@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/json.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
+#include <libtrain/data/formats/detail/json.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/csv.hpp>
+#include <libtrain/data/formats/detail/csv.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/file_buffer.hpp>
-#include <libtrain/data/formats/text_table.hpp>
+#include <libtrain/data/formats/detail/file_buffer.hpp>
+#include <libtrain/data/formats/detail/text_table.hpp>
 
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>

@@ -14,7 +14,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 
 #include <tests/data/formats/hex_bytes.hpp>
 #include <tests/data/formats/mutation.hpp>

@@ -20,7 +20,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
 #include <libtrain/data/formats/parquet.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tests/support/run_program.hpp>

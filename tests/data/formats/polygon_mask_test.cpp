@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/polygon_mask.hpp>
+#include <libtrain/data/formats/detail/polygon_mask.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/protobuf_wire.hpp>
+#include <libtrain/data/formats/detail/protobuf_wire.hpp>
 
 #include <cstddef>
 #include <cstdint>

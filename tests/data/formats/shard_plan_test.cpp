@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/shard_plan.hpp>
+#include <libtrain/data/formats/detail/shard_plan.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 
 #include <tests/data/formats/record_bytes.hpp>
 #include <tests/data/formats/tar_bytes.hpp>

@@ -21,8 +21,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 #include <libtrain/data/formats/tar.hpp>
-#include <libtrain/data/formats/tf_example.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
 #include <libtrain/data/formats/web_dataset.hpp>
 

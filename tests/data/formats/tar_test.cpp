@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/tar_header.hpp>
+#include <libtrain/data/formats/detail/tar_header.hpp>
 
 #include <tests/data/formats/deflated.hpp>
 #include <tests/data/formats/tar_bytes.hpp>

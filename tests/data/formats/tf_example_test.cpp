@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 
 #include <bit>
 #include <cstdint>

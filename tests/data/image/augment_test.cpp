@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/detail/color.hpp>
 
 #include <tests/data/image/draw_statistics.hpp>
 #include <tests/data/image/pictures.hpp>

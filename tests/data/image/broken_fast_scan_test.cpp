@@ -2,7 +2,7 @@
 // instead of the library's: with it every picture is grey, as it was where libjpeg's private members lay elsewhere.
 
 #define JPEG_INTERNALS
-#include <libtrain/data/image/fast_scan.hpp>
+#include <libtrain/data/image/detail/fast_scan.hpp>
 
 #include <thread>
 #include <vector>
@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <libtrain/data/image/jpeg.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/support/log_sinks.hpp>

@@ -1,6 +1,6 @@
 // Values computed by hand from Pillow's formulas; pillow_resize_test.py compares whole pictures with Pillow itself.
 
-#include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/detail/color.hpp>
 
 #include <cmath>
 #include <cstdint>

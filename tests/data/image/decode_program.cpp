@@ -20,7 +20,7 @@
 
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/decode_image.hpp>
-#include <libtrain/data/image/restart.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/data/image/png_writer.hpp>

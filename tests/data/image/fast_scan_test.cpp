@@ -1,4 +1,4 @@
-#include <libtrain/data/image/fast_scan.hpp>
+#include <libtrain/data/image/detail/fast_scan.hpp>
 
 #include <dlfcn.h>
 
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/data/image/jpeg.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 

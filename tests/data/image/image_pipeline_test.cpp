@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
+#include <libtrain/data/image/detail/png.hpp>
 #include <libtrain/data/image/image.hpp>
-#include <libtrain/data/image/jpeg.hpp>
-#include <libtrain/data/image/png.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>

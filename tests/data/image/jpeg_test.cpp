@@ -1,4 +1,4 @@
-#include <libtrain/data/image/jpeg.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
 
 #include <algorithm>
 #include <array>
@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/restart.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/data/image/pictures.hpp>

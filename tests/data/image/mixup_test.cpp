@@ -1,4 +1,4 @@
-#include <libtrain/data/image/mixup.hpp>
+#include <libtrain/data/image/detail/mixup.hpp>
 
 #include <cmath>
 #include <set>

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/png.hpp>
+#include <libtrain/data/image/detail/png.hpp>
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/resize_kernels.hpp>
+#include <libtrain/data/image/detail/resize_kernels.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/numeric/float16.hpp>
+#include <libtrain/numeric/detail/float16.hpp>
 
 namespace libtrain::data::detail {
 

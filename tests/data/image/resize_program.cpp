@@ -22,7 +22,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/affine.hpp>
 #include <libtrain/data/image/augment.hpp>
-#include <libtrain/data/image/color.hpp>
+#include <libtrain/data/image/detail/color.hpp>
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/resize.hpp>
 

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/restart.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 
 #include <algorithm>
 #include <cstddef>

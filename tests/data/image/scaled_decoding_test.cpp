@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
+#include <libtrain/data/image/detail/png.hpp>
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
-#include <libtrain/data/image/jpeg.hpp>
-#include <libtrain/data/image/png.hpp>
 
 #include <tests/data/image/pictures.hpp>
 #include <tests/data/image/smooth_picture.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/image/scan_decoder.hpp>
+#include <libtrain/data/image/detail/scan_decoder.hpp>
 
 #include <algorithm>
 #include <array>
@@ -15,9 +15,9 @@
 
 #include <gtest/gtest.h>
 
+#include <libtrain/data/image/detail/libjpeg.hpp>
+#include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/image/image_header.hpp>
-#include <libtrain/data/image/libjpeg.hpp>
-#include <libtrain/data/image/restart.hpp>
 
 #include <tests/data/image/jpeg_writer.hpp>
 

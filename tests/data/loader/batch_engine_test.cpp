@@ -19,7 +19,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/stop_scope.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
 
 namespace libtrain::data::detail {
 namespace {

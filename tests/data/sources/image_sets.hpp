@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/tf_example.hpp>
+#include <libtrain/data/formats/detail/tf_example.hpp>
 #include <libtrain/data/sources/image_source.hpp>
 #include <libtrain/data/stage_clock.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 
 #include <tests/data/formats/record_bytes.hpp>
 #include <tests/data/formats/tar_bytes.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/azure.hpp>
+#include <libtrain/data/storage/detail/azure.hpp>
 
 #include <functional>
 #include <map>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 #include <tests/support/message_of.hpp>
 

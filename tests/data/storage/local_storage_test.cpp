@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/local_storage.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/location.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 #include <cstddef>
 #include <string>

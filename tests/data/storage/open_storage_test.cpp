@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/arrow_storage.hpp>
+#include <libtrain/data/storage/detail/arrow_storage.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/staging_manifest.hpp>
+#include <libtrain/data/storage/detail/staging_manifest.hpp>
 
 #include <algorithm>
 #include <cstddef>

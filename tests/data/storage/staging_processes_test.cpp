@@ -1,6 +1,6 @@
 // Processes of a node that stage together, some of which are killed or stand still.
 
-#include <libtrain/data/storage/staging.hpp>
+#include <libtrain/data/storage/detail/staging.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/staging_fixture.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/staging.hpp>
+#include <libtrain/data/storage/detail/staging.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
-#include <libtrain/data/storage/local_storage.hpp>
 
 #include <tests/data/storage/staging_fixture.hpp>
 #include <tests/support/file_clock.hpp>

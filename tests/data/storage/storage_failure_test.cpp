@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/storage_failure.hpp>
+#include <libtrain/data/storage/detail/storage_failure.hpp>
 
 #include <cstddef>
 #include <string>

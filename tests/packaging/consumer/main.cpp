@@ -1,7 +1,7 @@
 #include <iostream>
 
 #include <libtrain/base/build_info.hpp>
-#include <libtrain/comm/single/single_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
 

@@ -1,4 +1,4 @@
-#include <libtrain/sync/sharding/shard_layout.hpp>
+#include <libtrain/sync/detail/sharding/shard_layout.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,0 +1,187 @@
+#include <libtrain/base/detail/crc32c.hpp>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#define LIBTRAIN_CRC_INSTRUCTIONS __attribute__((target("sse4.2,crc32")))
+#elif defined(__aarch64__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#define LIBTRAIN_CRC_INSTRUCTIONS __attribute__((target("+crc")))
+#endif
+
+namespace libtrain {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "words are taken from memory as they lie");
+
+constexpr std::uint32_t kReflectedPolynomial = 0x82f63b78;
+
+// An instruction yields its result after 3 cycles, but one can begin in every cycle: three stretches of this many bytes
+// are worked on in turn.
+constexpr std::size_t kStretch = 1024;
+
+using Table = std::array<std::uint32_t, 256>;
+
+// [zeros][byte]: what a register that holds `byte` becomes after one byte and `zeros` more, all zero.
+constexpr std::array<Table, 8> make_byte_tables() {
+  std::array<Table, 8> tables{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t state = byte;
+    for (int bit = 0; bit < 8; ++bit) state = (state >> 1) ^ ((state & 1) != 0 ? kReflectedPolynomial : 0);
+    tables[0][byte] = state;
+  }
+  for (std::size_t zeros = 1; zeros < 8; ++zeros) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const std::uint32_t state = tables[zeros - 1][byte];
+      tables[zeros][byte] = (state >> 8) ^ tables[0][state & 0xff];
+    }
+  }
+  return tables;
+}
+
+constexpr auto kByteTables = make_byte_tables();
+
+constexpr std::uint32_t add_byte_by_table(std::uint32_t state, std::uint8_t byte) {
+  return (state >> 8) ^ kByteTables[0][(state ^ byte) & 0xff];
+}
+
+std::uint64_t load_word(const char* from) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, from, sizeof word);
+  return word;
+}
+
+#ifdef LIBTRAIN_CRC_INSTRUCTIONS
+
+// [part][byte]: what a register with `byte` in its byte number `part` becomes after a stretch of zeros. The register is
+// linear in its bits, so each is passed over the stretch once.
+constexpr std::array<Table, 4> make_stretch_tables() {
+  std::array<std::uint32_t, 32> images{};
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    std::uint32_t state = std::uint32_t{1} << bit;
+    for (std::size_t i = 0; i < kStretch; ++i) state = add_byte_by_table(state, 0);
+    images[bit] = state;
+  }
+  std::array<Table, 4> tables{};
+  for (std::size_t part = 0; part < 4; ++part) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      for (std::size_t bit = 0; bit < 8; ++bit) {
+        if ((byte >> bit & 1) != 0) tables[part][byte] ^= images[8 * part + bit];
+      }
+    }
+  }
+  return tables;
+}
+
+constexpr auto kStretchTables = make_stretch_tables();
+
+std::uint32_t pass_stretch(std::uint32_t state) {
+  const auto& tables = kStretchTables;
+  return tables[0][state & 0xff] ^ tables[1][state >> 8 & 0xff] ^ tables[2][state >> 16 & 0xff] ^
+         tables[3][state >> 24];
+}
+
+#if defined(__x86_64__)
+
+// The instruction's own width, with zeros in the upper half: no conversion between two of them.
+using State = std::uint64_t;
+
+LIBTRAIN_CRC_INSTRUCTIONS inline State add_word(State state, std::uint64_t word) {
+  return _mm_crc32_u64(state, word);
+}
+
+LIBTRAIN_CRC_INSTRUCTIONS inline State add_byte(State state, std::uint8_t byte) {
+  return _mm_crc32_u8(static_cast<std::uint32_t>(state), byte);
+}
+
+#else
+
+using State = std::uint32_t;
+
+LIBTRAIN_CRC_INSTRUCTIONS inline State add_word(State state, std::uint64_t word) {
+  return __crc32cd(state, word);
+}
+
+LIBTRAIN_CRC_INSTRUCTIONS inline State add_byte(State state, std::uint8_t byte) {
+  return __crc32cb(state, byte);
+}
+
+#endif
+
+LIBTRAIN_CRC_INSTRUCTIONS std::uint32_t run_instructions(std::uint32_t crc, const char* from, std::size_t count) {
+  const std::uint32_t inverted = ~crc;
+  State state = inverted;
+  for (; count >= 3 * kStretch; from += 3 * kStretch, count -= 3 * kStretch) {
+    State second = 0;
+    State third = 0;
+    for (std::size_t i = 0; i < kStretch; i += 8) {
+      state = add_word(state, load_word(from + i));
+      second = add_word(second, load_word(from + kStretch + i));
+      third = add_word(third, load_word(from + 2 * kStretch + i));
+    }
+    const std::uint32_t two = pass_stretch(static_cast<std::uint32_t>(state)) ^ static_cast<std::uint32_t>(second);
+    state = pass_stretch(two) ^ static_cast<std::uint32_t>(third);
+  }
+  for (; count >= 8; from += 8, count -= 8) state = add_word(state, load_word(from));
+  for (; count > 0; ++from, --count) state = add_byte(state, static_cast<std::uint8_t>(*from));
+  return ~static_cast<std::uint32_t>(state);
+}
+
+#endif
+
+}  // namespace
+
+namespace detail {
+
+std::uint32_t extend_crc32c_by_tables(std::uint32_t crc, std::string_view bytes) noexcept {
+  const auto& tables = kByteTables;
+  std::uint32_t state = ~crc;
+  for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+    const std::uint64_t word = load_word(bytes.data()) ^ state;
+    state = tables[7][word & 0xff] ^ tables[6][word >> 8 & 0xff] ^ tables[5][word >> 16 & 0xff] ^
+            tables[4][word >> 24 & 0xff] ^ tables[3][word >> 32 & 0xff] ^ tables[2][word >> 40 & 0xff] ^
+            tables[1][word >> 48 & 0xff] ^ tables[0][word >> 56];
+  }
+  for (const char byte : bytes) state = add_byte_by_table(state, static_cast<std::uint8_t>(byte));
+  return ~state;
+}
+
+std::uint32_t extend_crc32c_by_instructions(std::uint32_t crc, std::string_view bytes) noexcept {
+#ifdef LIBTRAIN_CRC_INSTRUCTIONS
+  return run_instructions(crc, bytes.data(), bytes.size());
+#else
+  return extend_crc32c_by_tables(crc, bytes);
+#endif
+}
+
+bool has_crc32c_instructions() noexcept {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__aarch64__)
+  return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace detail
+
+std::uint32_t extend_crc32c(std::uint32_t crc, std::string_view bytes) noexcept {
+  using Extend = std::uint32_t (*)(std::uint32_t, std::string_view) noexcept;
+  static const Extend extend = detail::has_crc32c_folding()        ? &detail::extend_crc32c_by_folding
+                               : detail::has_crc32c_instructions() ? &detail::extend_crc32c_by_instructions
+                                                                   : &detail::extend_crc32c_by_tables;
+  return extend(crc, bytes);
+}
+
+std::uint32_t crc32c(std::string_view bytes) noexcept {
+  return extend_crc32c(0, bytes);
+}
+
+}  // namespace libtrain

@@ -1,0 +1,78 @@
+#include <libtrain/comm/detail/call.hpp>
+
+#include <map>
+
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+std::string_view name_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::all_reduce:
+      return "all_reduce";
+    case CallKind::reduce:
+      return "reduce";
+    case CallKind::broadcast:
+      return "broadcast";
+    case CallKind::all_gather:
+      return "all_gather";
+    case CallKind::reduce_scatter:
+      return "reduce_scatter";
+    case CallKind::all_to_all:
+      return "all_to_all";
+    case CallKind::barrier:
+      return "barrier";
+    case CallKind::all_gather_bytes:
+      return "all_gather_bytes";
+    case CallKind::broadcast_bytes:
+      return "broadcast_bytes";
+    case CallKind::split:
+      return "split";
+  }
+  return "unknown";
+}
+
+// The finaliser of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+std::string to_string(const Call& call) {
+  std::string result{name_of(call.kind)};
+  if (call.type) result += text(" of ", call.count, " ", libtrain::to_string(*call.type));
+  if (call.op) result += text(" (", libtrain::to_string(*call.op), ")");
+  if (call.root) result += text(call.kind == CallKind::reduce ? " to rank " : " from rank ", *call.root);
+  return result;
+}
+
+std::string who_called_what(const std::vector<std::string>& calls) {
+  std::map<std::string, std::vector<int>> callers;
+  std::vector<std::string> in_order;
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    auto& ranks = callers[calls[rank]];
+    if (ranks.empty()) in_order.push_back(calls[rank]);
+    ranks.push_back(static_cast<int>(rank));
+  }
+  std::vector<std::string> parts;
+  for (const auto& call : in_order) parts.push_back(text(ranks_in_words(callers[call]), " called ", call));
+  return join(parts, "; ");
+}
+
+std::uint64_t fingerprint(const Call& call, std::uint64_t sequence) {
+  // Absent is none of the values.
+  const auto type = call.type ? static_cast<std::uint64_t>(*call.type) : 0xFFu;
+  const auto op = call.op ? static_cast<std::uint64_t>(*call.op) : 0xFFu;
+  const auto root = call.root ? static_cast<std::uint64_t>(static_cast<std::uint32_t>(*call.root)) : 0xFFFFFFFFu;
+  auto hash = mix(sequence + 0x9E3779B97F4A7C15ull);
+  hash = mix(hash ^ call.count);
+  return mix(hash ^ (static_cast<std::uint64_t>(call.kind) | type << 8 | op << 16 | root << 24));
+}
+
+}  // namespace libtrain::detail

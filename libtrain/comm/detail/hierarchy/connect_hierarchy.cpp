@@ -1,0 +1,130 @@
+#include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include <unistd.h>
+
+#include <libtrain/base/detail/machine.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
+
+namespace libtrain {
+
+namespace {
+
+constexpr std::size_t kIdentityLength = 512;
+
+// Processes share memory where they see the same processes of the same running kernel. Host names repeat in badly
+// set up clusters, and containers of one host have names of their own.
+std::string this_host() {
+  std::string boot;
+  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
+  std::array<char, 64> processes{};
+  if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
+  return detail::HostIdentity{.name = host_name(), .boot = boot, .processes = processes.data()}.to_text();
+}
+
+// The host of every rank; none at all where a rank does not want to share memory.
+std::vector<std::string> gather_hosts(HostTransport& world, const HierarchyOptions& options, const WaitPolicy& policy) {
+  std::array<char, kIdentityLength> mine{};
+  if (options.share_memory) {
+    std::strncpy(mine.data(), options.host.empty() ? this_host().c_str() : options.host.c_str(), mine.size() - 1);
+  }
+  detail::meet(world, policy);
+  const auto ranks = static_cast<std::size_t>(world.world_size());
+  std::vector<char> all(ranks * kIdentityLength);
+  world.all_gather(mine.data(), all.data(), kIdentityLength, policy);
+  std::vector<std::string> hosts;
+  std::vector<int> unwilling;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    hosts.emplace_back(all.data() + rank * kIdentityLength);
+    if (hosts.back().empty()) unwilling.push_back(static_cast<int>(rank));
+  }
+  if (unwilling.empty()) {
+    const auto reason = detail::why_apart(hosts);
+    if (world.rank() == 0 && !reason.empty())
+      log_warning(text(reason, " They use ", world.name(), ", which is slower."));
+    return hosts;
+  }
+  if (world.rank() == 0 && unwilling.size() < ranks) {
+    log_warning(text("LIBTRAIN_SHARED_MEMORY is off on ", detail::ranks_in_words(std::move(unwilling)),
+                     " alone, and so no rank uses shared memory."));
+  }
+  return {};
+}
+
+// The ranks of one local position on all hosts; without those of hosts of other sizes, the first ranks alone.
+std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail::HostLayout& layout,
+                                              const WaitPolicy& policy) {
+  const int local_rank = layout.local_rank_of(world.rank());
+  const int host = layout.host_of(world.rank());
+  detail::meet(world, policy);
+  auto part = world.split(layout.is_even() || local_rank == 0 ? local_rank : 1, host, policy);
+  if (!layout.is_even() && local_rank != 0) return nullptr;
+  std::vector<int> names;
+  for (int peer = 0; peer < layout.host_count(); ++peer) {
+    names.push_back(world.name_of(layout.members(peer)[static_cast<std::size_t>(local_rank)]));
+  }
+  part->name_ranks(std::move(names));
+  return part;
+}
+
+// Shared memory for every host, or for none: the ranks decide together.
+std::unique_ptr<SharedMemoryTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
+                                                     const WaitPolicy& policy) {
+  const auto& members = layout.members(layout.host_of(world.rank()));
+  std::vector<int> names;
+  for (const int member : members) names.push_back(world.name_of(member));
+  std::unique_ptr<SharedMemoryTransport> local;
+  std::string problem;
+  detail::meet(world, policy);
+  {
+    const auto base = world.split(layout.host_of(world.rank()), world.rank(), policy);
+    base->name_ranks(names);
+    try {
+      local = SharedMemoryTransport::connect(*base, policy);
+    } catch (const EnvironmentError& error) {
+      problem = error.what();
+    }
+  }
+  detail::meet(world, policy);
+  const char mine = problem.empty() ? 0 : 1;
+  std::vector<char> all(static_cast<std::size_t>(world.world_size()));
+  world.all_gather(&mine, all.data(), 1, policy);
+  if (std::find(all.begin(), all.end(), 1) != all.end()) {
+    if (!problem.empty() && world.rank() == members.front()) {
+      log_warning(text("Ranks of one host cannot share memory and talk over ", world.name(),
+                       " instead, which is slower: ", problem));
+    }
+    return nullptr;
+  }
+  local->name_ranks(std::move(names));
+  return local;
+}
+
+}  // namespace
+
+std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<HostTransport> world,
+                                                              const HierarchyOptions& options,
+                                                              const WaitPolicy& policy) {
+  if (world->world_size() == 1) return world;
+  const auto hosts = gather_hosts(*world, options, policy);
+  if (hosts.empty()) return world;
+  detail::HostLayout layout{hosts};
+  if (layout.host_count() == world->world_size()) return world;
+  auto local = connect_local(*world, layout, policy);
+  if (local == nullptr) return world;
+  if (layout.host_count() == 1) {
+    local->keep_base(std::move(world));
+    return local;
+  }
+  auto across = connect_across(*world, layout, policy);
+  return std::unique_ptr<HostTransport>(
+      new HierarchicalTransport(std::move(world), std::move(local), std::move(across), std::move(layout), options));
+}
+
+}  // namespace libtrain

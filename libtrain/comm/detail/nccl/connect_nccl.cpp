@@ -1,0 +1,123 @@
+#include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <libtrain/base/detail/machine.hpp>
+#include <libtrain/base/environment.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/comm/detail/nccl/nccl_communicator.hpp>
+#include <libtrain/comm/detail/nccl/nccl_version.hpp>
+#include <libtrain/comm/detail/nccl/shared_gpus.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
+
+namespace libtrain {
+
+namespace {
+
+// As nvidia-smi -L shows it.
+std::string uuid_of(const cudaDeviceProp& properties) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string uuid = "GPU";
+  for (std::size_t index = 0; index < sizeof(properties.uuid.bytes); ++index) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[index]);
+    if (index == 0 || index == 4 || index == 6 || index == 8 || index == 10) uuid += '-';
+    uuid += digits[byte >> 4];
+    uuid += digits[byte & 15];
+  }
+  return uuid;
+}
+
+// A libnccl older than the header, or of another major version, may not have what was compiled in.
+void require_version() {
+  const auto versions = nccl_versions();
+  if (versions.loaded >= versions.built && versions.loaded / 10000 == versions.built / 10000) return;
+  throw EnvironmentError(text("libnccl ", versions.loaded, " was loaded, but libtrain was built with ", versions.built,
+                              ": take the other one out of LD_LIBRARY_PATH, or build against it."));
+}
+
+void require_device(const at::Device& device) {
+  if (!device.is_cuda()) throw EnvironmentError(text("NCCL takes CUDA devices, not ", device, "."));
+  const auto devices = c10::cuda::device_count();
+  if (devices == 0) {
+    throw EnvironmentError(
+        "This process sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.");
+  }
+  if (device.index() >= devices) {
+    throw EnvironmentError(
+        text(device, " does not exist: this process sees ", static_cast<int>(devices), " GPUs, counted from 0."));
+  }
+}
+
+detail::GpuIdentity identify(const at::Device& device) {
+  const auto* properties = at::cuda::getDeviceProperties(device.index());
+  const auto host = host_name();
+  return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(*properties), .name = properties->name};
+}
+
+// What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
+std::vector<detail::GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
+  std::string mine;
+  detail::run_together(control, "Setting up NCCL", [&] {
+    require_version();
+    require_device(device);
+    mine = detail::to_line(identify(device));
+  });
+  std::vector<detail::GpuIdentity> gpus;
+  for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(detail::gpu_from_line(line));
+  return gpus;
+}
+
+std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
+  const auto control = connect_host_memory(request);
+  if (control->world_size() == 1) return control;
+  at::Device device{at::kCUDA};
+  // A rank without a GPU, or that does not know its own, ends all of them.
+  detail::run_together(*control, "Choosing a GPU", [&] {
+    device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
+  });
+  // No rank may be waiting for the failed collective: its failure ends the job from here.
+  return connect_nccl(*control, device, request.options, [control](const std::string& reason) {
+    log_error(reason);
+    control->abort(reason);
+  });
+}
+
+at::Device with_index(const at::Device& device) {
+  const bool is_complete = !device.is_cuda() || device.has_index() || c10::cuda::device_count() == 0;
+  return is_complete ? device : at::Device(at::kCUDA, c10::cuda::current_device());
+}
+
+}  // namespace
+
+Backend nccl_backend() {
+  return {.name = "nccl",
+          .why_unavailable = [](const Launch&) -> std::string {
+            if (Environment::of_process().get("LIBTRAIN_ENCRYPTION") != "on") return {};
+            return "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts as they are: unset it, or use "
+                   "--dist-backend gloo.";
+          },
+          .connect = connect_gpus};
+}
+
+std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,
+                                           std::function<void(const std::string& reason)> on_failure) {
+  const auto indexed = with_index(device);
+  const auto shared = detail::describe_shared_gpus(gather_gpus(control, indexed));
+  // A group of its own: neither this rank's calls on `control` nor its failures get mixed up with those in here.
+  auto own_control = control.split(0, control.rank());
+  if (shared.empty()) {
+    return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure));
+  }
+  if (control.rank() == 0) {
+    log_warning(text("Several ranks share a GPU (", shared,
+                     "), which NCCL cannot serve: collectives go through host "
+                     "memory, which is slow. Start as many ranks on a host as it has GPUs."));
+  }
+  return std::make_shared<StagedCommunicator>(std::move(own_control), indexed);
+}
+
+}  // namespace libtrain

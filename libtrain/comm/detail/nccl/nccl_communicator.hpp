@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/detail/nccl/call_agreement.hpp>
+#include <libtrain/comm/detail/nccl/nccl_comm.hpp>
+#include <libtrain/comm/detail/nccl/nccl_watchdog.hpp>
+
+namespace libtrain {
+
+/// A Communicator for tensors on one GPU a rank, over NCCL.
+///
+/// Streams: a collective begins after what the caller's current stream holds at the call, and runs in a high-priority
+/// stream of its own. `Work::wait` makes the waiting thread's current stream wait and returns at once; the result may
+/// be used in that stream from then on. `Work::done` says whether the GPU has got there. The first collective of a kind
+/// connects to the peers and returns when that is done.
+///
+/// Failures: a watchdog finds errors and missed deadlines within about 100 ms, and ends what is on the GPU; a caller
+/// that calls or waits from then on gets the first reason. A host that is blocked in the CUDA runtime goes on with
+/// garbage at that moment, so a program that does not call again soon should end itself in `on_failure`. Where the CUDA
+/// runtime does not answer, a missed deadline is reported within seconds, and the GPU is left as it is.
+///
+/// 16-bit sums: NCCL rounds to 16 bits after each addition on the way round the ring, unlike the host backends, which
+/// accumulate in float32. Widening first would double what crosses the wires, and the wires are the limit on GPUs;
+/// reduce float32 tensors where that rounding matters.
+class NcclCommunicator : public Communicator {
+ public:
+  /// All ranks of `control` must call this, each with a GPU of its own. `control` carries control messages, must have
+  /// been made for this object, and is not used by anybody else. Throws CommunicationError on all ranks where NCCL
+  /// cannot connect them within the timeout, that of `set_up` where it has one.
+  NcclCommunicator(std::shared_ptr<Communicator> control, const at::Device& device, CommunicatorOptions options,
+                   OnFailure on_failure, const CallOptions& set_up = {});
+
+  int rank() const override { return control_->rank(); }
+  int world_size() const override { return control_->world_size(); }
+  std::string_view backend() const override { return "nccl"; }
+  bool supports(const at::Device& device) const override { return device == stream_.device(); }
+
+  using Communicator::all_reduce;
+  using Communicator::reduce;
+  Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, const CallOptions& options) override;
+  Work reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+              const CallOptions& options) override;
+  Work broadcast(const at::Tensor& tensor, int root, const CallOptions& options) override;
+  Work all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                      const CallOptions& options) override;
+  Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
+
+  /// Among the hosts: it does not wait for collectives on the GPUs.
+  void barrier(const CallOptions& options) override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
+
+  /// Ordinary device memory.
+  at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) override {
+    return control_->label_calls(std::move(label));
+  }
+  void abort(const std::string& reason, ExitCode code) noexcept override;
+
+ private:
+  using Calls = std::function<ncclResult_t(ncclComm_t comm, cudaStream_t stream)>;
+
+  Work launch(const detail::Call& call, std::vector<at::Tensor> tensors, const CallOptions& options,
+              const Calls& calls);
+  void compare(const detail::Call& call, const Deadline& deadline);
+  Deadline deadline_of(const CallOptions& options) const;
+  template <typename Body>
+  auto remembering_failure(const Body& body);
+
+  std::shared_ptr<Communicator> control_;
+  CommunicatorOptions options_;
+  OnFailure on_failure_;
+  c10::cuda::CUDAStream stream_;
+  c10::cuda::CUDAEvent called_;
+  detail::CallAgreement agreement_;
+  std::shared_ptr<detail::NcclComm> comm_;
+  std::shared_ptr<detail::FirstFailure> failure_ = std::make_shared<detail::FirstFailure>();
+  detail::NcclWatchdog watchdog_;  // last: its thread ends first
+};
+
+}  // namespace libtrain

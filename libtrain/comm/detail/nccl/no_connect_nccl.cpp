@@ -1,0 +1,30 @@
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+
+namespace libtrain {
+
+Backend nccl_backend() {
+  return {.name = "nccl",
+          .why_unavailable =
+              [](const Launch& launch) {
+                return text("Backend 'nccl' (", launch.backend.source,
+                            ") is not in this build: use auto, gloo or mpi, or build with -DLIBTRAIN_CUDA=ON.");
+              },
+          .connect =
+              [](const ConnectRequest& request) {
+                const auto control = connect_host_memory(request);
+                return connect_nccl(*control, at::kCUDA, request.options);
+              }};
+}
+
+std::shared_ptr<Communicator> connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,
+                                           CommunicatorOptions /*options*/,
+                                           std::function<void(const std::string& reason)> /*on_failure*/) {
+  throw EnvironmentError(
+      "This libtrain was built without CUDA, so it has no NCCL backend: configure with -DLIBTRAIN_CUDA=ON, or use "
+      "--dist-backend gloo or mpi.",
+      ErrorScope::all_ranks);
+}
+
+}  // namespace libtrain

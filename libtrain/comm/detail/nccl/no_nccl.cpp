@@ -1,0 +1,9 @@
+#include <libtrain/comm/detail/nccl/nccl_version.hpp>
+
+namespace libtrain {
+
+NcclVersions nccl_versions() {
+  return {};
+}
+
+}  // namespace libtrain

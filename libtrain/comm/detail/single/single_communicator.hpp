@@ -1,0 +1,40 @@
+#pragma once
+
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/detail/first_failure.hpp>
+
+namespace libtrain {
+
+/// The group of one: every collective is the identity. Takes tensors on any device.
+class SingleCommunicator : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  std::string_view backend() const override { return "single"; }
+  bool supports(const at::Device&) const override { return true; }
+
+  using Communicator::all_reduce;
+  using Communicator::reduce;
+  Work all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, const CallOptions& options) override;
+  Work reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
+              const CallOptions& options) override;
+  Work broadcast(const at::Tensor& tensor, int root, const CallOptions& options) override;
+  Work all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
+  Work reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
+                      const CallOptions& options) override;
+  Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
+  void barrier(const CallOptions& options) override;
+  std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
+  std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
+  std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
+  at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  void abort(const std::string& reason, ExitCode code) noexcept override;
+
+ private:
+  void check_alive() const;
+  Work copy(const at::Tensor& input, const at::Tensor& output);
+
+  detail::FirstFailure failure_;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <libtrain/comm/detail/tcp/collective.hpp>
+#include <libtrain/comm/detail/tcp/rendezvous.hpp>
+#include <libtrain/comm/detail/tcp/secret.hpp>
+#include <libtrain/comm/detail/tcp/socket_address.hpp>
+#include <libtrain/comm/detail/tcp/tcp_options.hpp>
+#include <libtrain/comm/host_transport.hpp>
+
+namespace libtrain {
+
+/// Collectives over TCP connections between all pairs of ranks, for hosts without MPI.
+///
+/// A rank listens on one address of its host while the group connects, and never afterwards. Peers prove to each other
+/// that they know the group's secret before anything else is read; others are dropped and the job goes on. What follows
+/// is neither encrypted nor signed, unless TcpOptions::encrypt says so: who can change packets between the hosts can
+/// change results.
+///
+/// A peer that is lost, stopped or absent ends the calls of all ranks with one reason that names it. Sums are taken in
+/// an order that depends on the world size and the length alone, so reruns are bit-equal.
+class TcpTransport : public HostTransport {
+ public:
+  /// The group of all ranks of a job. All must call it; `rendezvous` is not needed afterwards. Throws EnvironmentError
+  /// where ranks disagree about the world size or have no usable address, CommunicationError for those that do not
+  /// come.
+  static std::unique_ptr<HostTransport> connect(Rendezvous& rendezvous, int rank, int world_size,
+                                                const TcpOptions& options, const WaitPolicy& policy);
+
+  /// The ranks of `base`, which carries the addresses and the secret: it must be trusted. All of them must call it.
+  static std::unique_ptr<HostTransport> connect(HostTransport& base, const TcpOptions& options,
+                                                const WaitPolicy& policy);
+
+  /// Use `connect`. `host` is this rank's own address, with port 0.
+  TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
+               const detail::SocketAddress& host, bool encrypts);
+
+  int rank() const override { return mesh_.rank(); }
+  int world_size() const override { return mesh_.world_size(); }
+  std::string_view name() const override { return encrypts_ ? "encrypted tcp" : "tcp"; }
+
+  bool arrive(const Arrival& arrival, const WaitPolicy& policy) override;
+  void all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                  const WaitPolicy& policy) override;
+  void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
+              const WaitPolicy& policy) override;
+  void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) override;
+  void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  void reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                      const WaitPolicy& policy) override;
+  void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
+  std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
+  void refuse_arrival(const std::string& reason) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  detail::Collective collective(const WaitPolicy& policy);
+
+  detail::Mesh mesh_;
+  detail::GroupKey key_;
+  detail::SocketAddress host_;
+  bool encrypts_;
+  detail::Scratch scratch_;
+  bool has_arrived_ = false;  // and has not moved data since
+};
+
+}  // namespace libtrain

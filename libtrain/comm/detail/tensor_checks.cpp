@@ -1,0 +1,141 @@
+#include <libtrain/comm/detail/tensor_checks.hpp>
+
+#include <limits>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain::detail {
+
+std::optional<DataType> data_type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DataType::float32;
+    case at::kDouble:
+      return DataType::float64;
+    case at::kHalf:
+      return DataType::float16;
+    case at::kBFloat16:
+      return DataType::bfloat16;
+    case at::kInt:
+      return DataType::int32;
+    case at::kLong:
+      return DataType::int64;
+    case at::kByte:
+      return DataType::uint8;
+    default:
+      return {};
+  }
+}
+
+namespace {
+
+DataType data_type(const at::Tensor& tensor, std::string_view call) {
+  if (const auto type = data_type_of(tensor.scalar_type())) return *type;
+  throw UsageError(text(call, " takes float32, float64, float16, bfloat16, int32, int64 or uint8, not ",
+                        tensor.scalar_type(), ". Convert the tensor first."));
+}
+
+bool overlap(const at::Tensor& left, const at::Tensor& right) {
+  const auto begin = [](const at::Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()); };
+  return begin(left) < begin(right) + right.nbytes() && begin(right) < begin(left) + left.nbytes();
+}
+
+}  // namespace
+
+DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call) {
+  if (!tensor.defined()) throw UsageError(text(call, " was given an undefined tensor."));
+  if (tensor.layout() != at::kStrided) throw UsageError(text(call, " takes dense tensors, not ", tensor.layout(), "."));
+  if (!communicator.supports(tensor.device())) {
+    throw UsageError(text(call, " was given a tensor on ", tensor.device(), ", which the ", communicator.backend(),
+                          " communicator does not take. Move the tensor to the CPU, or use another backend."));
+  }
+  if (!tensor.is_contiguous()) {
+    throw UsageError(text(call, " takes contiguous tensors; this one has sizes ", tensor.sizes(), " and strides ",
+                          tensor.strides(), ". Call contiguous() first."));
+  }
+  return data_type(tensor, call);
+}
+
+DataType checked_pair(const Communicator& communicator, const at::Tensor& small, const at::Tensor& large, int times,
+                      std::string_view call) {
+  const auto type = checked_type(communicator, small, call);
+  if (checked_type(communicator, large, call) != type) {
+    throw UsageError(
+        text(call, " takes two tensors of one dtype, not ", small.scalar_type(), " and ", large.scalar_type(), "."));
+  }
+  if (large.device() != small.device()) {
+    throw UsageError(
+        text(call, " takes two tensors on one device, not on ", small.device(), " and ", large.device(), "."));
+  }
+  if (large.numel() != small.numel() * times) {
+    throw UsageError(times == 1 ? text(call, " takes two tensors of equally many elements, not ", small.numel(),
+                                       " and ", large.numel(), ".")
+                                : text(call, " over ", times, " ranks needs ", times, " times ", small.numel(),
+                                       " elements on the larger side, not ", large.numel(), "."));
+  }
+  return type;
+}
+
+DataType checked_gather(const Communicator& communicator, const at::Tensor& part, const at::Tensor& whole,
+                        std::string_view call) {
+  const auto type = checked_pair(communicator, part, whole, communicator.world_size(), call);
+  const auto* place =
+      static_cast<const char*>(whole.const_data_ptr()) + static_cast<std::size_t>(communicator.rank()) * part.nbytes();
+  if (overlap(part, whole) && part.const_data_ptr() != place) {
+    throw UsageError(text(call, " on rank ", communicator.rank(),
+                          " was given tensors that overlap, but not so that one "
+                          "is part ",
+                          communicator.rank(), " of the other; give that part, or memory of its own."));
+  }
+  return type;
+}
+
+DataType checked_parts(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                       std::string_view call) {
+  const auto type = checked_pair(communicator, input, output, 1, call);
+  if (input.numel() % communicator.world_size() != 0) {
+    throw UsageError(text(call, " over ", communicator.world_size(), " ranks takes a multiple of ",
+                          communicator.world_size(), " elements, not ", input.numel(), "."));
+  }
+  if (overlap(input, output)) throw UsageError(text(call, " needs an output in memory of its own."));
+  return type;
+}
+
+DataType checked_in_out(const Communicator& communicator, const at::Tensor& input, const at::Tensor& output,
+                        std::string_view call) {
+  const auto type = checked_pair(communicator, input, output, 1, call);
+  if (input.data_ptr() != output.data_ptr() && overlap(input, output)) {
+    throw UsageError(text(call, " was given tensors that overlap in part; give the same one twice, or two apart."));
+  }
+  return type;
+}
+
+std::size_t checked_bytes(std::int64_t elements, at::ScalarType type) {
+  std::size_t bytes = 0;
+  if (elements < 0 || __builtin_mul_overflow(static_cast<std::size_t>(elements), c10::elementSize(type), &bytes) ||
+      bytes > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max())) {
+    throw UsageError(text("allocate was given ", elements, " elements of ", type, "."));
+  }
+  return bytes;
+}
+
+void check_op(DataType type, ReduceOp op, std::string_view call) {
+  if (op == ReduceOp::average && !is_floating(type)) {
+    throw UsageError(text(call, " cannot average ", to_string(type),
+                          ": the result would not be a whole number. Use ReduceOp::sum and divide."));
+  }
+}
+
+void check_root(const Communicator& communicator, int root, std::string_view call) {
+  if (root < 0 || root >= communicator.world_size()) {
+    throw UsageError(
+        text(call, " was given root ", root, ", but ranks go from 0 to ", communicator.world_size() - 1, "."));
+  }
+}
+
+void check_color(int color) {
+  if (color < 0) throw UsageError(text("split was given color ", color, "; colors start at 0."));
+}
+
+}  // namespace libtrain::detail

@@ -1,9 +1,0 @@
-#include <libtrain/comm/nccl/nccl_version.hpp>
-
-namespace libtrain {
-
-NcclVersions nccl_versions() {
-  return {};
-}
-
-}  // namespace libtrain

@@ -1,0 +1,48 @@
+#include <libtrain/data/detail/permutation.hpp>
+
+#include <algorithm>
+#include <bit>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/mixing.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+int half_width(std::uint64_t size) {
+  const int bits = size > 1 ? static_cast<int>(std::bit_width(size - 1)) : 0;
+  return std::max(1, (bits + 1) / 2);
+}
+
+}  // namespace
+
+Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch)
+    : size_(size), half_bits_(half_width(size)), keys_{} {
+  std::uint64_t state = detail::combine(seed, epoch);
+  for (auto& key : keys_) key = detail::mix(state += detail::kGolden);
+}
+
+std::uint64_t Permutation::operator()(std::uint64_t i) const {
+  // From a position outside the range the walk might never end.
+  if (i >= size_) throw UsageError(text("position ", i, " is outside a permutation of ", size_, " elements"));
+  std::uint64_t x = encrypt(i);
+  while (x >= size_) x = encrypt(x);
+  return x;
+}
+
+std::uint64_t Permutation::encrypt(std::uint64_t x) const {
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+  std::uint64_t left = x >> half_bits_;
+  std::uint64_t right = x & mask;
+  for (const std::uint64_t key : keys_) {
+    // The product's upper bits are the better mixed ones.
+    const std::uint64_t next = left ^ (detail::mix(right ^ key) >> (64 - half_bits_));
+    left = right;
+    right = next;
+  }
+  return (left << half_bits_) | right;
+}
+
+}  // namespace libtrain::data

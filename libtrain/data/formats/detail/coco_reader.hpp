@@ -1,0 +1,147 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <simdjson.h>
+
+#include <libtrain/data/formats/coco.hpp>
+#include <libtrain/data/formats/detail/json_window.hpp>
+#include <libtrain/data/mixing.hpp>
+
+namespace libtrain::data::detail {
+
+/// From ids to positions: open addressing with linear probing, one allocation, several times as fast as
+/// std::unordered_map on the hundreds of thousands of ids of an annotation file.
+class CocoIdTable {
+ public:
+  explicit CocoIdTable(std::size_t expected = 0) {
+    std::size_t slots = 16;
+    while (slots < 2 * expected) slots *= 2;
+    slots_.resize(slots);
+  }
+
+  /// False, with nothing changed, where `id` is there already.
+  bool insert(std::int64_t id, std::uint32_t position) {
+    if (2 * (used_ + 1) > slots_.size()) grow();
+    Slot& slot = slots_[slot_of(id)];
+    if (slot.used) return false;
+    slot = {.id = id, .position = position, .used = true};
+    ++used_;
+    return true;
+  }
+
+  std::optional<std::uint32_t> find(std::int64_t id) const {
+    const Slot& slot = slots_[slot_of(id)];
+    if (!slot.used) return std::nullopt;
+    return slot.position;
+  }
+
+ private:
+  struct Slot {
+    std::int64_t id = 0;
+    std::uint32_t position = 0;
+    bool used = false;
+  };
+
+  // Of `id`, or the free one where it would go.
+  std::size_t slot_of(std::int64_t id) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t slot = mix(static_cast<std::uint64_t>(id)) & mask;
+    while (slots_[slot].used && slots_[slot].id != id) slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.used) slots_[slot_of(slot.id)] = slot;
+    }
+  }
+
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+};
+
+/// What an annotation says of other sections of its file, which may come later, and where it stands.
+struct CocoReference {
+  std::int64_t image_id = 0;
+  std::int64_t category_id = 0;
+  std::uint64_t offset = 0;
+};
+
+enum class CocoFile { instances, results };
+
+/// Reads the objects of a file's sections one by one. Each function throws JsonFault, with nothing of the object kept.
+class CocoReader {
+ public:
+  /// `expected_coordinates` is how many there may be: room for them is set aside, not used.
+  CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordinates);
+
+  void read_image(simdjson::ondemand::object& object);
+  void read_category(simdjson::ondemand::object& object);
+  void read_annotation(simdjson::ondemand::object& object, std::uint64_t offset);
+
+  /// Images and categories in the order of the file, annotations too, without their positions among those.
+  CocoAnnotations& found() { return found_; }
+
+  /// One for each annotation.
+  const std::vector<CocoReference>& references() const { return references_; }
+
+ private:
+  // An annotation and what its object had.
+  struct Entry {
+    CocoAnnotation annotation = {};
+    CocoReference reference = {};
+    std::uint32_t listed_polygons = 0;
+    bool has_id = false;
+    bool has_image = false;
+    bool has_category = false;
+    bool has_box = false;
+    bool has_area = false;
+    bool has_score = false;
+  };
+
+  // How much there was of each kind of mask.
+  struct Marks {
+    std::size_t coordinates = 0;
+    std::size_t polygon_offsets = 0;
+    std::size_t counts = 0;
+    std::size_t masks = 0;
+  };
+
+  void complete(Entry& entry);
+  bool is_kept(const Entry& entry);
+
+  void read_segmentation(simdjson::ondemand::value& value, Entry& entry);
+  void read_polygons(std::string_view json, Entry& entry);
+  void read_run_length(simdjson::ondemand::value& value, Entry& entry);
+  void append_counts(std::string_view array, std::uint64_t pixels);
+  const std::vector<double>& numbers_of(std::string_view array);
+
+  Marks mark() const;
+  void roll_back(const Marks& marks);
+
+  CocoFile file_;
+  CocoUse use_;
+  CocoAnnotations found_;
+  std::vector<CocoReference> references_;
+  CocoIdTable image_ids_;
+  CocoIdTable category_ids_;
+  std::vector<double> numbers_;
+};
+
+/// Gives each annotation the positions of its image and its category in `truth`, whose images and categories are
+/// sorted, and brings those of an image together. Annotations of images that are not there are dropped and counted
+/// (CocoFile::instances) or refused (CocoFile::results). Throws EnvironmentError with the place in the window's file.
+void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
+                       CocoFile file, CocoFindings& findings, JsonWindow& window);
+
+/// Counts ids of annotations that are not positive or there more than once.
+void check_coco_ids(const CocoObjects& objects, CocoFindings& findings);
+
+}  // namespace libtrain::data::detail

@@ -1,0 +1,309 @@
+#include <libtrain/data/formats/detail/csv.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/formats/detail/text_table.hpp>
+
+namespace libtrain::data::detail {
+
+namespace {
+
+/// Finds the rows of a CSV file that comes in pieces, and checks them.
+///
+/// States of a field: at its `start`; `plain`; `quoted`; `closed`, which is behind a quote that ends it unless another
+/// one follows; `carriage_return`, behind which only a line feed may come.
+class CsvScanner {
+ public:
+  /// `file` is for messages.
+  CsvScanner(const std::string& file, const CsvOptions& options) : file_(file), options_(options) {}
+
+  /// The pieces of a file in order. Throws EnvironmentError.
+  void add(std::string_view piece);
+
+  /// After the last piece.
+  void finish();
+
+  /// Where rows begin, the header's included, and where the file ends. Once, after finish().
+  std::vector<std::uint64_t> take_boundaries() { return std::move(boundaries_); }
+
+  /// Fields of each row; 0 where there is none.
+  std::size_t fields() const { return expected_fields_; }
+
+ private:
+  enum class State { start, plain, quoted, closed, carriage_return };
+
+  void take(char character);
+  void take_outside_quotes(char character);
+  void end_row();
+  void skip_byte_order_mark(std::string_view& piece);
+  void check_encoding(std::string_view piece);
+  [[noreturn]] void fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const;
+
+  const std::string& file_;
+  const CsvOptions& options_;
+  State state_ = State::start;
+  std::uint64_t offset_ = 0;  // of the character being taken
+  std::uint64_t line_ = 1;
+  std::uint64_t row_begin_ = 0;
+  std::uint64_t row_line_ = 1;
+  std::uint64_t quote_offset_ = 0;
+  std::uint64_t quote_line_ = 1;
+  std::size_t separators_ = 0;  // in the present row
+  bool blank_ = true;           // so far, the present row is nothing but a line end
+  std::size_t expected_fields_ = 0;
+  std::vector<std::uint64_t> boundaries_;
+  Utf8Check encoding_;
+};
+
+/// Takes fields off the front of a row that a CsvScanner has found to be well formed.
+class CsvFields {
+ public:
+  CsvFields(std::string_view row, const CsvOptions& options) : rest_(row), options_(options) {}
+
+  /// The next field; nothing behind the last one.
+  std::optional<std::string> next();
+
+ private:
+  std::string quoted();
+
+  std::string_view rest_;
+  const CsvOptions& options_;
+  bool over_ = false;
+};
+
+}  // namespace
+
+void CsvScanner::add(std::string_view piece) {
+  if (offset_ == 0) skip_byte_order_mark(piece);
+  if (options_.encoding == CsvEncoding::utf8) check_encoding(piece);
+  for (const char character : piece) {
+    take(character);
+    ++offset_;
+  }
+  if (offset_ > row_begin_ && offset_ - row_begin_ > kLongestRow) {
+    fail(row_begin_, row_line_, text("a row of more than ", kLongestRow, " bytes"));
+  }
+}
+
+void CsvScanner::finish() {
+  if (state_ == State::quoted) fail(quote_offset_, quote_line_, "a quote that is not closed");
+  if (state_ == State::carriage_return) fail(offset_ - 1, line_, "a carriage return without a line feed");
+  if (!encoding_.complete()) fail(offset_, line_, "the end of the file within a UTF-8 character");
+  const std::uint64_t end = offset_;
+  end_row();
+  boundaries_.push_back(end);
+}
+
+void CsvScanner::take(char character) {
+  switch (state_) {
+    case State::start:
+    case State::plain:
+      take_outside_quotes(character);
+      break;
+    case State::quoted:
+      if (character == options_.quote) state_ = State::closed;
+      if (character == '\n') ++line_;
+      break;
+    case State::closed:
+      if (character == options_.quote) {
+        state_ = State::quoted;
+      } else if (character == options_.separator || character == '\n' || character == '\r') {
+        take_outside_quotes(character);
+      } else {
+        fail(offset_, line_, "text behind a closing quote");
+      }
+      break;
+    case State::carriage_return:
+      if (character != '\n') fail(offset_ - 1, line_, "a carriage return without a line feed");
+      end_row();
+      break;
+  }
+}
+
+void CsvScanner::take_outside_quotes(char character) {
+  if (character == '\n') {
+    end_row();
+  } else if (character == '\r') {
+    state_ = State::carriage_return;
+  } else if (character == options_.separator) {
+    ++separators_;
+    blank_ = false;
+    state_ = State::start;
+  } else if (character == options_.quote) {
+    if (state_ == State::plain) fail(offset_, line_, "a quote within a field that does not begin with one");
+    quote_offset_ = offset_;
+    quote_line_ = line_;
+    blank_ = false;
+    state_ = State::quoted;
+  } else {
+    blank_ = false;
+    state_ = State::plain;
+  }
+}
+
+void CsvScanner::end_row() {
+  if (!blank_) {
+    const std::size_t fields = separators_ + 1;
+    if (expected_fields_ == 0) expected_fields_ = fields;
+    if (fields != expected_fields_) {
+      fail(row_begin_, row_line_, text("a row of ", fields, " fields instead of ", expected_fields_));
+    }
+    boundaries_.push_back(row_begin_);
+  }
+  ++line_;
+  row_begin_ = offset_ + 1;
+  row_line_ = line_;
+  separators_ = 0;
+  blank_ = true;
+  state_ = State::start;
+}
+
+void CsvScanner::skip_byte_order_mark(std::string_view& piece) {
+  if (piece.starts_with("\xff\xfe") || piece.starts_with("\xfe\xff")) fail(0, 1, "UTF-16; convert it to UTF-8 first");
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  if (!piece.starts_with(mark)) return;
+  piece.remove_prefix(mark.size());
+  offset_ = mark.size();
+  row_begin_ = offset_;
+}
+
+void CsvScanner::check_encoding(std::string_view piece) {
+  const auto position = encoding_.add(piece);
+  if (!position) return;
+  const auto before = piece.substr(0, *position);
+  const auto lines = static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n'));
+  fail(offset_ + *position, line_ + lines, "a byte that UTF-8 does not have there");
+}
+
+void CsvScanner::fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const {
+  throw EnvironmentError(
+      text("CSV file '", file_, "', line ", line, ", byte offset ", offset, ": expected RFC 4180, found ", found, "."));
+}
+
+std::optional<std::string> CsvFields::next() {
+  if (over_) return std::nullopt;
+  std::string field;
+  if (options_.quote && rest_.starts_with(*options_.quote)) {
+    field = quoted();
+  } else {
+    const std::array ends{options_.separator, '\r', '\n'};
+    const std::size_t length = std::min(rest_.find_first_of(std::string_view{ends.data(), ends.size()}), rest_.size());
+    field = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+  }
+  over_ = !rest_.starts_with(options_.separator);
+  if (!over_) rest_.remove_prefix(1);
+  return field;
+}
+
+std::string CsvFields::quoted() {
+  const char quote = *options_.quote;
+  std::string field;
+  rest_.remove_prefix(1);
+  for (;;) {
+    const std::size_t length = std::min(rest_.find(quote), rest_.size());
+    field += rest_.substr(0, length);
+    rest_.remove_prefix(std::min(length + 1, rest_.size()));
+    if (!rest_.starts_with(quote)) return field;
+    field += quote;
+    rest_.remove_prefix(1);
+  }
+}
+
+}  // namespace libtrain::data::detail
+
+namespace libtrain::data {
+
+namespace {
+
+constexpr char kLineFeed = '\n';
+constexpr char kCarriageReturn = '\r';
+
+void require_usable(const CsvOptions& options) {
+  const auto is_line_end = [](char character) { return character == kLineFeed || character == kCarriageReturn; };
+  const bool same = options.quote == options.separator;
+  if (same || is_line_end(options.separator) || (options.quote && is_line_end(*options.quote))) {
+    throw UsageError("The separator and the quote of a CSV file must differ from each other and from line ends.");
+  }
+}
+
+std::vector<std::string> fields_of(std::string_view row, const CsvOptions& options) {
+  detail::CsvFields fields{row, options};
+  std::vector<std::string> result;
+  while (auto field = fields.next()) result.push_back(std::move(*field));
+  return result;
+}
+
+}  // namespace
+
+CsvFile::CsvFile(std::shared_ptr<const File> file, const CsvOptions& options)
+    : file_(std::move(file)), options_(options) {
+  detail::require_file(file_.get(), "CSV file");
+  require_usable(options_);
+  detail::CsvScanner scanner{file_->name(), options_};
+  detail::for_each_piece(*file_, [&](std::string_view piece, std::uint64_t) { scanner.add(piece); });
+  scanner.finish();
+  auto boundaries = scanner.take_boundaries();
+  if (options_.header == CsvHeader::none) {
+    for (std::size_t column = 0; column < scanner.fields(); ++column) columns_.push_back(std::to_string(column));
+  } else {
+    if (boundaries.size() < 2) {
+      throw EnvironmentError(text("CSV file '", file_->name(), "', line 1, byte offset ", file_->size(),
+                                  ": expected a header, found the end of the file."));
+    }
+    columns_ = fields_of(detail::read_range(*file_, boundaries[0], boundaries[1] - boundaries[0]), options_);
+    boundaries.erase(boundaries.begin());
+  }
+  rows_ = detail::RowOffsets{std::move(boundaries)};
+}
+
+std::size_t CsvFile::column(std::string_view name) const {
+  const auto found = std::find(columns_.begin(), columns_.end(), name);
+  if (found == columns_.end()) {
+    throw UsageError(
+        text("CSV file '", file_->name(), "' has no column '", name, "'; it has: ", join(columns_, ", "), "."));
+  }
+  if (std::find(found + 1, columns_.end(), name) != columns_.end()) {
+    throw UsageError(
+        text("CSV file '", file_->name(), "' has more than one column '", name, "'; name it by its number."));
+  }
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+std::string CsvFile::field(std::uint64_t row, std::size_t column) const {
+  if (column >= columns_.size()) {
+    throw UsageError(text("CSV file '", file_->name(), "' has no column ", column, "; it has ", columns_.size(), "."));
+  }
+  const std::string text_of_row = text_of(row);
+  detail::CsvFields fields{text_of_row, options_};
+  for (std::size_t skipped = 0; skipped < column; ++skipped) {
+    if (!fields.next()) break;
+  }
+  auto field = fields.next();
+  if (!field) {
+    throw EnvironmentError(text("CSV file '", file_->name(), "', byte offset ", rows_[row].begin, ": expected ",
+                                columns_.size(), " fields, found fewer; the file has changed."));
+  }
+  return std::move(*field);
+}
+
+std::vector<std::string> CsvFile::row(std::uint64_t row) const {
+  return fields_of(text_of(row), options_);
+}
+
+std::string CsvFile::text_of(std::uint64_t row) const {
+  const auto extent = rows_[row];
+  return detail::read_range(*file_, extent.begin, extent.length);
+}
+
+}  // namespace libtrain::data

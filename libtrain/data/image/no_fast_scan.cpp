@@ -1,9 +1,0 @@
-#include <libtrain/data/image/fast_scan.hpp>
-
-namespace libtrain::data::detail {
-
-bool FastScan::take_over(JpegReader& /*reader*/) {
-  return false;
-}
-
-}  // namespace libtrain::data::detail

@@ -1,0 +1,282 @@
+#include <libtrain/data/storage/detail/arrow_storage.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/io/interfaces.h>
+#include <arrow/result.h>
+#include <arrow/status.h>
+#include <arrow/util/io_util.h>
+#include <arrow/util/key_value_metadata.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/detail/arrow_connection.hpp>
+
+namespace libtrain::data {
+
+namespace {
+
+using detail::ArrowConnection;
+using detail::FailureKind;
+using detail::RequestError;
+using detail::RequestPhase;
+
+// What is read again after a failure; large enough for a request to cost nothing beside it.
+constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
+
+// The last byte of a piece before it is read, and still where less came; any but those on which files often end.
+constexpr std::byte kUntouched{0xa7};
+
+struct OpenObject {
+  std::shared_ptr<arrow::io::RandomAccessFile> file;
+  std::int64_t size = 0;
+  std::string version;
+};
+
+// What changes whenever the object does, as far as the store tells.
+std::string version_of(const arrow::KeyValueMetadata* metadata, std::int64_t size) {
+  if (metadata != nullptr) {
+    for (const std::string_view key : {"ETag", "generation", "Last-Modified"}) {
+      const auto value = metadata->Get(key);
+      if (value.ok()) return text(key, ' ', *value, ", ", size, " bytes");
+    }
+  }
+  return text(size, " bytes");
+}
+
+OpenObject open_object(const ArrowConnection& connection, const std::string& path, const std::string& subject,
+                       RequestPhase phase) {
+  OpenObject object;
+  connection.call(subject, phase, [&]() -> arrow::Status {
+    ARROW_ASSIGN_OR_RAISE(object.file, connection.file_system().OpenInputFile(path));
+    ARROW_ASSIGN_OR_RAISE(object.size, object.file->GetSize());
+    ARROW_ASSIGN_OR_RAISE(const auto metadata, object.file->ReadMetadata());
+    object.version = version_of(metadata.get(), object.size);
+    return arrow::Status::OK();
+  });
+  return object;
+}
+
+class ArrowFile final : public File {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  ArrowFile(std::shared_ptr<const ArrowConnection> connection, std::string path, std::string name)
+      : connection_(std::move(connection)), path_(std::move(path)), name_(std::move(name)), checked_(Clock::now()) {
+    const auto subject = text("File '", name_, "'");
+    object_ = open_object(*connection_, path_, subject, RequestPhase::opening);
+    // On GCS this starts a stream that every later read asks for, without a lock.
+    connection_->call(subject, RequestPhase::opening, [&] {
+      if (!object_.file->closed()) return arrow::Status::OK();
+      throw RequestError(FailureKind::transient, text(subject, ": the store opens no stream of it."));
+    });
+  }
+
+  const std::string& name() const override { return name_; }
+  std::uint64_t size() const override { return static_cast<std::uint64_t>(object_.size); }
+
+  void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
+    detail::require_range(*this, offset, to.size());
+    while (!to.empty()) {
+      const auto piece = to.first(std::min(to.size(), kPieceBytes));
+      read_piece(offset, piece);
+      offset += piece.size();
+      to = to.subspan(piece.size());
+    }
+    check_unchanged(offset);
+  }
+
+ private:
+  std::string subject(std::uint64_t offset) const { return text("File '", name_, "', byte offset ", offset); }
+
+  void read_piece(std::uint64_t offset, std::span<std::byte> piece) const {
+    std::int64_t count = 0;
+    try {
+      connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
+        piece.back() = kUntouched;
+        ARROW_ASSIGN_OR_RAISE(
+            count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
+                                        static_cast<void*>(piece.data())));
+        return arrow::Status::OK();
+      });
+    } catch (const RequestError& failure) {
+      // GCS is asked for the generation that was opened, and has it no more once the file was written again.
+      if (failure.kind() == FailureKind::missing) require_same_version(offset);
+      throw;
+    }
+    // Of S3 Arrow counts what it asked for, not what came. The byte may be the file's own, too.
+    if (piece.back() == kUntouched) require_same_version(offset);
+    if (count == static_cast<std::int64_t>(piece.size())) return;
+    throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: expected ", piece.size(),
+                                " more bytes, found ", count, "."));
+  }
+
+  // An entity tag never comes back: where it is the same as at the start, all that was read since is of one version.
+  void check_unchanged(std::uint64_t offset) const {
+    const auto now = Clock::now();
+    if (now - checked_.load(std::memory_order_relaxed) < connection_->options().change_check) return;
+    require_same_version(offset);
+    checked_.store(now, std::memory_order_relaxed);
+  }
+
+  void require_same_version(std::uint64_t offset) const {
+    const auto current = open_object(*connection_, path_, subject(offset), RequestPhase::reading);
+    if (current.version == object_.version) return;
+    throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: it was ", object_.version,
+                                " and is ", current.version, "."));
+  }
+
+  std::shared_ptr<const ArrowConnection> connection_;
+  std::string path_;
+  std::string name_;
+  OpenObject object_;
+  mutable std::atomic<Clock::time_point> checked_;
+};
+
+// The same from a listing and from a single look, so that the two can be compared.
+std::string version_of(const arrow::fs::FileInfo& info) {
+  return text(info.mtime().time_since_epoch().count(), '-', info.size());
+}
+
+FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) {
+  return {.path = std::move(path),
+          .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
+          .version = version_of(info)};
+}
+
+class ArrowStorage final : public Storage {
+ public:
+  ArrowStorage(std::shared_ptr<const ArrowConnection> connection, std::string root, std::string name)
+      : connection_(std::move(connection)),
+        root_(std::move(root)),
+        name_(std::move(name)),
+        identity_(text(connection_->endpoint(), '/', root_)) {}
+
+  const std::string& name() const override { return name_; }
+  std::string identity() const override { return identity_; }
+
+  std::unique_ptr<const File> open(const std::string& path) const override {
+    return std::make_unique<ArrowFile>(connection_, path_of(path), text(name_, '/', path));
+  }
+
+  FileInfo info(const std::string& path) const override {
+    const auto full = path_of(path);
+    const auto subject = text("File '", name_, '/', path, "'");
+    arrow::fs::FileInfo found;
+    look(subject, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(full));
+      if (found.type() != arrow::fs::FileType::NotFound) return arrow::Status::OK();
+      return arrow::internal::IOErrorFromErrno(ENOENT, "Path does not exist");
+    });
+    if (!found.IsFile()) throw EnvironmentError(text(subject, ": expected a file, found a folder."));
+    return info_of(path, found);
+  }
+
+  std::vector<FileInfo> list(const std::string& folder) const override {
+    arrow::fs::FileSelector selector;
+    selector.recursive = true;
+    const auto found = select(folder, selector);
+    std::vector<FileInfo> files;
+    for (const auto& info : found) {
+      if (info.IsFile()) files.push_back(info_of(below_root(info.path()), info));
+    }
+    std::sort(files.begin(), files.end(), by_path);
+    add_empty_folders(found, files);
+    return files;
+  }
+
+  std::vector<std::string> folders(const std::string& folder) const override {
+    std::vector<std::string> names;
+    if (connection_->file_system().type_name() == "gcs") return names;  // Arrow finds only those that are marked
+    for (const auto& info : select(folder, {})) {
+      if (info.IsDirectory()) names.push_back(info.base_name());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  arrow::fs::FileInfoVector select(const std::string& folder, arrow::fs::FileSelector selector) const {
+    selector.base_dir = folder.empty() ? root_ : path_of(folder);
+    const auto subject = text("Folder '", name_, folder.empty() ? "" : "/", folder, "'");
+    arrow::fs::FileInfoVector found;
+    look(subject, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(selector));
+      return arrow::Status::OK();
+    });
+    return found;
+  }
+
+  static bool by_path(const FileInfo& left, const FileInfo& right) { return left.path < right.path; }
+
+  // The folders in which no file lies, which are sorted.
+  void add_empty_folders(const arrow::fs::FileInfoVector& found, std::vector<FileInfo>& files) const {
+    std::vector<FileInfo> empty;
+    for (const auto& info : found) {
+      if (!info.IsDirectory()) continue;
+      FileInfo folder{.path = below_root(info.path()) + '/', .kind = FileKind::empty_folder};
+      const auto inside = std::lower_bound(files.begin(), files.end(), folder, by_path);
+      if (inside == files.end() || !inside->path.starts_with(folder.path)) empty.push_back(std::move(folder));
+    }
+    files.insert(files.end(), std::make_move_iterator(empty.begin()), std::make_move_iterator(empty.end()));
+    std::sort(files.begin(), files.end(), by_path);
+  }
+
+  std::string path_of(const std::string& path) const {
+    detail::require_path_below(name_, path);
+    return text(root_, '/', path);
+  }
+
+  std::string below_root(const std::string& full) const {
+    const auto prefix = root_ + '/';
+    if (!full.starts_with(prefix)) {
+      throw EnvironmentError(text("The listing of '", name_, "' holds '", full, "', which does not lie in it."));
+    }
+    return full.substr(prefix.size());
+  }
+
+  // Arrow's client for Azure finds out with its first look whether the account has a hierarchical namespace, and keeps
+  // that without a lock: looks go one by one until one has succeeded.
+  void look(const std::string& subject, const ArrowConnection::Request& request) const {
+    if (has_looked_.load(std::memory_order_acquire)) {
+      connection_->call(subject, RequestPhase::opening, request);
+      return;
+    }
+    const std::lock_guard lock{first_look_};
+    connection_->call(subject, RequestPhase::opening, request);
+    has_looked_.store(true, std::memory_order_release);
+  }
+
+  std::shared_ptr<const ArrowConnection> connection_;
+  std::string root_;
+  std::string name_;
+  std::string identity_;
+  mutable std::mutex first_look_;
+  mutable std::atomic<bool> has_looked_{false};
+};
+
+}  // namespace
+
+bool has_arrow_storage() {
+  return true;
+}
+
+std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options) {
+  auto connection = std::make_shared<const ArrowConnection>(location, options);
+  auto root = location.path.empty() ? location.container : text(location.container, '/', location.path);
+  return std::make_shared<const ArrowStorage>(std::move(connection), std::move(root), location.name);
+}
+
+}  // namespace libtrain::data

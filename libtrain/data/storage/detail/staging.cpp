@@ -1,0 +1,438 @@
+#include <libtrain/data/storage/detail/staging.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/content_hash.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
+#include <libtrain/data/storage/detail/staging_manifest.hpp>
+
+namespace libtrain::data {
+
+namespace detail {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLongestManifest = std::uint64_t{4} << 30;
+constexpr std::chrono::milliseconds kLook{100};        // between two looks at what the copier does
+constexpr const char* kLeadsNowhere = "/nonexistent";  // what a link points to that stands for an unreadable file
+
+/// A file to stage, or an empty folder.
+struct StagingTask {
+  FileInfo remote = {};
+  std::string path = {};  // below the staged folder
+};
+
+void require_usable(const StagingOptions& options) {
+  if (options.threads < 1) throw UsageError(text("Staging has ", options.threads, " threads; it needs 1 or more."));
+  if (options.block_bytes == 0) throw UsageError("block_bytes of staging is 0; it must be at least 1.");
+  if (options.stall_timeout.count() <= 0) {
+    throw UsageError(text("stall_timeout of staging is ", options.stall_timeout.count(), " ms; it must be positive."));
+  }
+}
+
+bool is_there(const fs::path& path) {
+  return access(path.c_str(), F_OK) == 0;
+}
+
+// A file system's own folder at its root does not count.
+bool holds_nothing(const fs::path& folder) {
+  std::error_code error;
+  for (auto file = fs::directory_iterator(folder, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    if (file->path().filename() != "lost+found") return false;
+  }
+  if (error) throw_disk_error("list the folder", folder, error.value());
+  return true;
+}
+
+// Without the file, or with one too long to be ours, everything is copied.
+std::string read_or_empty(const fs::path& path) {
+  try {
+    return read_all(*open_local_file(path.string()), kLongestManifest);
+  } catch (const EnvironmentError&) {
+    return {};
+  }
+}
+
+void move_to(const fs::path& from, const fs::path& place) {
+  if (std::rename(from.c_str(), place.c_str()) != 0) throw_disk_error("make the file", place, errno);
+}
+
+std::string standstill(const StagingProgress& at, std::chrono::milliseconds timeout) {
+  if (at.files_total == 0) return text("has been listing them for ", timeout.count(), " ms");
+  return text("has copied nothing for ", timeout.count(), " ms; it stopped at ", at.files_done, " of ", at.files_total,
+              " files");
+}
+
+/// What is in the file `progress`: how far the copier is, and the source of a complete copy, 0 before.
+struct Published {
+  StagingProgress progress = {};
+  std::uint64_t source = 0;
+};
+
+/// One call of stage().
+class Staging {
+ public:
+  Staging(const Storage& from, const std::string& folder, const fs::path& to, const StagingOptions& options)
+      : from_(from),
+        folder_(folder),
+        options_(options),
+        name_(describe(from, folder)),
+        source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)),
+        local_source_(content_hash(std::as_bytes(std::span<const char>(from.local_identity()))).low),
+        root_(fs::absolute(to)) {
+    make_folder(root_);
+    // The lock file is made first of all: who finds other files and no lock looks again, for another process may start.
+    if (!is_there(lock_path_) && !holds_nothing(root_) && !is_there(lock_path_)) {
+      throw UsageError(text("The folder '", root_.string(),
+                            "' holds files that staging did not put there: name a new or empty one to stage to."));
+    }
+    open_to_write(lock_path_);
+    published_ = open_to_write(root_ / "progress");
+  }
+
+  StagingResult run() {
+    const Stopwatch stopwatch;
+    const std::int64_t began = wall_clock_nanoseconds();
+    const auto turn = wait_for_turn();
+    StagingResult result{.folder = files_};
+    if (const auto totals = done_since(began)) {
+      result.files = totals->files;
+      result.bytes = totals->bytes;
+    } else {
+      bring_up_to_date(result);
+    }
+    auto in_use = std::make_shared<DiskFile>(open_to_write(users_path_));
+    // Only a copier locks it, and it is this process's turn.
+    if (!try_lock(*in_use, LockMode::shared)) throw_disk_error("lock", users_path_, EWOULDBLOCK);
+    result.in_use = std::move(in_use);
+    result.seconds = stopwatch.seconds();
+    return result;
+  }
+
+ private:
+  // Waits until no other process copies; this one is the copier then, as long as the result is open.
+  DiskFile wait_for_turn() const {
+    auto lock = open_to_write(lock_path_);
+    std::optional<StagingProgress> seen;
+    auto deadline = Deadline::after(options_.stall_timeout);
+    while (!lock_within(lock, LockMode::exclusive, Deadline::after(std::min(kLook, options_.stall_timeout)))) {
+      const auto now = published().progress;
+      if (seen != now) {
+        seen = now;
+        deadline = Deadline::after(options_.stall_timeout);
+        if (options_.progress) options_.progress(now);
+      } else if (deadline.expired()) {
+        throw EnvironmentError(text("Process ", now.copier, " of this node, which copies files to '", root_.string(),
+                                    "' for all, ", standstill(now, options_.stall_timeout),
+                                    ". See what it waits for, end it, and start again."));
+      }
+    }
+    return lock;
+  }
+
+  // The totals where another process has completed the manifest since this one began, with files of this machine:
+  // nodes that share the folder may have different files by one path.
+  std::optional<StagedTotals> done_since(std::int64_t began) const {
+    if (published().source != local_source_) return std::nullopt;
+    const auto written = modification_time(manifest_);
+    if (!written || *written < began) return std::nullopt;
+    return read_totals(read_or_empty(manifest_), source_);
+  }
+
+  void bring_up_to_date(StagingResult& result) {
+    publish(0);  // listing takes a while: until then those who wait would see what an earlier copier has left
+    const auto tasks = list_tasks();
+    auto record = read_or_empty(manifest_);
+    const bool is_complete = read_totals(record, source_).has_value();
+    if (!is_complete) record = read_or_empty(journal_);
+    const auto known = read_files(record, source_);
+    // What a journal names may never have reached the disk, if the machine went down: then lengths are right all the
+    // same.
+    const auto check = is_complete ? options_.check : StagedCheck::hashes;
+
+    std::vector<StagingTask> missing;
+    std::string journal = manifest_head(source_);
+    progress_.files_total = tasks.size();
+    for (const auto& task : tasks) progress_.bytes_total += task.remote.size;
+    for (const auto& task : tasks) {
+      const auto found = known.find(task.path);
+      if (found == known.end() || !is_staged(task, found->second, check)) {
+        missing.push_back(task);
+        continue;
+      }
+      ++progress_.files_done;
+      progress_.bytes_done += task.remote.size;
+      publish(0);
+      journal += manifest_line(found->first, found->second);
+    }
+    result.files = progress_.files_total;
+    result.bytes = progress_.bytes_total;
+    result.copied_files = missing.size();
+    result.copied_bytes = progress_.bytes_total - progress_.bytes_done;
+    if (is_complete && missing.empty() && known.size() == tasks.size()) {
+      // The time tells those who wait that the manifest is as good as new.
+      set_modification_time(open_to_write(manifest_), wall_clock_nanoseconds());
+    } else {
+      replace(tasks, missing, journal);
+    }
+    publish(local_source_);
+  }
+
+  // The files below the folder and its empty folders, each of which may be a class, in the order of their paths.
+  std::vector<StagingTask> list_tasks() const {
+    const std::string prefix = folder_.empty() ? "" : folder_ + '/';
+    std::vector<StagingTask> tasks;
+    bool has_file = false;
+    for (const auto& file : from_.list(folder_)) {
+      auto path = std::string_view(file.path).substr(file.path.starts_with(prefix) ? prefix.size() : 0);
+      if (path.ends_with('/')) path.remove_suffix(1);
+      if (!file.path.starts_with(prefix) || !leads_below(path)) {
+        throw EnvironmentError(text("'", name_, "' lists the path '", file.path,
+                                    "', which cannot be a file below a folder: rename it, or stage another folder."));
+      }
+      tasks.push_back({.remote = file, .path = std::string(path)});
+      has_file = has_file || file.kind == FileKind::file;
+    }
+    if (!has_file) throw EnvironmentError(text("There is no file to stage below '", name_, "'."));
+    return tasks;
+  }
+
+  bool is_staged(const StagingTask& task, const StagedFile& staged, StagedCheck check) const {
+    if (staged.size != task.remote.size || staged.version != task.remote.version) return false;
+    const auto path = files_ / task.path;
+    std::error_code error;
+    if (task.remote.kind == FileKind::empty_folder) return fs::is_directory(path, error);
+    if (task.remote.kind == FileKind::unreadable) return fs::is_symlink(path, error);
+    if (fs::file_size(path, error) != staged.size || error) return false;
+    if (check == StagedCheck::sizes) return true;
+    const auto file = DiskFile::open(path, O_RDONLY);
+    return file.is_open() && hash_of_beginning(file, staged.size) == staged.hash;
+  }
+
+  void replace(const std::vector<StagingTask>& tasks, const std::vector<StagingTask>& missing,
+               const std::string& journal) {
+    // Those who read hold the lock as long as they do.
+    if (!try_lock(open_to_write(users_path_), LockMode::exclusive)) {
+      throw EnvironmentError(text("'", name_, "' has changed since it was staged to '", root_.string(),
+                                  "', or is another folder on the node that did, and another run still reads that "
+                                  "copy: wait for its end, or stage to another folder."));
+    }
+    // The new journal is in its place before the manifest goes, so that a kill in between forgets no file.
+    start_journal(journal);
+    unlink(manifest_.c_str());
+    sync_folder(root_);
+    std::error_code ignored;
+    fs::remove_all(partial_, ignored);
+    make_folder(partial_);
+    make_folder(files_);
+    remove_strangers(tasks);
+    require_space(missing);
+    copy_all(missing);
+    finish({.files = tasks.size(), .bytes = progress_.bytes_total});
+  }
+
+  // Always by the same other name, which a lock makes safe, so that killed processes do not leave one each.
+  void start_journal(const std::string& content) {
+    const auto partial = root_ / "journal.partial";
+    open_journal_ = open_to_write(partial, O_TRUNC);
+    write_to_journal(content);
+    move_to(partial, journal_);
+  }
+
+  void write_to_journal(std::string_view lines) {
+    const int error = open_journal_.write(journal_bytes_, lines);
+    if (error != 0) throw_disk_error("write", journal_, error);
+    journal_bytes_ += lines.size();
+  }
+
+  // What an earlier version of the set had would otherwise be taken for a part of it.
+  void remove_strangers(const std::vector<StagingTask>& tasks) const {
+    std::unordered_set<std::string> expected;
+    for (const auto& task : tasks) {
+      const bool is_folder = task.remote.kind == FileKind::empty_folder;
+      expected.insert((files_ / task.path).string() + (is_folder ? "/" : ""));
+    }
+    std::vector<fs::path> folders;
+    std::vector<fs::path> strangers;
+    std::error_code error;
+    for (auto file = fs::recursive_directory_iterator(files_, error);
+         !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
+      const bool is_folder = file->symlink_status(error).type() == fs::file_type::directory;
+      if (expected.contains(file->path().string() + (is_folder ? "/" : ""))) continue;
+      (is_folder ? folders : strangers).push_back(file->path());
+    }
+    if (error) throw_disk_error("list the folder", files_, error.value());
+    for (const auto& stranger : strangers) unlink(stranger.c_str());
+    // Innermost first; those that still hold something stay.
+    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) rmdir(folder->c_str());
+  }
+
+  void require_space(const std::vector<StagingTask>& missing) const {
+    std::uint64_t needed = 0;
+    for (const auto& task : missing) needed += disk_bytes(task.remote.size);
+    const std::uint64_t available = available_bytes(root_);
+    const std::uint64_t reserve = options_.free_space_reserve_bytes;
+    if (needed == 0 || (needed <= available && available - needed >= reserve)) return;
+    throw EnvironmentError(text("Staging '", name_, "' to '", root_.string(), "' needs ", needed,
+                                " bytes more and is to leave ", reserve, " free, but the disk has ", available,
+                                ". Free some, stage to another disk, or read through a cache instead."));
+  }
+
+  // With several threads. Throws the first error of any, after all have stopped.
+  void copy_all(const std::vector<StagingTask>& tasks) {
+    std::atomic<std::size_t> next = 0;
+    std::stop_source stop;
+    std::exception_ptr failure;
+    const auto work = [&](int worker) {
+      try {
+        while (!stop.stop_requested()) {
+          const std::size_t index = next++;
+          if (index >= tasks.size()) return;
+          copy(tasks[index], partial_ / std::to_string(worker), stop.get_token());
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure) failure = std::current_exception();
+        stop.request_stop();
+      }
+    };
+    add_progress(0, 0);
+    {
+      std::vector<std::jthread> helpers;
+      try {
+        for (int worker = 1; worker < options_.threads; ++worker) helpers.emplace_back(work, worker);
+      } catch (const std::system_error&) {  // the system refuses threads: those that run will do
+      }
+      work(0);
+    }
+    std::error_code ignored;
+    fs::remove_all(partial_, ignored);
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void copy(const StagingTask& task, const fs::path& partial_path, const std::stop_token& stop) {
+    const auto& remote = task.remote;
+    const auto place = files_ / task.path;
+    StagedFile staged{.size = remote.size, .version = remote.version};
+    make_folder(remote.kind == FileKind::empty_folder ? place : place.parent_path());
+    if (remote.kind == FileKind::unreadable) {
+      if (symlink(kLeadsNowhere, partial_path.c_str()) != 0) throw_disk_error("make the link", partial_path, errno);
+      move_to(partial_path, place);
+    } else if (remote.kind == FileKind::file) {
+      const auto partial = open_to_write(partial_path, O_TRUNC);
+      const auto file = open_unchanged(from_, remote.path, cache_key(from_.identity(), remote));
+      const auto count = [this](std::uint64_t bytes) { add_progress(0, bytes); };
+      const auto hash = download(*file, partial, {.block_bytes = options_.block_bytes, .progress = count}, stop);
+      if (!hash) return;
+      staged.hash = *hash;
+      move_to(partial_path, place);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      write_to_journal(manifest_line(task.path, staged));
+    }
+    add_progress(1, 0);
+  }
+
+  // The journal has been open since before the first file was written: of errors of the disk, the kernel tells a
+  // descriptor those since it was opened.
+  void finish(const StagedTotals& totals) {
+    write_to_journal(manifest_end(read_all(*open_local_file(journal_.string()), kLongestManifest), totals));
+    if (const int error = options_.sync(open_journal_); error != 0) throw_disk_error("write", journal_, error);
+    move_to(journal_, manifest_);
+    sync_folder(root_);
+    set_modification_time(open_journal_, wall_clock_nanoseconds());
+  }
+
+  void add_progress(std::uint64_t files, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    progress_.files_done += files;
+    progress_.bytes_done += bytes;
+    publish(0);
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  using Record = std::array<std::uint64_t, 6>;
+
+  // Shows those who wait how far this process is; `source` is that of a complete copy.
+  void publish(std::uint64_t source) const {
+    const Record record{progress_.files_done,
+                        progress_.files_total,
+                        progress_.bytes_done,
+                        progress_.bytes_total,
+                        static_cast<std::uint64_t>(progress_.copier),
+                        source};
+    // What others are shown is not worth an error.
+    static_cast<void>(published_.write(0, std::as_bytes(std::span{record})));
+  }
+
+  // Zeros where nothing was published yet.
+  Published published() const {
+    Record record{};
+    if (published_.read(0, std::as_writable_bytes(std::span{record})) != sizeof(record)) return {};
+    return {.progress = {.files_done = record[0],
+                         .files_total = record[1],
+                         .bytes_done = record[2],
+                         .bytes_total = record[3],
+                         .copier = static_cast<pid_t>(record[4])},
+            .source = record[5]};
+  }
+
+  const Storage& from_;
+  const std::string& folder_;
+  const StagingOptions& options_;
+  const std::string name_;            // for messages
+  const std::string source_;          // tells it from all others
+  const std::uint64_t local_source_;  // and from those of other machines
+
+  const fs::path root_;
+  const fs::path files_ = root_ / "files";
+  const fs::path partial_ = root_ / "partial";
+  const fs::path manifest_ = root_ / "manifest";
+  const fs::path journal_ = root_ / "journal";
+  const fs::path lock_path_ = root_ / "staging.lock";
+  const fs::path users_path_ = root_ / "in_use.lock";
+  DiskFile published_;
+
+  std::mutex mutex_;  // of what follows, while threads copy
+  StagingProgress progress_{.copier = getpid()};
+  DiskFile open_journal_;
+  std::uint64_t journal_bytes_ = 0;
+};
+
+}  // namespace
+
+}  // namespace detail
+
+StagingResult stage(const Storage& from, const std::string& folder, const std::filesystem::path& to,
+                    const StagingOptions& options) {
+  detail::require_usable(options);
+  return detail::Staging(from, folder, to, options).run();
+}
+
+}  // namespace libtrain::data

@@ -1,0 +1,160 @@
+#include <libtrain/sync/detail/bucket_planner.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/sync/detail/bucket_tuning.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+std::vector<GradientSpec> specs_of(const std::vector<std::size_t>& order, const ModuleParameters& parameters) {
+  std::vector<GradientSpec> specs;
+  for (const auto index : order) {
+    const auto& parameter = parameters[index];
+    specs.push_back({static_cast<std::size_t>(parameter.tensor.numel()), gradient_type(parameter)});
+  }
+  return specs;
+}
+
+// Latency and bandwidth of all-reduces in memory of the communicator, as this rank sees them: tens of milliseconds.
+LinkCost measure_link(Communicator& communicator) {
+  constexpr std::int64_t kSizes[] = {1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22};
+  constexpr int kCalls = 7;
+  const auto memory = communicator.allocate(*std::max_element(std::begin(kSizes), std::end(kSizes)), at::kFloat);
+  std::vector<ReductionTime> times;
+  for (const auto elements : kSizes) {
+    const auto part = memory.narrow(0, 0, elements);
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int call = 0; call < kCalls; ++call) {
+      communicator.barrier();
+      const Stopwatch stopwatch;
+      communicator.all_reduce(part, ReduceOp::average).wait();
+      fastest = std::min(fastest, stopwatch.seconds());
+    }
+    times.push_back({.bytes = static_cast<std::size_t>(part.nbytes()), .seconds = fastest});
+  }
+  return fit_link(times);
+}
+
+}  // namespace
+
+BucketPlanner::BucketPlanner(const ModuleParameters& parameters, std::vector<std::vector<std::string>> given,
+                             BucketLimits limits, bool replans)
+    : parameters_(parameters), given_(std::move(given)), limits_(limits), replans_(replans) {}
+
+void BucketPlanner::check_given() const {
+  if (given_.empty()) return;
+  std::vector<int> times(parameters_.size());
+  for (const auto& names : given_) {
+    const ModuleParameter* first = nullptr;
+    for (const auto& name : names) {
+      const auto index = parameters_.index_of(name);
+      ++times[index];
+      if (first == nullptr) first = &parameters_[index];
+      if (first->tensor.scalar_type() == parameters_[index].tensor.scalar_type()) continue;
+      throw UsageError(text("The given plan has '", first->name, "' of dtype ", first->tensor.scalar_type(), " and '",
+                            name, "' of dtype ", parameters_[index].tensor.scalar_type(),
+                            " in one bucket: a bucket is of one."));
+    }
+  }
+  for (const auto index : parameters_.trainable()) {
+    if (times[index] == 1) continue;
+    throw UsageError(text("The given plan names parameter '", parameters_[index].name, "' ", times[index],
+                          " times: name each trainable parameter once."));
+  }
+}
+
+std::vector<Bucket> BucketPlanner::plan() const {
+  return given_.empty() ? in_order(parameters_.trainable()) : given_plan();
+}
+
+std::vector<Bucket> BucketPlanner::plan(const std::vector<std::size_t>& order) const {
+  return in_order(order);
+}
+
+std::vector<Bucket> BucketPlanner::given_plan() const {
+  std::vector<Bucket> buckets;
+  auto unnamed = parameters_.trainable();  // they were frozen when the plan was given
+  for (const auto& names : given_) {
+    Bucket bucket;
+    for (const auto& name : names) {
+      const auto index = parameters_.index_of(name);
+      const auto& parameter = parameters_[index];
+      std::erase(unnamed, index);
+      if (!parameter.tensor.requires_grad()) continue;
+      bucket.type = gradient_type(parameter);
+      bucket.bytes += parameter.tensor.nbytes();
+      bucket.members.push_back(index);
+    }
+    if (!bucket.members.empty()) buckets.push_back(std::move(bucket));
+  }
+  for (auto& bucket : in_order(unnamed)) buckets.push_back(std::move(bucket));
+  return buckets;
+}
+
+std::vector<Bucket> BucketPlanner::in_order(const std::vector<std::size_t>& order) const {
+  auto buckets = plan_buckets(specs_of(order, parameters_), limits_);
+  for (auto& bucket : buckets) {
+    for (auto& member : bucket.members) member = order[member];
+  }
+  return buckets;
+}
+
+std::vector<std::string> BucketPlanner::describe(const std::vector<Bucket>& plan) const {
+  std::vector<std::string> lines;
+  for (const auto& bucket : plan) {
+    std::vector<std::string> names;
+    for (const auto index : bucket.members) names.push_back("'" + parameters_[index].name + "'");
+    lines.push_back(text("a bucket of ", join(names, ", ")));
+  }
+  lines.push_back(text("limits of ", limits_.bucket_bytes, ", ", limits_.first_bucket_bytes, " and ",
+                       limits_.alone_bytes, " bytes, ", given_.empty() ? "a computed" : "a given",
+                       " plan, re-planning ", replans_ ? "on" : "off"));
+  return lines;
+}
+
+std::optional<std::vector<Bucket>> BucketPlanner::replan_by_arrival(const std::vector<std::size_t>& arrivals,
+                                                                    Communicator& communicator) {
+  if (!replans_ || has_replanned_ || !given_.empty()) return {};
+  const CallPurpose purpose{communicator, "the order of gradients in the first round"};
+  std::istringstream seen_by_rank_0{communicator.broadcast_bytes(join(arrivals, " "), 0)};
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; seen_by_rank_0 >> index;) order.push_back(index);
+  if (order.empty()) return {};  // rank 0 had no data; the next round tells
+  for (const auto index : parameters_.trainable()) {
+    if (std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
+  }
+  has_replanned_ = true;
+  return in_order(order);
+}
+
+std::vector<Bucket> BucketPlanner::tune(Communicator& communicator) {
+  if (!given_.empty())
+    throw UsageError("tune() was called, but the plan was given: leave SynchronizerOptions::plan empty.");
+  const CallPurpose purpose{communicator, "tune()"};
+  const auto link = measure_link(communicator);
+  auto order = parameters_.trainable();
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
+    return parameters_[left].ready_s < parameters_[right].ready_s;
+  });
+  std::vector<double> ready_s;
+  for (const auto index : order) ready_s.push_back(parameters_[index].ready_s);
+  const auto mine = choose_limits(specs_of(order, parameters_), ready_s, link, limits_.alone_bytes);
+  // Rank 0's are everyone's: times differ between ranks.
+  std::istringstream chosen{
+      communicator.broadcast_bytes(text(mine.bucket_bytes, " ", mine.first_bucket_bytes, " ", join(order, " ")), 0)};
+  chosen >> limits_.bucket_bytes >> limits_.first_bucket_bytes;
+  for (auto& index : order) chosen >> index;
+  has_replanned_ = true;
+  return in_order(order);
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,81 @@
+#include <libtrain/sync/detail/sharding/scattered_bucket.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+// A gradient that is added to it leaves its bits alone.
+constexpr double kMark = 0x1p120;
+// After weighting by samples it is larger than this, unless a rank has one in 10^12 of them.
+constexpr double kSmallestMark = 0x1p80;
+
+}  // namespace
+
+ScatteredBucket::ScatteredBucket(const BucketView& view, const Communicator& communicator)
+    : view_(view), layout_(view.flat.numel(), communicator.rank(), communicator.world_size()) {
+  require_shardable(view.names.front(), view.flat.scalar_type());
+  const auto scattered = layout_.scattered();
+  parts_ = view.flat.narrow(0, 0, scattered);
+  part_ = view.flat.narrow(0, layout_.part_begin(), layout_.part());
+  tail_ = view.flat.narrow(0, scattered, view.flat.numel() - scattered);
+  for (const auto& gradient : view.gradients) {
+    const auto begin = gradient.storage_offset() - view.flat.storage_offset();
+    if (const auto mark = layout_.foreign_in(begin, gradient.numel())) marks_.push_back(*mark);
+  }
+}
+
+std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
+  phase_ = Phase::reducing;
+  std::vector<Work> works;
+  if (communicator.world_size() == 1) return works;
+  if (part_.numel() > 0) works.push_back(communicator.reduce_scatter(parts_, part_, ReduceOp::average));
+  if (tail_.numel() > 0) works.push_back(communicator.all_reduce(tail_, ReduceOp::average));
+  return works;
+}
+
+void ScatteredBucket::finish() {
+  phase_ = Phase::averaged;
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    auto* const values = view_.flat.mutable_data_ptr<T>();
+    for (const auto mark : marks_) values[mark] = static_cast<T>(kMark);
+  });
+}
+
+bool ScatteredBucket::is_stale() const {
+  if (!is_averaged() || marks_.empty()) return false;
+  bool stale = false;
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    const auto* const values = view_.flat.const_data_ptr<T>();
+    const T first = values[marks_.front()];
+    const auto is_first = [&](std::int64_t mark) { return values[mark] == first; };
+    stale = std::isfinite(first) && std::abs(first) >= static_cast<T>(kSmallestMark) &&
+            std::all_of(marks_.begin(), marks_.end(), is_first);
+  });
+  return stale;
+}
+
+bool ScatteredBucket::is_untouched() const {
+  bool untouched = true;
+  with_element_type(view_.flat, [&]<typename T>(T) {
+    const auto* const values = view_.flat.const_data_ptr<T>();
+    const auto is_mark = [&](std::int64_t mark) { return values[mark] == static_cast<T>(kMark); };
+    untouched = std::all_of(marks_.begin(), marks_.end(), is_mark);
+  });
+  return untouched;
+}
+
+void require_shardable(const std::string& parameter, at::ScalarType type) {
+  if (type == at::kFloat || type == at::kDouble) return;
+  throw UsageError(text("Parameter '", parameter, "' is of dtype ", type,
+                        ", and ShardedOptimizer updates float32 and float64: convert the module, or use an optimizer "
+                        "that every rank steps by itself, without ShardedOptimizer's wire format."));
+}
+
+}  // namespace libtrain::detail

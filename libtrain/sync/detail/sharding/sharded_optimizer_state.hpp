@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <libtrain/sync/detail/sharding/sharded_bucket.hpp>
+#include <libtrain/sync/detail/sharding/sharded_wire_format.hpp>
+#include <libtrain/sync/sharded_optimizer.hpp>
+
+namespace libtrain {
+
+/// What a ShardedOptimizer knows of its parameters, and where their states lie.
+///
+/// Invariants:
+/// - bucket k has the elements of the synchronizer's bucket k at the same places, for all of its buckets of the plan
+///   that was laid out last; behind them come buckets of parameters that it does not have: those that have been frozen
+///   and have state from before, and those unfrozen in this round, whose gradients it has averaged apart;
+/// - every parameter that has been stepped is in a bucket;
+/// - step counts and the layout are the same on all ranks.
+struct ShardedOptimizer::State {
+  State(const torch::nn::Module& module, const ShardedRule& rule, ShardedOptimizerOptions options);
+
+  struct Parameter {
+    std::string name;
+    at::Tensor tensor;
+    ShardedRule rule;
+    std::int64_t steps = 0;
+    std::optional<std::size_t> bucket = {};
+    std::size_t member = 0;
+    at::Tensor copied_gradient = {};  ///< whose values are in own_gradients() of its bucket
+
+    /// One to step with.
+    bool has_gradient() const { return tensor.requires_grad() && tensor.grad().defined(); }
+  };
+
+  // The layout (sharded_optimizer_state.cpp).
+  void prepare();
+  bool is_laid_out() const;
+  void lay_out();
+  std::vector<detail::ShardMember> members_of(const BucketView& view) const;
+  std::vector<detail::ShardMember> members_of(const std::vector<std::size_t>& indices) const;
+  void add_bucket(std::vector<detail::ShardMember> members, const detail::ShardLayout& layout, at::ScalarType type);
+  void add_unplanned();
+  void copy_gradients(detail::ShardedBucket& bucket);
+  void carry_over(const std::vector<detail::ShardedBucket>& former);
+  std::size_t index_of(const std::string& name) const;
+  bool is_planned(const Parameter& parameter) const;
+
+  // Steps (sharded_optimizer.cpp).
+  void require_averages() const;
+  bool has_gradients(const detail::ShardedBucket& bucket) const;
+  const at::Tensor& gradients_of(std::size_t bucket) const;
+  void update(std::size_t bucket);
+  void wait_for_parameters();
+  double own_squares() const;
+  double sum_over_ranks(double value, std::string_view caller) const;
+  std::vector<at::Tensor> gradient_shards();
+
+  // Checkpoints (sharded_state_dict.cpp).
+  bool has_state(const detail::ShardedBucket& bucket) const;
+  StateDict gather_state();
+  std::string misfit_of(const StateDict& given) const;
+  void take_state(const StateDict& given);
+
+  const ShardedOptimizerOptions options;
+  std::shared_ptr<detail::ShardedWireFormat> format;
+  std::vector<Parameter> parameters;  // in the order of registration
+  std::unordered_map<std::string, std::size_t> indices;
+  std::vector<std::string> state_names;  // of what is kept for each parameter
+  std::vector<detail::ShardedBucket> buckets;
+  std::int64_t plans = 0;          // of the wire format, when buckets were laid out
+  std::vector<at::Tensor> shards;  // what stands for this rank's parts of the buckets, for LossScaler
+  std::vector<Work> gathers;       // of parameters, under way
+  double learning_rate_factor = 1;
+};
+
+}  // namespace libtrain

@@ -1,0 +1,76 @@
+#include <libtrain/sync/detail/sharding/sharded_wire_format.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/sync/wire/detail/plain.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+class ScatterReduction final : public Reduction {
+ public:
+  ScatterReduction(std::shared_ptr<ScatteredBucket> bucket, Communicator& communicator)
+      : bucket_(std::move(bucket)), works_(bucket_->start(communicator)) {}
+
+  bool advance() override {
+    for (auto& work : works_) work.wait();
+    bucket_->finish();
+    return true;
+  }
+
+  std::optional<WorkTimes> times() const override {
+    if (works_.empty()) return {};
+    const auto first = works_.front().times();
+    const auto last = works_.back().times();
+    if (!first || !last) return {};
+    return WorkTimes{.called = first->called, .began = first->began, .ended = last->ended};
+  }
+
+ private:
+  const std::shared_ptr<ScatteredBucket> bucket_;
+  std::vector<Work> works_;
+};
+
+}  // namespace
+
+void ShardedWireFormat::plan(const std::vector<BucketView>& buckets, Communicator& communicator) {
+  buckets_.clear();
+  for (const auto& bucket : buckets) buckets_.push_back(std::make_shared<ScatteredBucket>(bucket, communicator));
+  communicator_ = &communicator;
+  ++plans_;
+}
+
+// It may be called inside of backward(), where an exception on this rank alone would leave its peers waiting: mistakes
+// are kept until the optimizer is called, by all ranks alike.
+std::unique_ptr<Reduction> ShardedWireFormat::start(const BucketView& view, Communicator& communicator) {
+  require_planned(view, buckets_.size());
+  const auto& bucket = buckets_[view.index];
+  if (parameters_are_coming_) {
+    mistake_ =
+        "A round has begun while parameters were still on their way from the ranks that have updated them: with "
+        "ParameterGather::overlapped, call ShardedOptimizer::wait_for_parameters() before the next forward.";
+  } else if (bucket->is_stale()) {
+    mistake_ = text("The gradient of parameter '", view.names.front(),
+                    "' was added to that of the round before, of which a rank has the average of its own part alone: "
+                    "call zero_grad() between wait() and the next round, and accumulate under no_sync().");
+  }
+  return std::make_unique<ScatterReduction>(bucket, communicator);
+}
+
+Communicator& ShardedWireFormat::communicator() const {
+  if (communicator_ != nullptr) return *communicator_;
+  throw UsageError(
+      "ShardedOptimizer has no synchronizer yet: make a GradientSynchronizer of the same module with "
+      "{.wire_format = optimizer.wire_format()} first.");
+}
+
+void ShardedWireFormat::require_right_rounds() {
+  const auto mistake = std::exchange(mistake_, std::string{});
+  if (!mistake.empty()) throw UsageError(mistake);
+}
+
+}  // namespace libtrain::detail

@@ -1,0 +1,126 @@
+#include <libtrain/sync/detail/sharding/update_rule.hpp>
+
+#include <limits>
+#include <sstream>
+#include <tuple>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/numeric/detail/optimizer_steps.hpp>
+#include <libtrain/optim/detail/dense_update.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+using torch::optim::AdamWOptions;
+using torch::optim::SGDOptions;
+
+void require_sgd(const SGDOptions& options) {
+  require_not_negative(options.lr(), "SGDOptions::lr");
+  require_not_negative(options.momentum(), "SGDOptions::momentum");
+  require_not_negative(options.weight_decay(), "SGDOptions::weight_decay");
+  if (options.nesterov() && (options.momentum() == 0 || options.dampening() != 0)) {
+    throw UsageError(text("SGDOptions::nesterov is set with momentum ", options.momentum(), " and dampening ",
+                          options.dampening(), "; it needs a momentum, and no dampening."));
+  }
+}
+
+void require_adamw(const AdamWOptions& options) {
+  require_not_negative(options.lr(), "AdamWOptions::lr");
+  require_not_negative(options.eps(), "AdamWOptions::eps");
+  require_not_negative(options.weight_decay(), "AdamWOptions::weight_decay");
+  const auto [beta1, beta2] = options.betas();
+  if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
+    throw UsageError(
+        text("AdamWOptions::betas are ", beta1, " and ", beta2, "; both must be at least 0 and less than 1."));
+  }
+  if (options.amsgrad()) {
+    throw UsageError(
+        "AdamWOptions::amsgrad is set, which ShardedOptimizer does not have: leave it out, or let every rank step by "
+        "itself with optim::FusedAdamW.");
+  }
+}
+
+void update_sgd(const SGDOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
+                const OwnedRun& run) {
+  const SgdStep step{.learning_rate = options.lr() * rate_factor,
+                     .momentum = options.momentum(),
+                     .dampening = options.dampening(),
+                     .weight_decay = options.weight_decay(),
+                     .nesterov = options.nesterov(),
+                     .first = number == 1};
+  with_element_type(memory.parameters, [&]<typename T>(T) {
+    auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
+    const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
+    T* const buffer = step.momentum == 0 ? nullptr : memory.states.front().mutable_data_ptr<T>() + run.in_state;
+    for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
+      const auto begin = piece.begin;
+      sgd_update(values + begin, gradients + begin, buffer == nullptr ? nullptr : buffer + begin, piece.count, step);
+    });
+  });
+}
+
+void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
+                  const OwnedRun& run) {
+  const AdamWStep step{.learning_rate = options.lr() * rate_factor,
+                       .beta1 = std::get<0>(options.betas()),
+                       .beta2 = std::get<1>(options.betas()),
+                       .epsilon = options.eps(),
+                       .weight_decay = options.weight_decay(),
+                       .step = number};
+  with_element_type(memory.parameters, [&]<typename T>(T) {
+    auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
+    const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
+    auto* const first = memory.states[0].mutable_data_ptr<T>() + run.in_state;
+    auto* const second = memory.states[1].mutable_data_ptr<T>() + run.in_state;
+    for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
+      const auto begin = piece.begin;
+      adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
+    });
+  });
+}
+
+}  // namespace
+
+void require_rule(const ShardedRule& rule, const ShardedRule& common, const std::string& parameter) {
+  if (rule.index() != common.index()) {
+    throw UsageError(text("ShardedOptimizerOptions::rule_of has another kind of rule for parameter '", parameter,
+                          "' than the common one: give SGDOptions to all, or AdamWOptions to all."));
+  }
+  if (const auto* sgd = std::get_if<SGDOptions>(&rule)) return require_sgd(*sgd);
+  require_adamw(std::get<AdamWOptions>(rule));
+}
+
+std::string describe(const ShardedRule& rule) {
+  std::ostringstream stream;
+  stream.precision(std::numeric_limits<double>::digits10);
+  if (const auto* sgd = std::get_if<SGDOptions>(&rule)) {
+    stream << "SGD with lr " << sgd->lr() << ", momentum " << sgd->momentum() << ", dampening " << sgd->dampening()
+           << ", weight decay " << sgd->weight_decay() << (sgd->nesterov() ? ", nesterov" : "");
+    return stream.str();
+  }
+  const auto& adamw = std::get<AdamWOptions>(rule);
+  stream << "AdamW with lr " << adamw.lr() << ", betas " << std::get<0>(adamw.betas()) << " and "
+         << std::get<1>(adamw.betas()) << ", eps " << adamw.eps() << ", weight decay " << adamw.weight_decay();
+  return stream.str();
+}
+
+std::vector<std::string> state_names(const ShardedRule& rule) {
+  const auto* sgd = std::get_if<SGDOptions>(&rule);
+  if (sgd == nullptr) return {"exp_avg", "exp_avg_sq"};
+  if (sgd->momentum() == 0) return {};
+  return {"momentum_buffer"};
+}
+
+void set_learning_rate(ShardedRule& rule, double rate) {
+  std::visit([rate](auto& options) { options.set_lr(rate); }, rule);
+}
+
+void update_run(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
+                const OwnedRun& run) {
+  if (const auto* sgd = std::get_if<SGDOptions>(&rule)) return update_sgd(*sgd, rate_factor, step, memory, run);
+  update_adamw(std::get<AdamWOptions>(rule), rate_factor, step, memory, run);
+}
+
+}  // namespace libtrain::detail

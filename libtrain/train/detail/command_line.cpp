@@ -1,0 +1,137 @@
+#include <libtrain/train/detail/command_line.hpp>
+
+#include <iomanip>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/comm/backend.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+// One week: longer waits are typing errors, and sums of time points stay far from overflow.
+constexpr double kLongestTimeout_s = 604800;
+
+// CLI11 by itself takes 010 for 8, and nan for a number in any range: it is given what parse_decimal has read.
+template <typename Number>
+CLI::Validator decimal(Number minimum, Number maximum, const std::string& what) {
+  return {[=](std::string& word) {
+            const auto number = parse_decimal<Number>(word, minimum, maximum);
+            if (!number) return text("'", word, "' is not ", what);
+            word = text(std::setprecision(std::numeric_limits<double>::max_digits10), *number);
+            return std::string{};
+          },
+          {}};
+}
+
+template <typename Number>
+CLI::Validator whole_number(Number minimum, Number maximum) {
+  return decimal(minimum, maximum, text("a whole number from ", minimum, " to ", maximum));
+}
+
+void add_common_options(CLI::App& app, CommandLine& line) {
+  app.add_option("--output", line.run.output, "Folder for metrics.jsonl and whatever else the run writes")
+      ->capture_default_str()
+      ->check([](const std::string& folder) { return folder.empty() ? "the name of a folder is empty" : ""; });
+  app.add_option("--timeline", line.timeline,
+                 "File for what all ranks did and when, to look at in https://ui.perfetto.dev");
+  app.add_option("--device", line.device, "auto or cpu")->capture_default_str()->check(CLI::IsMember({"auto", "cpu"}));
+  app.add_option("--timeout", line.timeout_s, "Seconds after which a collective that has not ended ends the run")
+      ->capture_default_str()
+      ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
+  app.add_option("--connect-timeout", line.connect_timeout_s,
+                 "Seconds in which all ranks must have met (default: those of --timeout)")
+      ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
+  app.add_option("--threads", line.threads, "Threads inside one operation (default: this rank's share of the cores)")
+      ->transform(whole_number(1, 4096));
+  app.add_option("--seed", line.run.seed, "Seed of weights, data order and augmentation")
+      ->capture_default_str()
+      ->transform(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
+  app.add_option("--stage", line.run.data.stage, "Folder on this node's disk to copy the data to before training");
+  app.add_option("--cache", line.run.data.cache, "Folder on this node's disk to keep in what the first epoch reads");
+  app.add_option("--cache-limit", line.run.data.cache_limit_bytes,
+                 "Size of that cache, such as 200G (default: the disk)")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_flag("--quiet", line.run.quiet, "No progress");
+  const auto rank = whole_number(0, std::numeric_limits<int>::max());
+  app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say")->transform(rank);
+  app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say")
+      ->transform(whole_number(1, std::numeric_limits<int>::max()));
+  app.add_option("--local-rank", line.launch.local_rank, "This process's rank on its host, likewise")->transform(rank);
+  app.add_option("--dist-url", line.launch.dist_url, "Where ranks meet: tcp://host:port, file:///path or env://");
+  app.add_option("--dist-backend", line.launch.dist_backend, "How ranks talk: " + join(backend_names(), ", "));
+}
+
+// `--name VALUE` and `--name=VALUE` as they stand.
+std::map<std::string, std::string> read_undeclared(const std::vector<std::string>& words) {
+  std::map<std::string, std::string> options;
+  for (std::size_t index = 0; index < words.size(); ++index) {
+    const auto& word = words[index];
+    if (!word.starts_with("--") || word.size() < 3) {
+      throw UsageError(text("Cannot read '", word, "' on the command line: options look like --name VALUE."));
+    }
+    const auto equals = word.find('=');
+    if (equals != std::string::npos) {
+      options[word.substr(2, equals - 2)] = word.substr(equals + 1);
+    } else if (index + 1 < words.size()) {
+      options[word.substr(2)] = words[++index];
+    } else {
+      throw UsageError(text("Option ", word, " needs a value."));
+    }
+  }
+  return options;
+}
+
+// CLI11 takes the next word for the value of `--name=`.
+void refuse_missing_values(int argc, const char* const* argv) {
+  for (const std::string word : std::span{argv, static_cast<std::size_t>(argc)}) {
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    throw UsageError(text("Option ", word.substr(0, word.size() - 1), " has no value after its equals sign."));
+  }
+}
+
+}  // namespace
+
+std::string number_between(double minimum, double maximum) {
+  using Limits = std::numeric_limits<double>;
+  if (minimum == Limits::lowest() && maximum == Limits::max()) return "a finite number";
+  if (maximum == Limits::max()) return text("a finite number of ", minimum, " or more");
+  return text("a number from ", minimum, " to ", maximum);
+}
+
+CommandLine parse_command_line(int argc, const char* const* argv, const Program& program) {
+  refuse_missing_values(argc, argv);
+  CommandLine line;
+  line.run.declared = !program.options.empty();
+  CLI::App app{program.description};
+  app.allow_extras(!line.run.declared);
+  for (const auto& option : program.options) {
+    auto& value = line.run.options[option.name];
+    value = option.value.value_or("");
+    auto* added = app.add_option("--" + option.name, value, option.help);
+    if (option.value) added->capture_default_str();
+  }
+  add_common_options(app, line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.help = app.help();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(text(error.what(), " (", argc > 0 ? argv[0] : "the program", " --help lists the options)."));
+  }
+  for (const auto& option : program.options) {
+    if (!option.value && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
+  }
+  if (!line.run.declared) line.run.options = read_undeclared(app.remaining());
+  return line;
+}
+
+}  // namespace libtrain::detail
