@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/host_transport.hpp>
 #include <libtrain/launch/launch.hpp>
 
 namespace libtrain {
@@ -45,6 +46,10 @@ std::vector<std::string> backend_names();
 /// process; for several, shared memory between the ranks of a host, and MPI or TCP between hosts. With it a backend for
 /// a device can tell all ranks what they need to know of each other. Collective; throws as connect().
 std::shared_ptr<Communicator> connect_host_memory(const ConnectRequest& request);
+
+/// A communicator for tensors in host memory over a transport of your own: all that a backend for CPUs has to write.
+/// Its communication thread runs the collectives while the caller computes, in the order in which they were called.
+std::shared_ptr<Communicator> communicate_over(std::unique_ptr<HostTransport> transport, CommunicatorOptions options);
 
 namespace detail {
 

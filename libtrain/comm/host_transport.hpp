@@ -48,8 +48,8 @@ void meet(HostTransport& transport, const WaitPolicy& policy);
 
 }  // namespace detail
 
-/// Blocking collectives over host memory: what a CPU backend implements. HostCommunicator adds tensors, asynchrony,
-/// deadlines and the memory of failures.
+/// Blocking collectives over host memory: what a CPU backend implements. communicate_over() (backend.hpp) adds
+/// tensors, asynchrony, deadlines and the memory of failures.
 ///
 /// All methods but `abort` and `allocate` are called by one thread at a time, in the same order on every rank. Pointers
 /// may be null where there is nothing to move. Every method throws CommunicationError when it finds a peer lost or the

@@ -7,7 +7,8 @@ namespace libtrain {
 
 namespace {
 
-std::string describe(const std::string& kind, const std::string& name, const at::Tensor& tensor, Layouts layouts) {
+std::string describe_tensor(const std::string& kind, const std::string& name, const at::Tensor& tensor,
+                            Layouts layouts) {
   const auto strides =
       layouts == Layouts::ignored || tensor.is_contiguous() ? "" : text(", strides ", tensor.strides());
   return text(kind, " '", name, "' of shape ", tensor.sizes(), strides, " and dtype ", tensor.scalar_type(),
@@ -21,9 +22,9 @@ namespace detail {
 std::vector<std::string> model_signature(const torch::nn::Module& module, Layouts layouts) {
   std::vector<std::string> lines;
   for (const auto& item : module.named_parameters())
-    lines.push_back(describe("parameter", item.key(), item.value(), layouts));
+    lines.push_back(describe_tensor("parameter", item.key(), item.value(), layouts));
   for (const auto& item : module.named_buffers())
-    lines.push_back(describe("buffer", item.key(), item.value(), layouts));
+    lines.push_back(describe_tensor("buffer", item.key(), item.value(), layouts));
   return lines;
 }
 

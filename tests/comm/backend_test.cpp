@@ -1,4 +1,4 @@
-// Backends of a program's own, through the public headers alone.
+// Backends of a program's own.
 
 #include <string>
 #include <vector>

@@ -11,8 +11,8 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
-#include <libtrain/comm/detail/host_communicator.hpp>
 #include <libtrain/comm/detail/mpi/connect_mpi.hpp>
 #include <libtrain/launch/launch.hpp>
 
@@ -38,7 +38,7 @@ std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
     const auto host = text("host ", transport->rank() % 2);
     transport = HierarchicalTransport::connect(std::move(transport), {.host = host}, a_minute);
   }
-  return std::make_shared<HostCommunicator>(std::move(transport), options);
+  return communicate_over(std::move(transport), options);
 }
 
 }  // namespace
