@@ -5,7 +5,7 @@
 #          that `python3 -c "import torch"` finds. As a last resort find_package(Torch).
 # Output:  LibTorch::LibTorch   everything to compile and link against
 #          LibTorch::cudart     the CUDA runtime of that LibTorch, where LIBTRAIN_CUDA is on
-#          LibTorch_ROOT_DIR, LibTorch_VERSION, LibTorch_CUDA (ON where libtorch_cuda is linked),
+#          LibTorch_ROOT_DIR, LibTorch_VERSION, LibTorch_CUDA (ON where the build has CUDA),
 #          LibTorch_PACKAGES_DIR (the folder that holds torch/ and nvidia/)
 
 set(LIBTRAIN_TORCH_ROOT "$ENV{LIBTRAIN_TORCH_ROOT}" CACHE PATH "Folder `torch` of a PyTorch wheel or LibTorch zip")
@@ -100,10 +100,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   # The wheel's libraries find their own NVIDIA neighbours by rpath at run time; the linker need not.
   target_link_options(LibTorch::LibTorch INTERFACE -Wl,--allow-shlib-undefined)
   if(LibTorch_CUDA)
-    # Nothing of ours names a symbol of libtorch_cuda; it registers its kernels when it is loaded. One item, because
-    # CMake drops the repetition of the first ones above.
-    target_link_libraries(LibTorch::LibTorch INTERFACE
-      "-Wl,--push-state,--no-as-needed,${LibTorch_CUDA_LIBRARY},${LibTorch_C10_CUDA_LIBRARY},--pop-state")
+    # Not libtorch_cuda: libtrain/comm/detail/nccl/cuda_library.cpp loads it where there is a driver.
+    target_link_libraries(LibTorch::LibTorch INTERFACE "${LibTorch_C10_CUDA_LIBRARY}")
   endif()
 endif()
 

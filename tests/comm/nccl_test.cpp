@@ -1,11 +1,13 @@
 // NCCL on this machine's GPU by one rank alone, staging by several that share it. What needs no GPU runs everywhere.
 
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
-#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
@@ -52,6 +54,14 @@ static_assert(to_nccl(DataType::bfloat16) == ncclBfloat16);
 static_assert(to_nccl(DataType::int32) == ncclInt32);
 static_assert(to_nccl(DataType::int64) == ncclInt64);
 static_assert(to_nccl(DataType::uint8) == ncclUint8);
+
+// What is enqueued to the current stream after this waits so long.
+template <int milliseconds>
+void occupy_stream() {
+  C10_CUDA_CHECK(cudaLaunchHostFunc(
+      c10::cuda::getCurrentCUDAStream(),
+      [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }, nullptr));
+}
 
 at::Tensor pattern(std::int64_t size, at::ScalarType type) {
   return torch::arange(size, at::kLong).remainder(7).add(1).to(type);
@@ -149,7 +159,7 @@ TEST_F(NcclOnGpu, ACollectiveFollowsTheCallersStreamAndTheWaiterFollowsIt) {
   const auto output = torch::zeros_like(input);
   communicator->all_reduce(input).wait();  // connects, and loads kernels, which may wait for the GPU
   const c10::cuda::CUDAStreamGuard stream{c10::cuda::getStreamFromPool(false, 0)};
-  at::cuda::sleep(1'000'000'000);  // cycles: some 500 ms
+  occupy_stream<500>();
   input.fill_(3);
   auto work = communicator->all_reduce(input, output, ReduceOp::sum);
   EXPECT_FALSE(work.done());
@@ -172,7 +182,7 @@ TEST_F(NcclOnGpu, AMissedDeadlineIsToldAndEndsLaterCalls) {
   const auto watched = connect_nccl(control, kGpu, {}, [&](const std::string& reason) { told.set_value(reason); });
   const auto tensor = torch::ones({8}, kGpu);
   watched->all_reduce(tensor).wait();
-  at::cuda::sleep(4'000'000'000);  // cycles: some 2 s
+  occupy_stream<2000>();
   auto work = watched->all_reduce(tensor, ReduceOp::sum, {.timeout = std::chrono::milliseconds(200)});
   auto reason = told.get_future();
   ASSERT_EQ(reason.wait_for(std::chrono::seconds(30)), std::future_status::ready);
@@ -241,7 +251,7 @@ TEST_F(StagedOnGpu, AResultFollowsTheCallersStreamAndTheWaiterFollowsIt) {
     {
       const c10::cuda::CUDAStreamGuard callers{c10::cuda::getStreamFromPool(false, 0)};
       if (host.rank() == 1) {
-        at::cuda::sleep(1'000'000'000);  // cycles: some 500 ms
+        occupy_stream<500>();
         tensor.fill_(7);
       }
       work = staged.broadcast(tensor, 0);

@@ -5,6 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/decode_image.hpp>
+#include <libtrain/data/image/detail/jpeg.hpp>
 #include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::inspect {

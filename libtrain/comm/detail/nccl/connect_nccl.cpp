@@ -1,6 +1,6 @@
 #include <libtrain/comm/detail/nccl/connect_nccl.hpp>
 
-#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <libtrain/base/detail/machine.hpp>
@@ -9,6 +9,7 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/comm/detail/nccl/cuda_library.hpp>
 #include <libtrain/comm/detail/nccl/nccl_communicator.hpp>
 #include <libtrain/comm/detail/nccl/nccl_version.hpp>
 #include <libtrain/comm/detail/nccl/shared_gpus.hpp>
@@ -39,8 +40,17 @@ void require_version() {
                               ": take the other one out of LD_LIBRARY_PATH, or build against it."));
 }
 
+void require_cuda() {
+  if (const std::string problem = libtrain_cuda_library_problem(); !problem.empty()) {
+    throw EnvironmentError(text("This machine has CUDA's driver, but LibTorch's CUDA part cannot be loaded: ", problem,
+                                ". Check LD_LIBRARY_PATH and the LibTorch that was installed, or use "
+                                "--dist-backend gloo."));
+  }
+}
+
 void require_device(const at::Device& device) {
   if (!device.is_cuda()) throw EnvironmentError(text("NCCL takes CUDA devices, not ", device, "."));
+  require_cuda();
   const auto devices = c10::cuda::device_count();
   if (devices == 0) {
     throw EnvironmentError(
@@ -53,9 +63,10 @@ void require_device(const at::Device& device) {
 }
 
 detail::GpuIdentity identify(const at::Device& device) {
-  const auto* properties = at::cuda::getDeviceProperties(device.index());
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
   const auto host = host_name();
-  return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(*properties), .name = properties->name};
+  return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(properties), .name = properties.name};
 }
 
 // What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
@@ -77,6 +88,7 @@ std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
   at::Device device{at::kCUDA};
   // A rank without a GPU, or that does not know its own, ends all of them.
   detail::run_together(*control, "Choosing a GPU", [&] {
+    require_cuda();
     device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
   });
   // No rank may be waiting for the failed collective: its failure ends the job from here.
