@@ -3,11 +3,60 @@
 #include <mpi.h>
 
 #include <exception>
+#include <string>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/detail/mpi/mpi_check.hpp>
 
 namespace libtrain {
+
+namespace {
+
+#ifdef OPEN_MPI
+// One of Open MPI's settings, wherever it was made: the environment, mpirun's options, a file.
+class Setting {
+ public:
+  explicit Setting(const char* name) {
+    int index = 0;
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS) return;
+    if (MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &size_) != MPI_SUCCESS) handle_ = MPI_T_CVAR_HANDLE_NULL;
+  }
+  ~Setting() {
+    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&handle_);
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+  bool is_empty_text() const {
+    std::string value(static_cast<std::size_t>(size_) + 1, '\0');
+    return handle_ != MPI_T_CVAR_HANDLE_NULL && MPI_T_cvar_read(handle_, value.data()) == MPI_SUCCESS &&
+           value[0] == '\0';
+  }
+  bool is_zero() const {
+    int value = 1;
+    return handle_ != MPI_T_CVAR_HANDLE_NULL && size_ == 1 && MPI_T_cvar_read(handle_, &value) == MPI_SUCCESS &&
+           value == 0;
+  }
+  void set(const char* value) { MPI_T_cvar_write(handle_, value); }
+
+ private:
+  MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
+  int size_ = 0;
+};
+
+// Open MPI's btl/ofi sleeps for a second in MPI_Init where it finds no use for itself, and at the end where it does. It
+// is for one-sided operations, of which libtrain has none, unless it is told otherwise: its messages go through
+// mtl/ofi. What the user has chosen stays. MPI_T has no end here: Open MPI crashes in an MPI_Init after it.
+void leave_out_one_sided_ofi() {
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return;
+  if (Setting modules("btl"); modules.is_empty_text() && Setting("btl_ofi_mode").is_zero()) modules.set("^ofi");
+}
+#else
+void leave_out_one_sided_ofi() {}
+#endif
+
+}  // namespace
 
 std::shared_ptr<MpiSession> MpiSession::acquire() {
   static std::weak_ptr<MpiSession> running;
@@ -32,6 +81,7 @@ MpiSession::MpiSession() {
   if (initialized != 0) {
     LIBTRAIN_CHECK_MPI(MPI_Query_thread(&provided));
   } else {
+    leave_out_one_sided_ofi();
     LIBTRAIN_CHECK_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
     finalizes_ = true;
   }
