@@ -17,11 +17,15 @@
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/detection.hpp>
+#include <libtrain/data/formats/csv.hpp>
+#include <libtrain/data/formats/idx.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
 #include <libtrain/data/idx_images.hpp>
 #include <libtrain/data/image_dataset.hpp>
 #include <libtrain/data/image_folder.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/storage/staging.hpp>
 #include <libtrain/data/token_batch.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>

@@ -10,7 +10,7 @@
 #include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/idx.hpp>
+#include <libtrain/data/formats/idx.hpp>
 
 namespace libtrain::data {
 

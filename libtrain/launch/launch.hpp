@@ -45,10 +45,10 @@ struct LaunchOptions {
   std::optional<std::string> dist_backend = {};
 };
 
-/// Which of how many processes this one is, and how it meets the others.
+/// Which of how many processes this one is, and how it meets the others. Made without detect_launch: a single process.
 struct Launch {
   Sourced<int> rank;
-  Sourced<int> world_size;
+  Sourced<int> world_size{.value = 1};
   /// Nothing where the launcher does not say: the ranks find out when they have met.
   Sourced<std::optional<int>> local_rank;
   Sourced<std::optional<int>> local_world_size;
@@ -63,9 +63,9 @@ struct Launch {
   /// says it.
   Sourced<std::optional<std::string>> job;
   /// "mpi", "tcp://host:port", "file:///path", or "none" for a single process.
-  Sourced<std::string> rendezvous;
+  Sourced<std::string> rendezvous{.value = "none"};
   /// What was asked for, in lower case; "auto" where nothing was.
-  Sourced<std::string> backend;
+  Sourced<std::string> backend{.value = "auto"};
   Launcher launcher = Launcher::single;
   /// What looked wrong but could be decided. Whole sentences, for rank 0 to log.
   std::vector<std::string> warnings;

@@ -16,9 +16,9 @@
 #include <libtrain/data/storage/cached_storage.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/detail/local_storage.hpp>
-#include <libtrain/data/storage/detail/staging.hpp>
 #include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/storage/staging.hpp>
 
 namespace libtrain::detail {
 

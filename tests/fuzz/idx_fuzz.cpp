@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/detail/idx.hpp>
+#include <libtrain/data/formats/idx.hpp>
 
 #include <tests/data/formats/shard_samples.hpp>
 #include <tests/data/memory_path.hpp>

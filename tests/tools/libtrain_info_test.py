@@ -186,6 +186,18 @@ class Check(unittest.TestCase):
         self.assertEqual(job.stdout.count("connections\n"), 1, job)
         self.assertRegex(job.stdout, r"all-reduce of 2 ranks: \S+ us for 8 bytes, \S+ GB/s for 16 MiB")
 
+    def test_open_mpi_starts_without_its_module_for_one_sided_operations_unless_that_was_chosen(self):
+        def output(**chosen):
+            job = info("--check", ranks=2, OMPI_MCA_btl_base_verbose="20", **chosen)
+            self.assertEqual(job.exit_code, 0, job)
+            return job.stdout + job.stderr
+
+        opened = "components_open: found loaded component ofi"  # costs a second: see libtrain/comm/detail/mpi/mpi_session.cpp
+        self.assertNotIn(opened, output())
+        if "component ofi" in output():  # not MPICH, which has other modules
+            self.assertIn(opened, output(OMPI_MCA_btl_ofi_mode="1"))
+            self.assertIn(opened, output(OMPI_MCA_btl="self,sm,ofi"))
+
     def test_a_rank_that_is_missing_is_named(self):
         job = info("--check", "--timeout", "1", RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
         self.assertEqual(job.exit_code, 4, job)

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <libtrain/data/formats/detail/csv.hpp>
+#include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tools/inspect/buffered_file.hpp>

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/idx.hpp>
+#include <libtrain/data/formats/idx.hpp>
 #include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/detail/location.hpp>
 

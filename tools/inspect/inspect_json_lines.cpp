@@ -13,8 +13,8 @@
 
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
-#include <libtrain/data/formats/detail/json_lines.hpp>
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 namespace libtrain::inspect {

@@ -21,9 +21,9 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/detail/csv.hpp>
+#include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/detail/json_lines.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
 
 #include <tests/support/run_program.hpp>
 

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/csv.hpp>
+#include <libtrain/data/formats/csv.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/json_lines.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>
 

@@ -14,9 +14,9 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/detail/csv.hpp>
+#include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/detail/json_lines.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 #include <libtrain/data/sample_random.hpp>
 

@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/detail/idx.hpp>
 #include <libtrain/data/formats/detail/tf_example.hpp>
+#include <libtrain/data/formats/idx.hpp>
 #include <libtrain/data/formats/inflate.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>

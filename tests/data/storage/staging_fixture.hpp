@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include <libtrain/data/storage/detail/staging.hpp>
+#include <libtrain/data/storage/staging.hpp>
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>

@@ -1,6 +1,6 @@
 // Processes of a node that stage together, some of which are killed or stand still.
 
-#include <libtrain/data/storage/detail/staging.hpp>
+#include <libtrain/data/storage/staging.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <libtrain/data/storage/detail/staging.hpp>
+#include <libtrain/data/storage/staging.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>

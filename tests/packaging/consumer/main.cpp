@@ -1,13 +1,12 @@
 #include <iostream>
 
 #include <libtrain/base/build_info.hpp>
-#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
 
 int main() {
   auto model = libtrain::models::resnet18({.classes = 10, .width = 8});
-  libtrain::SingleCommunicator communicator;
-  libtrain::GradientSynchronizer synchronizer{*model, communicator};
+  const auto communicator = libtrain::connect(libtrain::Launch{});
+  libtrain::GradientSynchronizer synchronizer{*model, *communicator};
   std::cout << "libtrain " << libtrain::build_info().version << ", " << model->parameters().size() << " parameters\n";
 }

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/idx.hpp>
+#include <libtrain/data/formats/idx.hpp>
 
 #include <array>
 #include <cstddef>

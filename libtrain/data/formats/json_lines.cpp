@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/json_lines.hpp>
+#include <libtrain/data/formats/json_lines.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/csv.hpp>
+#include <libtrain/data/formats/csv.hpp>
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 
 namespace libtrain::data::detail {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {

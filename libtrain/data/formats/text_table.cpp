@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 
 #include <algorithm>
 #include <span>

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include <libtrain/data/formats/detail/text_table.hpp>
+#include <libtrain/data/formats/text_table.hpp>
 #include <libtrain/data/storage/file.hpp>
 
 namespace libtrain::data {
