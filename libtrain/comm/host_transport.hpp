@@ -70,9 +70,12 @@ class HostTransport {
   /// communication thread may call it.
   virtual bool interruptible() const { return true; }
 
-  /// Returns when every rank has come here; true where all brought the same fingerprint. Every collective below is
-  /// preceded by one, so that a mismatched call ends in an error and a missing rank is noticed before data moves.
-  /// `arrival` shows the buffers of the collective that follows, for transports whose peers look into them.
+  /// Returns when every rank has come here; true where all brought the same fingerprint, a hash of what the call is
+  /// ("all_reduce of 1000 float32 (average)"), what it is for, and its number. Every collective below is preceded by
+  /// one, so that a missing rank is noticed before data moves, and a mismatched call ends in an error: where
+  /// fingerprints differ, the ranks exchange the descriptions, and all throw who called what. The first deadline of any
+  /// rank ends the call for all. `arrival` shows the buffers of the collective that follows, for transports whose peers
+  /// look into them.
   virtual bool arrive(const Arrival& arrival, const WaitPolicy& policy) = 0;
 
   /// Instead of `arrive`: makes the peers that wait in the same arrival throw CommunicationError with `reason` as it

@@ -21,10 +21,18 @@ namespace libtrain::detail {
 /// compute. A caller that has nothing to do but wait for one runs it itself, where no thread has begun: handing a small
 /// collective to another thread and back costs several times what the collective itself does.
 ///
+///     submitted --> queued --> arriving --> in its body --> done, or failed
+///
 /// Invariants:
 /// - one collective at a time is in the transport; n + 1 starts after n has ended;
-/// - after the first failure nothing enters the transport again: queued and later collectives end with that failure;
-/// - each ends exactly once.
+/// - after the first failure nothing enters the transport again: queued and later collectives end with that failure,
+///   and the peers are told of one that only this rank has met, as far as the transport can;
+/// - each ends exactly once, and its body, which owns the tensors, is gone before anybody who waits goes on.
+///
+/// A deadline counts from the call; a collective that has not begun by then fails and names the one before it that has
+/// not ended. What could keep a waiting thread beyond its own deadline stays with the communication thread: calls of
+/// transports that cannot be interrupted, and older collectives with later deadlines. A wait gives up 4.5 s after the
+/// deadline where the communication thread itself is stuck in a foreign library.
 class CommunicationThread {
  public:
   /// What a collective does, in the transport and with its deadline; it holds the tensors.
@@ -32,8 +40,8 @@ class CommunicationThread {
 
   CommunicationThread(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout);
 
-  /// Lets queued collectives end for a few seconds, then aborts the transport. Never blocks for longer than that: a
-  /// thread stuck in a foreign library is left behind with everything it may touch.
+  /// Lets queued collectives end for 5 s (0.2 s while an exception unwinds), then aborts the transport, and after one
+  /// more second leaves a thread that is stuck in a foreign library behind, with everything that it may touch.
   ~CommunicationThread();
 
   CommunicationThread(const CommunicationThread&) = delete;  // it is one thread

@@ -1,14 +1,19 @@
 #include <libtrain/data/formats/coco.hpp>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <simdjson.h>
+
+#include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/coco_reader.hpp>
-#include <libtrain/data/formats/detail/json_window.hpp>
+#include <libtrain/data/formats/detail/json.hpp>
 #include <libtrain/data/formats/detail/polygon_mask.hpp>
 
 namespace libtrain::data {
@@ -28,7 +33,7 @@ RunLength empty_mask(std::uint32_t height, std::uint32_t width) {
   return {.height = height, .width = width, .counts = {pixels}};
 }
 
-using simdjson::ondemand::object;
+namespace ondemand = simdjson::ondemand;
 
 // "510.66," : an estimate of how many coordinates a file may hold. Room for them is only set aside; a vector that has
 // to grow would have all of them in memory twice.
@@ -39,54 +44,53 @@ std::uint64_t expected_coordinates(const File& file) {
   return std::min(file.size() / kBytesOfCoordinate, kMostExpectedCoordinates);
 }
 
-std::uint64_t begin_of_json(detail::JsonWindow& window) {
-  const bool marked = window.text().starts_with("\xef\xbb\xbf");
-  return window.skip_space(marked ? 3 : 0);
+// Calls read(its text, as simdjson wants it). Throws EnvironmentError: the file, the byte offset, what was expected,
+// and what is there.
+void read_json_file(const File& file, const std::function<void(const simdjson::padded_string&)>& read) {
+  if (file.size() > simdjson::SIMDJSON_MAXSIZE_BYTES) {
+    throw EnvironmentError(text("JSON file '", file.name(), "' has ", file.size(), " bytes: at most ",
+                                simdjson::SIMDJSON_MAXSIZE_BYTES, " can be read."));
+  }
+  simdjson::padded_string json = detail::read_json_text(file, 0, file.size());
+  const std::string_view whole = json;
+  if (whole.starts_with("\xef\xbb\xbf")) std::memset(json.data(), ' ', 3);  // a byte order mark
+  try {
+    read(json);
+  } catch (const detail::JsonFault& fault) {
+    const auto offset = std::min(static_cast<std::size_t>(fault.at - json.data()), json.size());
+    throw EnvironmentError(text("JSON file '", file.name(), "', byte offset ", offset, ": expected ", fault.expected,
+                                ", found ", detail::json_excerpt(whole.substr(offset), "the end of the file"), "."));
+  }
 }
 
-// One of the arrays of an instances file, which may be there once.
-class Section {
- public:
-  explicit Section(std::string_view key) : key_(key) {}
+// Throws JsonFault unless the text begins and ends with these brackets.
+void require_brackets(const simdjson::padded_string& json, char first, char last, std::string expected) {
+  const std::string_view whole = json;
+  const std::size_t begin = std::min(whole.find_first_not_of(detail::kJsonSpace), whole.size());
+  if (!whole.substr(begin).starts_with(first)) throw detail::JsonFault{json.data() + begin, std::move(expected)};
+  const std::size_t end = whole.find_last_not_of(detail::kJsonSpace);
+  if (whole[end] != last) throw detail::JsonFault{json.data() + end, text("'", last, "' at the end of the file")};
+}
 
-  std::string_view key() const { return key_; }
-  bool seen() const { return seen_; }
-
-  std::uint64_t read(detail::JsonWindow& window, simdjson::ondemand::parser& parser, std::uint64_t offset,
-                     const detail::JsonObjectReader& reader) {
-    if (seen_) window.fail(offset, text("the key '", key_, "' once"));
-    seen_ = true;
-    if (window.at_or_end(offset) != '[') window.fail(offset, text("an array for '", key_, "'"));
-    return detail::read_json_objects(window, parser, offset + 1, reader);
-  }
-
- private:
-  std::string_view key_;
-  bool seen_ = false;
-};
-
-void read_sections(detail::JsonWindow& window, detail::CocoReader& reader) {
-  Section images{"images"};
-  Section categories{"categories"};
-  Section annotations{"annotations"};
-  simdjson::ondemand::parser parser;
-  const auto read_member = [&](std::string_view key, std::uint64_t offset) {
-    if (key == images.key()) {
-      return images.read(window, parser, offset, [&](object& each, std::uint64_t) { reader.read_image(each); });
-    }
-    if (key == categories.key()) {
-      return categories.read(window, parser, offset, [&](object& each, std::uint64_t) { reader.read_category(each); });
-    }
-    if (key == annotations.key()) {
-      return annotations.read(window, parser, offset,
-                              [&](object& each, std::uint64_t at) { reader.read_annotation(each, at); });
-    }
-    return detail::skip_json_value(window, offset);
-  };
-  const std::uint64_t begin = begin_of_json(window);
-  if (window.at_or_end(begin) == '[') window.fail(begin, "'{' (read_coco_results reads a results file)");
-  detail::expect_json_end(window, detail::walk_json_object(window, begin, read_member));
-  if (!images.seen()) window.fail(begin, "an object with the key 'images'");
+void read_sections(const simdjson::padded_string& json, detail::CocoReader& reader) {
+  require_brackets(json, '{', '}', "'{' (read_coco_results reads a results file)");
+  bool seen[3] = {};
+  detail::parse_json(json, [&](ondemand::document& document) {
+    ondemand::object object;
+    if (document.get_object().get(object) != simdjson::SUCCESS) throw detail::JsonFault{.expected = "an object"};
+    detail::for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
+      const auto read = [&](bool& section_seen, auto read_one) {
+        if (section_seen) throw detail::JsonFault{detail::json_begin(value), text("the key '", key, "' once")};
+        section_seen = true;
+        detail::for_each_json_element(detail::json_array(value, key), key,
+                                      [&](ondemand::value& each) { (reader.*read_one)(each); });
+      };
+      if (key == "images") return read(seen[0], &detail::CocoReader::read_image);
+      if (key == "categories") return read(seen[1], &detail::CocoReader::read_category);
+      if (key == "annotations") return read(seen[2], &detail::CocoReader::read_annotation);
+    });
+  });
+  if (!seen[0]) throw detail::JsonFault{json.data(), "an object with the key 'images'"};
 }
 
 void sort_by_id(CocoAnnotations& found) {
@@ -143,31 +147,32 @@ std::vector<std::int64_t> trainable_image_ids(const CocoAnnotations& annotations
 }
 
 CocoAnnotations read_coco(const File& file, const CocoOptions& options) {
-  detail::JsonWindow window{file, options.window_bytes};
   detail::CocoReader reader{detail::CocoFile::instances, options.use, expected_coordinates(file)};
-  read_sections(window, reader);
-  CocoAnnotations found = std::move(reader.found());
-  sort_by_id(found);
-  detail::link_coco_objects(found.objects, reader.references(), found, detail::CocoFile::instances, found.findings,
-                            window);
+  CocoAnnotations& found = reader.found();
+  read_json_file(file, [&](const simdjson::padded_string& json) {
+    read_sections(json, reader);
+    sort_by_id(found);
+    detail::link_coco_objects(found.objects, reader.references(), found, detail::CocoFile::instances, found.findings);
+  });
   detail::check_coco_ids(found.objects, found.findings);
   report(file.name(), found.findings);
-  return found;
+  return std::move(found);
 }
 
 CocoObjects read_coco_results(const File& file, const CocoAnnotations& truth, const CocoOptions& options) {
-  detail::JsonWindow window{file, options.window_bytes};
   detail::CocoReader reader{detail::CocoFile::results, options.use, expected_coordinates(file)};
-  const std::uint64_t begin = begin_of_json(window);
-  if (window.at_or_end(begin) != '[') window.fail(begin, "'[' of a results file");
-  simdjson::ondemand::parser parser;
-  const auto read = [&](object& each, std::uint64_t offset) { reader.read_annotation(each, offset); };
-  detail::expect_json_end(window, detail::read_json_objects(window, parser, begin + 1, read));
-  CocoObjects objects = std::move(reader.found().objects);
-  CocoFindings findings = reader.found().findings;
-  detail::link_coco_objects(objects, reader.references(), truth, detail::CocoFile::results, findings, window);
-  report(file.name(), findings);
-  return objects;
+  CocoObjects& objects = reader.found().objects;
+  read_json_file(file, [&](const simdjson::padded_string& json) {
+    require_brackets(json, '[', ']', "'[' of a results file");
+    detail::parse_json(json, [&](ondemand::document& document) {
+      ondemand::array array;
+      if (document.get_array().get(array) != simdjson::SUCCESS) throw detail::JsonFault{.expected = "an array"};
+      detail::for_each_json_element(array, "results", [&](ondemand::value& each) { reader.read_annotation(each); });
+    });
+    detail::link_coco_objects(objects, reader.references(), truth, detail::CocoFile::results, reader.found().findings);
+  });
+  report(file.name(), reader.found().findings);
+  return std::move(objects);
 }
 
 }  // namespace libtrain::data

@@ -129,16 +129,14 @@ enum class CocoUse {
 
 struct CocoOptions {
   CocoUse use = CocoUse::training;
-  std::size_t window_bytes = 4 << 20;  ///< how much of the file is in memory at a time, unless an object is longer
 };
 
 /// Reads a COCO instances file (https://cocodataset.org/#format-data): an object with the arrays `images`, `categories`
 /// and `annotations`, of which the last two may be missing, in any order and with keys in any order. Keys it does not
-/// know are skipped, their values checked for no more than quotes and brackets, up to 1,024 levels deep.
+/// know are skipped, their values checked for no more than quotes and brackets.
 ///
-/// One pass with simdjson's on-demand interface over a window of the file; numbers of polygons are read by a loop of
-/// its own and become the same doubles as in Python. Memory: the result, twice the list of annotations, and about ten
-/// times the window.
+/// simdjson reads the file as a whole: at most 4 GiB. Numbers become the same doubles as in Python. Memory: the result
+/// and twice the list of annotations, and until it returns the file and as much again for simdjson.
 ///
 /// Categories are numbered by the order of their ids, images are sorted by id. Annotations of `training` need a box of
 /// positive width and height and, where polygons are given, one with three points and an even number of coordinates

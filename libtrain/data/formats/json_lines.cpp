@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -10,7 +10,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
 
 namespace libtrain::data {
@@ -43,18 +42,15 @@ std::vector<std::uint64_t> boundaries_of(const File& file) {
   return boundaries;
 }
 
-PaddedBuffer read_row(const File& file, detail::RowOffsets::Extent row) {
-  PaddedBuffer buffer{row.length};
-  file.read_at(row.begin, std::as_writable_bytes(std::span{buffer.data(), buffer.size()}));
-  return buffer;
+simdjson::padded_string read_row(const File& file, detail::RowOffsets::Extent row) {
+  return detail::read_json_text(file, row.begin, row.length);
 }
 
-template <typename Visit>
-void visit_members(ondemand::document& document, std::string_view line, std::string_view column, const Visit& visit) {
+void visit_members(ondemand::document& document, std::string_view line, std::string_view column,
+                   const std::function<void(ondemand::value&)>& visit) {
   ondemand::object object;
   if (document.get_object().get(object) != simdjson::SUCCESS) {
-    throw JsonFault{.at = line.data(),
-                    .expected = line.starts_with('{') ? "an object that ends on the line" : "an object"};
+    throw JsonFault{line.data(), line.starts_with('{') ? "an object that ends on the line" : "an object"};
   }
   bool found = false;
   detail::for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
@@ -62,33 +58,18 @@ void visit_members(ondemand::document& document, std::string_view line, std::str
     visit(value);
     found = true;
   });
-  if (!found) throw JsonFault{.at = line.data(), .expected = text("an object with the key '", column, "'")};
-  if (const char* behind = detail::json_location(document); behind != nullptr) {
-    throw JsonFault{.at = behind, .expected = "nothing behind the object"};
-  }
+  if (!found) throw JsonFault{line.data(), text("an object with the key '", column, "'")};
 }
 
 // Calls visit(value) with the row's value under the key `column`.
-template <typename Visit>
-void visit_field(const File& file, detail::RowOffsets::Extent row, std::string_view column, const Visit& visit) {
-  const PaddedBuffer buffer = read_row(file, row);
-  const std::string_view line = buffer.text();
+void visit_field(const File& file, detail::RowOffsets::Extent row, std::string_view column,
+                 const std::function<void(ondemand::value&)>& visit) {
+  const simdjson::padded_string json = read_row(file, row);
+  const std::string_view line = json;
   try {
-    ondemand::parser parser;
-    ondemand::document document;
-    if (const auto error = parser.iterate(buffer.data(), buffer.size(), buffer.allocated()).get(document);
-        error != simdjson::SUCCESS) {
-      throw detail::structural_fault(error, line);
-    }
-    try {
-      visit_members(document, line, column, visit);
-    } catch (JsonFault& fault) {
-      if (fault.at == nullptr) fault.at = detail::json_location(document);
-      throw;
-    }
+    detail::parse_json(json, [&](ondemand::document& document) { visit_members(document, line, column, visit); });
   } catch (const JsonFault& fault) {
-    const std::size_t position =
-        fault.at == nullptr ? line.size() : std::min(static_cast<std::size_t>(fault.at - line.data()), line.size());
+    const auto position = std::min(static_cast<std::size_t>(fault.at - line.data()), line.size());
     throw EnvironmentError(text("JSON lines file '", file.name(), "', line ", detail::line_of(file, row.begin),
                                 ", byte offset ", row.begin + position, ": expected ", fault.expected, ", found ",
                                 detail::json_excerpt(line.substr(position), "the end of the line"), "."));
@@ -99,12 +80,11 @@ std::string text_of(ondemand::value& value, std::string_view column) {
   const char* const begin = detail::json_begin(value);
   if (*begin == '"') return std::string{detail::json_string(value, column)};
   if (*begin == 't' || *begin == 'f') return detail::json_flag(value, column) ? "true" : "false";
-  std::string_view token = value.raw_json_token();
-  token = token.substr(0, token.find_last_not_of(kJsonSpace) + 1);
-  if (detail::json_number_length(token) != token.size()) {
-    throw detail::data_fault(text("a string, a number, true or false for '", column, "'"), begin);
+  const std::string_view token = value.raw_json_token();
+  if (double number = 0; value.get_double().get(number) != simdjson::SUCCESS) {
+    throw JsonFault{begin, text("a string, a number, true or false for '", column, "'")};
   }
-  return std::string{token};
+  return std::string{token.substr(0, token.find_last_not_of(kJsonSpace) + 1)};
 }
 
 }  // namespace
@@ -132,8 +112,8 @@ std::int64_t JsonLines::integer(std::uint64_t row, std::string_view column) cons
 }
 
 std::string JsonLines::line(std::uint64_t row) const {
-  const PaddedBuffer buffer = read_row(*file_, rows_[row]);
-  const std::string_view line = buffer.text();
+  const simdjson::padded_string json = read_row(*file_, rows_[row]);
+  const std::string_view line = json;
   return std::string{line.substr(0, line.find_last_not_of(kJsonSpace) + 1)};
 }
 

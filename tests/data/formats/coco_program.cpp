@@ -1,11 +1,11 @@
 // libtrain's side of coco_peer_test.py: says what it reads in files that Python made. Texts are written as hexadecimal
 // bytes ("-" for none), doubles with all their digits.
 //
-//   coco_program instances FILE WINDOW_BYTES PIXELS   images, categories, annotations; pixels of all masks to PIXELS
-//   coco_program results FILE TRUTH                   the same of results
-//   coco_program iou FILE                             overlaps of all masks of an image with each other
-//   coco_program csv FILE SEPARATOR                   fields of each row
-//   coco_program lines FILE COLUMN                    one field of each row
+//   coco_program instances FILE PIXELS   images, categories, annotations; pixels of all masks to PIXELS
+//   coco_program results FILE TRUTH      the same of results
+//   coco_program iou FILE                overlaps of all masks of an image with each other
+//   coco_program csv FILE SEPARATOR      fields of each row
+//   coco_program lines FILE COLUMN       one field of each row
 
 #include <cstddef>
 #include <cstdint>
@@ -86,10 +86,8 @@ void print_objects(const data::CocoObjects& objects, const data::CocoAnnotations
   }
 }
 
-void print_instances(const std::string& path, const std::string& window_bytes, const std::string& pixels_path) {
-  const auto found = data::read_coco(
-      *read_file(path),
-      {.use = data::CocoUse::evaluation, .window_bytes = std::strtoul(window_bytes.c_str(), nullptr, 10)});
+void print_instances(const std::string& path, const std::string& pixels_path) {
+  const auto found = data::read_coco(*read_file(path), {.use = data::CocoUse::evaluation});
   for (const auto& image : found.images) {
     std::printf("image %lld %d %d %s\n", static_cast<long long>(image.id), image.width, image.height,
                 hexadecimal(found.file_name(image)).c_str());
@@ -146,7 +144,7 @@ void print_lines(const std::string& path, const std::string& column) {
 void run(const std::vector<std::string>& words) {
   const std::string& command = words.at(1);
   if (command == "instances") {
-    print_instances(words.at(2), words.at(3), words.at(4));
+    print_instances(words.at(2), words.at(3));
   } else if (command == "results") {
     print_results(words.at(2), words.at(3));
   } else if (command == "iou") {

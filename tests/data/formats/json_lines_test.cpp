@@ -120,15 +120,6 @@ TEST(JsonLines, RefusesALineOfMoreThan64MiBAtOnce) {
               AllOf(HasSubstr("'zeros', byte offset 0"), HasSubstr("at most 67108864 bytes")));
 }
 
-TEST(FileBuffer, HasZerosBehindItsBytes) {
-  for (const std::size_t size : {std::size_t{0}, std::size_t{3}}) {
-    const PaddedBuffer buffer{size};
-    EXPECT_EQ(buffer.text().size(), size);
-    EXPECT_EQ(buffer.allocated(), size + PaddedBuffer::kPadding);
-    for (std::size_t i = size; i < buffer.allocated(); ++i) EXPECT_EQ(buffer.data()[i], '\0');
-  }
-}
-
 TEST(FileBuffer, AFileInMemoryEndsWhereItEnds) {
   const auto file = file_in_memory("short", "abc");
   std::byte bytes[2] = {};

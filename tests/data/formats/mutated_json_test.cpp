@@ -107,10 +107,8 @@ class MutatedJson : public ::testing::Test {
   const SilentLog silence_;  // findings in damaged files would fill the log
 };
 
-// Small windows for half of the files, so that objects are cut at all places.
 CocoOptions options_of(std::uint64_t mutation) {
-  return {.use = mutation % 3 == 0 ? CocoUse::evaluation : CocoUse::training,
-          .window_bytes = mutation % 2 == 0 ? std::size_t{1} << 20 : std::size_t{40 + mutation % 90}};
+  return {.use = mutation % 3 == 0 ? CocoUse::evaluation : CocoUse::training};
 }
 
 TEST_F(MutatedJson, InstancesAreReadOrRefused) {

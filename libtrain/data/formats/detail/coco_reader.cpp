@@ -16,8 +16,8 @@ namespace ondemand = simdjson::ondemand;
 
 constexpr std::int64_t kLongestSide = 1'000'000;
 
-void require_key(bool present, std::string_view key) {
-  if (!present) throw data_fault(text("an object with the key '", key, "'"));
+void require_key(bool present, std::string_view key, const char* begin) {
+  if (!present) throw JsonFault{begin, text("an object with the key '", key, "'")};
 }
 
 std::int32_t side_of(ondemand::value& value, std::string_view key) {
@@ -29,6 +29,14 @@ constexpr auto kMostPixels = static_cast<double>(kMostMaskPixels);
 
 bool is_whole(double number, double least, double most) {
   return number >= least && number <= most && std::floor(number) == number;
+}
+
+// Of an array of numbers.
+std::vector<double> numbers_of(ondemand::value& value, std::string_view name) {
+  std::vector<double> numbers;
+  for_each_json_element(json_array(value, name), name,
+                        [&](ondemand::value& each) { numbers.push_back(json_number(each, name)); });
+  return numbers;
 }
 
 constexpr std::uint32_t kNowhere = UINT32_MAX;
@@ -63,96 +71,98 @@ CocoReader::CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordi
   found_.objects.shapes.coordinates.reserve(expected_coordinates);
 }
 
-void CocoReader::read_image(ondemand::object& object) {
+void CocoReader::read_image(ondemand::value& value) {
+  const char* const begin = json_begin(value);
+  auto object = json_object(value, "images");
   CocoImage image;
   std::string_view name;
   bool has_id = false;
   bool has_name = false;
-  for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
+  for_each_json_field(object, [&](std::string_view key, ondemand::value& field) {
     if (key == "id") {
-      image.id = json_integer(value, key);
+      image.id = json_integer(field, key);
       has_id = true;
     } else if (key == "width") {
-      image.width = side_of(value, key);
+      image.width = side_of(field, key);
     } else if (key == "height") {
-      image.height = side_of(value, key);
+      image.height = side_of(field, key);
     } else if (key == "file_name") {
-      name = json_string(value, key);
+      name = json_string(field, key);
       has_name = true;
     }
   });
-  require_key(has_id, "id");
-  require_key(image.width > 0, "width");
-  require_key(image.height > 0, "height");
-  require_key(has_name, "file_name");
-  if (!image_ids_.insert(image.id, 0)) throw data_fault(text("an image whose id no other has, unlike ", image.id));
+  require_key(has_id, "id", begin);
+  require_key(image.width > 0, "width", begin);
+  require_key(image.height > 0, "height", begin);
+  require_key(has_name, "file_name", begin);
+  if (!image_ids_.insert(image.id, 0))
+    throw JsonFault{begin, text("an image whose id no other has, unlike ", image.id)};
   image.name_offset = found_.names.size();
   image.name_length = name.size();
   found_.names += name;
   found_.images.push_back(image);
 }
 
-void CocoReader::read_category(ondemand::object& object) {
+void CocoReader::read_category(ondemand::value& value) {
+  const char* const begin = json_begin(value);
+  auto object = json_object(value, "categories");
   CocoCategory category;
   bool has_id = false;
   bool has_name = false;
-  for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
+  for_each_json_field(object, [&](std::string_view key, ondemand::value& field) {
     if (key == "id") {
-      category.id = json_integer(value, key);
+      category.id = json_integer(field, key);
       has_id = true;
     } else if (key == "name") {
-      category.name = json_string(value, key);
+      category.name = json_string(field, key);
       has_name = true;
-    } else if (key == "supercategory" && *json_begin(value) == '"') {
-      category.supercategory = json_string(value, key);
+    } else if (key == "supercategory" && *json_begin(field) == '"') {
+      category.supercategory = json_string(field, key);
     }
   });
-  require_key(has_id, "id");
-  require_key(has_name, "name");
+  require_key(has_id, "id", begin);
+  require_key(has_name, "name", begin);
   if (!category_ids_.insert(category.id, 0)) {
-    throw data_fault(text("a category whose id no other has, unlike ", category.id));
+    throw JsonFault{begin, text("a category whose id no other has, unlike ", category.id)};
   }
   found_.categories.push_back(std::move(category));
 }
 
-void CocoReader::read_annotation(ondemand::object& object, std::uint64_t offset) {
+void CocoReader::read_annotation(ondemand::value& value) {
   const Marks marks = mark();
-  Entry entry{.reference = {.offset = offset}};
+  const char* const begin = json_begin(value);
+  Entry entry{.reference = {.at = begin}};
   auto& annotation = entry.annotation;
-  try {
-    for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
-      if (key == "segmentation") {
-        read_segmentation(value, entry);
-      } else if (key == "bbox") {
-        const char* const begin = json_begin(value);
-        const auto& box = numbers_of(json_array_text(value, key));
-        if (box.size() != 4) throw data_fault("four numbers for 'bbox'", begin);
-        annotation.box = {.x = box[0], .y = box[1], .width = box[2], .height = box[3]};
-        entry.has_box = true;
-      } else if (key == "area") {
-        annotation.area = json_number(value, key);
-        entry.has_area = true;
-      } else if (key == "iscrowd") {
-        annotation.crowd = json_flag(value, key);
-      } else if (key == "image_id") {
-        entry.reference.image_id = json_integer(value, key);
-        entry.has_image = true;
-      } else if (key == "category_id") {
-        entry.reference.category_id = json_integer(value, key);
-        entry.has_category = true;
-      } else if (key == "id" && file_ == CocoFile::instances) {
-        annotation.id = json_integer(value, key);
-        entry.has_id = true;
-      } else if (key == "score" && file_ == CocoFile::results) {
-        annotation.score = json_number(value, key);
-        entry.has_score = true;
-      }
-    });
-    complete(entry);
-  } catch (...) {
-    roll_back(marks);
-    throw;
-  }
+  auto object = json_object(value, "annotations");
+  for_each_json_field(object, [&](std::string_view key, ondemand::value& field) {
+    if (key == "segmentation") {
+      read_segmentation(field, entry);
+    } else if (key == "bbox") {
+      const char* const box_begin = json_begin(field);
+      const auto box = numbers_of(field, key);
+      if (box.size() != 4) throw JsonFault{box_begin, "four numbers for 'bbox'"};
+      annotation.box = {.x = box[0], .y = box[1], .width = box[2], .height = box[3]};
+      entry.has_box = true;
+    } else if (key == "area") {
+      annotation.area = json_number(field, key);
+      entry.has_area = true;
+    } else if (key == "iscrowd") {
+      annotation.crowd = json_flag(field, key);
+    } else if (key == "image_id") {
+      entry.reference.image_id = json_integer(field, key);
+      entry.has_image = true;
+    } else if (key == "category_id") {
+      entry.reference.category_id = json_integer(field, key);
+      entry.has_category = true;
+    } else if (key == "id" && file_ == CocoFile::instances) {
+      annotation.id = json_integer(field, key);
+      entry.has_id = true;
+    } else if (key == "score" && file_ == CocoFile::results) {
+      annotation.score = json_number(field, key);
+      entry.has_score = true;
+    }
+  });
+  complete(entry, begin);
   if (!is_kept(entry)) {
     roll_back(marks);
     return;
@@ -161,13 +171,13 @@ void CocoReader::read_annotation(ondemand::object& object, std::uint64_t offset)
   references_.push_back(entry.reference);
 }
 
-void CocoReader::complete(Entry& entry) {
+void CocoReader::complete(Entry& entry, const char* begin) {
   auto& annotation = entry.annotation;
-  require_key(entry.has_image, "image_id");
-  require_key(entry.has_category, "category_id");
+  require_key(entry.has_image, "image_id", begin);
+  require_key(entry.has_category, "category_id", begin);
   const bool results = file_ == CocoFile::results;
   if (results) {
-    require_key(entry.has_score, "score");
+    require_key(entry.has_score, "score", begin);
     annotation.id = static_cast<std::int64_t>(found_.objects.annotations.size()) + 1;
     annotation.crowd = false;
     if (!entry.has_box && annotation.kind == CocoShape::run_length) {
@@ -177,9 +187,9 @@ void CocoReader::complete(Entry& entry) {
       return;
     }
   } else {
-    require_key(entry.has_id, "id");
+    require_key(entry.has_id, "id", begin);
   }
-  require_key(entry.has_box, "bbox");
+  require_key(entry.has_box, "bbox", begin);
   if (results || !entry.has_area) annotation.area = annotation.box.width * annotation.box.height;
 }
 
@@ -220,26 +230,25 @@ void CocoReader::read_segmentation(ondemand::value& value, Entry& entry) {
   entry.annotation.kind = CocoShape::none;
   const char* const begin = json_begin(value);
   if (*begin == '[') {
-    read_polygons(json_array_text(value, "segmentation"), entry);
+    read_polygons(value, entry);
   } else if (*begin == '{') {
     read_run_length(value, entry);
   } else {
     bool is_null = false;
     if (value.is_null().get(is_null) != simdjson::SUCCESS || !is_null) {
-      throw data_fault("polygons or a run-length mask for 'segmentation'", begin);
+      throw JsonFault{begin, "polygons or a run-length mask for 'segmentation'"};
     }
   }
 }
 
-void CocoReader::read_polygons(std::string_view json, Entry& entry) {
+void CocoReader::read_polygons(ondemand::value& value, Entry& entry) {
   auto& shapes = found_.objects.shapes;
-  const char* const end = json.data() + json.size();
-  const char* at = skip_json_space(json.data() + 1, end);
   entry.annotation.shape = shapes.polygon_offsets.size() - 1;
-  bool more = !(at < end && *at == ']');
-  while (more) {
+  for_each_json_element(json_array(value, "segmentation"), "segmentation", [&](ondemand::value& polygon) {
     const std::size_t first = shapes.coordinates.size();
-    at = skip_json_space(append_json_numbers(at, end, shapes.coordinates), end);
+    for_each_json_element(json_array(polygon, "a polygon"), "a polygon", [&](ondemand::value& coordinate) {
+      shapes.coordinates.push_back(json_number(coordinate, "a polygon"));
+    });
     const std::size_t count = shapes.coordinates.size() - first;
     ++entry.listed_polygons;
     if (count >= kFewestCoordinates && count % 2 == 0) {
@@ -248,12 +257,7 @@ void CocoReader::read_polygons(std::string_view json, Entry& entry) {
     } else {
       shapes.coordinates.resize(first);
     }
-    more = at < end && *at == ',';
-    if (more) at = skip_json_space(at + 1, end);
-  }
-  if (at == end || *at != ']' || skip_json_space(at + 1, end) != end) {
-    throw data_fault("',' or ']' behind a polygon", at);
-  }
+  });
   if (entry.annotation.polygons > 0) entry.annotation.kind = CocoShape::polygons;
 }
 
@@ -262,31 +266,37 @@ void CocoReader::read_run_length(ondemand::value& value, Entry& entry) {
   const char* const begin = json_begin(value);
   CocoShapes::Mask mask{.first_count = shapes.counts.size()};
   std::string_view string;
-  std::string_view array;
-  bool has_counts = false;
+  std::vector<double> numbers;
+  const char* counts_begin = nullptr;
+  bool is_array = false;
   auto object = json_object(value, "segmentation");
   for_each_json_field(object, [&](std::string_view key, ondemand::value& field) {
     if (key == "size") {
       const char* const size_begin = json_begin(field);
-      const auto& size = numbers_of(json_array_text(field, key));
+      const auto size = numbers_of(field, key);
       const bool usable = size.size() == 2 && is_whole(size[0], 1, kMostPixels) && is_whole(size[1], 1, kMostPixels) &&
                           size[0] * size[1] <= kMostPixels;
-      if (!usable) throw data_fault(text("a height and a width of up to ", kMostMaskPixels, " pixels"), size_begin);
+      if (!usable) throw JsonFault{size_begin, text("a height and a width of up to ", kMostMaskPixels, " pixels")};
       mask.height = static_cast<std::uint32_t>(size[0]);
       mask.width = static_cast<std::uint32_t>(size[1]);
     } else if (key == "counts") {
-      const bool is_array = *json_begin(field) == '[';
-      array = is_array ? json_array_text(field, key) : std::string_view{};
-      string = is_array ? std::string_view{} : json_string(field, key);
-      has_counts = true;
+      counts_begin = json_begin(field);
+      is_array = *counts_begin == '[';
+      if (is_array) {
+        numbers = numbers_of(field, key);
+      } else {
+        string = json_string(field, key);
+      }
     }
   });
-  if (mask.height == 0 || !has_counts) throw data_fault("an object with the keys 'size' and 'counts'", begin);
+  if (mask.height == 0 || counts_begin == nullptr) {
+    throw JsonFault{begin, "an object with the keys 'size' and 'counts'"};
+  }
   const std::uint64_t pixels = std::uint64_t{mask.height} * mask.width;
-  if (!array.empty()) {
-    append_counts(array, pixels);
+  if (is_array) {
+    append_counts(numbers, pixels, counts_begin);
   } else if (const auto fault = append_coco_counts(string, pixels, shapes.counts)) {
-    throw data_fault(text("a run-length mask of ", mask.height, " x ", mask.width, " (", *fault, ")"), begin);
+    throw JsonFault{begin, text("a run-length mask of ", mask.height, " x ", mask.width, " (", *fault, ")")};
   }
   mask.counts = shapes.counts.size() - mask.first_count;
   entry.annotation.kind = CocoShape::run_length;
@@ -294,28 +304,20 @@ void CocoReader::read_run_length(ondemand::value& value, Entry& entry) {
   shapes.masks.push_back(mask);
 }
 
-void CocoReader::append_counts(std::string_view array, std::uint64_t pixels) {
+void CocoReader::append_counts(const std::vector<double>& counts, std::uint64_t pixels, const char* begin) {
   std::uint64_t left = pixels;
-  for (const double count : numbers_of(array)) {
+  for (const double count : counts) {
     if (!is_whole(count, 0, static_cast<double>(left))) {
-      throw data_fault(text("counts that add up to ", pixels, ", not the count ", count), array.data());
+      throw JsonFault{begin, text("counts that add up to ", pixels, ", not the count ", count)};
     }
     left -= static_cast<std::uint64_t>(count);
     found_.objects.shapes.counts.push_back(static_cast<std::uint32_t>(count));
   }
-  if (left > 0) throw data_fault(text("counts that add up to ", pixels, ", not to ", pixels - left), array.data());
-}
-
-const std::vector<double>& CocoReader::numbers_of(std::string_view array) {
-  numbers_.clear();
-  const char* const end = array.data() + array.size();
-  const char* const behind = append_json_numbers(array.data(), end, numbers_);
-  if (skip_json_space(behind, end) != end) throw data_fault("nothing behind the ']' of the numbers", behind);
-  return numbers_;
+  if (left > 0) throw JsonFault{begin, text("counts that add up to ", pixels, ", not to ", pixels - left)};
 }
 
 void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
-                       CocoFile file, CocoFindings& findings, JsonWindow& window) {
+                       CocoFile file, CocoFindings& findings) {
   const CocoIdTable images = positions_of(truth.images);
   const CocoIdTable categories = positions_of(truth.categories);
   for (std::size_t number = 0; number < references.size(); ++number) {
@@ -325,14 +327,14 @@ void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& r
     annotation.image = image.value_or(kNowhere);
     if (!image) {
       if (file == CocoFile::results) {
-        window.fail(reference.offset, text("a result for an image of the ground truth, not for ", reference.image_id));
+        throw JsonFault{reference.at, text("a result for an image of the ground truth, not for ", reference.image_id)};
       }
       ++findings.unknown_images;
       continue;
     }
     const auto category = categories.find(reference.category_id);
     if (!category) {
-      window.fail(reference.offset, text("an object of a known category, not of ", reference.category_id));
+      throw JsonFault{reference.at, text("an object of a known category, not of ", reference.category_id)};
     }
     annotation.category = *category;
   }

@@ -9,7 +9,7 @@
 #include <simdjson.h>
 
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/detail/json_window.hpp>
+#include <libtrain/data/formats/detail/json.hpp>
 #include <libtrain/data/mixing.hpp>
 
 namespace libtrain::data::detail {
@@ -71,20 +71,20 @@ class CocoIdTable {
 struct CocoReference {
   std::int64_t image_id = 0;
   std::int64_t category_id = 0;
-  std::uint64_t offset = 0;
+  const char* at = nullptr;
 };
 
 enum class CocoFile { instances, results };
 
-/// Reads the objects of a file's sections one by one. Each function throws JsonFault, with nothing of the object kept.
+/// Reads the objects of a file's sections one by one; all throw JsonFault.
 class CocoReader {
  public:
   /// `expected_coordinates` is how many there may be: room for them is set aside, not used.
   CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordinates);
 
-  void read_image(simdjson::ondemand::object& object);
-  void read_category(simdjson::ondemand::object& object);
-  void read_annotation(simdjson::ondemand::object& object, std::uint64_t offset);
+  void read_image(simdjson::ondemand::value& value);
+  void read_category(simdjson::ondemand::value& value);
+  void read_annotation(simdjson::ondemand::value& value);
 
   /// Images and categories in the order of the file, annotations too, without their positions among those.
   CocoAnnotations& found() { return found_; }
@@ -114,14 +114,13 @@ class CocoReader {
     std::size_t masks = 0;
   };
 
-  void complete(Entry& entry);
+  void complete(Entry& entry, const char* begin);
   bool is_kept(const Entry& entry);
 
   void read_segmentation(simdjson::ondemand::value& value, Entry& entry);
-  void read_polygons(std::string_view json, Entry& entry);
+  void read_polygons(simdjson::ondemand::value& value, Entry& entry);
   void read_run_length(simdjson::ondemand::value& value, Entry& entry);
-  void append_counts(std::string_view array, std::uint64_t pixels);
-  const std::vector<double>& numbers_of(std::string_view array);
+  void append_counts(const std::vector<double>& counts, std::uint64_t pixels, const char* begin);
 
   Marks mark() const;
   void roll_back(const Marks& marks);
@@ -132,14 +131,13 @@ class CocoReader {
   std::vector<CocoReference> references_;
   CocoIdTable image_ids_;
   CocoIdTable category_ids_;
-  std::vector<double> numbers_;
 };
 
 /// Gives each annotation the positions of its image and its category in `truth`, whose images and categories are
 /// sorted, and brings those of an image together. Annotations of images that are not there are dropped and counted
-/// (CocoFile::instances) or refused (CocoFile::results). Throws EnvironmentError with the place in the window's file.
+/// (CocoFile::instances) or refused (CocoFile::results). Throws JsonFault.
 void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
-                       CocoFile file, CocoFindings& findings, JsonWindow& window);
+                       CocoFile file, CocoFindings& findings);
 
 /// Counts ids of annotations that are not positive or there more than once.
 void check_coco_ids(const CocoObjects& objects, CocoFindings& findings);

@@ -36,11 +36,6 @@ class MemoryFile final : public File {
 
 }  // namespace
 
-PaddedBuffer::PaddedBuffer(std::size_t size)
-    : size_(size), bytes_(std::make_unique_for_overwrite<char[]>(size + kPadding)) {
-  std::memset(bytes_.get() + size, 0, kPadding);
-}
-
 std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes) {
   return std::make_unique<const MemoryFile>(std::move(name), std::move(bytes));
 }

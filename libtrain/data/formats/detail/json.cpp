@@ -1,84 +1,20 @@
 #include <libtrain/data/formats/detail/json.hpp>
 
-#include <array>
-#include <bit>
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <system_error>
+#include <span>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/text_table.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
-constexpr std::array<double, 8> kPowersOfTen{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
-constexpr std::uint64_t kEveryByte = 0x0101010101010101;
-constexpr std::uint64_t kHighBits = 0x80 * kEveryByte;
-constexpr std::uint64_t kZeros = 0x30 * kEveryByte;       // eight times '0'
-constexpr std::uint64_t kBeyondNine = 0x76 * kEveryByte;  // added to a byte of 10 or more, sets its high bit
-
-bool is_digit(char character) {
-  return character >= '0' && character <= '9';
-}
-
-// The value of eight decimal digits, one a byte, the first in the lowest byte: neighbours are joined to pairs, pairs to
-// fours, fours to eight (Johnny Lee's method, as in D. Lemire, "Number parsing at a gigabyte per second", 2021).
-std::uint64_t value_of_digits(std::uint64_t digits) {
-  constexpr std::uint64_t pairs = 0x000000ff000000ff;
-  digits = digits * 10 + (digits >> 8);
-  return ((digits & pairs) * 0x000f424000000064 + ((digits >> 16) & pairs) * 0x0000271000000001) >> 32;
-}
-
-// The lowest `bytes` bytes, below eight.
-std::uint64_t low_bytes(int bytes) {
-  return (std::uint64_t{1} << (8 * bytes)) - 1;
-}
-
-// A number such as 7, 510.66 or 0.5 that is over within eight bytes, without a branch on its length: lengths of
-// coordinates are nearly random, and a branch that is mispredicted costs as much as the whole number. False, with
-// nothing read, for any other number. The quotient of two exact doubles is correctly rounded.
-bool read_short_number(const char*& at, double& number) {
-  if constexpr (std::endian::native != std::endian::little) return false;
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, sizeof word);
-  const std::uint64_t digits = word ^ kZeros;  // a digit becomes its value, anything else more than 9
-  std::uint64_t others = ((digits + kBeyondNine) | digits) & kHighBits;
-  if (others == 0) return false;
-  const int whole = std::countr_zero(others) / 8;
-  int length = whole;
-  int decimals = 0;
-  std::uint64_t all = digits & low_bytes(whole);
-  if (at[whole] == '.') {
-    others &= others - 1;
-    if (others == 0) return false;
-    length = std::countr_zero(others) / 8;
-    decimals = length - whole - 1;
-    if (decimals == 0) return false;
-    all |= (digits >> 8) & low_bytes(length - 1) & ~low_bytes(whole);
-  }
-  const char terminator = at[length];
-  const bool ends = terminator == ',' || terminator == ']';
-  if (whole == 0 || !ends || (whole > 1 && *at == '0')) return false;
-  const int count = whole + decimals;
-  const std::uint64_t value = value_of_digits(all << (8 * (8 - count)));
-  number = static_cast<double>(value) / kPowersOfTen[static_cast<std::size_t>(decimals)];
-  at += length;
-  return true;
-}
-
 namespace ondemand = simdjson::ondemand;
 
-static_assert(PaddedBuffer::kPadding >= simdjson::SIMDJSON_PADDING);
-
 JsonFault wrong_value(ondemand::value& value, const std::string& expected, std::string_view name) {
-  return data_fault(text(expected, " for '", name, "'"), json_begin(value));
+  return {json_begin(value), text(expected, " for '", name, "'")};
 }
 
 // The first byte of a string that is not closed, or the first control character within a string.
@@ -100,10 +36,6 @@ const char* find_in_strings(std::string_view json, simdjson::error_code error) {
 
 }  // namespace
 
-JsonFault data_fault(std::string expected, const char* at) {
-  return {.kind = JsonFault::Kind::data, .at = at, .expected = std::move(expected)};
-}
-
 std::string json_excerpt(std::string_view text, std::string_view end) {
   constexpr std::size_t longest = 24;
   if (text.empty()) return std::string{end};
@@ -116,56 +48,13 @@ std::string json_excerpt(std::string_view text, std::string_view end) {
   return excerpt;
 }
 
-std::optional<std::size_t> json_number_length(std::string_view text) {
-  std::size_t position = 0;
-  const auto skip_digits = [&] {
-    const std::size_t begin = position;
-    while (position < text.size() && is_digit(text[position])) ++position;
-    return position > begin;
-  };
-  const auto next_is = [&](char character) { return position < text.size() && text[position] == character; };
-  if (next_is('-')) ++position;
-  if (next_is('0')) {
-    ++position;
-  } else if (!skip_digits()) {
-    return std::nullopt;
+simdjson::padded_string read_json_text(const File& file, std::uint64_t begin, std::uint64_t length) {
+  simdjson::padded_string json{static_cast<std::size_t>(length)};
+  if (json.data() == nullptr) {
+    throw EnvironmentError(text("File '", file.name(), "': there is no memory for its ", length, " bytes of JSON."));
   }
-  if (next_is('.')) {
-    ++position;
-    if (!skip_digits()) return std::nullopt;
-  }
-  if (next_is('e') || next_is('E')) {
-    ++position;
-    if (next_is('+') || next_is('-')) ++position;
-    if (!skip_digits()) return std::nullopt;
-  }
-  return position;
-}
-
-const char* read_json_number(const char* at, const char* end, double& number) {
-  if (at < end && read_short_number(at, number)) return at;
-  const auto length = json_number_length({at, static_cast<std::size_t>(end - at)});
-  if (!length) throw data_fault("a number", at);
-  const auto [stop, error] = std::from_chars(at, at + *length, number);
-  if (error != std::errc{} || stop != at + *length) {
-    throw data_fault("a number within double's range", at);
-  }
-  return stop;
-}
-
-const char* append_json_numbers(const char* at, const char* end, std::vector<double>& numbers) {
-  const auto is = [&](char character) { return at < end && *at == character; };
-  if (!is('[')) throw data_fault("an array of numbers", at);
-  at = skip_json_space(at + 1, end);
-  if (is(']')) return at + 1;
-  for (;;) {
-    double number = 0;
-    at = skip_json_space(read_json_number(at, end, number), end);
-    numbers.push_back(number);
-    if (is(']')) return at + 1;
-    if (!is(',')) throw data_fault("',' or ']' behind a number", at);
-    at = skip_json_space(at + 1, end);
-  }
+  file.read_at(begin, std::as_writable_bytes(std::span{json.data(), json.size()}));
+  return json;
 }
 
 std::int64_t json_integer(ondemand::value& value, std::string_view name) {
@@ -178,7 +67,7 @@ std::int64_t json_integer(ondemand::value& value, std::string_view name, std::in
   const char* const begin = json_begin(value);
   const std::int64_t number = json_integer(value, name);
   if (number < minimum || number > maximum) {
-    throw data_fault(text("an integer from ", minimum, " to ", maximum, " for '", name, "'"), begin);
+    throw JsonFault{begin, text("an integer from ", minimum, " to ", maximum, " for '", name, "'")};
   }
   return number;
 }
@@ -205,20 +94,16 @@ std::string_view json_string(ondemand::value& value, std::string_view name) {
   return string;
 }
 
-std::string_view json_array_text(ondemand::value& value, std::string_view name) {
-  ondemand::array array;
-  if (value.get_array().get(array) != simdjson::SUCCESS) throw wrong_value(value, "an array", name);
-  std::string_view json;
-  if (array.raw_json().get(json) != simdjson::SUCCESS) {
-    throw JsonFault{.expected = text("the end of the array '", name, "'")};
-  }
-  return json;
-}
-
 ondemand::object json_object(ondemand::value& value, std::string_view name) {
   ondemand::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) throw wrong_value(value, "an object", name);
   return object;
+}
+
+ondemand::array json_array(ondemand::value& value, std::string_view name) {
+  ondemand::array array;
+  if (value.get_array().get(array) != simdjson::SUCCESS) throw wrong_value(value, "an array", name);
+  return array;
 }
 
 std::string_view json_key(ondemand::field& field) {
@@ -228,7 +113,7 @@ std::string_view json_key(ondemand::field& field) {
   if (raw[length] == '"') return {raw, length};
   std::string_view key;
   if (field.unescaped_key().get(key) != simdjson::SUCCESS) {
-    throw data_fault("a key whose escapes are valid", raw);
+    throw JsonFault{raw, "a key whose escapes are valid"};
   }
   return key;
 }
