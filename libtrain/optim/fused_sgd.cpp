@@ -40,15 +40,15 @@ void update_any(const at::Tensor& parameter, const at::Tensor& gradient, const a
 
 }  // namespace
 
-at::Tensor FusedSGD::step(LossClosure closure) {
+at::Tensor FusedSgd::step(LossClosure closure) {
   return detail::step_each<torch::optim::SGDOptions>(
-      *this, closure, "FusedSGD",
+      *this, closure, "FusedSgd",
       [this](const at::Tensor& parameter, const at::Tensor& gradient, const torch::optim::SGDOptions& options) {
         update(parameter, gradient, options);
       });
 }
 
-void FusedSGD::update(const at::Tensor& parameter, const at::Tensor& gradient,
+void FusedSgd::update(const at::Tensor& parameter, const at::Tensor& gradient,
                       const torch::optim::SGDOptions& options) {
   detail::SgdStep step{.learning_rate = options.lr(),
                        .momentum = options.momentum(),

@@ -6,7 +6,7 @@ namespace libtrain::optim {
 
 /// torch::optim::SGD in one pass over memory, where that makes up to five: change the name, and keep the rest.
 ///
-///     FusedSGD sgd{model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)};
+///     FusedSgd sgd{model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)};
 ///
 /// Options, state, parameter groups and files are torch's own: what torch::optim::SGD has saved can be loaded here, and
 /// the other way round. Results agree to rounding; they do not depend on the number of threads or on the processor.
@@ -14,7 +14,7 @@ namespace libtrain::optim {
 /// One pass is made for parameters of float32 and float64 on the CPU that are dense, in any order of dimensions
 /// (channels_last), on torch's intra-op threads; gradients of another order are copied first. Others are updated by
 /// tensor operators. One thread at a time.
-class FusedSGD : public torch::optim::SGD {
+class FusedSgd : public torch::optim::SGD {
  public:
   using torch::optim::SGD::SGD;
 

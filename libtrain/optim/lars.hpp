@@ -35,14 +35,14 @@ struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions>
 /// The rate is inside of v, as in the paper and in MLPerf's ResNet-50: a changed rate does not change what earlier
 /// gradients have left behind. torch::optim::SGD has it outside. Use it with a warm-up and rates of 1 to 20.
 ///
-/// The state is torch's SGDParamState, with v for momentum buffer. Memory, layouts, threads and bits: see FusedSGD.
+/// The state is torch's SGDParamState, with v for momentum buffer. Memory, layouts, threads and bits: see FusedSgd.
 class Lars : public torch::optim::Optimizer {
  public:
   /// Throws UsageError for options that are negative or not finite, and for groups with options of another type.
   Lars(const std::vector<torch::optim::OptimizerParamGroup>& groups, const LarsOptions& defaults);
   Lars(std::vector<at::Tensor> parameters, const LarsOptions& defaults);
 
-  /// As FusedSGD::step.
+  /// As FusedSgd::step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
   void save(torch::serialize::OutputArchive& archive) const override;

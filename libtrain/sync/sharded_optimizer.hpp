@@ -53,7 +53,7 @@ struct ShardedOptimizerOptions {
 ///     }
 ///
 /// A step sends as much as without sharding: a reduce-scatter instead of an all-reduce, and an all-gather. All ranks
-/// get the same bits; they are those of optim::FusedSGD and optim::FusedAdamW, given the same averages.
+/// get the same bits; they are those of optim::FusedSgd and optim::FusedAdamW, given the same averages.
 ///
 /// What is different from other optimizers:
 /// - After wait() a gradient is the average in this rank's part of its bucket alone. clip_gradients() and unscale()

@@ -37,26 +37,26 @@ std::vector<SGDOptions> sgd_cases() {
           SGDOptions(0.05).momentum(0.9).dampening(0.3).weight_decay(0.01), all_sgd_options()};
 }
 
-at::Tensor momentum_buffer(FusedSGD& sgd, const at::Tensor& parameter) {
+at::Tensor momentum_buffer(FusedSgd& sgd, const at::Tensor& parameter) {
   return static_cast<SGDParamState&>(*sgd.state()[parameter.unsafeGetTensorImpl()]).momentum_buffer();
 }
 
 TEST(FusedSgd, FollowsTorchsInFloat32) {
   for (const auto& options : sgd_cases()) {
-    expect_same_training<FusedSGD, SGD>(make_parameters, options, at::kFloat, 1e-6);
-    expect_same_training<FusedSGD, SGD>(make_odd_parameters, options, at::kFloat, 1e-6);
+    expect_same_training<FusedSgd, SGD>(make_parameters, options, at::kFloat, 1e-6);
+    expect_same_training<FusedSgd, SGD>(make_odd_parameters, options, at::kFloat, 1e-6);
   }
 }
 
 TEST(FusedSgd, FollowsTorchsInFloat64) {
   for (const auto& options : sgd_cases()) {
-    expect_same_training<FusedSGD, SGD>(make_parameters, options, at::kDouble, 1e-12);
-    expect_same_training<FusedSGD, SGD>(make_odd_parameters, options, at::kDouble, 1e-12);
+    expect_same_training<FusedSgd, SGD>(make_parameters, options, at::kDouble, 1e-12);
+    expect_same_training<FusedSgd, SGD>(make_odd_parameters, options, at::kDouble, 1e-12);
   }
 }
 
 TEST(FusedSgd, FollowsTorchsInHalfPrecision) {
-  expect_same_training<FusedSGD, SGD>(make_parameters, all_sgd_options(), at::kBFloat16, 3e-2);
+  expect_same_training<FusedSgd, SGD>(make_parameters, all_sgd_options(), at::kBFloat16, 3e-2);
 }
 
 TEST(FusedSgd, TakesGroupsWithOptionsOfTheirOwn) {
@@ -69,7 +69,7 @@ TEST(FusedSgd, TakesGroupsWithOptionsOfTheirOwn) {
   };
   const auto parameters = make_parameters(at::kDouble);
   const auto expected = make_parameters(at::kDouble);
-  FusedSGD ours(groups_of(parameters), all_sgd_options());
+  FusedSgd ours(groups_of(parameters), all_sgd_options());
   SGD theirs(groups_of(expected), all_sgd_options());
   test::train(ours, parameters, 0, 20);
   test::train(theirs, expected, 0, 20);
@@ -78,7 +78,7 @@ TEST(FusedSgd, TakesGroupsWithOptionsOfTheirOwn) {
 
 TEST(FusedSgd, LeavesParametersWithoutGradientAlone) {
   const auto parameters = make_parameters(at::kFloat);
-  FusedSGD sgd(parameters, all_sgd_options());
+  FusedSgd sgd(parameters, all_sgd_options());
   test::train(sgd, parameters, 0, 2);
   EXPECT_TRUE(torch::equal(parameters.back(), make_parameters(at::kFloat).back()));
   EXPECT_EQ(sgd.state().count(parameters.back().unsafeGetTensorImpl()), 0u);
@@ -87,31 +87,31 @@ TEST(FusedSgd, LeavesParametersWithoutGradientAlone) {
 
 TEST(FusedSgd, KeepsItsStateInTheParametersLayout) {
   const auto parameters = make_parameters(at::kFloat);
-  FusedSGD sgd(parameters, all_sgd_options());
+  FusedSgd sgd(parameters, all_sgd_options());
   test::train(sgd, parameters, 0, 2);
   EXPECT_TRUE(momentum_buffer(sgd, parameters[2]).is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_FALSE(momentum_buffer(sgd, parameters[2]).is_contiguous());
 }
 
 TEST(FusedSgd, GivesTheSameBitsOnAnyNumberOfThreads) {
-  test::expect_same_on_threads<FusedSGD>(all_sgd_options());
+  test::expect_same_on_threads<FusedSgd>(all_sgd_options());
 }
 
 TEST(FusedSgd, ResumesFromAFileAsIfItHadNotStopped) {
-  test::expect_resumes<FusedSGD, FusedSGD>(all_sgd_options(), SGDOptions(7), 0);
+  test::expect_resumes<FusedSgd, FusedSgd>(all_sgd_options(), SGDOptions(7), 0);
 }
 
 TEST(FusedSgd, ExchangesFilesWithTorchs) {
-  test::expect_resumes<SGD, FusedSGD>(all_sgd_options(), SGDOptions(7), 1e-6);
-  test::expect_resumes<FusedSGD, SGD>(all_sgd_options(), SGDOptions(7), 1e-6);
+  test::expect_resumes<SGD, FusedSgd>(all_sgd_options(), SGDOptions(7), 1e-6);
+  test::expect_resumes<FusedSgd, SGD>(all_sgd_options(), SGDOptions(7), 1e-6);
 }
 
 TEST(FusedSgd, ResumesInAnotherLayout) {
   const Parameters dense{test::wave({4, 3, 3, 2}, at::kFloat, 3).set_requires_grad(true), at::Tensor()};
   const Parameters channels_last{dense[0].detach().contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true),
                                  at::Tensor()};
-  FusedSGD saved(Parameters{dense[0]}, all_sgd_options());
-  FusedSGD loaded(Parameters{channels_last[0]}, all_sgd_options());
+  FusedSgd saved(Parameters{dense[0]}, all_sgd_options());
+  FusedSgd loaded(Parameters{channels_last[0]}, all_sgd_options());
   test::train(saved, dense, 0, 1);
   {
     const torch::NoGradGuard no_grad;
@@ -128,7 +128,7 @@ TEST(FusedSgd, ResumesInAnotherLayout) {
 
 TEST(FusedSgd, EvaluatesItsClosureWithGradients) {
   const auto weight = torch::ones({3}, torch::requires_grad());
-  FusedSGD sgd(Parameters{weight}, SGDOptions(0.25));
+  FusedSgd sgd(Parameters{weight}, SGDOptions(0.25));
   const torch::NoGradGuard no_grad;
   const auto loss = sgd.step([&] {
     auto result = weight.pow(2).sum();
@@ -142,7 +142,7 @@ TEST(FusedSgd, EvaluatesItsClosureWithGradients) {
 
 TEST(FusedSgd, FollowsASchedule) {
   const auto weight = weight_with_gradient({2});
-  FusedSGD sgd(Parameters{weight}, SGDOptions(1.0));
+  FusedSgd sgd(Parameters{weight}, SGDOptions(1.0));
   LearningRate rate(sgd, 1.0, polynomial_decay({.steps = 4}));
   for (int step = 0; step < 4; ++step) {
     rate.set(step);
@@ -153,30 +153,30 @@ TEST(FusedSgd, FollowsASchedule) {
 }
 
 TEST(FusedSgd, LetsNoOlderGraphMixWeights) {
-  test::expect_older_graphs_refused<FusedSGD>(all_sgd_options());
+  test::expect_older_graphs_refused<FusedSgd>(all_sgd_options());
 }
 
 TEST(FusedSgd, RefusesWhatItCannotUse) {
   const auto weight = weight_with_gradient({3});
-  FusedSGD sgd(Parameters{weight}, all_sgd_options());
+  FusedSgd sgd(Parameters{weight}, all_sgd_options());
   weight.mutable_grad() = torch::ones({3}).to_sparse();
-  EXPECT_THAT(message_of<UsageError>([&] { sgd.step(); }), HasSubstr("FusedSGD takes dense gradients; one is Sparse"));
+  EXPECT_THAT(message_of<UsageError>([&] { sgd.step(); }), HasSubstr("FusedSgd takes dense gradients; one is Sparse"));
   weight.mutable_grad() = torch::ones({2});
   EXPECT_THAT(message_of<UsageError>([&] { sgd.step(); }), HasSubstr("of sizes [3] with a gradient of sizes [2]"));
 
   std::vector<OptimizerParamGroup> groups;
   groups.emplace_back(Parameters{weight}, std::make_unique<torch::optim::AdamWOptions>(0.1));
-  FusedSGD misled(groups, all_sgd_options());
+  FusedSgd misled(groups, all_sgd_options());
   EXPECT_THAT(message_of<UsageError>([&] { misled.step(); }), HasSubstr("options of another optimizer"));
   EXPECT_TRUE(torch::equal(weight, torch::ones({3})));
 }
 
 TEST(FusedSgd, RefusesTheStateOfOtherParameters) {
-  FusedSGD saved(Parameters{weight_with_gradient({3})}, all_sgd_options());
+  FusedSgd saved(Parameters{weight_with_gradient({3})}, all_sgd_options());
   saved.step();
   std::stringstream file;
   torch::save(saved, file);
-  FusedSGD loaded(Parameters{weight_with_gradient({4})}, all_sgd_options());
+  FusedSgd loaded(Parameters{weight_with_gradient({4})}, all_sgd_options());
   torch::load(loaded, file);
   EXPECT_THAT(message_of<UsageError>([&] { loaded.step(); }), HasSubstr("state of sizes [3]"));
 }
