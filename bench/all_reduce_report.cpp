@@ -21,15 +21,15 @@ std::string formatted(const char* format, Values... values) {
 }  // namespace
 
 double AllReduceResult::minimum_s() const {
-  return percentile(measurement.seconds, 0);
+  return detail::percentile(measurement.seconds, 0);
 }
 
 double AllReduceResult::median_s() const {
-  return percentile(measurement.seconds, 0.5);
+  return detail::percentile(measurement.seconds, 0.5);
 }
 
 double AllReduceResult::p99_s() const {
-  return percentile(measurement.seconds, 0.99);
+  return detail::percentile(measurement.seconds, 0.99);
 }
 
 double AllReduceResult::algbw_gb_s() const {

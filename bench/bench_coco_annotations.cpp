@@ -86,7 +86,7 @@ Measured measure(const Options& options) {
 }
 
 lt::Record record_of(const Measured& measured) {
-  const double median_s = lt::percentile(measured.seconds, 0.5);
+  const double median_s = lt::detail::percentile(measured.seconds, 0.5);
   const double samples_per_s = static_cast<double>(measured.annotations) / median_s;
   lt::Record record{"loader"};
   record.set("implementation", "libtrain")
@@ -97,10 +97,10 @@ lt::Record record_of(const Measured& measured) {
       .set("coordinates", measured.coordinates)
       .set("iterations", measured.seconds.size())
       .set("median_s", median_s)
-      .set("min_s", lt::percentile(measured.seconds, 0))
+      .set("min_s", lt::detail::percentile(measured.seconds, 0))
       .set("samples_per_s", samples_per_s)
       .set("samples_per_core_s", samples_per_s)
-      .set("peak_rss_bytes", lt::peak_rss_bytes())
+      .set("peak_rss_bytes", lt::detail::peak_rss_bytes())
       .set("git_revision", lt::build_info().git_revision);
   return record;
 }
@@ -110,13 +110,14 @@ void run_bench(const Options& options) {
   auto records = options.json.empty() ? lt::MetricsWriter::disabled() : lt::MetricsWriter::to_file(options.json);
   records.write(record_of(measured));
 
-  const double median_s = lt::percentile(measured.seconds, 0.5);
+  const double median_s = lt::detail::percentile(measured.seconds, 0.5);
   std::printf("%s: %llu bytes, %llu annotations, %llu coordinates\n", options.file.c_str(),
               static_cast<unsigned long long>(measured.bytes), static_cast<unsigned long long>(measured.annotations),
               static_cast<unsigned long long>(measured.coordinates));
   std::printf("%12s%12s%10s%10s\n", "minimum ms", "median ms", "MB/s", "peak MB");
-  std::printf("%12.1f%12.1f%10.0f%10.0f\n", 1e3 * lt::percentile(measured.seconds, 0), 1e3 * median_s,
-              static_cast<double>(measured.bytes) / median_s / 1e6, static_cast<double>(lt::peak_rss_bytes()) / 1e6);
+  std::printf("%12.1f%12.1f%10.0f%10.0f\n", 1e3 * lt::detail::percentile(measured.seconds, 0), 1e3 * median_s,
+              static_cast<double>(measured.bytes) / median_s / 1e6,
+              static_cast<double>(lt::detail::peak_rss_bytes()) / 1e6);
 }
 
 }  // namespace

@@ -71,10 +71,11 @@ void serve(const bench::LoaderData& files) {
 void print_row(const std::string& name, const bench::LoaderRounds& rounds) {
   const auto samples = static_cast<double>(rounds.pass.samples);
   const auto bytes = static_cast<double>(rounds.pass.bytes);
-  const double median_core_s = lt::percentile(rounds.core_seconds, 0.5);
-  std::printf("%-24s%12.0f%12.0f%12.0f%12.0f%14.1f\n", name.c_str(), samples / lt::percentile(rounds.seconds, 0.5),
-              samples / lt::percentile(rounds.seconds, 0), samples / median_core_s,
-              samples / lt::percentile(rounds.core_seconds, 0), bytes / median_core_s / 1e6);
+  const double median_core_s = lt::detail::percentile(rounds.core_seconds, 0.5);
+  std::printf("%-24s%12.0f%12.0f%12.0f%12.0f%14.1f\n", name.c_str(),
+              samples / lt::detail::percentile(rounds.seconds, 0.5),
+              samples / lt::detail::percentile(rounds.seconds, 0), samples / median_core_s,
+              samples / lt::detail::percentile(rounds.core_seconds, 0), bytes / median_core_s / 1e6);
 }
 
 void measure(const Options& options, const bench::LoaderData& files) {

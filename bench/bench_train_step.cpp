@@ -73,7 +73,7 @@ Result measure(lt::Context& context) {
     const double waited = pair.synchronizer().statistics().seconds_waiting - waited_before;
     result.waiting_s = waited / static_cast<double>(iterations);
     pair.require_equal_weights();
-    result.peak_rss_bytes = lt::peak_rss_of_ranks(communicator);
+    result.peak_rss_bytes = lt::detail::peak_rss_of_ranks(communicator);
   }
   if (starts > 0) result.fresh = bench::time_fresh_starts(result.options, communicator, starts);
   return result;
@@ -86,8 +86,8 @@ lt::Record record_of(lt::Context& context, const Result& result, bool synchroniz
       .set("workload", result.options.workload)
       .set("ranks", context.world_size())
       .set("synchronized", synchronized)
-      .set("median_s", lt::percentile(seconds, 0.5))
-      .set("min_s", lt::percentile(seconds, 0))
+      .set("median_s", lt::detail::percentile(seconds, 0.5))
+      .set("min_s", lt::detail::percentile(seconds, 0))
       .set("peak_rss_bytes", result.peak_rss_bytes)
       .set("batch", result.options.batch);
   if (result.takes_images) {
@@ -112,10 +112,10 @@ lt::Record record_of(lt::Context& context, const Result& result, bool synchroniz
 
 void print_steps(const Result& result) {
   const auto& [local, synchronized] = result.times;
-  const double local_minimum = lt::percentile(local, 0);
-  const double local_median = lt::percentile(local, 0.5);
-  const double minimum = lt::percentile(synchronized, 0);
-  const double median = lt::percentile(synchronized, 0.5);
+  const double local_minimum = lt::detail::percentile(local, 0);
+  const double local_median = lt::detail::percentile(local, 0.5);
+  const double minimum = lt::detail::percentile(synchronized, 0);
+  const double median = lt::detail::percentile(synchronized, 0.5);
   std::printf("%-14s %12s %12s\n", "step", "minimum ms", "median ms");
   std::printf("%-14s %12.2f %12.2f\n", "local", 1e3 * local_minimum, 1e3 * local_median);
   std::printf("%-14s %12.2f %12.2f\n", "synchronized", 1e3 * minimum, 1e3 * median);

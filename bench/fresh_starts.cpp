@@ -29,7 +29,7 @@ std::vector<double> medians(const std::vector<std::vector<double>>& runs) {
   for (std::size_t step = 0; step < runs.front().size(); ++step) {
     std::vector<double> seconds;
     for (const auto& run : runs) seconds.push_back(run[step]);
-    result.push_back(percentile(seconds, 0.5));
+    result.push_back(detail::percentile(seconds, 0.5));
   }
   return result;
 }
@@ -48,8 +48,9 @@ FreshStarts time_fresh_starts(const TrainingPairOptions& options, Communicator& 
     synchronized.push_back(std::move(times.synchronized_s));
     allocations.push_back(time_allocation(pair.synchronizer(), communicator));
   }
-  return {
-      .local_s = medians(local), .synchronized_s = medians(synchronized), .allocation_s = percentile(allocations, 0.5)};
+  return {.local_s = medians(local),
+          .synchronized_s = medians(synchronized),
+          .allocation_s = detail::percentile(allocations, 0.5)};
 }
 
 }  // namespace libtrain::bench

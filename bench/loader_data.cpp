@@ -32,7 +32,7 @@ std::string key_of(std::uint64_t index) {
 
 std::string with_restart_markers(const std::string& jpeg, const std::string& name) {
   const auto marked =
-      data::add_restart_markers(std::as_bytes(std::span{jpeg}), {.name = name, .interval = kRestartInterval});
+      data::detail::add_restart_markers(std::as_bytes(std::span{jpeg}), {.name = name, .interval = kRestartInterval});
   if (!marked) {
     throw EnvironmentError(text("Photograph '", name, "' takes no restart markers: expected a baseline JPEG that has ",
                                 "none yet; take it out, or let bench/make_photographs.py make others."));
@@ -57,10 +57,10 @@ void write_tf_records(const data::ImageSource& source, const std::string& path) 
   data::EncodedImage image;
   for (std::uint64_t index = 0; index < source.size(); ++index) {
     source.read(index, image);
-    data::TfExample example;
-    example.features["image/encoded"] = data::TfBytesList{image.bytes};
-    example.features["image/class/label"] = data::TfInt64List{image.label};
-    writer.write(data::serialize_tf_example(example));
+    data::detail::TfExample example;
+    example.features["image/encoded"] = data::detail::TfBytesList{image.bytes};
+    example.features["image/class/label"] = data::detail::TfInt64List{image.label};
+    writer.write(data::detail::serialize_tf_example(example));
   }
   writer.finish();
 }

@@ -83,7 +83,7 @@ class World {
   }
 
  private:
-  std::shared_ptr<MpiSession> session_ = MpiSession::acquire();
+  std::shared_ptr<detail::MpiSession> session_ = detail::MpiSession::acquire();
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 

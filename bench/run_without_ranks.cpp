@@ -27,7 +27,7 @@ int run_without_ranks(CLI::App& app, int argc, const char* const* argv, const st
     } catch (const CLI::ParseError& error) {  // --help as well
       if (app.exit(error) != 0) return static_cast<int>(ExitCode::usage);
     }
-    require_printed();
+    detail::require_printed();
     return static_cast<int>(ExitCode::success);
   } catch (const Error& error) {
     return fail(error, error.exit_code());

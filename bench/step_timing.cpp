@@ -22,7 +22,7 @@ double time_step(Communicator& communicator, const std::function<void()>& step) 
 double StepTimes::median_ratio() const {
   std::vector<double> ratios;
   for (std::size_t step = 0; step < local_s.size(); ++step) ratios.push_back(synchronized_s[step] / local_s[step]);
-  return percentile(ratios, 0.5);
+  return detail::percentile(ratios, 0.5);
 }
 
 StepTimes time_steps(TrainingPair& pair, Communicator& communicator, std::int64_t count, First first) {

@@ -75,7 +75,7 @@ std::string_view to_string(Gradients gradients) {
 }
 
 Overhead measure_overhead(const OverheadCase& measured, std::int64_t iterations, std::int64_t warmup) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   const auto alone = std::make_shared<ManyParameters>(measured.parameters);
   const auto together = std::make_shared<ManyParameters>(measured.parameters);
   GradientSynchronizer synchronizer{*together, communicator, options_of(measured)};
@@ -106,10 +106,10 @@ Overhead measure_overhead(const OverheadCase& measured, std::int64_t iterations,
     if (step % 2 != 0) local.push_back(seconds_of(step_alone));
   }
   return {.buckets = synchronizer.buckets().size(),
-          .local_median_s = percentile(local, 0.5),
-          .local_minimum_s = percentile(local, 0),
-          .synchronized_median_s = percentile(synchronized, 0.5),
-          .synchronized_minimum_s = percentile(synchronized, 0)};
+          .local_median_s = detail::percentile(local, 0.5),
+          .local_minimum_s = detail::percentile(local, 0),
+          .synchronized_median_s = detail::percentile(synchronized, 0.5),
+          .synchronized_minimum_s = detail::percentile(synchronized, 0)};
 }
 
 }  // namespace libtrain::bench

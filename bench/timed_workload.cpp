@@ -38,8 +38,8 @@ void TimedWorkload::run(LoaderRounds& rounds) {
 }
 
 Record TimedWorkload::record_of(const LoaderRounds& rounds) const {
-  const double median_s = percentile(rounds.seconds, 0.5);
-  const double median_core_s = percentile(rounds.core_seconds, 0.5);
+  const double median_s = detail::percentile(rounds.seconds, 0.5);
+  const double median_core_s = detail::percentile(rounds.core_seconds, 0.5);
   const auto samples = static_cast<double>(rounds.pass.samples);
   const auto bytes = static_cast<double>(rounds.pass.bytes);
   Record record = head_;
@@ -47,9 +47,9 @@ Record TimedWorkload::record_of(const LoaderRounds& rounds) const {
       .set("samples", rounds.pass.samples)
       .set("bytes", rounds.pass.bytes)
       .set("median_s", median_s)
-      .set("min_s", percentile(rounds.seconds, 0))
+      .set("min_s", detail::percentile(rounds.seconds, 0))
       .set("median_core_s", median_core_s)
-      .set("min_core_s", percentile(rounds.core_seconds, 0))
+      .set("min_core_s", detail::percentile(rounds.core_seconds, 0))
       .set("samples_per_s", samples / median_s)
       .set("samples_per_core_s", samples / median_core_s)
       .set("bytes_per_s", bytes / median_s)

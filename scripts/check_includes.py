@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fails where an #include under libtrain/ points up, or from a public header to a private one.
+"""Fails where an #include under libtrain/ points up, or from a public header to a private one, and on wrong namespaces.
 
 The dependencies between the folders go one way. What lies in a folder `detail` is private: no public header and no
-example includes it, and it is not installed. All other headers are public, and the umbrella header reaches them.
+example includes it, its names are in a namespace detail, and it is not installed. All other headers are public, and the
+umbrella header reaches them.
 
 usage: check_includes.py [CHECKOUT]    (default: the checkout that this script lies in)
 """
@@ -98,6 +99,9 @@ def torch_errors(root):
         yield f"libtrain/: no CMakeLists.txt has a source of {' or '.join(FREE_OF_TORCH)}"
 
 
+NESTED = ("data", "models", "optim")  # folders with a namespace of their own
+
+
 def is_private(place):
     return "detail" in place.parts
 
@@ -122,9 +126,19 @@ def door_errors(root):
                    "include it there, or move it to a folder detail")
 
 
+def namespace_errors(root):
+    for path in sorted((root / "libtrain").rglob("*.hpp")):
+        place = path.relative_to(root)
+        namespace = "libtrain::" + place.parts[1] if place.parts[1] in NESTED else "libtrain"
+        right = [f"{namespace}::detail"] if is_private(place) else [namespace, f"{namespace}::detail"]
+        for found in re.findall(r"^namespace (libtrain[\w:]*) \{", path.read_text(encoding="utf-8"), re.MULTILINE):
+            if found not in right and path.name != "sharded_optimizer_state.hpp":  # of a type in a public class
+                yield f"{place}: namespace {found}, not {right[0]}"
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
-    errors = [*arrow_errors(root), *door_errors(root), *torch_errors(root)]
+    errors = [*arrow_errors(root), *door_errors(root), *namespace_errors(root), *torch_errors(root)]
     for error in errors:
         print(error, file=sys.stderr)
     if errors:

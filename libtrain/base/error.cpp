@@ -5,6 +5,6 @@
 namespace libtrain {
 
 Error::Error(ExitCode exit_code, const std::string& message, ErrorScope scope)
-    : std::runtime_error(printable(redact(message))), exit_code_(exit_code), scope_(scope) {}
+    : std::runtime_error(detail::printable(detail::redact(message))), exit_code_(exit_code), scope_(scope) {}
 
 }  // namespace libtrain

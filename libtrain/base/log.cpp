@@ -83,7 +83,7 @@ std::string lines_of(const std::string& prefix, std::string_view message) {
 }
 
 void Logger::write(LogLevel message_level, std::string_view message) {
-  sink(message_level, lines_of(prefix_of(rank, message_level), redact(message)));
+  sink(message_level, lines_of(prefix_of(rank, message_level), detail::redact(message)));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<Backend> built_in() {
       {.name = "gloo", .connect = connect_host_memory},  // never MPI
       {.name = "tcp", .connect = connect_host_memory},   // the same under our own name
       {.name = "mpi", .connect = connect_host_memory},   // always MPI
-      nccl_backend(),
+      detail::nccl_backend(),
   };
 }
 

@@ -29,14 +29,14 @@ void require_same_ranks(const Launch& launch, const Communicator& communicator) 
 }  // namespace
 
 std::shared_ptr<Communicator> communicate_over(std::unique_ptr<HostTransport> transport, CommunicatorOptions options) {
-  return std::make_shared<HostCommunicator>(std::move(transport), options);
+  return std::make_shared<detail::HostCommunicator>(std::move(transport), options);
 }
 
 std::shared_ptr<Communicator> connect_host_memory(const ConnectRequest& request) {
   const auto& launch = request.launch;
-  if (launch.world_size.value == 1) return std::make_shared<SingleCommunicator>();
+  if (launch.world_size.value == 1) return std::make_shared<detail::SingleCommunicator>();
   const WaitPolicy policy{Deadline::after(request.connect_timeout)};
-  auto transport = connect_transport(launch, policy, open_agent_store_place);
+  auto transport = detail::connect_transport(launch, policy, detail::open_agent_store_place);
   const auto description = transport->describe();
   auto communicator = communicate_over(std::move(transport), request.options);
   detail::run_together(*communicator, "Connecting", [&] { require_same_ranks(launch, *communicator); });

@@ -196,7 +196,8 @@ void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage
   const auto width = static_cast<std::uint32_t>(geometry.width);
   if (annotation.kind == CocoShape::polygons) {
     for (std::uint32_t k = 0; k < annotation.polygons; ++k) {
-      paint(polygon_mask(finished_polygon(shapes.polygon(annotation.shape + k), geometry), height, width), mask);
+      paint(detail::polygon_mask(finished_polygon(shapes.polygon(annotation.shape + k), geometry), height, width),
+            mask);
     }
   }
   if (annotation.kind != CocoShape::run_length) return;

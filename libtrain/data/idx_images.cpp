@@ -86,7 +86,9 @@ SampleOrigin IdxImages::origin(std::uint64_t index) const {
 }
 
 DatasetIdentity IdxImages::identity() const {
-  const auto checksum = [](const std::vector<std::uint8_t>& bytes) { return crc32c(std::as_bytes(std::span{bytes})); };
+  const auto checksum = [](const std::vector<std::uint8_t>& bytes) {
+    return libtrain::detail::crc32c(std::as_bytes(std::span{bytes}));
+  };
   return {text(size(), " samples"), text("labels with checksum ", checksum(labels_)),
           text("images of ", height_, " x ", width_, " with checksum ", checksum(pixels_))};
 }

@@ -43,7 +43,7 @@ void check_blocks(const SamplerOptions& options) {
         "Order::blocks needs to know how samples lie in files, but the data set's blocks() names none: use "
         "Order::shuffled, or data in shards");
   }
-  const std::uint64_t samples = BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
+  const std::uint64_t samples = detail::BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
   if (samples != options.dataset_size) {
     throw UsageError(text("the ", options.blocks.size(), " blocks hold ", samples, " samples and the data set ",
                           options.dataset_size, ": the blocks' sizes must add up to the data set's"));
@@ -75,10 +75,10 @@ Sampler::Sampler(SamplerOptions options, Shard shard) : options_(std::move(optio
 }
 
 EpochOrder Sampler::order(std::uint64_t epoch) const {
-  if (options_.order == Order::shuffled) return Permutation(options_.dataset_size, options_.seed, epoch);
+  if (options_.order == Order::shuffled) return detail::Permutation(options_.dataset_size, options_.seed, epoch);
   if (options_.order == Order::blocks) {
     const auto blocks =
-        std::make_shared<const BlockOrder>(options_.blocks, options_.blocks_at_once, options_.seed, epoch);
+        std::make_shared<const detail::BlockOrder>(options_.blocks, options_.blocks_at_once, options_.seed, epoch);
     return [blocks](std::uint64_t position) { return (*blocks)(position); };
   }
   return [size = options_.dataset_size](std::uint64_t position) {

@@ -94,7 +94,7 @@ std::string writer_of(const std::filesystem::path& file) try {
   const auto& run = runs.back();
   const auto process = run.value("process", 0);
   const auto host = run.value("host", "?");
-  return text(process == ::getpid() && host == host_name() ? "This process" : "Another run", " (run ",
+  return text(process == ::getpid() && host == detail::host_name() ? "This process" : "Another run", " (run ",
               run.value("run_id", "?"), ", process ", process, " on ", host, ", since ",
               time_in_words(run.value("time", 0.0)), ")");
 } catch (const nlohmann::json::exception&) {

@@ -20,7 +20,7 @@ std::string dump(const Json& value) {
 }
 
 std::string masked(std::string_view key, std::string_view value) {
-  return looks_secret(key) ? "***" : redact(value);
+  return detail::looks_secret(key) ? "***" : detail::redact(value);
 }
 
 template <typename Element>

@@ -15,7 +15,7 @@ namespace {
 using detail::Piece;
 
 void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, torch::optim::AdamWParamState& state,
-                 const detail::AdamWStep& step) {
+                 const libtrain::detail::AdamWStep& step) {
   detail::with_element_type(parameter, [&]<typename T>(T) {
     auto* const values = parameter.mutable_data_ptr<T>();
     const auto* const gradients = gradient.const_data_ptr<T>();
@@ -23,14 +23,15 @@ void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, torch:
     auto* const second = state.exp_avg_sq().mutable_data_ptr<T>();
     detail::for_each_piece(parameter, [&](const Piece& piece) {
       const auto begin = piece.begin;
-      detail::adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
+      libtrain::detail::adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count,
+                                     step);
     });
   });
   detail::mark_changed(parameter);
 }
 
 void update_any(const at::Tensor& parameter, const at::Tensor& gradient, torch::optim::AdamWParamState& state,
-                const detail::AdamWStep& step, const at::Tensor& largest_second) {
+                const libtrain::detail::AdamWStep& step, const at::Tensor& largest_second) {
   const auto number = static_cast<double>(step.step);
   const auto& first = state.exp_avg();
   const auto& second = state.exp_avg_sq();
@@ -60,12 +61,12 @@ void FusedAdamW::update(const at::Tensor& parameter, const at::Tensor& gradient,
   detail::prepare_state(state.exp_avg_sq(), parameter);
   if (options.amsgrad()) detail::prepare_state(state.max_exp_avg_sq(), parameter);
   state.step(state.step() + 1);
-  const detail::AdamWStep step{.learning_rate = options.lr(),
-                               .beta1 = std::get<0>(options.betas()),
-                               .beta2 = std::get<1>(options.betas()),
-                               .epsilon = options.eps(),
-                               .weight_decay = options.weight_decay(),
-                               .step = state.step()};
+  const libtrain::detail::AdamWStep step{.learning_rate = options.lr(),
+                                         .beta1 = std::get<0>(options.betas()),
+                                         .beta2 = std::get<1>(options.betas()),
+                                         .epsilon = options.eps(),
+                                         .weight_decay = options.weight_decay(),
+                                         .step = state.step()};
   if (detail::is_flat(parameter) && !options.amsgrad()) {
     update_flat(parameter, gradient, state, step);
   } else {

@@ -86,7 +86,7 @@ void check_norm(double norm) {
 double gradient_norm(const std::vector<at::Tensor>& parameters, double norm) {
   check_norm(norm);
   const at::NoGradGuard no_grad;
-  return norm_of(libtrain::detail::group_gradients(parameters), norm);
+  return norm_of(detail::group_gradients(parameters), norm);
 }
 
 double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options) {
@@ -95,7 +95,7 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingO
     throw UsageError(text("ClippingOptions::max_norm is ", options.max_norm, "; it must be more than 0."));
   }
   const at::NoGradGuard no_grad;
-  const auto groups = libtrain::detail::group_gradients(parameters);
+  const auto groups = detail::group_gradients(parameters);
   const double norm = norm_of(groups, options.norm);
   if (options.error_if_non_finite && !std::isfinite(norm)) throw_non_finite(parameters, norm);
   const double coefficient = options.max_norm / (norm + 1e-6);
@@ -106,7 +106,7 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingO
 
 }  // namespace libtrain::optim
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 namespace {
 
@@ -140,4 +140,4 @@ std::vector<std::vector<at::Tensor>> group_gradients(const std::vector<at::Tenso
   return groups;
 }
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

@@ -39,11 +39,11 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingO
 
 }  // namespace libtrain::optim
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 /// The defined, non-empty gradients of `parameters`, each parameter's once, those of one device and dtype together, as
 /// operators on lists of tensors want them; in the order of the parameters. Throws UsageError for gradients that
 /// gradient_norm() refuses.
 std::vector<std::vector<at::Tensor>> group_gradients(const std::vector<at::Tensor>& parameters);
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

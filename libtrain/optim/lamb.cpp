@@ -36,8 +36,8 @@ bool is_skipped(const at::Tensor& parameter, const LambOptions& options) {
   return options.skip_one_dimensional() && parameter.dim() <= 1;
 }
 
-double trust_of(const std::vector<detail::LambSums>& sums) {
-  detail::LambSums total;
+double trust_of(const std::vector<libtrain::detail::LambSums>& sums) {
+  libtrain::detail::LambSums total;
   for (const auto& piece : sums) {
     total.parameter += piece.parameter;
     total.update += piece.update;
@@ -45,9 +45,9 @@ double trust_of(const std::vector<detail::LambSums>& sums) {
   return detail::ratio_or_one(std::sqrt(total.parameter / total.update), total.parameter, total.update);
 }
 
-void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, State& state, const detail::AdamWStep& step,
-                 bool skipped) {
-  std::vector<detail::LambSums> sums(detail::count_pieces(parameter));
+void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, State& state,
+                 const libtrain::detail::AdamWStep& step, bool skipped) {
+  std::vector<libtrain::detail::LambSums> sums(detail::count_pieces(parameter));
   detail::with_element_type(parameter, [&]<typename T>(T) {
     auto* const values = parameter.mutable_data_ptr<T>();
     const auto* const gradients = gradient.const_data_ptr<T>();
@@ -55,20 +55,20 @@ void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, State&
     auto* const second = state.exp_avg_sq().mutable_data_ptr<T>();
     detail::for_each_piece(parameter, [&](const Piece& piece) {
       const auto begin = piece.begin;
-      sums[piece.index] =
-          detail::lamb_moments(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
+      sums[piece.index] = libtrain::detail::lamb_moments(values + begin, gradients + begin, first + begin,
+                                                         second + begin, piece.count, step);
     });
     const auto trust = skipped ? 1.0 : trust_of(sums);
     detail::for_each_piece(parameter, [&](const Piece& piece) {
       const auto begin = piece.begin;
-      detail::lamb_update(values + begin, first + begin, second + begin, piece.count, step, trust);
+      libtrain::detail::lamb_update(values + begin, first + begin, second + begin, piece.count, step, trust);
     });
   });
   detail::mark_changed(parameter);
 }
 
-void update_any(const at::Tensor& parameter, const at::Tensor& gradient, State& state, const detail::AdamWStep& step,
-                bool skipped) {
+void update_any(const at::Tensor& parameter, const at::Tensor& gradient, State& state,
+                const libtrain::detail::AdamWStep& step, bool skipped) {
   const auto number = static_cast<double>(step.step);
   const auto& first = state.exp_avg();
   const auto& second = state.exp_avg_sq();
@@ -136,12 +136,12 @@ void Lamb::update(const at::Tensor& parameter, const at::Tensor& gradient, const
   detail::prepare_state(state.exp_avg_sq(), parameter);
   state.step(state.step() + 1);
   const bool skipped = is_skipped(parameter, options);
-  const detail::AdamWStep step{.learning_rate = options.lr(),
-                               .beta1 = std::get<0>(options.betas()),
-                               .beta2 = std::get<1>(options.betas()),
-                               .epsilon = options.eps(),
-                               .weight_decay = skipped ? 0 : options.weight_decay(),
-                               .step = state.step()};
+  const libtrain::detail::AdamWStep step{.learning_rate = options.lr(),
+                                         .beta1 = std::get<0>(options.betas()),
+                                         .beta2 = std::get<1>(options.betas()),
+                                         .epsilon = options.eps(),
+                                         .weight_decay = skipped ? 0 : options.weight_decay(),
+                                         .step = state.step()};
   if (detail::is_flat(parameter)) {
     update_flat(parameter, gradient, state, step, skipped);
   } else {

@@ -39,17 +39,17 @@ double flat_trust(const at::Tensor& parameter, const at::Tensor& gradient, const
 
 void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& velocity,
                  const LarsOptions& options) {
-  const detail::LarsStep step{.rate = options.lr() * flat_trust(parameter, gradient, options),
-                              .momentum = options.momentum(),
-                              .weight_decay = is_skipped(parameter, options) ? 0 : options.weight_decay()};
+  const libtrain::detail::LarsStep step{.rate = options.lr() * flat_trust(parameter, gradient, options),
+                                        .momentum = options.momentum(),
+                                        .weight_decay = is_skipped(parameter, options) ? 0 : options.weight_decay()};
   detail::with_element_type(parameter, [&]<typename T>(T) {
     auto* const values = parameter.mutable_data_ptr<T>();
     const auto* const gradients = gradient.const_data_ptr<T>();
     auto* const kept = velocity.defined() ? velocity.mutable_data_ptr<T>() : nullptr;
     detail::for_each_piece(parameter, [&](const Piece& piece) {
       const auto begin = piece.begin;
-      detail::lars_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin, piece.count,
-                          step);
+      libtrain::detail::lars_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin,
+                                    piece.count, step);
     });
   });
   detail::mark_changed(parameter);

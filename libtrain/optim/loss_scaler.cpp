@@ -154,7 +154,7 @@ void LossScaler::load_state(const LossScalerState& state) {
 
 bool LossScaler::divide(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
-  const auto groups = libtrain::detail::group_gradients(parameters);
+  const auto groups = detail::group_gradients(parameters);
   if (options_.float16_gradients == Float16Gradients::refused) {
     for (const auto& group : groups) {
       if (group.front().scalar_type() != at::kHalf) continue;

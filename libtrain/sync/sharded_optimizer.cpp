@@ -32,7 +32,7 @@ bool is_in(const at::Tensor& place, const at::Tensor& gradient) {
 double squares_of(const at::Tensor& gradients, const detail::OwnedRun& run) {
   if (run.count == 0) return 0;
   double squares = 0;
-  detail::with_element_type(gradients, [&]<typename T>(T) {
+  optim::detail::with_element_type(gradients, [&]<typename T>(T) {
     squares = detail::sum_of_squares(gradients.const_data_ptr<T>() + run.begin, static_cast<std::size_t>(run.count),
                                      *detail::data_type_of(gradients.scalar_type()));
   });
@@ -92,7 +92,7 @@ void ShardedOptimizer::State::update(std::size_t index) {
     for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
       if (run.count > 0) detail::update_run(parameter.rule, learning_rate_factor, parameter.steps, memory, run);
     }
-    detail::mark_changed(parameter.tensor);
+    optim::detail::mark_changed(parameter.tensor);
   }
   gathers.push_back(bucket.gather_parameters(format->communicator()));
 }
@@ -195,12 +195,12 @@ bool ShardedOptimizer::unscale(optim::LossScaler& scaler) {
 }
 
 void ShardedOptimizer::set_learning_rate(double rate) {
-  detail::require_not_negative(rate, "The learning rate");
+  optim::detail::require_not_negative(rate, "The learning rate");
   for (auto& parameter : state_->parameters) detail::set_learning_rate(parameter.rule, rate);
 }
 
 void ShardedOptimizer::set_learning_rate_factor(double factor) {
-  detail::require_not_negative(factor, "The factor of the learning rates");
+  optim::detail::require_not_negative(factor, "The factor of the learning rates");
   state_->learning_rate_factor = factor;
 }
 

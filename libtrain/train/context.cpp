@@ -73,7 +73,7 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
                       .set("seed", options_.seed)
                       .set("world_size", world_size())
                       .set("launcher", to_string(launch_.launcher))
-                      .set("host", host_name())
+                      .set("host", detail::host_name())
                       .set("process", getpid())
                       .set("backend", communicator_->backend())
                       .set("threads", at::get_num_threads())

@@ -44,7 +44,7 @@ struct Staging {
 struct StagedData {
   explicit StagedData(data::StagingResult result) : files(result.folder.string()), in_use(std::move(result.in_use)) {}
 
-  data::LocalStorage files;
+  data::detail::LocalStorage files;
   std::shared_ptr<const void> in_use;
 };
 

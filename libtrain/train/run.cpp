@@ -58,12 +58,12 @@ void log_launch(const Launch& launch) {
                   to_string(launch.launcher), ", meeting over ", launch.rendezvous.value, " (",
                   launch.rendezvous.source, "); libtrain-info has the details"));
   }
-  for (const auto& line : describe(launch)) log_debug(line);
+  for (const auto& line : detail::describe(launch)) log_debug(line);
   for (const auto& warning : launch.warnings) log_warning(warning);
 }
 
 void share_cores(const CommandLine& line, Communicator& communicator) {
-  const auto fair = fair_thread_count(gather_cores(communicator), communicator.rank());
+  const auto fair = detail::fair_thread_count(detail::gather_cores(communicator), communicator.rank());
   if (line.threads) {
     at::set_num_threads(*line.threads);
   } else if (!Environment::of_process().has("OMP_NUM_THREADS")) {
@@ -84,7 +84,9 @@ void require_finite_summary(Context& context) {
 }
 
 void write_summary_event(Context& context) {
-  context.summary().set("seconds", context.seconds()).set("peak_rss_bytes", peak_rss_of_ranks(context.communicator()));
+  context.summary()
+      .set("seconds", context.seconds())
+      .set("peak_rss_bytes", detail::peak_rss_of_ranks(context.communicator()));
   // A program that has kept no metrics until now must not fail after its work because another run came meanwhile.
   context.metrics(MetricsWriter::InUse::shared).write(context.summary());
 }
@@ -135,7 +137,7 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
     require_finite_summary(context);
     write_summary_event(context);
     if (timeline) timeline->write(line.timeline);
-    require_printed();
+    detail::require_printed();
   } catch (...) {
     if (timeline) write_own_timeline(*timeline, line, communicator->rank());
     throw;
@@ -161,7 +163,7 @@ int run(int argc, char** argv, const Program& program, std::shared_ptr<Communica
     const auto line = detail::parse_command_line(argc, argv, program);
     if (line.help) {
       std::fputs(line.help->c_str(), stdout);
-      require_printed();
+      detail::require_printed();
       return 0;
     }
     launch = communicator ? launch_of(*communicator) : detect_launch(Environment::of_process(), line.launch);

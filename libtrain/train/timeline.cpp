@@ -77,7 +77,7 @@ Timeline::ClockOffset Timeline::measure_clock_offset() {
 
 Trace Timeline::trace_until(const ClockOffset& last) const {
   auto trace = buffer_.trace();
-  trace.process = text("rank ", communicator_.rank(), " (", host_name(), ")");
+  trace.process = text("rank ", communicator_.rank(), " (", detail::host_name(), ")");
   const auto uncertainty_ns = std::max(first_.uncertainty_ns, last.uncertainty_ns);
   if (uncertainty_ns > 0) trace.note = text("clock within ", static_cast<double>(uncertainty_ns) / 1000, " us");
   const auto length = static_cast<double>(last.at_ns - first_.at_ns);
@@ -96,7 +96,7 @@ Trace Timeline::trace_until(const ClockOffset& last) const {
 
 void Timeline::require_writable(const std::filesystem::path& file) {
   detail::run_together(communicator_, "Opening the timeline", [&] {
-    if (communicator_.rank() == 0) ChromeTraceFile::require_writable(file);
+    if (communicator_.rank() == 0) detail::ChromeTraceFile::require_writable(file);
   });
 }
 
@@ -104,7 +104,7 @@ void Timeline::write(const std::filesystem::path& file) {
   const auto last = measure_clock_offset();
   uncertainty_ns_ = std::max(uncertainty_ns_, last.uncertainty_ns);
   const bool writes = communicator_.rank() == 0;
-  std::optional<ChromeTraceFile> output;
+  std::optional<detail::ChromeTraceFile> output;
   // Told at the end: until then the other ranks go on giving their spans.
   std::exception_ptr failure;
   const auto on_rank_0 = [&](const auto& body) {
@@ -124,7 +124,7 @@ void Timeline::write(const std::filesystem::path& file) {
 }
 
 void Timeline::write_local(const std::filesystem::path& file) const {
-  ChromeTraceFile output{file};
+  detail::ChromeTraceFile output{file};
   output.add(communicator_.rank(), trace_until(first_));
   output.finish();
 }

@@ -12,7 +12,7 @@ namespace libtrain {
 namespace {
 
 TEST(BoundedQueue, KeepsTheOrderOfOneProducer) {
-  BoundedQueue<int> queue{3};
+  detail::BoundedQueue<int> queue{3};
   for (int value = 1; value <= 3; ++value) ASSERT_TRUE(queue.push(value));
   EXPECT_EQ(queue.size(), 3u);
   EXPECT_EQ(queue.pop(), 1);
@@ -22,17 +22,17 @@ TEST(BoundedQueue, KeepsTheOrderOfOneProducer) {
 }
 
 TEST(BoundedQueue, RefusesACapacityOfZero) {
-  EXPECT_THROW(BoundedQueue<int>{0}, UsageError);
+  EXPECT_THROW(detail::BoundedQueue<int>{0}, UsageError);
 }
 
 TEST(BoundedQueue, CarriesMoveOnlyValues) {
-  BoundedQueue<std::unique_ptr<int>> queue{1};
+  detail::BoundedQueue<std::unique_ptr<int>> queue{1};
   ASSERT_TRUE(queue.push(std::make_unique<int>(7)));
   EXPECT_EQ(**queue.pop(), 7);
 }
 
 TEST(BoundedQueue, DrainsAfterClosing) {
-  BoundedQueue<int> queue{2};
+  detail::BoundedQueue<int> queue{2};
   ASSERT_TRUE(queue.push(1));
   queue.close();
   queue.close();
@@ -44,7 +44,7 @@ TEST(BoundedQueue, DrainsAfterClosing) {
 
 TEST(BoundedQueue, DropsWhatIsLeftWhenClearedToo) {
   const auto value = std::make_shared<int>(1);
-  BoundedQueue<std::shared_ptr<int>> queue{2};
+  detail::BoundedQueue<std::shared_ptr<int>> queue{2};
   ASSERT_TRUE(queue.push(value));
   queue.close_and_clear();
   EXPECT_EQ(value.use_count(), 1);
@@ -52,14 +52,14 @@ TEST(BoundedQueue, DropsWhatIsLeftWhenClearedToo) {
 }
 
 TEST(BoundedQueue, ClosingEndsAWaitingPop) {
-  BoundedQueue<int> queue{1};
+  detail::BoundedQueue<int> queue{1};
   auto popped = std::async(std::launch::async, [&] { return queue.pop(); });
   queue.close();
   EXPECT_EQ(popped.get(), std::nullopt);
 }
 
 TEST(BoundedQueue, ClosingEndsAWaitingPush) {
-  BoundedQueue<int> queue{1};
+  detail::BoundedQueue<int> queue{1};
   ASSERT_TRUE(queue.push(1));
   auto pushed = std::async(std::launch::async, [&] { return queue.push(2); });
   queue.close();
@@ -68,7 +68,7 @@ TEST(BoundedQueue, ClosingEndsAWaitingPush) {
 }
 
 TEST(BoundedQueue, PushWaitsForRoom) {
-  BoundedQueue<int> queue{1};
+  detail::BoundedQueue<int> queue{1};
   ASSERT_TRUE(queue.push(1));
   auto pushed = std::async(std::launch::async, [&] { return queue.push(2); });
   EXPECT_EQ(queue.pop(), 1);
@@ -80,7 +80,7 @@ TEST(BoundedQueue, HandsEveryValueToExactlyOneConsumer) {
   constexpr int kProducers = 4;
   constexpr int kConsumers = 4;
   constexpr int kPerProducer = 5000;
-  BoundedQueue<int> queue{3};
+  detail::BoundedQueue<int> queue{3};
   std::vector<std::atomic<int>> seen(kProducers * kPerProducer);
   std::atomic<bool> grew_too_large = false;
   {
@@ -110,7 +110,7 @@ TEST(BoundedQueue, HandsEveryValueToExactlyOneConsumer) {
 TEST(BoundedQueue, OneConsumerSeesEachProducersOrder) {
   constexpr int kProducers = 3;
   constexpr int kPerProducer = 3000;
-  BoundedQueue<std::pair<int, int>> queue{2};
+  detail::BoundedQueue<std::pair<int, int>> queue{2};
   std::vector<int> next(kProducers, 0);
   {
     std::vector<std::jthread> producers;

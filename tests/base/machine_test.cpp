@@ -17,11 +17,11 @@ using detail::parse_memory_max;
 TEST(Machine, KnowsItsName) {
   char name[256] = "";
   ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
-  EXPECT_EQ(host_name(), name);
+  EXPECT_EQ(detail::host_name(), name);
 }
 
 TEST(Machine, CountsOnlyTheCoresThatMayBeUsed) {
-  const auto all = usable_cores();
+  const auto all = detail::usable_cores();
   ASSERT_FALSE(all.empty());
   // The affinity of a thread is its own: the other tests keep theirs.
   std::thread([&] {
@@ -29,7 +29,7 @@ TEST(Machine, CountsOnlyTheCoresThatMayBeUsed) {
     CPU_ZERO(&one);
     CPU_SET(static_cast<std::size_t>(*all.rbegin()), &one);
     ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-    EXPECT_EQ(usable_cores(), (std::set<int>{*all.rbegin()}));
+    EXPECT_EQ(detail::usable_cores(), (std::set<int>{*all.rbegin()}));
   }).join();
 }
 
@@ -49,19 +49,19 @@ TEST(Machine, ReadsTheMemoryOfAContainer) {
   EXPECT_EQ(parse_memory_max("max\n"), std::nullopt);
   EXPECT_EQ(parse_memory_max("-1"), std::nullopt);
   EXPECT_EQ(parse_memory_max(""), std::nullopt);
-  EXPECT_GT(memory_bytes(), peak_rss_bytes());
-  EXPECT_LE(memory_bytes(), std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+  EXPECT_GT(detail::memory_bytes(), detail::peak_rss_bytes());
+  EXPECT_LE(detail::memory_bytes(), std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
 }
 
 TEST(Machine, RemembersTheMostMemoryItHad) {
-  const auto before = peak_rss_bytes();
+  const auto before = detail::peak_rss_bytes();
   EXPECT_GT(before, 0);
   const std::size_t more = static_cast<std::size_t>(before) + (64 << 20);
   {
     const std::vector<char> memory(more, 'x');
     EXPECT_EQ(memory.back(), 'x');
   }
-  EXPECT_GE(peak_rss_bytes(), static_cast<std::int64_t>(more));
+  EXPECT_GE(detail::peak_rss_bytes(), static_cast<std::int64_t>(more));
 }
 
 }  // namespace

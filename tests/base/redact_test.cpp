@@ -33,7 +33,7 @@ TEST(Redact, LeavesOrdinaryTextAlone) {
       "://",
       "bearer of news",
   };
-  for (const auto& message : ordinary) EXPECT_EQ(redact(message), message);
+  for (const auto& message : ordinary) EXPECT_EQ(detail::redact(message), message);
 }
 
 TEST(Redact, MasksQueriesAndUserInformationOfUrls) {
@@ -49,7 +49,7 @@ TEST(Redact, MasksQueriesAndUserInformationOfUrls) {
       {"https://host/cb#access_token=abc", "https://host/cb#access_token=***"},
       {"two https://a/b?c=d https://e/f?g=h", "two https://a/b?*** https://e/f?***"},
   };
-  for (const auto& [message, expected] : cases) EXPECT_EQ(redact(message), expected);
+  for (const auto& [message, expected] : cases) EXPECT_EQ(detail::redact(message), expected);
 }
 
 TEST(Redact, MasksValuesOfSecretNames) {
@@ -68,7 +68,7 @@ TEST(Redact, MasksValuesOfSecretNames) {
       {"sent Bearer abcdefghijklmnopqrstuvwxyz to host", "sent Bearer *** to host"},
       {"password=\"never closed", "password=\"***"},
   };
-  for (const auto& [message, expected] : cases) EXPECT_EQ(redact(message), expected);
+  for (const auto& [message, expected] : cases) EXPECT_EQ(detail::redact(message), expected);
 }
 
 TEST(Redact, KnowsSecretNames) {
@@ -76,23 +76,23 @@ TEST(Redact, KnowsSecretNames) {
                            "AccountKey", "account_key", "password", "PGPASSWORD", "client_secret", "clientSecret",
                            "AWS_SECRET_ACCESS_KEY", "PMI_SHARED_SECRET", "SharedAccessSignature", "HF_TOKEN", "api-key",
                            "X-Amz-Signature", "Authorization", "accessToken"}) {
-    EXPECT_TRUE(looks_secret(name)) << name;
+    EXPECT_TRUE(detail::looks_secret(name)) << name;
   }
   for (const auto* name : {"", "RANK", "signature", "design", "SIGTERM", "key", "layer1.weight", "tokens", "tokenizer",
                            "pad_token_id", "AZUREML_RUN_TOKEN_EXPIRY", "monkey", "NCCL_DEBUG", "insignificant"}) {
-    EXPECT_FALSE(looks_secret(name)) << name;
+    EXPECT_FALSE(detail::looks_secret(name)) << name;
   }
   // What else clouds, data bases and web services call theirs.
   for (const auto* name : {"AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING", "LDAP_PASSWD", "SSH_PASSPHRASE",
                            "awsCredentials", "access_key", "private_key", "SharedKey", "signing-key", "encryptionKey",
                            "Ocp-Apim-Subscription-Key", "blob_sas", "db_pwd", "passcode"}) {
-    EXPECT_TRUE(looks_secret(name)) << name;
+    EXPECT_TRUE(detail::looks_secret(name)) << name;
   }
   // What else the tokens of a text have.
   for (const auto* name : {"bos_token", "eos_token", "mask_token", "sep_token", "unk_token", "special_token",
                            "loss_per_token", "token_ids", "token_type", "token_length", "token_embeddings",
                            "token_index", "token_dim", "token_limit", "token_bias", "token_classifier"}) {
-    EXPECT_FALSE(looks_secret(name)) << name;
+    EXPECT_FALSE(detail::looks_secret(name)) << name;
   }
 }
 
@@ -131,9 +131,9 @@ TEST(Redact, NeverLeaksACanaryFromRandomUrlsAndAssignments) {
         message += host + ";" + keys[random() % keys.size()] + "=" + secret + random_word(random, "abc+/=", 9) + ";a=b";
     }
     message += (quote == "(" ? ")" : quote == "error: " ? "." : quote) + random_word(random, " ab,", 12);
-    const auto masked = redact(message);
+    const auto masked = detail::redact(message);
     ASSERT_EQ(masked.find(canary), std::string::npos) << message << "\nbecame\n" << masked;
-    ASSERT_EQ(redact(masked), masked) << message;
+    ASSERT_EQ(detail::redact(masked), masked) << message;
   }
 }
 
@@ -146,7 +146,7 @@ TEST(Redact, SurvivesArbitraryBytes) {
       constexpr std::string_view frequent = ":/?@=\"'\\ sig;\xff";
       bytes += random() % 2 == 0 ? frequent[random() % frequent.size()] : static_cast<char>(random() % 256);
     }
-    EXPECT_LE(redact(bytes).size(), 4 * bytes.size() + 16);
+    EXPECT_LE(detail::redact(bytes).size(), 4 * bytes.size() + 16);
   }
 }
 

@@ -50,7 +50,7 @@ TEST(Backends, OfAProgramConnectTheRanksThatAskForThemByName) {
   });
 }
 
-class ToyCommunicator : public SingleCommunicator {
+class ToyCommunicator : public detail::SingleCommunicator {
  public:
   std::string_view backend() const override { return "toy"; }
 };
@@ -74,7 +74,7 @@ TEST(Backends, OfAProgramServeRun) {
 TEST(Backends, SayWhyTheyCannotServe) {
   register_backend({.name = "broken",
                     .why_unavailable = [](const Launch& launch) { return launch.backend.value + " has no card."; },
-                    .connect = [](const ConnectRequest&) { return std::make_shared<SingleCommunicator>(); }});
+                    .connect = [](const ConnectRequest&) { return std::make_shared<detail::SingleCommunicator>(); }});
   EXPECT_EQ(message_of<EnvironmentError>([] { connect(launch_of("broken")); }), "broken has no card.");
 }
 

@@ -20,11 +20,11 @@ namespace {
 using test::wait_policy;
 
 // A launcher's transport, which can end the job.
-class JobTransport : public ThreadTransport {
+class JobTransport : public detail::ThreadTransport {
  public:
   JobTransport(std::shared_ptr<detail::ThreadGroup> group, int rank, std::atomic<int>& job_code,
                std::atomic<int>& alive)
-      : ThreadTransport(std::move(group), rank), job_code_(job_code), alive_(alive) {
+      : detail::ThreadTransport(std::move(group), rank), job_code_(job_code), alive_(alive) {
     ++alive_;
   }
   ~JobTransport() override { --alive_; }
@@ -44,13 +44,13 @@ TEST(OneHost, SharesMemoryAlsoAfterASplitAndEndsTheJobOfItsLauncher) {
   std::atomic<int> job_code = 0;
   std::atomic<int> alive = 0;
   const auto body = [&](int rank) {
-    auto transport = HierarchicalTransport::connect(std::make_unique<JobTransport>(group, rank, job_code, alive),
-                                                    {.host = "this one"}, wait_policy());
-    EXPECT_NE(dynamic_cast<SharedMemoryTransport*>(transport.get()), nullptr);
+    auto transport = detail::HierarchicalTransport::connect(
+        std::make_unique<JobTransport>(group, rank, job_code, alive), {.host = "this one"}, wait_policy());
+    EXPECT_NE(dynamic_cast<detail::SharedMemoryTransport*>(transport.get()), nullptr);
     EXPECT_EQ(transport->describe(), "3 ranks on 1 host: shared memory");
     detail::meet(*transport, wait_policy());
     const auto part = transport->split(rank == 1 ? 1 : 0, 0, wait_policy());
-    EXPECT_NE(dynamic_cast<SharedMemoryTransport*>(part.get()), nullptr);
+    EXPECT_NE(dynamic_cast<detail::SharedMemoryTransport*>(part.get()), nullptr);
     EXPECT_EQ(part->world_size(), rank == 1 ? 1 : 2);
     detail::meet(*transport, wait_policy());
     // The launcher's transport lives as long as a part does.

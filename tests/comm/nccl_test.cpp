@@ -79,17 +79,18 @@ TEST(NcclCheck, BeingUnderWayIsNoFailure) {
 }
 
 TEST(NcclConnect, LoadsTheLibraryItWasBuiltWith) {
-  EXPECT_EQ(nccl_backend().why_unavailable(Launch{}), "");
-  EXPECT_EQ(nccl_versions().loaded, nccl_versions().built);
+  EXPECT_EQ(detail::nccl_backend().why_unavailable(Launch{}), "");
+  EXPECT_EQ(detail::nccl_versions().loaded, detail::nccl_versions().built);
 }
 
 TEST(NcclConnect, ARankWithoutItsGpuEndsAllRanksWithTheReason) {
   run_ranks(2, [](Communicator& communicator) {
     const at::Device absent{at::kCUDA, 99};
     const auto device = communicator.rank() == 0 ? absent : at::Device{at::kCPU};
-    EXPECT_THAT(message_of<EnvironmentError>([&] { connect_nccl(communicator, device); }),
+    EXPECT_THAT(message_of<EnvironmentError>([&] { detail::connect_nccl(communicator, device); }),
                 AllOf(HasSubstr("failed on rank 0"), HasSubstr("his process sees")));
-    EXPECT_THAT(message_of<EnvironmentError>([&] { connect_nccl(communicator, at::kCPU); }), HasSubstr("not cpu"));
+    EXPECT_THAT(message_of<EnvironmentError>([&] { detail::connect_nccl(communicator, at::kCPU); }),
+                HasSubstr("not cpu"));
     communicator.barrier();  // still usable
   });
 }
@@ -98,10 +99,10 @@ class NcclOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "not run: this machine has no GPU";
-    communicator = connect_nccl(control, kGpu, {.timeout = std::chrono::seconds(60)});
+    communicator = detail::connect_nccl(control, kGpu, {.timeout = std::chrono::seconds(60)});
   }
 
-  SingleCommunicator control;
+  detail::SingleCommunicator control;
   std::shared_ptr<Communicator> communicator;
 };
 
@@ -179,7 +180,8 @@ TEST_F(NcclOnGpu, BadArgumentsAreUsageErrors) {
 
 TEST_F(NcclOnGpu, AMissedDeadlineIsToldAndEndsLaterCalls) {
   std::promise<std::string> told;
-  const auto watched = connect_nccl(control, kGpu, {}, [&](const std::string& reason) { told.set_value(reason); });
+  const auto watched =
+      detail::connect_nccl(control, kGpu, {}, [&](const std::string& reason) { told.set_value(reason); });
   const auto tensor = torch::ones({8}, kGpu);
   watched->all_reduce(tensor).wait();
   occupy_stream<2000>();
@@ -199,7 +201,7 @@ TEST_F(NcclOnGpu, AbortEndsLaterCalls) {
 TEST_F(NcclOnGpu, RanksThatShareItGoThroughHostMemoryWithOneWarning) {
   const CapturedLog log;
   run_ranks(3, [](Communicator& host) {
-    const auto shared = connect_nccl(host, kGpu);
+    const auto shared = detail::connect_nccl(host, kGpu);
     EXPECT_EQ(shared->backend(), "staged threads");
     const auto tensor = torch::full({1000}, host.rank() + 1, at::TensorOptions(kGpu).dtype(at::kFloat));
     std::vector<Work> works;
@@ -218,7 +220,7 @@ class StagedOnGpu : public ::testing::Test {
   }
 
   static std::unique_ptr<Communicator> stage(Communicator& host) {
-    return std::make_unique<StagedCommunicator>(host.split(0, host.rank()), kGpu);
+    return std::make_unique<detail::StagedCommunicator>(host.split(0, host.rank()), kGpu);
   }
 
   static at::Tensor filled(std::int64_t size, float value) {

@@ -87,7 +87,7 @@ TEST(SharedMemoryFaults, TheDeadlineNamesAllWhoAreStopped) {
   MeetingTable table{4};
   auto processes = fork_ranks(4, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+    const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     transport->name_ranks({10, 11, 12, 13});
     if (rank % 2 == 1) raise(SIGSTOP);
     EXPECT_THAT(failure_of(*transport, wait_policy(milliseconds(300))), HasSubstr("ranks 11 and 13 did not arrive"));
@@ -102,7 +102,7 @@ TEST(SharedMemoryFaults, APeerThatLeavesInGoodOrderIsNamed) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+    auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     if (rank == 0) {
       EXPECT_THAT(failure_of(*transport), HasSubstr("rank 1 has left"));
     } else {
@@ -156,7 +156,7 @@ void check_refusal(int limit, rlim_t value, const std::string& reason) {
     const rlimit low{value, value};
     if (rank == 1) setrlimit(static_cast<__rlimit_resource>(limit), &low);
     try {
-      SharedMemoryTransport::connect(*base, wait_policy());
+      detail::SharedMemoryTransport::connect(*base, wait_policy());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const EnvironmentError& error) {
       EXPECT_EQ(error.scope(), ErrorScope::all_ranks);

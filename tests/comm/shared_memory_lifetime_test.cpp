@@ -72,7 +72,7 @@ TEST(SharedMemoryLifetime, FreedMemoryGoesBackAtOnceAlthoughPeersHaveItMapped) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+    const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     constexpr std::size_t kBytes = 64 << 20;
     const auto before = resident_shared_bytes();
     auto memory = transport->allocate(kBytes);
@@ -90,7 +90,7 @@ TEST(SharedMemoryLifetime, MemoryFreedTooEarlyDoesNotEndThePeer) {
   MeetingTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+    const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     auto memory = transport->allocate(1 << 20);
     auto* data = static_cast<float*>(memory.get());
     sum_up(*transport, data, 1 << 18);
@@ -123,7 +123,7 @@ TEST(SharedMemoryLifetime, TwoThousandGroupsLeaveNothingBehind) {
     const auto base = table.rank(rank);
     const auto files = open_files();
     for (int cycle = 0; cycle < 2000; ++cycle) {
-      const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+      const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
       const auto memory = transport->allocate(8192);
       sum_up(*transport, static_cast<float*>(memory.get()), 2048);
     }

@@ -127,7 +127,7 @@ void on_threads(int world_size, const TransportBody& body) {
     threads.emplace_back([&table, &body, rank] {
       try {
         const auto base = table.rank(rank);
-        const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+        const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
         body(*transport);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -168,7 +168,7 @@ std::vector<int> on_processes(int world_size, const TransportBody& body) {
   MeetingTable table{world_size};
   return wait_for(fork_ranks(world_size, [&](int rank) {
     const auto base = table.rank(rank);
-    const auto transport = SharedMemoryTransport::connect(*base, wait_policy());
+    const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     body(*transport);
   }));
 }

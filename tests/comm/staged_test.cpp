@@ -39,7 +39,7 @@ at::Tensor sum_of_patterns(int world_size, std::int64_t size, at::ScalarType typ
 }
 
 std::unique_ptr<Communicator> stage(Communicator& communicator) {
-  return std::make_unique<StagedCommunicator>(communicator.split(0, communicator.rank()), at::kCPU);
+  return std::make_unique<detail::StagedCommunicator>(communicator.split(0, communicator.rank()), at::kCPU);
 }
 
 // A staged communicator of its own on every rank, for every type and some sizes.
@@ -259,7 +259,7 @@ TEST(Staged, BadArgumentsAreUsageErrors) {
 }
 
 TEST(StagingPool, LendsABufferAgainWhenItIsBack) {
-  detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+  detail::StagingPool pool{std::make_shared<detail::SingleCommunicator>(), at::kCPU};
   const auto first = pool.take(300'000, at::kFloat);
   auto second = pool.take(300'000, at::kFloat);
   EXPECT_NE(first->first(1).data_ptr(), second->first(1).data_ptr());
@@ -271,7 +271,7 @@ TEST(StagingPool, LendsABufferAgainWhenItIsBack) {
 }
 
 TEST(StagingPool, OneSmallBufferServesManySizes) {
-  detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+  detail::StagingPool pool{std::make_shared<detail::SingleCommunicator>(), at::kCPU};
   const auto* memory = pool.take(1000, at::kFloat)->first(1).data_ptr();
   for (const std::int64_t size : {0, 1, 17, 999, 1000}) {
     EXPECT_EQ(pool.take(size, at::kFloat)->first(size).numel(), size);
@@ -283,7 +283,7 @@ TEST(StagingPool, BuffersAreWholePagesAndOutliveThePool) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   std::vector<std::shared_ptr<detail::StagingBuffer>> buffers;
   {
-    detail::StagingPool pool{std::make_shared<SingleCommunicator>(), at::kCPU};
+    detail::StagingPool pool{std::make_shared<detail::SingleCommunicator>(), at::kCPU};
     for (const auto type : kStagedTypes) {
       for (const std::int64_t size : {0, 1, 1021, 4096, 100'000}) buffers.push_back(pool.take(size, type));
     }

@@ -19,7 +19,7 @@ namespace libtrain::test {
 inline std::string run_rank(LoopbackMeeting& meeting, int rank, int world_size,
                             const std::function<std::string(HostTransport&)>& body) {
   try {
-    return body(*TcpTransport::connect(*meeting.of(rank), rank, world_size, {}, wait_policy()));
+    return body(*detail::TcpTransport::connect(*meeting.of(rank), rank, world_size, {}, wait_policy()));
   } catch (const std::exception& error) {
     return text("thrown: ", error.what());
   }

@@ -24,18 +24,18 @@ class LoopbackMeeting {
   }
 
   /// For one rank, which may be a thread of this process or a process forked from it.
-  std::unique_ptr<Rendezvous> of(int rank) {
-    return std::make_unique<TcpRendezvous>(std::make_unique<Place>(*this), plan(rank));
+  std::unique_ptr<detail::Rendezvous> of(int rank) {
+    return std::make_unique<detail::TcpRendezvous>(std::make_unique<Place>(*this), plan(rank));
   }
 
-  RendezvousPlan plan(int rank) const {
+  detail::RendezvousPlan plan(int rank) const {
     return {.job = job_, .rank = rank, .world_size = world_size_, .key = key_, .is_one_host = true};
   }
 
   const detail::SocketAddress& address() const { return address_; }
 
  private:
-  class Place : public RendezvousPlace {
+  class Place : public detail::RendezvousPlace {
    public:
     explicit Place(LoopbackMeeting& meeting) : meeting_(meeting) {}
     std::string name() const override { return "tcp://" + meeting_.address_.name(); }
@@ -61,12 +61,12 @@ inline void join_all(std::vector<std::thread>& threads) {
 }
 
 /// Runs `body` on `world_size` ranks that are threads, connected over loopback.
-inline void on_tcp_ranks(int world_size, const TcpBody& body, const TcpOptions& options = {}) {
+inline void on_tcp_ranks(int world_size, const TcpBody& body, const detail::TcpOptions& options = {}) {
   LoopbackMeeting meeting{world_size};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto transport = TcpTransport::connect(*meeting.of(rank), rank, world_size, options, wait_policy());
+      const auto transport = detail::TcpTransport::connect(*meeting.of(rank), rank, world_size, options, wait_policy());
       body(*transport);
     });
   }

@@ -57,17 +57,18 @@ struct Job {
   detail::JobKey key = {.key = detail::GroupKey::random(), .source = "the test"};
   std::vector<std::string> hosts = {};
 
-  std::unique_ptr<TcpRendezvous> of(int rank) const {
+  std::unique_ptr<detail::TcpRendezvous> of(int rank) const {
     auto own = key;
     own.key.id = detail::open_key(name).id;
-    auto place = url.starts_with("file") ? open_file_place(url, {.master_address = "127.0.0.1"}) : open_tcp_place(url);
-    return std::make_unique<TcpRendezvous>(std::move(place), RendezvousPlan{.job = name,
-                                                                            .arguments = arguments,
-                                                                            .rank = rank,
-                                                                            .world_size = world_size,
-                                                                            .key = own,
-                                                                            .is_one_host = true,
-                                                                            .hosts = hosts});
+    auto place = url.starts_with("file") ? detail::open_file_place(url, {.master_address = "127.0.0.1"})
+                                         : detail::open_tcp_place(url);
+    return std::make_unique<detail::TcpRendezvous>(std::move(place), detail::RendezvousPlan{.job = name,
+                                                                                            .arguments = arguments,
+                                                                                            .rank = rank,
+                                                                                            .world_size = world_size,
+                                                                                            .key = own,
+                                                                                            .is_one_host = true,
+                                                                                            .hosts = hosts});
   }
 
   std::vector<std::string> gather(int rank, milliseconds time = kAmple) const {
@@ -462,7 +463,7 @@ TEST(TcpRendezvous, NoticesEveryBitThatIsChangedOnTheWay) {
 }
 
 TEST(TcpRendezvous, RefusesOtherUrls) {
-  EXPECT_THROW(open_tcp_place("tcp://localhost"), UsageError);
+  EXPECT_THROW(detail::open_tcp_place("tcp://localhost"), UsageError);
 }
 
 }  // namespace

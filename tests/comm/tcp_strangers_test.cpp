@@ -53,9 +53,9 @@ std::string trouble_as(const std::string& address, const GroupKey& key, int from
 class TcpStrangers : public ::testing::Test {
  protected:
   /// Lets a test see what the ranks tell each other, and rank 2 wait for `go` before it connects.
-  class Watched : public Rendezvous {
+  class Watched : public detail::Rendezvous {
    public:
-    Watched(std::unique_ptr<Rendezvous> rendezvous, std::function<void(const std::vector<std::string>&)> watch)
+    Watched(std::unique_ptr<detail::Rendezvous> rendezvous, std::function<void(const std::vector<std::string>&)> watch)
         : rendezvous_(std::move(rendezvous)), watch_(std::move(watch)) {}
     std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
       auto records = rendezvous_->all_gather(own, deadline);
@@ -65,7 +65,7 @@ class TcpStrangers : public ::testing::Test {
     void leave() noexcept override { rendezvous_->leave(); }
 
    private:
-    std::unique_ptr<Rendezvous> rendezvous_;
+    std::unique_ptr<detail::Rendezvous> rendezvous_;
     std::function<void(const std::vector<std::string>&)> watch_;
   };
 
@@ -87,7 +87,7 @@ class TcpStrangers : public ::testing::Test {
                          if (rank == 0) told_.set_value(of_rank_0);
                          if (rank == 2) go_.get_future().wait();
                        }};
-    const auto transport = TcpTransport::connect(rendezvous, rank, 3, {}, wait_policy());
+    const auto transport = detail::TcpTransport::connect(rendezvous, rank, 3, {}, wait_policy());
     ASSERT_TRUE(transport->arrive({.fingerprint = 1}, wait_policy()));
     if (rank == 0) connected_.set_value();
     int sum = rank;

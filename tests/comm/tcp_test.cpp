@@ -256,11 +256,11 @@ TEST(TcpSplit, RanksByKeyAndNumbersThemAnew) {
 }
 
 TEST(TcpConnect, MeetsOverAnyTransport) {
-  auto bases = ThreadTransport::make_group(3);
+  auto bases = detail::ThreadTransport::make_group(3);
   std::vector<std::thread> threads;
   for (auto& base : bases) {
     threads.emplace_back([&base] {
-      const auto transport = TcpTransport::connect(*base, {.interface = "lo"}, wait_policy());
+      const auto transport = detail::TcpTransport::connect(*base, {.interface = "lo"}, wait_policy());
       EXPECT_EQ(transport->name(), "tcp");
       check_reductions<float>(*transport, 1000, DataType::float32, ReduceOp::sum);
     });
@@ -274,7 +274,7 @@ TEST(TcpConnect, WorksOverIpv6) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       const auto transport =
-          TcpTransport::connect(*meeting.of(rank), rank, 2, {.master_address = "::1"}, wait_policy());
+          detail::TcpTransport::connect(*meeting.of(rank), rank, 2, {.master_address = "::1"}, wait_policy());
       check_reductions<float>(*transport, 1000, DataType::float32, ReduceOp::sum);
     });
   }
@@ -284,7 +284,7 @@ TEST(TcpConnect, WorksOverIpv6) {
 TEST(TcpConnect, NamesAnUnknownInterface) {
   LoopbackMeeting meeting{1};
   try {
-    TcpTransport::connect(*meeting.of(0), 0, 1, {.interface = "ether9"}, wait_policy());
+    detail::TcpTransport::connect(*meeting.of(0), 0, 1, {.interface = "ether9"}, wait_policy());
     FAIL() << "nothing was thrown";
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'ether9'"), HasSubstr("lo")));
@@ -295,7 +295,7 @@ TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
   for (const std::string master : {"0.0.0.0", "::", "::ffff:0.0.0.0"}) {
     LoopbackMeeting meeting{1};
     try {
-      TcpTransport::connect(*meeting.of(0), 0, 1, {.master_address = master}, wait_policy());
+      detail::TcpTransport::connect(*meeting.of(0), 0, 1, {.master_address = master}, wait_policy());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("'" + master + "'"), HasSubstr("set MASTER_ADDR")));
@@ -306,9 +306,9 @@ TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
 TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
   LoopbackMeeting meeting{2};
   // Comes to the meeting like the others, says where it listens, and ends.
-  class Deserter : public Rendezvous {
+  class Deserter : public detail::Rendezvous {
    public:
-    explicit Deserter(std::unique_ptr<Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
+    explicit Deserter(std::unique_ptr<detail::Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
     std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
       auto records = rendezvous_->all_gather(own, deadline);
       if (++rounds_ == 2) throw CommunicationError("gone");
@@ -316,15 +316,15 @@ TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
     }
 
    private:
-    std::unique_ptr<Rendezvous> rendezvous_;
+    std::unique_ptr<detail::Rendezvous> rendezvous_;
     int rounds_ = 0;
   };
   std::thread rank_1{[&] {
     Deserter deserter{meeting.of(1)};
-    EXPECT_EQ(failure_of([&] { TcpTransport::connect(deserter, 1, 2, {}, wait_policy()); }), "gone");
+    EXPECT_EQ(failure_of([&] { detail::TcpTransport::connect(deserter, 1, 2, {}, wait_policy()); }), "gone");
   }};
-  const auto message =
-      failure_of([&] { TcpTransport::connect(*meeting.of(0), 0, 2, {}, wait_policy(std::chrono::milliseconds(500))); });
+  const auto message = failure_of(
+      [&] { detail::TcpTransport::connect(*meeting.of(0), 0, 2, {}, wait_policy(std::chrono::milliseconds(500))); });
   EXPECT_THAT(message, HasSubstr("rank 1 at 127.0.0.1:"));
   rank_1.join();
 }
@@ -351,7 +351,7 @@ TEST(TcpEncryption, IsThatOfAllRanksOrNone) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       EXPECT_THAT(message_of<EnvironmentError>([&] {
-                    TcpTransport::connect(*meeting.of(rank), rank, 2, {.encrypt = rank == 1}, wait_policy());
+                    detail::TcpTransport::connect(*meeting.of(rank), rank, 2, {.encrypt = rank == 1}, wait_policy());
                   }),
                   AllOf(HasSubstr("only rank 1 encrypts"), HasSubstr("LIBTRAIN_ENCRYPTION")));
     });
@@ -360,9 +360,9 @@ TEST(TcpEncryption, IsThatOfAllRanksOrNone) {
 }
 
 /// Has the others find the rank that it belongs to at a relay.
-class Relayed : public Rendezvous {
+class Relayed : public detail::Rendezvous {
  public:
-  Relayed(std::unique_ptr<Rendezvous> rendezvous, Relay::Change change)
+  Relayed(std::unique_ptr<detail::Rendezvous> rendezvous, Relay::Change change)
       : rendezvous_(std::move(rendezvous)), change_(std::move(change)) {}
 
   std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) override {
@@ -376,7 +376,7 @@ class Relayed : public Rendezvous {
   }
 
  private:
-  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<detail::Rendezvous> rendezvous_;
   Relay::Change change_;
   std::unique_ptr<Relay> relay_;
   int rounds_ = 0;
@@ -389,7 +389,7 @@ std::string end_with_a_changed_bit(bool encrypt) {
   Relayed relayed{meeting.of(0), [&](std::string& bytes) {
                     if (bytes.size() > 1000 && changes.exchange(false)) bytes[500] ^= 1;
                   }};
-  const TcpOptions options{.encrypt = encrypt};
+  const detail::TcpOptions options{.encrypt = encrypt};
   const auto sum = [&](HostTransport& transport) {
     std::vector<std::int32_t> data(100'000, 1);
     transport.arrive({.fingerprint = 1}, wait_policy());
@@ -397,13 +397,13 @@ std::string end_with_a_changed_bit(bool encrypt) {
     return data == std::vector<std::int32_t>(data.size(), 2);
   };
   std::thread rank_1{[&] {
-    const auto transport = TcpTransport::connect(*meeting.of(1), 1, 2, options, wait_policy());
+    const auto transport = detail::TcpTransport::connect(*meeting.of(1), 1, 2, options, wait_policy());
     static_cast<void>(failure_of([&] { sum(*transport); }));
     static_cast<void>(failure_of([&] { sum(*transport); }));
   }};
   std::string end;
   {
-    const auto transport = TcpTransport::connect(relayed, 0, 2, options, wait_policy());
+    const auto transport = detail::TcpTransport::connect(relayed, 0, 2, options, wait_policy());
     EXPECT_TRUE(sum(*transport));
     changes = true;
     try {

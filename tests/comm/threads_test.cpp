@@ -128,7 +128,7 @@ TEST(ThreadRanks, NeedAtLeastOne) {
 }
 
 TEST(SingleCommunicator, IsAGroupOfOne) {
-  SingleCommunicator single;
+  detail::SingleCommunicator single;
   Communicator& communicator = single;
   const auto tensor = torch::arange(5, at::kFloat);
   communicator.all_reduce(tensor, ReduceOp::average).wait();

@@ -22,25 +22,25 @@ using ::testing::HasSubstr;
 
 using Numbers = std::vector<std::uint64_t>;
 
-Numbers first(const BlockOrder& order, std::uint64_t count) {
+Numbers first(const detail::BlockOrder& order, std::uint64_t count) {
   Numbers samples;
   for (std::uint64_t i = 0; i < count; ++i) samples.push_back(order(i));
   return samples;
 }
 
-Numbers all(const BlockOrder& order) {
+Numbers all(const detail::BlockOrder& order) {
   return first(order, order.size());
 }
 
 // Golden values: tests/data/make_block_golden.py, which transcribes the definition on Python's lists and integers.
 TEST(BlockOrder, MatchesGoldenValues) {
   const Numbers sizes{3, 0, 5, 2, 4};
-  EXPECT_EQ(all(BlockOrder(sizes, 2, 0, 0)), (Numbers{12, 10, 13, 11, 1, 8, 0, 2, 9, 5, 6, 4, 3, 7}));
-  EXPECT_EQ(all(BlockOrder(sizes, 2, 0, 1)), (Numbers{10, 6, 11, 5, 12, 13, 4, 3, 7, 0, 2, 1, 8, 9}));
-  EXPECT_EQ(all(BlockOrder(sizes, 2, 1, 0)), (Numbers{4, 8, 3, 5, 9, 7, 6, 2, 11, 12, 1, 10, 13, 0}));
-  EXPECT_EQ(all(BlockOrder(sizes, 1, 0, 0)), (Numbers{11, 10, 13, 12, 9, 8, 1, 0, 2, 3, 4, 7, 5, 6}));
-  EXPECT_EQ(all(BlockOrder(sizes, 16, 0, 0)), (Numbers{9, 0, 1, 10, 5, 11, 12, 4, 2, 8, 7, 3, 6, 13}));
-  EXPECT_EQ(first(BlockOrder(Numbers(1000, 5), 3, 42, 89), 14),
+  EXPECT_EQ(all(detail::BlockOrder(sizes, 2, 0, 0)), (Numbers{12, 10, 13, 11, 1, 8, 0, 2, 9, 5, 6, 4, 3, 7}));
+  EXPECT_EQ(all(detail::BlockOrder(sizes, 2, 0, 1)), (Numbers{10, 6, 11, 5, 12, 13, 4, 3, 7, 0, 2, 1, 8, 9}));
+  EXPECT_EQ(all(detail::BlockOrder(sizes, 2, 1, 0)), (Numbers{4, 8, 3, 5, 9, 7, 6, 2, 11, 12, 1, 10, 13, 0}));
+  EXPECT_EQ(all(detail::BlockOrder(sizes, 1, 0, 0)), (Numbers{11, 10, 13, 12, 9, 8, 1, 0, 2, 3, 4, 7, 5, 6}));
+  EXPECT_EQ(all(detail::BlockOrder(sizes, 16, 0, 0)), (Numbers{9, 0, 1, 10, 5, 11, 12, 4, 2, 8, 7, 3, 6, 13}));
+  EXPECT_EQ(first(detail::BlockOrder(Numbers(1000, 5), 3, 42, 89), 14),
             (Numbers{2905, 188, 189, 521, 2909, 186, 185, 522, 187, 520, 524, 523, 2906, 2907}));
 }
 
@@ -75,7 +75,7 @@ TEST(BlockOrder, ReadsEverySampleOnceFromFewBlocksAtATime) {
     const std::uint64_t blocks_at_once = draw(1, 12);
     SCOPED_TRACE(::testing::Message() << "sizes " << ::testing::PrintToString(sizes) << ", " << blocks_at_once
                                       << " at once");
-    const BlockOrder order(sizes, blocks_at_once, 9, static_cast<std::uint64_t>(trial));
+    const detail::BlockOrder order(sizes, blocks_at_once, 9, static_cast<std::uint64_t>(trial));
     ASSERT_EQ(order.size(), std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
     Numbers samples = all(order);
     EXPECT_LE(most_open(blocks_read(samples, sizes), sizes), blocks_at_once);
@@ -88,7 +88,7 @@ TEST(BlockOrder, ReadsEverySampleOnceFromFewBlocksAtATime) {
 
 TEST(BlockOrder, MixesTheBlocksThatAreReadTogether) {
   const Numbers sizes(64, 100);
-  const Numbers blocks = blocks_read(all(BlockOrder(sizes, 16, 1, 2)), sizes);
+  const Numbers blocks = blocks_read(all(detail::BlockOrder(sizes, 16, 1, 2)), sizes);
   EXPECT_EQ(most_open(blocks, sizes), 16u);
   // Of the first 100 samples in random order, a block has 6 on average and more than 25 once in a billion.
   for (std::uint64_t block = 0; block < 64; ++block) {
@@ -111,8 +111,8 @@ TEST(BlockOrder, SendsEachPositionEverywhereEquallyOften) {
   for (const std::uint64_t position : {0u, 13u}) {
     Numbers by_seed(24), by_epoch(24);
     for (std::uint64_t key = 0; key < kDraws; ++key) {
-      ++by_seed[BlockOrder(sizes, 2, key, 0)(position)];
-      ++by_epoch[BlockOrder(sizes, 2, 0, key)(position)];
+      ++by_seed[detail::BlockOrder(sizes, 2, key, 0)(position)];
+      ++by_epoch[detail::BlockOrder(sizes, 2, 0, key)(position)];
     }
     EXPECT_LT(chi_square(by_seed), 57.1) << "position " << position;
     EXPECT_LT(chi_square(by_epoch), 57.1) << "position " << position;
@@ -121,7 +121,7 @@ TEST(BlockOrder, SendsEachPositionEverywhereEquallyOften) {
 
 TEST(BlockOrder, CountsSamplesIn64Bits) {
   constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
-  const BlockOrder order({kHalf, kHalf - 1}, 1, 0, 0);
+  const detail::BlockOrder order({kHalf, kHalf - 1}, 1, 0, 0);
   EXPECT_EQ(order.size(), ~std::uint64_t{0});
   // One block after the other: the first half of the order lies in one of them alone.
   const bool second_comes_first = order(0) >= kHalf;
@@ -134,22 +134,23 @@ TEST(BlockOrder, CountsSamplesIn64Bits) {
 }
 
 TEST(BlockOrder, OfEmptyBlocksHasNoPositions) {
-  EXPECT_EQ(BlockOrder({}, 4, 0, 0).size(), 0u);
-  EXPECT_EQ(BlockOrder({0, 0, 0}, 2, 0, 0).size(), 0u);
-  EXPECT_THROW(BlockOrder({}, 4, 0, 0)(0), UsageError);
-  EXPECT_THROW(BlockOrder({0, 0, 0}, 2, 0, 0)(0), UsageError);
+  EXPECT_EQ(detail::BlockOrder({}, 4, 0, 0).size(), 0u);
+  EXPECT_EQ(detail::BlockOrder({0, 0, 0}, 2, 0, 0).size(), 0u);
+  EXPECT_THROW(detail::BlockOrder({}, 4, 0, 0)(0), UsageError);
+  EXPECT_THROW(detail::BlockOrder({0, 0, 0}, 2, 0, 0)(0), UsageError);
 }
 
 TEST(BlockOrder, TakesMoreBlocksAtOnceThanThereAre) {
-  Numbers samples = all(BlockOrder({4, 4}, ~std::uint64_t{0}, 0, 0));
+  Numbers samples = all(detail::BlockOrder({4, 4}, ~std::uint64_t{0}, 0, 0));
   std::sort(samples.begin(), samples.end());
   EXPECT_EQ(samples, (Numbers{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST(BlockOrder, RefusesWhatMakesNoSense) {
-  EXPECT_THAT(message_of<UsageError>([] { BlockOrder({3}, 0, 0, 0); }), HasSubstr("blocks_at_once is 0"));
-  EXPECT_THAT(message_of<UsageError>([] { BlockOrder({~std::uint64_t{0}, 1}, 2, 0, 0); }), HasSubstr("64 bits"));
-  EXPECT_THAT(message_of<UsageError>([] { BlockOrder({3, 4}, 2, 0, 0)(7); }),
+  EXPECT_THAT(message_of<UsageError>([] { detail::BlockOrder({3}, 0, 0, 0); }), HasSubstr("blocks_at_once is 0"));
+  EXPECT_THAT(message_of<UsageError>([] { detail::BlockOrder({~std::uint64_t{0}, 1}, 2, 0, 0); }),
+              HasSubstr("64 bits"));
+  EXPECT_THAT(message_of<UsageError>([] { detail::BlockOrder({3, 4}, 2, 0, 0)(7); }),
               ::testing::AllOf(HasSubstr("position 7"), HasSubstr("7 samples")));
 }
 

@@ -299,7 +299,7 @@ class Endless : public Numbers {
     std::unique_lock lock(mutex_);
     ++reading_;
     changed_.notify_all();
-    changed_.wait_for(lock, StopScope::of_this_thread(), kLong, [] { return false; });
+    changed_.wait_for(lock, detail::StopScope::of_this_thread(), kLong, [] { return false; });
     --reading_;
     return Numbers::get(index, random);
   }

@@ -78,7 +78,7 @@ class Pictures {
                               {"segmentation", object.crowd ? runs_of(object, width, height) : polygon}});
     }
     const auto name = std::to_string(id) + ".png";
-    const auto bytes = encode_png(picture);
+    const auto bytes = detail::encode_png(picture);
     std::filesystem::create_directories(folder_.path() / "train");
     write_file((folder_.path() / "train" / name).string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     images_.push_back({{"id", id}, {"file_name", name}, {"width", width}, {"height", height}});

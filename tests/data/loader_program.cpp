@@ -81,7 +81,7 @@ void print_batch(const data::Batch& batch, std::uint64_t epoch, std::uint64_t st
                {"step", step},
                {"position", sample},
                {"label", labels[sample]},
-               {"crc32c", libtrain::crc32c(pixels.subspan(sample * bytes, bytes))}});
+               {"crc32c", libtrain::detail::crc32c(pixels.subspan(sample * bytes, bytes))}});
   }
   std::cout.flush();
 }

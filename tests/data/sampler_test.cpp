@@ -71,8 +71,8 @@ Indices global_order(const SamplerOptions& options, int world_size, std::uint64_
 }
 
 Indices epoch_order(const SamplerOptions& options, std::uint64_t epoch) {
-  const Permutation permutation(options.dataset_size, options.seed, epoch);
-  const BlockOrder blocks(options.blocks, options.blocks_at_once, options.seed, epoch);
+  const detail::Permutation permutation(options.dataset_size, options.seed, epoch);
+  const detail::BlockOrder blocks(options.blocks, options.blocks_at_once, options.seed, epoch);
   Indices order;
   for (std::uint64_t i = 0; i < options.dataset_size; ++i) {
     if (options.order == Order::shuffled) order.push_back(permutation(i));

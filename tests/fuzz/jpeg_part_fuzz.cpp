@@ -61,7 +61,7 @@ void compare(std::span<const std::uint8_t> place, std::span<const std::byte> fil
   }
   std::optional<std::vector<std::byte>> marked;
   try {
-    marked = data::add_restart_markers(file, {.maximum_pixels = kMaximumPixels});
+    marked = data::detail::add_restart_markers(file, {.maximum_pixels = kMaximumPixels});
   } catch (const libtrain::EnvironmentError&) {
   }
   if (!marked || !whole) return;

@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     }
   }
   if (polygon.empty()) return 0;
-  check(data::polygon_mask(polygon, height, width));
+  check(data::detail::polygon_mask(polygon, height, width));
   ++read_inputs;
   return 0;
 }

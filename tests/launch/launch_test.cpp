@@ -35,7 +35,7 @@ TEST(Launch, HoldsTogetherWhateverTheEnvironment) {
   for (int i = 0; i < 20'000; ++i) {
     std::map<std::string, std::string, std::less<>> variables;
     for (auto count = random() % 9; count > 0; --count) {
-      const auto name = launch_variables()[random() % launch_variables().size()];
+      const auto name = detail::launch_variables()[random() % detail::launch_variables().size()];
       variables[std::string{name}] = values[random() % values.size()];
     }
     // Without these, hardly any random environment is complete.
@@ -90,7 +90,7 @@ TEST(DeviceIndex, RefusesNoDevicesAndAnUnknownLocalRank) {
 }
 
 TEST(Describe, NamesEveryValueWithItsVariable) {
-  const auto lines = describe(detect_launch(kRankThreeOfEight));
+  const auto lines = detail::describe(detect_launch(kRankThreeOfEight));
   const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };
   EXPECT_TRUE(has("launcher open_mpi"));
   EXPECT_TRUE(has("rank 3 of 8 (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)"));
@@ -108,7 +108,7 @@ TEST(Launcher, HasDistinctNames) {
 }
 
 TEST(LaunchVariables, HoldNoSecretNames) {
-  for (const auto name : launch_variables()) EXPECT_FALSE(looks_secret(name)) << name;
+  for (const auto name : detail::launch_variables()) EXPECT_FALSE(detail::looks_secret(name)) << name;
 }
 
 TEST(HostPort, UnderstandsNamesAndBothKindsOfAddresses) {

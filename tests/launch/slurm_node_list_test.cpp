@@ -27,7 +27,7 @@ TEST(SlurmNodeList, ExpandsAsScontrolShowHostnamesDoes) {
       {"b,a,b", {"b", "a", "b"}},
       {"10.0.0.4", {"10.0.0.4"}},
   };
-  for (const auto& [list, expected] : cases) EXPECT_EQ(parse_slurm_node_list(list), expected) << list;
+  for (const auto& [list, expected] : cases) EXPECT_EQ(detail::parse_slurm_node_list(list), expected) << list;
 }
 
 TEST(SlurmNodeList, RefusesWhatIsMalformed) {
@@ -42,18 +42,18 @@ TEST(SlurmNodeList, RefusesWhatIsMalformed) {
                                  "n[0x1]", "n 1",
                                  "n\n1",   "n[1]\x01",
                                  "-n1",    "n[1234567890123]"}) {
-    EXPECT_THROW(parse_slurm_node_list(list), EnvironmentError) << list;
+    EXPECT_THROW(detail::parse_slurm_node_list(list), EnvironmentError) << list;
   }
 }
 
 TEST(SlurmNodeList, RefusesMoreHostsThanAnyClusterHas) {
-  EXPECT_EQ(parse_slurm_node_list("n[1-65536]").size(), 65'536U);
-  EXPECT_THROW(parse_slurm_node_list("n[0-65536]"), EnvironmentError);
-  EXPECT_THROW(parse_slurm_node_list("n[0-999999999999]"), EnvironmentError);
-  EXPECT_THROW(parse_slurm_node_list("n[0-999]x[0-999]"), EnvironmentError);
-  EXPECT_THROW(parse_slurm_node_list("a[1-40000],b[1-40000]"), EnvironmentError);
-  EXPECT_THROW(parse_slurm_node_list(std::string(2 << 20, 'n')), EnvironmentError);
-  EXPECT_THROW(parse_slurm_node_list(std::string(300, 'n') + "[0-60000]"), EnvironmentError);
+  EXPECT_EQ(detail::parse_slurm_node_list("n[1-65536]").size(), 65'536U);
+  EXPECT_THROW(detail::parse_slurm_node_list("n[0-65536]"), EnvironmentError);
+  EXPECT_THROW(detail::parse_slurm_node_list("n[0-999999999999]"), EnvironmentError);
+  EXPECT_THROW(detail::parse_slurm_node_list("n[0-999]x[0-999]"), EnvironmentError);
+  EXPECT_THROW(detail::parse_slurm_node_list("a[1-40000],b[1-40000]"), EnvironmentError);
+  EXPECT_THROW(detail::parse_slurm_node_list(std::string(2 << 20, 'n')), EnvironmentError);
+  EXPECT_THROW(detail::parse_slurm_node_list(std::string(300, 'n') + "[0-60000]"), EnvironmentError);
 }
 
 TEST(SlurmNodeList, NeverCrashesOnArbitraryText) {
@@ -64,22 +64,22 @@ TEST(SlurmNodeList, NeverCrashesOnArbitraryText) {
     std::string list;
     for (auto length = random() % 16; list.size() < length;) list += alphabet[random() % alphabet.size()];
     try {
-      EXPECT_FALSE(parse_slurm_node_list(list).empty()) << list;
+      EXPECT_FALSE(detail::parse_slurm_node_list(list).empty()) << list;
     } catch (const EnvironmentError&) {
     }
   }
 }
 
 TEST(SlurmTasksPerNode, ExpandsRepetitions) {
-  EXPECT_EQ(parse_slurm_tasks_per_node("8"), std::vector<int>{8});
-  EXPECT_EQ(parse_slurm_tasks_per_node("8(x4),2"), (std::vector<int>{8, 8, 8, 8, 2}));
-  EXPECT_EQ(parse_slurm_tasks_per_node("1,2(x1),0(x2)"), (std::vector<int>{1, 2, 0, 0}));
+  EXPECT_EQ(detail::parse_slurm_tasks_per_node("8"), std::vector<int>{8});
+  EXPECT_EQ(detail::parse_slurm_tasks_per_node("8(x4),2"), (std::vector<int>{8, 8, 8, 8, 2}));
+  EXPECT_EQ(detail::parse_slurm_tasks_per_node("1,2(x1),0(x2)"), (std::vector<int>{1, 2, 0, 0}));
 }
 
 TEST(SlurmTasksPerNode, RefusesWhatIsMalformed) {
   for (const std::string list : {"", ",", "8,", "8(x)", "8(x4", "8(4)", "8x4", "(x4)", "-1", "8(x0)", "8(x-1)", "8 ",
                                  "8(x65537)", "1(x65536),1", "8(x4)2", "99999999999"}) {
-    EXPECT_THROW(parse_slurm_tasks_per_node(list), EnvironmentError) << list;
+    EXPECT_THROW(detail::parse_slurm_tasks_per_node(list), EnvironmentError) << list;
   }
 }
 

@@ -67,7 +67,7 @@ class ChromeTrace : public testing::Test {
   std::ptrdiff_t files() const { return std::distance(fs::directory_iterator{directory_}, fs::directory_iterator{}); }
 
   void write(int rank, const Trace& trace) const {
-    ChromeTraceFile file{path()};
+    detail::ChromeTraceFile file{path()};
     file.add(rank, trace);
     file.finish();
   }
@@ -90,7 +90,7 @@ Trace one_span(std::int64_t begin_ns, std::int64_t end_ns) {
 }
 
 TEST_F(ChromeTrace, ShowsRanksAsProcessesAndLanesAsThreads) {
-  ChromeTraceFile file{path()};
+  detail::ChromeTraceFile file{path()};
   file.add(0, {.process = "rank 0 (here)",
                .texts = {"compute", "forward", "communication", "reduce", "bucket 3", ""},
                .spans = {{.lane = 0, .name = 1, .detail = 5, .begin_ns = 1000, .end_ns = 3500},
@@ -137,7 +137,7 @@ TEST_F(ChromeTrace, EscapesTexts) {
 }
 
 TEST_F(ChromeTrace, TakesTheSpansOfARankInParts) {
-  ChromeTraceFile file{path()};
+  detail::ChromeTraceFile file{path()};
   for (int part = 0; part < 3; ++part) file.add(7, one_span(part, part + 1));
   file.finish();
   EXPECT_EQ(metadata(7, 0, "process_name"), "rank 7");
@@ -157,19 +157,19 @@ TEST_F(ChromeTrace, SaysWhatIsMissing) {
 }
 
 TEST_F(ChromeTrace, IsJsonWithoutAnyProcess) {
-  ChromeTraceFile{path()}.finish();
+  detail::ChromeTraceFile{path()}.finish();
   EXPECT_TRUE(Json::parse(content(path())).at("traceEvents").empty());
 }
 
 TEST_F(ChromeTrace, MakesItsFolder) {
-  ChromeTraceFile{directory_ / "a" / "b" / "timeline.json"}.finish();
+  detail::ChromeTraceFile{directory_ / "a" / "b" / "timeline.json"}.finish();
   EXPECT_TRUE(fs::is_regular_file(directory_ / "a" / "b" / "timeline.json"));
 }
 
 TEST_F(ChromeTrace, LeavesWhatWasThereUntilItIsFinished) {
   std::ofstream{path()} << "of the last run";
   {
-    ChromeTraceFile file{path()};
+    detail::ChromeTraceFile file{path()};
     file.add(0, one_span(0, 1));
     EXPECT_EQ(content(path()), "of the last run");
   }
@@ -196,7 +196,7 @@ TEST_F(ChromeTrace, AFullDiskIsAnErrorAndLeavesNoFile) {
 
 TEST_F(ChromeTrace, LeavesADeviceWhatItIs) {
   fs::create_symlink("/dev/full", path());
-  EXPECT_NO_THROW(ChromeTraceFile::require_writable(path()));
+  EXPECT_NO_THROW(detail::ChromeTraceFile::require_writable(path()));
   EXPECT_THAT(message_of([&] { write(0, one_span(0, 1)); }), HasSubstr("timeline.json': No space left on device."));
   EXPECT_TRUE(fs::is_symlink(path()));
   EXPECT_EQ(files(), 1);
@@ -204,8 +204,8 @@ TEST_F(ChromeTrace, LeavesADeviceWhatItIs) {
 
 TEST_F(ChromeTrace, NamesAPlaceWhereNoFileCanBe) {
   std::ofstream{path()} << "a file";
-  EXPECT_THAT(message_of([&] { ChromeTraceFile{path() / "inside"}; }), HasSubstr("Not a directory"));
-  EXPECT_THAT(message_of([&] { ChromeTraceFile{directory_}; }), HasSubstr("Is a directory"));
+  EXPECT_THAT(message_of([&] { detail::ChromeTraceFile{path() / "inside"}; }), HasSubstr("Not a directory"));
+  EXPECT_THAT(message_of([&] { detail::ChromeTraceFile{directory_}; }), HasSubstr("Is a directory"));
 }
 
 }  // namespace

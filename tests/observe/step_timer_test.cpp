@@ -11,18 +11,18 @@ using namespace std::chrono_literals;
 
 class StepTimerTest : public testing::Test {
  protected:
-  StepTimer::Clock::time_point now_{};
-  StepTimer timer_{[this] { return now_; }};
+  detail::StepTimer::Clock::time_point now_{};
+  detail::StepTimer timer_{[this] { return now_; }};
 };
 
 TEST_F(StepTimerTest, AddsUpPhasesByName) {
   for (int i = 0; i < 3; ++i) {
-    const auto waiting = timer_.measure(StepTimer::kDataWait);
+    const auto waiting = timer_.measure(detail::StepTimer::kDataWait);
     now_ += 250ms;
   }
-  timer_.add(StepTimer::kCommunicationWait, 0.5);
-  timer_.add(StepTimer::kCommunicationWait, 0.25);
-  EXPECT_DOUBLE_EQ(timer_.total_s(StepTimer::kDataWait), 0.75);
+  timer_.add(detail::StepTimer::kCommunicationWait, 0.5);
+  timer_.add(detail::StepTimer::kCommunicationWait, 0.25);
+  EXPECT_DOUBLE_EQ(timer_.total_s(detail::StepTimer::kDataWait), 0.75);
   EXPECT_DOUBLE_EQ(timer_.total_s("communication wait"), 0.75);
   EXPECT_EQ(timer_.total_s("compute"), 0.0);
   EXPECT_EQ(timer_.totals().size(), 2u);
@@ -67,10 +67,10 @@ TEST_F(StepTimerTest, IsAllZeroBeforeTheFirstStep) {
 
 TEST_F(StepTimerTest, PercentilesForgetTheOldestStepsButExtremesDoNot) {
   timer_.add_step(100.0);
-  for (std::size_t i = 0; i < StepTimer::kKeptSteps; ++i) timer_.add_step(1.0);
+  for (std::size_t i = 0; i < detail::StepTimer::kKeptSteps; ++i) timer_.add_step(1.0);
   EXPECT_EQ(timer_.step_percentile(1.0), 1.0);
   EXPECT_EQ(timer_.summary().max_s, 100.0);
-  EXPECT_EQ(timer_.summary().steps, static_cast<std::int64_t>(StepTimer::kKeptSteps) + 1);
+  EXPECT_EQ(timer_.summary().steps, static_cast<std::int64_t>(detail::StepTimer::kKeptSteps) + 1);
 }
 
 }  // namespace

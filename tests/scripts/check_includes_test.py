@@ -102,6 +102,14 @@ class CheckIncludes(unittest.TestCase):
                            "data/detail/permutation.hpp", "private")
         self.assert_caught("examples/train.cpp", "#include <libtrain/base/detail/log.hpp>\n", "base/detail/log.hpp")
 
+    def test_knows_the_namespace_of_each_folder(self):
+        for name, right, wrong in (("libtrain/base/error.hpp", "libtrain", "libtrain::base"),
+                                   ("libtrain/base/detail/log.hpp", "libtrain::detail", "libtrain"),
+                                   ("libtrain/data/batch.hpp", "libtrain::data", "libtrain")):
+            text = RIGHT[name] + "namespace {} {{\n}}\n"
+            self.assertEqual(self.check(files={name: text.format(right)}), (0, ""))
+            self.assert_caught(name, text.format(wrong), f"namespace {wrong}, not {right}")
+
     def test_says_which_public_header_the_umbrella_lacks(self):
         self.assert_caught("libtrain/observe/metrics.hpp", "", "does not reach it")
 

@@ -28,15 +28,15 @@ std::shared_ptr<Communicator> world;
 // The world's own communicator, over MPI even for one rank.
 std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
   const auto environment = Environment::of_process();
-  auto transport = connect_mpi();
+  auto transport = detail::connect_mpi();
   const auto backend = environment.get("LIBTRAIN_TEST_BACKEND").value_or("mpi");
   const WaitPolicy a_minute{.deadline = Deadline::after(std::chrono::seconds(60))};
   if (backend == "shared_memory") {
-    transport = HierarchicalTransport::connect(std::move(transport), {}, a_minute);
+    transport = detail::HierarchicalTransport::connect(std::move(transport), {}, a_minute);
   } else if (backend == "hierarchy") {
     // Two hosts that are this one twice, with ranks dealt out in turn.
     const auto host = text("host ", transport->rank() % 2);
-    transport = HierarchicalTransport::connect(std::move(transport), {.host = host}, a_minute);
+    transport = detail::HierarchicalTransport::connect(std::move(transport), {.host = host}, a_minute);
   }
   return communicate_over(std::move(transport), options);
 }

@@ -24,19 +24,19 @@ WaitPolicy a_minute() {
 }
 
 Transport over_tcp(Transport base) {
-  return TcpTransport::connect(*base, {.master_address = "127.0.0.1"}, a_minute());
+  return detail::TcpTransport::connect(*base, {.master_address = "127.0.0.1"}, a_minute());
 }
 
 // Ranks 0 and 1 on one host, all others on another: hosts of equal size with 4 ranks, of different size with others.
 Transport over_two_hosts(Transport base) {
   const auto host = text("host ", base->rank() < 2 ? 0 : 1);
-  return HierarchicalTransport::connect(std::move(base), {.host = host}, a_minute());
+  return detail::HierarchicalTransport::connect(std::move(base), {.host = host}, a_minute());
 }
 
 Transport connect_rank(Transport base) {
   static const auto backend = Environment::of_process().get("LIBTRAIN_TEST_BACKEND").value_or("threads");
   if (backend == "threads" || base->world_size() == 1) return base;
-  if (backend == "shared_memory") return SharedMemoryTransport::connect(*base, a_minute());
+  if (backend == "shared_memory") return detail::SharedMemoryTransport::connect(*base, a_minute());
   if (backend == "tcp") return over_tcp(std::move(base));
   if (backend == "hierarchy_threads") return over_two_hosts(std::move(base));
   if (backend == "hierarchy_tcp") return over_two_hosts(over_tcp(std::move(base)));

@@ -295,10 +295,10 @@ TEST(GradientBlocks, CloseWithTheGuardAndWithZeroGrad) {
 }
 
 // Knows how much of the memory that it has given is still in use.
-class CountingCommunicator : public SingleCommunicator {
+class CountingCommunicator : public detail::SingleCommunicator {
  public:
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override {
-    const auto memory = SingleCommunicator::allocate(elements, type);
+    const auto memory = detail::SingleCommunicator::allocate(elements, type);
     const auto bytes = memory.nbytes();
     *bytes_in_use_ += bytes;
     const auto give_back = [memory, bytes, in_use = bytes_in_use_](void*) { *in_use -= bytes; };

@@ -183,7 +183,7 @@ TEST(ReplicaCheck, ChecksAfterEveryNthStep) {
 }
 
 // Two ranks that are one, and what they told each other.
-class Mirrored : public SingleCommunicator {
+class Mirrored : public detail::SingleCommunicator {
  public:
   int world_size() const override { return 2; }
   std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& /*options*/) override {

@@ -227,7 +227,8 @@ TEST(SynchronizerEdges, UnfreezingWorksWithAWireFormat) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     model.left.set_requires_grad(false);
-    GradientSynchronizer synchronizer{model, communicator, {.wire_format = std::make_shared<PlainWireFormat>()}};
+    GradientSynchronizer synchronizer{
+        model, communicator, {.wire_format = std::make_shared<detail::PlainWireFormat>()}};
     (2 * model.right.sum()).backward();
     EXPECT_TRUE(synchronizer.wait());
     synchronizer.zero_grad();

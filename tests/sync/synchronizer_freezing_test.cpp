@@ -363,7 +363,7 @@ bool unfreeze_left(Pair& model, GradientSynchronizer& synchronizer, double of_le
 }
 
 TEST(SynchronizerFreezing, AGroupOfOneSkipsNanOfALayerThatWasJustUnfrozen) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   Pair model;
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::skipped}};
@@ -373,7 +373,7 @@ TEST(SynchronizerFreezing, AGroupOfOneSkipsNanOfALayerThatWasJustUnfrozen) {
 }
 
 TEST(SynchronizerFreezing, AGroupOfOneWithoutSamplesZeroesALayerThatWasJustUnfrozen) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   Pair model;
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator};

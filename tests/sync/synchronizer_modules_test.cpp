@@ -56,7 +56,7 @@ TEST(SynchronizerModules, HoldersAndSharedPointersAreModules) {
 }
 
 TEST(SynchronizerModules, EmptyHoldersAndNullPointersAreRefused) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   const Held holder{nullptr};
   EXPECT_THROW((GradientSynchronizer{holder, communicator}), UsageError);
   const std::shared_ptr<Pair> pointer;

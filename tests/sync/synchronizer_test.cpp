@@ -102,9 +102,9 @@ TEST(Synchronizer, BroadcastsBuffersOnRequest) {
 }
 
 TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Sequential model{torch::nn::Linear(4, 4), torch::nn::Linear(4, 4)};
-  GradientSynchronizer synchronizer{*model, communicator, {.wire_format = std::make_shared<PlainWireFormat>()}};
+  GradientSynchronizer synchronizer{*model, communicator, {.wire_format = std::make_shared<detail::PlainWireFormat>()}};
   ASSERT_EQ(synchronizer.buckets().size(), 1u);
   for (int round = 0; round < 2; ++round) {
     model->forward(torch::ones({1, 4})).sum().backward();
@@ -118,7 +118,7 @@ TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
 }
 
 TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Conv2d model{torch::nn::Conv2dOptions(3, 4, 3)};
   {
     const torch::NoGradGuard no_grad;
@@ -131,7 +131,7 @@ TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
 }
 
 TEST(Synchronizer, ReducesDuringBackwardFromTheFirstRoundOn) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   const auto format = std::make_shared<test::CountingFormat>();
   torch::nn::Sequential model{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)};
   GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}, .wire_format = format}};
@@ -197,7 +197,7 @@ TEST(Synchronizer, NamesParametersThatGotNoGradient) {
 }
 
 TEST(Synchronizer, RefusesASecondBackwardBeforeWait) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
   model->forward(torch::ones({1, 4})).sum().backward();
@@ -206,7 +206,7 @@ TEST(Synchronizer, RefusesASecondBackwardBeforeWait) {
 }
 
 TEST(Synchronizer, RefusesCallsOutOfOrder) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
   EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }), HasSubstr("without a backward()"));
@@ -215,7 +215,7 @@ TEST(Synchronizer, RefusesCallsOutOfOrder) {
 }
 
 TEST(Synchronizer, RefusesModulesItCannotServe) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::ReLU nothing_to_train;
   EXPECT_THAT(message_of<UsageError>([&] { GradientSynchronizer{*nothing_to_train, communicator}; }),
               HasSubstr("no parameter"));
@@ -226,7 +226,7 @@ TEST(Synchronizer, RefusesModulesItCannotServe) {
 }
 
 TEST(Synchronizer, RefusesDoubleBackward) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
   GradientSynchronizer synchronizer{*model, communicator};
   const auto loss = model->forward(torch::ones({1, 4})).pow(2).sum();
@@ -234,7 +234,7 @@ TEST(Synchronizer, RefusesDoubleBackward) {
 }
 
 TEST(Synchronizer, TakesItsHooksAlong) {
-  SingleCommunicator communicator;
+  detail::SingleCommunicator communicator;
   torch::nn::Linear model{4, 4};
   const auto accumulator = torch::autograd::impl::grad_accumulator(model->weight);
   {

@@ -77,7 +77,8 @@ class OutputFolderTest : public ::testing::Test {
   // Whether a reader takes what is there for a set.
   bool is_taken_as_whole() const {
     try {
-      data::detail::list_shards(data::LocalStorage(folder_.path().string()), "", "", data::detail::ShardKind::tar);
+      data::detail::list_shards(data::detail::LocalStorage(folder_.path().string()), "", "",
+                                data::detail::ShardKind::tar);
       return true;
     } catch (const EnvironmentError& error) {
       EXPECT_THAT(error.what(), HasSubstr("libtrain-pack is about to put new shards in the place of others"));
@@ -146,8 +147,9 @@ TEST_F(OutputFolderTest, AFolderWhoseFormerFilesAreAllSetAsideIsNotRead) {
     rename_file(from, to);
   };
   EXPECT_EQ(message_of<EnvironmentError>([&] { replace(failing); }), "no more names");
-  EXPECT_THAT(message_of<EnvironmentError>(
-                  [&] { data::open_image_source(std::make_shared<data::LocalStorage>(folder_.path().string())); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] {
+                data::open_image_source(std::make_shared<data::detail::LocalStorage>(folder_.path().string()));
+              }),
               HasSubstr("run it again for that folder"));
 }
 

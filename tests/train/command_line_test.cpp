@@ -114,7 +114,7 @@ TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
 
 double number_of(const char* word, double minimum, double maximum) {
   const auto line = parse({"--rate", word}, {});
-  const Context context{std::make_shared<SingleCommunicator>(), line.run};
+  const Context context{std::make_shared<detail::SingleCommunicator>(), line.run};
   return context.number("rate", minimum, maximum);
 }
 

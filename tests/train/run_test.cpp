@@ -104,7 +104,7 @@ TEST_F(Run, ComputesWithItsShareOfTheCoresUnlessToldHowManyThreads) {
     EXPECT_EQ(run_body([&](Context&) { found = at::get_num_threads(); }, options), 0);
     return found;
   };
-  const int fair = fair_thread_count({my_cores()}, 0);
+  const int fair = detail::fair_thread_count({detail::my_cores()}, 0);
   EXPECT_EQ(threads({"--threads", std::to_string(fair + 1)}), fair + 1);
   setenv("OMP_NUM_THREADS", "1", 1);  // read by OpenMP itself when it was loaded
   EXPECT_EQ(threads({}), fair + 1);
@@ -140,12 +140,12 @@ TEST_F(Run, EndsWellWhereAnotherHasComeToItsFolderMeanwhile) {
 }
 
 TEST(PeakMemory, IsThatOfTheLargestRank) {
-  struct ThreeRanks : SingleCommunicator {
+  struct ThreeRanks : detail::SingleCommunicator {
     std::vector<std::string> all_gather_bytes(const std::string& /*bytes*/, const CallOptions& /*options*/) override {
       return {"5", "9", "7"};
     }
   } communicator;
-  EXPECT_EQ(peak_rss_of_ranks(communicator), 9);
+  EXPECT_EQ(detail::peak_rss_of_ranks(communicator), 9);
 }
 
 TEST(RequireFinite, NamesTheFirstParameterOrBufferThatIsNot) {

@@ -102,7 +102,7 @@ TEST(Timeline, ShowsWhatAllRanksDidInOneFile) {
     }
     ASSERT_EQ(processes.size(), static_cast<std::size_t>(communicator.world_size()));
     for (int rank = 0; rank < communicator.world_size(); ++rank) {
-      EXPECT_EQ(processes[static_cast<std::size_t>(rank)], text("rank ", rank, " (", host_name(), ")"));
+      EXPECT_EQ(processes[static_cast<std::size_t>(rank)], text("rank ", rank, " (", detail::host_name(), ")"));
       const auto has = [&](const std::string& name) {
         return std::count_if(spans.begin(), spans.end(),
                              [&](const Json& span) { return rank_of(span) == rank && name_of(span) == name; });

@@ -14,7 +14,7 @@ namespace libtrain::tools {
 namespace {
 
 int fail(const std::string& name, const std::exception& error, ExitCode code) {
-  std::cerr << name << ": " << printable(redact(error.what())) << '\n';
+  std::cerr << name << ": " << detail::printable(detail::redact(error.what())) << '\n';
   return static_cast<int>(code);
 }
 
@@ -25,7 +25,7 @@ int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   try {
     const ExitCode code = work();
-    require_printed();
+    detail::require_printed();
     return static_cast<int>(code);
   } catch (const Error& error) {
     return fail(name, error, error.exit_code());

@@ -44,7 +44,7 @@ std::vector<Record> gather(HostTransport& transport, const Record& own, const Wa
 }
 
 std::string own_host() {
-  const auto name = Environment::of_process().get("LIBTRAIN_HOST").value_or(host_name());
+  const auto name = Environment::of_process().get("LIBTRAIN_HOST").value_or(detail::host_name());
   return name.empty() ? "a host without a name" : name.substr(0, kNameLength - 1);
 }
 
@@ -211,7 +211,7 @@ ConnectionCheck check_connections(const Launch& launch, std::chrono::millisecond
   if (launch.world_size.value == 1) return {.description = "1 rank, which has no other to connect to"};
   const WaitPolicy policy{Deadline::after(timeout)};
   const Stopwatch stopwatch;
-  const auto world = connect_transport(launch, policy, nullptr);
+  const auto world = detail::connect_transport(launch, policy, nullptr);
   Introduction own{.rank = launch.rank.value, .world_size = launch.world_size.value};
   tools::own_host().copy(own.host.data(), own.host.size() - 1);
   const auto ranks = gather(*world, own, policy);

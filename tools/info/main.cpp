@@ -35,7 +35,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json value_of(const std::string& value) {
-  return libtrain::redact(value);
+  return libtrain::detail::redact(value);
 }
 Json value_of(int value) {
   return value;
@@ -52,7 +52,7 @@ Json to_json(const libtrain::Sourced<T>& value) {
 
 Json to_json(const libtrain::Launch& launch) {
   Json warnings = Json::array();
-  for (const auto& warning : launch.warnings) warnings.push_back(libtrain::redact(warning));
+  for (const auto& warning : launch.warnings) warnings.push_back(libtrain::detail::redact(warning));
   return {{"rank", to_json(launch.rank)},
           {"world_size", to_json(launch.world_size)},
           {"local_rank", to_json(launch.local_rank)},
@@ -69,7 +69,7 @@ Json to_json(const libtrain::Launch& launch) {
 }
 
 Json describe_gpus() {
-  const auto survey = libtrain::survey_gpus();
+  const auto survey = libtrain::detail::survey_gpus();
   Json gpus = Json::object();
   for (const auto& gpu : survey.gpus) {
     gpus[std::to_string(gpu.index)] = {{"name", gpu.name},
@@ -77,7 +77,7 @@ Json describe_gpus() {
                                        {"problem", gpu.problem.empty() ? Json{} : Json(gpu.problem)}};
   }
   if (!survey.why_none.empty()) gpus["none"] = survey.why_none;
-  const auto nccl = libtrain::nccl_versions();
+  const auto nccl = libtrain::detail::nccl_versions();
   if (nccl.built != 0) gpus["nccl"] = {{"built", nccl.built}, {"loaded", nccl.loaded}};
   return gpus;
 }
@@ -86,7 +86,7 @@ Json describe_gpus() {
 Json describe_openmp_waiting(const libtrain::Environment& environment) {
   for (const auto* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
     if (const auto value = environment.get(name))
-      return {{"value", libtrain::redact(std::string{name} + "=" + *value)}, {"source", "environment"}};
+      return {{"value", libtrain::detail::redact(std::string{name} + "=" + *value)}, {"source", "environment"}};
   }
   if (&libtrain_openmp_waiting != nullptr && libtrain_openmp_waiting != nullptr) {
     return {{"value", libtrain_openmp_waiting}, {"source", "libtrain"}};
@@ -97,10 +97,10 @@ Json describe_openmp_waiting(const libtrain::Environment& environment) {
 /// The same facts whether the launch could be detected or not.
 Json facts(const libtrain::Environment& environment) {
   const auto& build = libtrain::build_info();
-  const auto quota = libtrain::cpu_quota();
+  const auto quota = libtrain::detail::cpu_quota();
   Json variables = Json::object();
-  for (const auto name : libtrain::launch_variables()) {
-    if (const auto value = environment.get(name)) variables[std::string{name}] = libtrain::redact(*value);
+  for (const auto name : libtrain::detail::launch_variables()) {
+    if (const auto value = environment.get(name)) variables[std::string{name}] = libtrain::detail::redact(*value);
   }
   if (environment.has("LIBTRAIN_SECRET")) variables["LIBTRAIN_SECRET"] = "(not shown)";
   if (const auto path = environment.get("LIBTRAIN_SECRET_FILE")) variables["LIBTRAIN_SECRET_FILE"] = *path;
@@ -113,13 +113,13 @@ Json facts(const libtrain::Environment& environment) {
             {"cuda", build.cuda},
             {"nccl", build.nccl},
             {"mpi", build.mpi},
-            {"mpi_library", libtrain::mpi_library()},
+            {"mpi_library", libtrain::detail::mpi_library()},
             {"arrow", build.arrow}}},
           {"backends", {{"compiled", build.backends}}},
           {"runtime",
-           {{"host", libtrain::host_name()},
+           {{"host", libtrain::detail::host_name()},
             {"process_id", getpid()},
-            {"usable_cores", libtrain::usable_cores().size()},
+            {"usable_cores", libtrain::detail::usable_cores().size()},
             {"cpu_quota", quota ? Json(*quota) : Json{}},
             {"openmp_waiting", describe_openmp_waiting(environment)}}},
           {"gpus", describe_gpus()},
@@ -139,8 +139,8 @@ void print_section(const std::string& title, const Json& section) {
 
 void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
   if (launch) {
-    for (const auto& line : libtrain::describe(*launch)) std::cout << libtrain::redact(line) << '\n';
-    for (const auto& warning : launch->warnings) std::cout << "warning: " << libtrain::redact(warning) << '\n';
+    for (const auto& line : libtrain::detail::describe(*launch)) std::cout << libtrain::detail::redact(line) << '\n';
+    for (const auto& warning : launch->warnings) std::cout << "warning: " << libtrain::detail::redact(warning) << '\n';
   }
   print_section("launch variables that are set", facts.at("environment"));
   print_section("runtime", facts.at("runtime"));

@@ -119,7 +119,7 @@ class Painter {
 };
 
 void write_png(const data::Image& sheet, const std::string& path) {
-  const auto png = data::encode_png(sheet);
+  const auto png = data::detail::encode_png(sheet);
   detail::OutputFile file(path);
   file.write(std::string_view{reinterpret_cast<const char*>(png.data()), png.size()});
   file.commit();
@@ -131,7 +131,7 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
   const std::uint64_t wanted = std::min(options.samples, source.size());
   Painter painter(options);
   Grid grid(options.side, wanted * painter.pictures_per_sample());
-  const data::Permutation order(source.size(), options.seed, 0);
+  const data::detail::Permutation order(source.size(), options.seed, 0);
   std::uint64_t samples = 0;
   std::uint64_t left_out = 0;
   for (std::uint64_t i = 0; i < order.size() && samples < wanted && left_out < kMostLeftOut; ++i) {

@@ -18,7 +18,7 @@ long decode(std::span<const std::byte> file, data::ImageFormat format, const std
     static_cast<void>(data::decode_image(file, {.name = name}));
     return 0;
   }
-  data::JpegDecoder decoder;
+  data::detail::JpegDecoder decoder;
   static_cast<void>(decoder.decode(file, {.name = name}));
   return decoder.damaged_places();
 }

@@ -27,8 +27,8 @@ Json values_of(const data::IdxFile& file) {
 }  // namespace
 
 Report inspect_idx(const InspectOptions& options) {
-  const auto location = data::parse_location(options.data);
-  if (location.kind != data::StorageKind::local) {
+  const auto location = data::detail::parse_location(options.data);
+  if (location.kind != data::detail::StorageKind::local) {
     throw UsageError(text("'", location.name, "' is an IDX file in an object store, expected one on a local disk; ",
                           "download it."));
   }

@@ -86,25 +86,25 @@ Check check_named(const std::string& word) {
   return word == "decode" ? Check::decode : Check::headers;
 }
 
-void require_sheet(const std::string& sheet, const data::Location& location, DataFormat format) {
+void require_sheet(const std::string& sheet, const data::detail::Location& location, DataFormat format) {
   if (format != DataFormat::images) {
     throw UsageError(text("--contact-sheet shows images, and '", location.name,
                           "' is not read as a folder of them; name a folder of images or shards, or leave it out."));
   }
-  const auto path = data::parse_location(sheet);
-  if (path.kind != data::StorageKind::local) {
+  const auto path = data::detail::parse_location(sheet);
+  if (path.kind != data::detail::StorageKind::local) {
     throw UsageError(text("--contact-sheet is '", path.name, "', but a sheet is written to a local file only."));
   }
 }
 
 void interpret(const Words& words, const ContactSheetOptions& sheet, InspectOptions& options) {
-  const auto location = data::parse_location(options.data);
+  const auto location = data::detail::parse_location(options.data);
   options.format = format_named(words.format).value_or(format_of(location.path));
   options.check = check_named(words.check);
   if (!words.sheet) return;
   require_sheet(*words.sheet, location, options.format);
   options.sheet = sheet;
-  options.sheet->path = data::parse_location(*words.sheet).path;
+  options.sheet->path = data::detail::parse_location(*words.sheet).path;
   options.sheet->augmentation = words.augment == "training" ? Augmentation::training : Augmentation::evaluation;
 }
 

@@ -12,7 +12,7 @@ Json spread(const std::vector<double>& values) {
   const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
   Json json = Json::object();
   json["min"] = static_cast<std::int64_t>(*least);
-  json["median"] = percentile(values, 0.5);
+  json["median"] = detail::percentile(values, 0.5);
   json["max"] = static_cast<std::int64_t>(*greatest);
   return json;
 }

@@ -46,7 +46,7 @@ std::vector<std::size_t> order_of(const data::ImageList& images, const PackOptio
   std::vector<std::size_t> order(images.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (options.order == SampleOrder::folder) return order;
-  const data::Permutation permutation{images.size(), options.shuffle_seed, 0};
+  const data::detail::Permutation permutation{images.size(), options.shuffle_seed, 0};
   for (auto& image : order) image = static_cast<std::size_t>(permutation(image));
   return order;
 }
@@ -56,7 +56,7 @@ std::vector<std::uint64_t> plan_of(const data::ImageList& images, const std::vec
   std::vector<std::uint64_t> bytes;
   bytes.reserve(order.size());
   for (const std::size_t image : order) bytes.push_back(stored_bytes(options.kind, images.bytes(image)));
-  auto plan = data::plan_shards(bytes, options.plan);
+  auto plan = data::detail::plan_shards(bytes, options.plan);
   if (plan.size() <= kMostShards) return plan;
   throw UsageError(text("--shard-bytes ", options.plan.shard_bytes, " makes ", plan.size(),
                         " shards; expected at most ", kMostShards, ", so make them larger."));

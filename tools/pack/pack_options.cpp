@@ -105,7 +105,7 @@ void interpret(const Words& words, PackOptions& options) {
 }
 
 // "images" for a folder such as "." or a whole container.
-std::string default_prefix(const data::Location& input) {
+std::string default_prefix(const data::detail::Location& input) {
   const std::string last = input.path.substr(input.path.rfind('/') + 1);
   return last.empty() || last == "." || last == ".." ? "images" : last;
 }
@@ -118,13 +118,13 @@ void require_prefix(const std::string& prefix) {
 
 // Locations become local paths and names.
 void resolve(PackOptions& options) {
-  const auto output = data::parse_location(options.output);
-  if (output.kind != data::StorageKind::local) {
+  const auto output = data::detail::parse_location(options.output);
+  if (output.kind != data::detail::StorageKind::local) {
     throw UsageError(text("--output is '", output.name,
                           "', but shards are written to local folders only; upload the folder when it is complete."));
   }
   options.output = output.path;
-  const auto input = data::parse_location(options.input);
+  const auto input = data::detail::parse_location(options.input);
   if (options.prefix.empty()) options.prefix = default_prefix(input);
   require_prefix(options.prefix);
 }

@@ -30,7 +30,7 @@ struct PackOptions {
   std::uint64_t shuffle_seed = 0;
   ShardKind kind = ShardKind::tar;
   std::string prefix = {};  ///< of the shards' names
-  data::ShardPlanOptions plan = {};
+  data::detail::ShardPlanOptions plan = {};
   bool write_indices = false;
 
   EncodingOptions encoding = {};

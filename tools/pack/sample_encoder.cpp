@@ -43,7 +43,7 @@ data::Image shrink(const data::Image& image, int short_side, const std::string& 
 }
 
 void replace(EncodedSample& sample, const data::Image& small, int quality) {
-  sample.bytes = string_of(data::encode_jpeg(small, {.quality = quality}));
+  sample.bytes = string_of(data::detail::encode_jpeg(small, {.quality = quality}));
   sample.format = data::ImageFormat::jpeg;
   sample.width = small.width;
   sample.height = small.height;
@@ -65,8 +65,8 @@ EncodedSample encode_sample(std::string file, const std::string& name, const Enc
   }
 
   if (options.restart_interval && sample.format == data::ImageFormat::jpeg) {
-    const auto marked =
-        data::add_restart_markers(bytes_of(sample.bytes), {.name = name, .interval = *options.restart_interval});
+    const auto marked = data::detail::add_restart_markers(bytes_of(sample.bytes),
+                                                          {.name = name, .interval = *options.restart_interval});
     if (marked) sample.bytes = string_of(*marked);
     sample.has_new_markers = marked.has_value();
   }

@@ -8,7 +8,7 @@
 namespace libtrain::pack {
 
 void write_shard_indices(ShardKind kind, const std::string& folder, const std::vector<std::string>& shards) {
-  const data::LocalStorage storage{folder};
+  const data::detail::LocalStorage storage{folder};
   for (const auto& shard : shards) {
     // Opening a shard for the first time keeps its index.
     const data::ShardOptions options{.index_folder = folder + "/.index", .version = storage.info(shard).version};

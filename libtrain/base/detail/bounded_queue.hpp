@@ -9,7 +9,7 @@
 
 #include <libtrain/base/error.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// A first-in first-out queue of at most `capacity` values for any number of producer and consumer threads.
 ///
@@ -103,4 +103,4 @@ class BoundedQueue {
   bool closed_ = false;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

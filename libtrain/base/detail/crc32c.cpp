@@ -14,7 +14,7 @@
 #define LIBTRAIN_CRC_INSTRUCTIONS __attribute__((target("+crc")))
 #endif
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -137,8 +137,6 @@ LIBTRAIN_CRC_INSTRUCTIONS std::uint32_t run_instructions(std::uint32_t crc, cons
 
 }  // namespace
 
-namespace detail {
-
 std::uint32_t extend_crc32c_by_tables(std::uint32_t crc, std::string_view bytes) noexcept {
   const auto& tables = kByteTables;
   std::uint32_t state = ~crc;
@@ -170,13 +168,11 @@ bool has_crc32c_instructions() noexcept {
 #endif
 }
 
-}  // namespace detail
-
 std::uint32_t extend_crc32c(std::uint32_t crc, std::string_view bytes) noexcept {
   using Extend = std::uint32_t (*)(std::uint32_t, std::string_view) noexcept;
-  static const Extend extend = detail::has_crc32c_folding()        ? &detail::extend_crc32c_by_folding
-                               : detail::has_crc32c_instructions() ? &detail::extend_crc32c_by_instructions
-                                                                   : &detail::extend_crc32c_by_tables;
+  static const Extend extend = has_crc32c_folding()        ? &extend_crc32c_by_folding
+                               : has_crc32c_instructions() ? &extend_crc32c_by_instructions
+                                                           : &extend_crc32c_by_tables;
   return extend(crc, bytes);
 }
 
@@ -184,4 +180,4 @@ std::uint32_t crc32c(std::string_view bytes) noexcept {
   return extend_crc32c(0, bytes);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

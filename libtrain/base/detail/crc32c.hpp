@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// CRC-32C, the cyclic redundancy check with Castagnoli's polynomial 0x1edc6f41, bits reflected, register and result
 /// inverted (RFC 3720, section 12.1), of "123456789" 0xe3069283. By the processor's own instructions where it has them.
@@ -25,8 +25,6 @@ inline std::uint32_t masked_crc32c(std::string_view bytes) noexcept {
   return (crc >> 15 | crc << 17) + 0xa282ead8U;
 }
 
-namespace detail {
-
 /// extend_crc32c() by tables, eight bytes at a time.
 std::uint32_t extend_crc32c_by_tables(std::uint32_t crc, std::string_view bytes) noexcept;
 
@@ -41,6 +39,4 @@ std::uint32_t extend_crc32c_by_folding(std::uint32_t crc, std::string_view bytes
 
 bool has_crc32c_folding() noexcept;
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// "0x" and at least so many hexadecimal digits, letters small: `hexadecimal(0x1f, 4)` is "0x001f".
 inline std::string hexadecimal(std::uint64_t number, int digits = 1) {
@@ -14,4 +14,4 @@ inline std::string hexadecimal(std::uint64_t number, int digits = 1) {
   return stream.str();
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -62,12 +62,12 @@ std::set<int> usable_cores() {
 
 std::optional<double> cpu_quota() {
   for (const auto& group : {group_of(""), std::string{"/"}}) {
-    if (const auto quota = detail::parse_cpu_max(contents_of("/sys/fs/cgroup" + group + "/cpu.max"))) return quota;
+    if (const auto quota = parse_cpu_max(contents_of("/sys/fs/cgroup" + group + "/cpu.max"))) return quota;
   }
   for (const auto& group : {group_of("cpu"), std::string{"/"}}) {
     const auto folder = "/sys/fs/cgroup/cpu" + group;
     const auto quota = contents_of(folder + "/cpu.cfs_quota_us") + " " + contents_of(folder + "/cpu.cfs_period_us");
-    if (const auto cores = detail::parse_cpu_max(quota)) return cores;
+    if (const auto cores = parse_cpu_max(quota)) return cores;
   }
   return std::nullopt;
 }
@@ -75,8 +75,7 @@ std::optional<double> cpu_quota() {
 std::int64_t memory_bytes() {
   std::int64_t least = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   const auto look_at = [&](const std::string& file) {
-    if (const auto limit = detail::parse_memory_max(contents_of("/sys/fs/cgroup" + file)))
-      least = std::min(least, *limit);
+    if (const auto limit = parse_memory_max(contents_of("/sys/fs/cgroup" + file))) least = std::min(least, *limit);
   };
   for (const auto& group : {group_of(""), std::string{"/"}}) look_at(group + "/memory.max");
   for (const auto& group : {group_of("memory"), std::string{"/"}}) {
@@ -90,8 +89,6 @@ std::int64_t peak_rss_bytes() {
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
-
-namespace detail {
 
 std::optional<double> parse_cpu_max(std::string_view text) {
   std::istringstream words{std::string{text}};
@@ -110,6 +107,4 @@ std::optional<std::int64_t> parse_memory_max(std::string_view text) {
   return bytes;
 }
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

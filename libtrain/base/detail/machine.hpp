@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The name of this host as `hostname` prints it, or nothing where the system does not say.
 std::string host_name();
@@ -26,14 +26,10 @@ std::int64_t memory_bytes();
 /// The most memory that this process has had resident, in bytes.
 std::int64_t peak_rss_bytes();
 
-namespace detail {
-
 /// The quota in cores that cgroup version 2 states as "200000 100000", or "max 100000" for none; nothing for garbage.
 std::optional<double> parse_cpu_max(std::string_view text);
 
 /// The limit in bytes that a cgroup states as a number, or as "max" for none; nothing for garbage.
 std::optional<std::int64_t> parse_memory_max(std::string_view text);
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -4,7 +4,7 @@
 
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -55,4 +55,4 @@ std::string printable(std::string_view message) {
               std::string_view{escaped}.substr(end));
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

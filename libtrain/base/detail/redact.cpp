@@ -5,7 +5,7 @@
 #include <cctype>
 #include <vector>
 
-namespace libtrain {
+namespace libtrain::detail {
 namespace {
 
 constexpr std::string_view kMask = "***";
@@ -221,4 +221,4 @@ std::string redact(std::string_view message) {
   return mask_values(mask_urls(message));
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

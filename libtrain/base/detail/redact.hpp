@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Returns `message` with what may be a secret replaced by "***": the query of every URL (a SAS signature lives there)
 /// and its user:password part, and the value of every `key=value` or `key: value` whose key looks like a secret
@@ -13,4 +13,4 @@ std::string redact(std::string_view message);
 /// True for names such as AZUREML_RUN_TOKEN, sig, AccountKey, password or client_secret, in any case.
 bool looks_secret(std::string_view name);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Tells when to log a wait: after five seconds, and every minute.
 class Reminder {
@@ -19,4 +19,4 @@ class Reminder {
   std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + std::chrono::seconds(5);
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

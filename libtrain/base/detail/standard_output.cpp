@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 void require_printed() {
   // The stream keeps an error of its own, and so does the file below it.
@@ -14,4 +14,4 @@ void require_printed() {
   throw EnvironmentError("Standard output cannot be written; give it a place with room and run again.");
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

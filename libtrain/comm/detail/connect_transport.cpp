@@ -11,7 +11,7 @@
 #include <libtrain/launch/detail/host.hpp>
 #include <libtrain/launch/detail/job.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -34,7 +34,7 @@ std::string socket_interface() {
 std::string master_of(const Launch& launch) {
   constexpr std::string_view kScheme = "tcp://";
   const std::string_view url = launch.rendezvous.value;
-  const auto place = url.starts_with(kScheme) ? detail::parse_host_port(url.substr(kScheme.size())) : std::nullopt;
+  const auto place = url.starts_with(kScheme) ? parse_host_port(url.substr(kScheme.size())) : std::nullopt;
   return place ? place->host : launch.master_address.value.value_or("");
 }
 
@@ -43,15 +43,13 @@ std::unique_ptr<RendezvousPlace> open_place(const Launch& launch, const Environm
   const auto& url = launch.rendezvous.value;
   if (url.starts_with("file://")) return open_file_place(url, options);
   const auto& master = launch.master_address.value;
-  const bool is_master =
-      master && url == "tcp://" + detail::join_host_port(*master, launch.master_port.value.value_or(0));
+  const bool is_master = master && url == "tcp://" + join_host_port(*master, launch.master_port.value.value_or(0));
   if (is_master && environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True") {
     if (open_agent_store != nullptr) {
       return open_agent_store(url, environment.get("TORCHELASTIC_RUN_ID").value_or(""), options);
     }
     // Rank 0 is on the agent's host, and the job says at which port.
-    return open_tcp_place("tcp://" +
-                          detail::join_host_port(*master, detail::default_port_of(launch.job.value.value_or(""))));
+    return open_tcp_place("tcp://" + join_host_port(*master, default_port_of(launch.job.value.value_or(""))));
   }
   return open_tcp_place(url);
 }
@@ -62,11 +60,11 @@ std::unique_ptr<HostTransport> meet(const Launch& launch, const WaitPolicy& poli
                            .master_address = master_of(launch),
                            .encrypt = is_on("LIBTRAIN_ENCRYPTION", environment, false)};
   // Ranks of one job that nothing names have most often been started alike.
-  const auto command = detail::own_command();
+  const auto command = own_command();
   const auto job = launch.job.value ? *launch.job.value : text("a job of ", command.program);
   // A file brings a secret of its own.
-  auto key = launch.rendezvous.value.starts_with("file://") ? detail::JobKey{.key = detail::open_key(job)}
-                                                            : detail::find_job_key(environment, job);
+  auto key =
+      launch.rendezvous.value.starts_with("file://") ? JobKey{.key = open_key(job)} : find_job_key(environment, job);
   if (launch.rank.value == 0 && !key.warning.empty()) log_warning(key.warning);
   RendezvousPlan plan{
       .job = job,
@@ -107,4 +105,4 @@ std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const Wai
   return HierarchicalTransport::connect(std::move(world), options, policy);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

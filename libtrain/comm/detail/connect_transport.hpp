@@ -8,7 +8,7 @@
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/launch/launch.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Opens the store of torchrun's agent (see open_agent_store_place), which LibTorch has and programs without it lack.
 using OpenAgentStore = std::unique_ptr<RendezvousPlace> (*)(const std::string& url, const std::string& run,
@@ -20,4 +20,4 @@ using OpenAgentStore = std::unique_ptr<RendezvousPlace> (*)(const std::string& u
 std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const WaitPolicy& policy,
                                                  OpenAgentStore open_agent_store);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -12,19 +12,11 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
-using detail::Call;
-using detail::CallKind;
-using detail::check_op;
-using detail::check_root;
-using detail::checked_gather;
-using detail::checked_in_out;
-using detail::checked_parts;
-using detail::checked_type;
-using Details = detail::CommunicationThread::Details;
+using Details = CommunicationThread::Details;
 
 std::uint64_t count_of(const at::Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel());
@@ -172,7 +164,7 @@ std::string HostCommunicator::broadcast_bytes(const std::string& bytes, int root
 }
 
 std::shared_ptr<Communicator> HostCommunicator::split(int color, int key, const CallOptions& options) {
-  detail::check_color(color);
+  check_color(color);
   const auto part = std::make_shared<std::unique_ptr<HostTransport>>();
   const auto body = [part, color, key](HostTransport& transport, const WaitPolicy& policy) {
     *part = transport.split(color, key, policy);
@@ -183,7 +175,7 @@ std::shared_ptr<Communicator> HostCommunicator::split(int color, int key, const 
 
 at::Tensor HostCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   thread_.throw_if_failed();
-  const auto bytes = detail::checked_bytes(elements, type);
+  const auto bytes = checked_bytes(elements, type);
   auto memory = thread_.allocate(bytes);
   if (memory == nullptr) return at::zeros({elements}, type);
   std::memset(memory.get(), 0, bytes);
@@ -194,4 +186,4 @@ void HostCommunicator::abort(const std::string& reason, ExitCode code) noexcept 
   thread_.abort(reason, code);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

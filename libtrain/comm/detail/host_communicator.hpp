@@ -6,7 +6,7 @@
 #include <libtrain/comm/detail/communication_thread.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// A Communicator for tensors in host memory over any HostTransport: a communication thread of its own, so that
 /// collectives run while the caller computes.
@@ -43,7 +43,7 @@ class HostCommunicator : public Communicator {
  private:
   int rank_;
   int world_size_;
-  detail::CommunicationThread thread_;
+  CommunicationThread thread_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -23,14 +23,14 @@ void run_ranks_over(const ConnectRank& connect, int world_size, const std::funct
   };
   const auto group = std::make_shared<ThreadGroup>(world_size);
   const auto rank_main = [&](int rank) {
-    std::unique_ptr<HostCommunicator> communicator;
+    std::unique_ptr<detail::HostCommunicator> communicator;
     const auto tell = [&](const std::string& reason) {
       if (communicator) communicator->abort(reason, ExitCode::communication);
       group->abort(text("rank ", rank, " failed: ", reason));  // for those who still connect
     };
     try {
-      communicator =
-          std::make_unique<HostCommunicator>(connect(std::make_unique<ThreadTransport>(group, rank)), options);
+      communicator = std::make_unique<detail::HostCommunicator>(
+          connect(std::make_unique<detail::ThreadTransport>(group, rank)), options);
       body(*communicator);
     } catch (const std::exception& error) {
       failed(std::current_exception());

@@ -7,7 +7,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/mixing.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -36,7 +36,7 @@ BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t bl
   if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0: it must be at least 1");
   const std::vector<std::uint64_t> firsts = first_samples(sizes);
   const std::uint64_t blocks = sizes.size();
-  const std::uint64_t key = detail::combine(detail::combine(seed, epoch), kBlocks);
+  const std::uint64_t key = combine(combine(seed, epoch), kBlocks);
 
   const Permutation block_at(blocks, key, 0);
   firsts_.reserve(blocks);
@@ -72,4 +72,4 @@ std::uint64_t BlockOrder::place_of(std::uint64_t position) const {
   return static_cast<std::uint64_t>(after - starts_.begin()) - 1;
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -5,7 +5,7 @@
 
 #include <libtrain/data/detail/permutation.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// A pseudo-random order of samples that lie in blocks, such as the files of a sharded data set, in which few blocks
 /// are read at a time.
@@ -38,4 +38,4 @@ class BlockOrder {
   std::vector<Permutation> windows_;
 };
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -7,7 +7,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/mixing.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -20,8 +20,8 @@ int half_width(std::uint64_t size) {
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch)
     : size_(size), half_bits_(half_width(size)), keys_{} {
-  std::uint64_t state = detail::combine(seed, epoch);
-  for (auto& key : keys_) key = detail::mix(state += detail::kGolden);
+  std::uint64_t state = combine(seed, epoch);
+  for (auto& key : keys_) key = mix(state += kGolden);
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
@@ -38,11 +38,11 @@ std::uint64_t Permutation::encrypt(std::uint64_t x) const {
   std::uint64_t right = x & mask;
   for (const std::uint64_t key : keys_) {
     // The product's upper bits are the better mixed ones.
-    const std::uint64_t next = left ^ (detail::mix(right ^ key) >> (64 - half_bits_));
+    const std::uint64_t next = left ^ (mix(right ^ key) >> (64 - half_bits_));
     left = right;
     right = next;
   }
   return (left << half_bits_) | right;
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

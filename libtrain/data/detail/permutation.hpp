@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// A pseudo-random bijection on [0, size), chosen by a seed and an epoch, that needs no memory of the data's size.
 ///
@@ -31,4 +31,4 @@ class Permutation {
   std::array<std::uint64_t, kRounds> keys_;
 };
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

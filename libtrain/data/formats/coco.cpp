@@ -122,7 +122,7 @@ RunLength CocoObjects::mask(const CocoAnnotation& annotation, std::uint32_t heig
   std::vector<RunLength> masks;
   masks.reserve(annotation.polygons);
   for (std::uint64_t number = 0; number < annotation.polygons; ++number) {
-    masks.push_back(polygon_mask(shapes.polygon(annotation.shape + number), height, width));
+    masks.push_back(detail::polygon_mask(shapes.polygon(annotation.shape + number), height, width));
   }
   return merge_masks(std::vector<RunLengthView>(masks.begin(), masks.end()), Merge::united);
 }

@@ -34,10 +34,13 @@ int dimensions_of(const FourBytes& magic, const std::string& path) {
     fail(path, 0, "expected two zero bytes, found 0x1f8b of a gzip file, which has to be decompressed first");
   }
   if (magic[0] != 0 || magic[1] != 0) {
-    fail(path, 0, text("expected two zero bytes, found ", hexadecimal(std::uint64_t{magic[0]} << 8 | magic[1], 4)));
+    fail(path, 0,
+         text("expected two zero bytes, found ",
+              libtrain::detail::hexadecimal(std::uint64_t{magic[0]} << 8 | magic[1], 4)));
   }
   if (magic[2] != kUnsignedByte) {
-    fail(path, 2, text("expected element type 0x08 (unsigned byte), found ", hexadecimal(magic[2], 2)));
+    fail(path, 2,
+         text("expected element type 0x08 (unsigned byte), found ", libtrain::detail::hexadecimal(magic[2], 2)));
   }
   if (magic[3] < 1 || magic[3] > kMaximumDimensions) {
     fail(path, 3, text("expected 1 to ", kMaximumDimensions, " dimensions, found ", static_cast<int>(magic[3])));

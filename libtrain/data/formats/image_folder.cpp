@@ -45,7 +45,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
     if (name.size() < ending.size()) return false;
     const auto end = name.substr(name.size() - ending.size());
     return std::equal(end.begin(), end.end(), ending.begin(),
-                      [](char found, char expected) { return ascii_lower(found) == expected; });
+                      [](char found, char expected) { return libtrain::detail::ascii_lower(found) == expected; });
   });
 }
 
@@ -157,15 +157,15 @@ std::string class_prefix(const std::string& folder, const std::string& class_nam
   return detail::image_folder_prefix(folder) + class_name + '/';
 }
 
-WireWriter encode(const ImageList& images, const std::string& key, const std::string& folder) {
-  WireWriter message;
+detail::WireWriter encode(const ImageList& images, const std::string& key, const std::string& folder) {
+  detail::WireWriter message;
   message.bytes(kKey, key);
   message.varint(kCount, images.size());
   message.varint(kSkipped, images.skipped());
   for (const auto& name : images.classes()) message.bytes(kClass, name);
   for (std::size_t i = 0; i < images.size(); ++i) {
     const auto prefix_bytes = class_prefix(folder, images.class_name(images.label(i))).size();
-    WireWriter image;
+    detail::WireWriter image;
     image.bytes(kName, images.path(i).substr(prefix_bytes));
     image.varint(kLabel, images.label(i));
     image.varint(kBytes, images.bytes(i));
@@ -174,7 +174,7 @@ WireWriter encode(const ImageList& images, const std::string& key, const std::st
   return message;
 }
 
-void decode_image(WireReader image, const std::string& folder, ImageList& images) {
+void decode_image(detail::WireReader image, const std::string& folder, ImageList& images) {
   std::string_view name;
   std::uint64_t label = 0;
   std::uint64_t bytes = 0;
@@ -194,7 +194,7 @@ void decode_image(WireReader image, const std::string& folder, ImageList& images
 }
 
 // Nothing where the manifest belongs to something else; throws EnvironmentError for what no manifest says.
-std::optional<ImageList> decode(WireReader message, const std::string& key, const std::string& folder) {
+std::optional<ImageList> decode(detail::WireReader message, const std::string& key, const std::string& folder) {
   ImageList images;
   std::string_view found_key;
   std::uint64_t count = 0;
@@ -203,7 +203,7 @@ std::optional<ImageList> decode(WireReader message, const std::string& key, cons
     if (field->number == kCount) count = field->value;
     if (field->number == kSkipped) images.set_skipped(field->value);
     if (field->number == kClass) images.add_class(std::string{field->bytes});
-    if (field->number != kImage || field->type != WireType::bytes) continue;
+    if (field->number != kImage || field->type != detail::WireType::bytes) continue;
     if (found_key != key) return std::nullopt;
     decode_image(message.nested(*field), folder, images);
   }
@@ -316,8 +316,8 @@ std::string image_manifest_path(const Storage& storage, const std::string& folde
                                 const ImageFolderOptions& options) {
   std::ostringstream name;
   // Two that collide only displace each other, as a manifest holds the whole key.
-  name << "images-" << std::hex << std::setw(8) << std::setfill('0') << crc32c(key_of(storage, folder, options))
-       << ".manifest";
+  name << "images-" << std::hex << std::setw(8) << std::setfill('0')
+       << libtrain::detail::crc32c(key_of(storage, folder, options)) << ".manifest";
   return (std::filesystem::path(cache_folder) / name.str()).string();
 }
 

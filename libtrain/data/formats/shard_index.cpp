@@ -32,14 +32,14 @@ std::uint64_t longest_file(const ShardIdentity& identity) {
   return 16 * identity.size + strings + (std::uint64_t{64} << 10);
 }
 
-WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
-  WireWriter message;
+detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
+  detail::WireWriter message;
   message.bytes(kFormat, identity.format);
   message.bytes(kName, identity.name);
   message.varint(kSize, identity.size);
   message.bytes(kVersion, identity.version);
   for (std::size_t i = 0; i < index.size(); ++i) {
-    WireWriter entry;
+    detail::WireWriter entry;
     entry.varint(kEntryOffset, index.offset(i));
     entry.varint(kEntryBytes, index.bytes(i));
     if (!index.name(i).empty()) entry.bytes(kEntryName, index.name(i));
@@ -48,7 +48,7 @@ WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
   return message;
 }
 
-void decode_entry(WireReader entry, const ShardIdentity& identity, ShardIndex& index) {
+void decode_entry(detail::WireReader entry, const ShardIdentity& identity, ShardIndex& index) {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::string_view name;
@@ -68,7 +68,7 @@ void decode_entry(WireReader entry, const ShardIdentity& identity, ShardIndex& i
 
 // The identity stands before the entries: nothing where it is another. Throws EnvironmentError for entries that the
 // shard cannot have.
-std::optional<ShardIndex> decode(WireReader message, const ShardIdentity& expected) {
+std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected) {
   ShardIdentity identity;
   ShardIndex index;
   while (const auto field = message.next()) {
@@ -76,7 +76,7 @@ std::optional<ShardIndex> decode(WireReader message, const ShardIdentity& expect
     if (field->number == kName) identity.name = field->bytes;
     if (field->number == kSize) identity.size = field->value;
     if (field->number == kVersion) identity.version = field->bytes;
-    if (field->number != kEntry || field->type != WireType::bytes) continue;
+    if (field->number != kEntry || field->type != detail::WireType::bytes) continue;
     if (identity != expected) return std::nullopt;
     decode_entry(message.nested(*field), expected, index);
   }

@@ -35,7 +35,7 @@ constexpr detail::ShardFormat kTfRecord{
 
 bool detail::is_tf_record_header(std::string_view header) {
   return header.size() == kTfRecordHeaderBytes &&
-         masked_crc32c(header.substr(0, 8)) == load_little_endian<std::uint32_t>(header.data() + 8);
+         libtrain::detail::masked_crc32c(header.substr(0, 8)) == load_little_endian<std::uint32_t>(header.data() + 8);
 }
 
 ShardIndex index_tf_records(const File& file) {
@@ -83,7 +83,7 @@ void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   const auto expected = detail::load_little_endian<std::uint32_t>(data.data() + bytes);
   data.resize(bytes);
   if (checksum_ == DataChecksum::ignore) return;
-  const std::uint32_t found = masked_crc32c(data);
+  const std::uint32_t found = libtrain::detail::masked_crc32c(data);
   if (found != expected) {
     throw TfRecordError(text(describe(record), ": expected data of masked CRC-32C ", expected, ", found ", found, " (",
                              bytes, " bytes of data are damaged)."),
@@ -117,9 +117,9 @@ void TfRecordWriter::write(std::string_view data) {
   require_open();
   std::string header;
   detail::append_little_endian<std::uint64_t>(header, data.size());
-  detail::append_little_endian(header, masked_crc32c(header));
+  detail::append_little_endian(header, libtrain::detail::masked_crc32c(header));
   std::string footer;
-  detail::append_little_endian(footer, masked_crc32c(data));
+  detail::append_little_endian(footer, libtrain::detail::masked_crc32c(data));
   file_.write(header);
   file_.write(data);
   file_.write(footer);

@@ -26,7 +26,8 @@ std::optional<WebDatasetName> split_web_dataset_name(std::string_view name) {
   const std::size_t dot = name.find('.', last_part);
   if (dot == std::string_view::npos || dot == last_part) return std::nullopt;
   WebDatasetName result{.key = name.substr(0, dot), .extension = std::string{name.substr(dot + 1)}};
-  std::transform(result.extension.begin(), result.extension.end(), result.extension.begin(), ascii_lower);
+  std::transform(result.extension.begin(), result.extension.end(), result.extension.begin(),
+                 libtrain::detail::ascii_lower);
   return result;
 }
 

@@ -99,16 +99,16 @@ std::optional<double> draw_factor(double extent, SampleRandom& random) {
 void apply_change(ColorChange change, const ColorJitter& jitter, Image& image) {
   switch (change) {
     case ColorChange::brightness:
-      if (jitter.brightness) adjust_brightness(image, *jitter.brightness);
+      if (jitter.brightness) detail::adjust_brightness(image, *jitter.brightness);
       return;
     case ColorChange::contrast:
-      if (jitter.contrast) adjust_contrast(image, *jitter.contrast);
+      if (jitter.contrast) detail::adjust_contrast(image, *jitter.contrast);
       return;
     case ColorChange::saturation:
-      if (jitter.saturation) adjust_saturation(image, *jitter.saturation);
+      if (jitter.saturation) detail::adjust_saturation(image, *jitter.saturation);
       return;
     case ColorChange::hue:
-      if (jitter.hue) adjust_hue(image, *jitter.hue);
+      if (jitter.hue) detail::adjust_hue(image, *jitter.hue);
       return;
   }
 }
@@ -182,21 +182,21 @@ void apply_augment(const AugmentStep& step, Image& image, const FillColor& fill)
     case AugmentOperation::rotate:
       return affine(image, rotation_matrix(magnitude, image.width, image.height), fill);
     case AugmentOperation::brightness:
-      return adjust_brightness(image, 1 + magnitude);
+      return detail::adjust_brightness(image, 1 + magnitude);
     case AugmentOperation::color:
-      return adjust_saturation(image, 1 + magnitude);
+      return detail::adjust_saturation(image, 1 + magnitude);
     case AugmentOperation::contrast:
-      return adjust_contrast(image, 1 + magnitude);
+      return detail::adjust_contrast(image, 1 + magnitude);
     case AugmentOperation::sharpness:
-      return adjust_sharpness(image, 1 + magnitude);
+      return detail::adjust_sharpness(image, 1 + magnitude);
     case AugmentOperation::posterize:
-      return posterize(image, static_cast<int>(magnitude));
+      return detail::posterize(image, static_cast<int>(magnitude));
     case AugmentOperation::solarize:
-      return solarize(image, magnitude);
+      return detail::solarize(image, magnitude);
     case AugmentOperation::autocontrast:
-      return autocontrast(image);
+      return detail::autocontrast(image);
     case AugmentOperation::equalize:
-      return equalize(image);
+      return detail::equalize(image);
   }
 }
 

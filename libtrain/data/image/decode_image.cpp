@@ -11,8 +11,8 @@
 namespace libtrain::data {
 
 struct ImageDecoder::Parts {
-  JpegDecoder jpeg = {};
-  RestartIndex index = {};
+  detail::JpegDecoder jpeg = {};
+  detail::RestartIndex index = {};
   std::vector<std::byte> part = {};  // a JPEG of the segments needed
   DecodeOptions part_options = {};
 
@@ -33,7 +33,7 @@ Image ImageDecoder::decode(std::span<const std::byte> file, const DecodeOptions&
 
 void ImageDecoder::decode(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options,
                           Image& to) {
-  if (header.png) return decode_png(file, *header.png, options, to);
+  if (header.png) return detail::decode_png(file, *header.png, options, to);
   try {
     if (parts_->cut(file, header.jpeg.value(), options)) {
       return parts_->jpeg.decode(parts_->part, parts_->part_options, to);
@@ -50,8 +50,8 @@ bool ImageDecoder::Parts::cut(std::span<const std::byte> file, const JpegHeader&
   detail::check_options(options);
   const int scale = options.scale_denominator;
   const Crop crop = detail::crop_of(options, detail::scaled(header.width, scale), detail::scaled(header.height, scale));
-  if (!find_restart_segments(file, header, index)) return false;
-  const std::optional<Crop> crop_of_part = cut_restart_segments(file, header, index, crop, scale, part);
+  if (!detail::find_restart_segments(file, header, index)) return false;
+  const std::optional<Crop> crop_of_part = detail::cut_restart_segments(file, header, index, crop, scale, part);
   if (!crop_of_part) return false;
   part_options = options;
   part_options.crop = crop_of_part;

@@ -35,7 +35,8 @@ JpegMarkers::JpegMarkers(std::span<const std::byte> file, const std::string& nam
   if (file.size() < 2) fail(file.size(), "expected 0xffd8, the start of a JPEG, found the end of the file");
   const int start = big_endian16(file, 0);
   if (start != (kPrefix << 8 | kStartOfImage)) {
-    fail(0, text("expected 0xffd8, the start of a JPEG, found ", hexadecimal(static_cast<std::uint32_t>(start))));
+    fail(0, text("expected 0xffd8, the start of a JPEG, found ",
+                 libtrain::detail::hexadecimal(static_cast<std::uint32_t>(start))));
   }
 }
 
@@ -158,7 +159,7 @@ class JpegHeaderParser {
     if (header_.progressive || header_.arithmetic) return;
     if (marker.code == detail::kBaselineFrame || marker.code == detail::kExtendedFrame) return;
     markers_.fail(marker.offset, text("expected a sequential or progressive frame, found the frame type ",
-                                      hexadecimal(marker.code), " (lossless or hierarchical)"));
+                                      libtrain::detail::hexadecimal(marker.code), " (lossless or hierarchical)"));
   }
 
   void read_component(std::span<const std::byte> payload, std::size_t begin, std::size_t index) {
@@ -218,7 +219,7 @@ class JpegHeaderParser {
     for (const std::byte byte : file.first(std::min<std::size_t>(file.size(), 4))) {
       first_bytes = first_bytes << 8 | std::to_integer<std::uint32_t>(byte);
     }
-    found = hexadecimal(first_bytes);
+    found = libtrain::detail::hexadecimal(first_bytes);
   }
   detail::fail_image("image", name, 0, text("expected the first bytes of a JPEG or a PNG, found ", found));
 }

@@ -14,7 +14,7 @@ namespace libtrain::data {
 
 namespace {
 
-std::int64_t label_of(const TfExample& example, const TfRecordImagesOptions& options, std::string_view source) {
+std::int64_t label_of(const detail::TfExample& example, const TfRecordImagesOptions& options, std::string_view source) {
   const std::int64_t found = example.only_int64(options.label_key, source);
   std::int64_t label = 0;
   if (__builtin_add_overflow(found, options.label_offset, &label) || label < 0) {
@@ -44,7 +44,7 @@ void TfRecordImages::read(std::uint64_t index, EncodedImage& image) const {
   const TfRecordFile& shard = shards_[place.shard];
   shard.read(place.position, image.bytes);
   const std::string source = shard.describe(place.position);
-  const TfExample example = parse_tf_example(image.bytes, source);
+  const detail::TfExample example = detail::parse_tf_example(image.bytes, source);
   image.label = label_of(example, options_, source);
   classes_.require(image.label, [&] { return source; });
   // The image lies in the record: it moves to the front of the same memory.

@@ -55,7 +55,7 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
                         .path = path,
                         .key = key,
                         .deadline = Deadline::after(options_.fetch_timeout),
-                        .stop = StopScope::of_this_thread()};
+                        .stop = detail::StopScope::of_this_thread()};
   std::unique_ptr<const File> file;
   for (int attempt = 0; attempt < kAttempts && !file; ++attempt) {
     const auto outcome = make_local(request);

@@ -72,7 +72,7 @@ bool holds_nothing(const fs::path& folder) {
 // Without the file, or with one too long to be ours, everything is copied.
 std::string read_or_empty(const fs::path& path) {
   try {
-    return read_all(*open_local_file(path.string()), kLongestManifest);
+    return read_all(*detail::open_local_file(path.string()), kLongestManifest);
   } catch (const EnvironmentError&) {
     return {};
   }
@@ -362,7 +362,7 @@ class Staging {
   // The journal has been open since before the first file was written: of errors of the disk, the kernel tells a
   // descriptor those since it was opened.
   void finish(const StagedTotals& totals) {
-    write_to_journal(manifest_end(read_all(*open_local_file(journal_.string()), kLongestManifest), totals));
+    write_to_journal(manifest_end(read_all(*detail::open_local_file(journal_.string()), kLongestManifest), totals));
     if (const int error = options_.sync(open_journal_); error != 0) throw_disk_error("write", journal_, error);
     move_to(journal_, manifest_);
     sync_folder(root_);

@@ -2,7 +2,7 @@
 
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 namespace {
 
 std::string number(const std::optional<int>& value) {
@@ -32,4 +32,4 @@ std::vector<std::string> describe(const Launch& launch) {
   return lines;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

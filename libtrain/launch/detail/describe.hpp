@@ -5,10 +5,10 @@
 
 #include <libtrain/launch/launch.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// What was detected and which variable said so, one line each, for rank 0 to log once:
 /// "rank 3 of 8 (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)". Warnings are not included.
 std::vector<std::string> describe(const Launch& launch);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

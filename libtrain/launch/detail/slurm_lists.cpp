@@ -8,7 +8,7 @@
 #include <libtrain/launch/detail/host.hpp>
 #include <libtrain/launch/detail/launcher_variables.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 namespace {
 
 constexpr std::size_t kMostHosts = 65'536;
@@ -31,8 +31,8 @@ class Expander {
 
  private:
   [[noreturn]] void refuse(std::string_view why) const {
-    throw EnvironmentError(text("The Slurm node list ", detail::quoted(list_), " ", why, " at character ",
-                                position_ + 1, "; expected something like n[001-004,7],login."));
+    throw EnvironmentError(text("The Slurm node list ", quoted(list_), " ", why, " at character ", position_ + 1,
+                                "; expected something like n[001-004,7],login."));
   }
 
   bool at_end() const { return position_ == list_.size(); }
@@ -55,9 +55,9 @@ class Expander {
         for (const auto& piece : pieces) longer.push_back(name + piece);
       }
       names = std::move(longer);
-      if (names.back().size() > detail::kLongestHostName) refuse("has a name that is too long");
+      if (names.back().size() > kLongestHostName) refuse("has a name that is too long");
     }
-    if (!detail::is_host_name(names.front())) refuse("has a name that is not a host name");
+    if (!is_host_name(names.front())) refuse("has a name that is not a host name");
     return names;
   }
 
@@ -117,7 +117,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view list, std::string_view why) {
   throw EnvironmentError(
-      text("The Slurm list of tasks per node ", detail::quoted(list), " ", why, "; expected something like 8(x4),2."));
+      text("The Slurm list of tasks per node ", quoted(list), " ", why, "; expected something like 8(x4),2."));
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ std::vector<int> parse_slurm_tasks_per_node(std::string_view list) {
       repeat = *count;
       item = item.substr(0, bracket);
     }
-    const auto count = parse_integer(item, 0, detail::kLargestWorldSize);
+    const auto count = parse_integer(item, 0, kLargestWorldSize);
     if (!count) refuse(list, "has an item that is not a number of tasks");
     if (tasks.size() + static_cast<std::size_t>(repeat) > kMostHosts) refuse(list, "names more than 65536 nodes");
     tasks.insert(tasks.end(), static_cast<std::size_t>(repeat), static_cast<int>(*count));
@@ -145,4 +145,4 @@ std::vector<int> parse_slurm_tasks_per_node(std::string_view list) {
   return tasks;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Expands Slurm's compressed host lists in order: "n[001-003,7],login" is {"n001", "n002", "n003", "n7", "login"}.
 /// A name may have several brackets ("rack[0-1]n[0-3]") and text behind them ("n[1-2]-ib").
@@ -16,4 +16,4 @@ std::vector<std::string> parse_slurm_node_list(std::string_view list);
 /// Throws EnvironmentError that shows the text for anything malformed and for more than 65 536 nodes.
 std::vector<int> parse_slurm_tasks_per_node(std::string_view list);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

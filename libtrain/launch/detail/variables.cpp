@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 std::span<const std::string_view> launch_variables() {
   static constexpr auto names = std::to_array<std::string_view>({
@@ -118,4 +118,4 @@ std::span<const std::string_view> launch_variables() {
   return names;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

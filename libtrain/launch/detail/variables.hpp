@@ -3,10 +3,10 @@
 #include <span>
 #include <string_view>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The names of the variables that decide how a job is launched and how its ranks talk. None of them is meant to hold a
 /// secret: diagnostics print these, redacted, and no others.
 std::span<const std::string_view> launch_variables();
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -9,7 +9,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -47,7 +47,7 @@ ChromeTraceFile::ChromeTraceFile(std::filesystem::path path) : file_(in_its_fold
 }
 
 void ChromeTraceFile::require_writable(const std::filesystem::path& path) {
-  detail::OutputFile::require_writable(in_its_folder(path).string());
+  OutputFile::require_writable(in_its_folder(path).string());
 }
 
 void ChromeTraceFile::add(int rank, const Trace& trace) {
@@ -104,4 +104,4 @@ void ChromeTraceFile::finish() {
   file_.commit();
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -10,14 +10,14 @@
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/observe/trace_buffer.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Writes a file of spans that chrome://tracing and https://ui.perfetto.dev show, in the JSON object form of "Trace
 /// Event Format" (Google, 2016): a process for each rank, a thread for each lane, a complete event ("ph": "X") for each
 /// span with its detail as args.detail. A lane has the same thread number in all processes. Times are microseconds with
 /// three decimals. Bytes that are not UTF-8 become U+FFFD.
 ///
-/// The file is there as a whole or not at all, and a device or a FIFO is written to as it is: see detail::OutputFile.
+/// The file is there as a whole or not at all, and a device or a FIFO is written to as it is: see OutputFile.
 /// Belongs to one thread.
 class ChromeTraceFile {
  public:
@@ -41,10 +41,10 @@ class ChromeTraceFile {
   void add_metadata(int rank, std::size_t thread, const std::string& what, const std::string& arguments);
   void add_event(const std::string& json);
 
-  detail::OutputFile file_;
+  OutputFile file_;
   bool has_events_ = false;
   std::vector<std::string> lanes_;                       // thread n + 1 of every process
   std::set<std::pair<int, std::size_t>> named_threads_;  // of which rank
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

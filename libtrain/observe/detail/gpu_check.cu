@@ -57,8 +57,8 @@ std::string find_problem(int index) {
 
 }  // namespace
 
-GpuSurvey survey_gpus() {
-  GpuSurvey survey;
+detail::GpuSurvey detail::survey_gpus() {
+  detail::GpuSurvey survey;
   int count = 0;
   if (const auto failed = cudaGetDeviceCount(&count); failed != cudaSuccess || count == 0) {
     survey.why_none = failed == cudaSuccess ? "the driver shows no GPU to this process" : cudaGetErrorString(failed);
@@ -67,7 +67,7 @@ GpuSurvey survey_gpus() {
   int current = 0;
   cudaGetDevice(&current);
   for (int index = 0; index < count; ++index) {
-    GpuReport report{.index = index};
+    detail::GpuReport report{.index = index};
     cudaDeviceProp properties{};
     if (const auto failed = cudaGetDeviceProperties(&properties, index); failed == cudaSuccess) {
       report.name = properties.name;

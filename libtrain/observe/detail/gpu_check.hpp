@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// One GPU that this process can see, and whether a kernel of this build runs on it.
 struct GpuReport {
@@ -23,4 +23,4 @@ struct GpuSurvey {
 /// context on each GPU. Does not throw.
 GpuSurvey survey_gpus();
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

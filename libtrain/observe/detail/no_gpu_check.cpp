@@ -2,7 +2,7 @@
 
 namespace libtrain {
 
-GpuSurvey survey_gpus() {
+detail::GpuSurvey detail::survey_gpus() {
   return {.why_none = "this libtrain was built without CUDA"};
 }
 

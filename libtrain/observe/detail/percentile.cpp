@@ -7,7 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) throw UsageError("There is no percentile of no values; measure at least one.");
@@ -25,4 +25,4 @@ double percentile(std::vector<double> values, double share) {
   return *lower + weight * (upper - *lower);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

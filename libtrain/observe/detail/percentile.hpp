@@ -2,11 +2,11 @@
 
 #include <vector>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The value below which `share` (0 to 1) of `values` lie: 0.5 is the median, 0 the minimum, 1 the maximum. Between two
 /// values it interpolates linearly, as numpy.percentile does (type 7 in Hyndman and Fan, "Sample Quantiles in
 /// Statistical Packages", 1996). Throws UsageError for no values, for one that is not a number, and for another share.
 double percentile(std::vector<double> values, double share);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

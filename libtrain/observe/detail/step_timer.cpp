@@ -5,7 +5,7 @@
 
 #include <libtrain/observe/detail/percentile.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 namespace {
 
 double seconds_between(StepTimer::Clock::time_point start, StepTimer::Clock::time_point end) {
@@ -60,4 +60,4 @@ double& StepTimer::total_of(std::string_view phase) {
   return found != totals_.end() ? found->second : totals_.emplace(phase, 0.0).first->second;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Where the time of a training loop goes: seconds a phase ("compute", "communication wait", "data wait", or any other
 /// name) and the distribution of step times. For one thread.
@@ -91,4 +91,4 @@ class StepTimer {
   Summary summary_;                   // all but the median
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

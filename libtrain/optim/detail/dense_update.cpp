@@ -9,7 +9,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros_like.h>
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 namespace {
 
@@ -102,4 +102,4 @@ void for_each_piece(const at::Tensor& flat, c10::function_ref<void(const Piece&)
   iterator.for_each(run_range, 1);
 }
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

@@ -15,7 +15,7 @@
 // What the optimizers of this folder have in common. A parameter is updated by a kernel as flat memory where it can be,
 // together with its gradient and state, which are brought to its layout; otherwise by tensor operators.
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 using OptimizerStates = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
 
@@ -97,4 +97,4 @@ at::Tensor step_each(torch::optim::Optimizer& optimizer, const torch::optim::Opt
   return loss;
 }
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

@@ -13,14 +13,15 @@
 #include <libtrain/numeric/detail/norm.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 double norm_of_flat(const at::Tensor& flat) {
   std::vector<double> sums(count_pieces(flat));
   with_element_type(flat, [&]<typename T>(T) {
     const auto* const values = flat.const_data_ptr<T>();
     for_each_piece(flat, [&](const Piece& piece) {
-      sums[piece.index] = sum_of_squares(values + piece.begin, piece.count, *data_type_of(flat.scalar_type()));
+      sums[piece.index] = libtrain::detail::sum_of_squares(values + piece.begin, piece.count,
+                                                           *libtrain::detail::data_type_of(flat.scalar_type()));
     });
   });
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
@@ -39,4 +40,4 @@ at::Tensor ratio_or_one(const at::Tensor& ratio, const at::Tensor& left_norm, co
   return at::where(left_norm.gt(0).logical_and(right_norm.gt(0)), ratio, at::ones_like(ratio));
 }
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

@@ -4,7 +4,7 @@
 
 // Norms for LARS and LAMB, whose steps are as long as a tensor's weights and gradients say.
 
-namespace libtrain::detail {
+namespace libtrain::optim::detail {
 
 /// The Euclidean norm of a tensor for which is_flat holds; its bits depend on the values in memory order alone.
 double norm_of_flat(const at::Tensor& flat);
@@ -17,4 +17,4 @@ at::Tensor norm_of(const at::Tensor& tensor);
 double ratio_or_one(double ratio, double left_norm, double right_norm);
 at::Tensor ratio_or_one(const at::Tensor& ratio, const at::Tensor& left_norm, const at::Tensor& right_norm);
 
-}  // namespace libtrain::detail
+}  // namespace libtrain::optim::detail

@@ -7,7 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -155,4 +155,4 @@ LinkCost fit_link(const std::vector<ReductionTime>& times) {
           .bytes_per_s = 1 / std::max(seconds_per_byte, kLeastSecondsPerByte)};
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

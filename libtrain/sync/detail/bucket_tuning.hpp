@@ -5,7 +5,7 @@
 
 #include <libtrain/sync/bucket_plan.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// What one reduction costs: `latency_s` + bytes / `bytes_per_s`.
 struct LinkCost {
@@ -42,4 +42,4 @@ BucketLimits choose_limits(const std::vector<GradientSpec>& gradients, const std
 /// fewer than two sizes and for a time that is negative or not finite.
 LinkCost fit_link(const std::vector<ReductionTime>& times);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -35,10 +35,10 @@ namespace libtrain::detail {
 /// - a gradient that has arrived or accumulated lies in its place (where there are buckets);
 /// - the plan changes only while no gradient of a round has come, and by the same rules on every rank.
 ///
-/// A parameter gets one gradient a round, unless options say otherwise: a second one or none at all is a UsageError that
-/// names it, and so is, always, a sparse one or one that itself requires a gradient. The place of a gradient keeps its
-/// value until the next round. It is no autograd view: Optimizer::zero_grad(false) detaches gradients in place, which
-/// views refuse. Hooks hold a weak reference: those of a graph that outlives the synchronizer do nothing.
+/// A parameter gets one gradient a round, unless options say otherwise: a second one or none at all is a UsageError
+/// that names it, and so is, always, a sparse one or one that itself requires a gradient. The place of a gradient keeps
+/// its value until the next round. It is no autograd view: Optimizer::zero_grad(false) detaches gradients in place,
+/// which views refuse. Hooks hold a weak reference: those of a graph that outlives the synchronizer do nothing.
 ///
 /// A group of one rank that sends nothing has no buckets: gradients stay where autograd leaves them.
 class GradientRounds : public std::enable_shared_from_this<GradientRounds> {

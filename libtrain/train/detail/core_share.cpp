@@ -7,7 +7,7 @@
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 int fair_thread_count(const std::vector<RankCores>& ranks, int rank) {
   const auto& mine = ranks[static_cast<std::size_t>(rank)];
@@ -43,4 +43,4 @@ std::vector<RankCores> gather_cores(Communicator& communicator) {
   return all;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -7,7 +7,7 @@
 
 #include <libtrain/comm/communicator.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The cores a rank may run on.
 struct RankCores {
@@ -28,4 +28,4 @@ RankCores my_cores();
 /// `my_cores` of all ranks. All ranks must call it.
 std::vector<RankCores> gather_cores(Communicator& communicator);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

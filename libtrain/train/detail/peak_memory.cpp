@@ -9,7 +9,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 std::int64_t peak_rss_of_ranks(Communicator& communicator) {
   // As text, because some communicators take tensors on a GPU only.
@@ -23,4 +23,4 @@ std::int64_t peak_rss_of_ranks(Communicator& communicator) {
   return peak;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

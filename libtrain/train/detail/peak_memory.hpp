@@ -4,9 +4,9 @@
 
 #include <libtrain/comm/communicator.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The most memory, in bytes, that any rank has had resident. All ranks must call it.
 std::int64_t peak_rss_of_ranks(Communicator& communicator);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

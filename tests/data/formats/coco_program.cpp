@@ -35,8 +35,8 @@ namespace {
 std::unique_ptr<const data::File> read_file(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   if (!file) throw lt::EnvironmentError(lt::text("File '", path, "' cannot be read."));
-  return data::file_in_memory(path,
-                              std::string{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}});
+  return data::detail::file_in_memory(
+      path, std::string{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}});
 }
 
 std::string hexadecimal(std::string_view bytes) {

@@ -29,7 +29,7 @@ std::vector<Element> list(std::span<const Element> elements) {
 }
 
 CocoAnnotations read(const std::string& json, const CocoOptions& options = {}) {
-  return read_coco(*file_in_memory("instances.json", json), options);
+  return read_coco(*detail::file_in_memory("instances.json", json), options);
 }
 
 std::string coco_error(const std::string& json, const CocoOptions& options = {}) {
@@ -210,12 +210,12 @@ TEST(Coco, AFileOfImagesAloneIsReadable) {
 
 TEST(Coco, ResultsAreReadAgainstTheGroundTruth) {
   const auto truth = read(with_annotations(kPolygon), {.use = CocoUse::evaluation});
-  const auto results =
-      read_coco_results(*file_in_memory("results.json",
-                                        R"([{"image_id": 30, "category_id": 90, "bbox": [1, 2, 3, 0.5], "score": 0.25},
+  const auto results = read_coco_results(
+      *detail::file_in_memory("results.json",
+                              R"([{"image_id": 30, "category_id": 90, "bbox": [1, 2, 3, 0.5], "score": 0.25},
                           {"image_id": 7, "category_id": 1, "score": 0.75,
                            "segmentation": {"size": [10, 12], "counts": "02f3"}}])"),
-                        truth);
+      truth);
   ASSERT_EQ(results.annotations.size(), 2u);
   const auto& mask = results.of_image(0)[0];
   EXPECT_EQ(mask.id, 2);
@@ -231,7 +231,7 @@ TEST(Coco, ResultsAreReadAgainstTheGroundTruth) {
 TEST(Coco, ResultsOfOtherImagesAreRefused) {
   const auto truth = read(with_annotations(""));
   const auto message = [&](const std::string& json) {
-    return message_of<EnvironmentError>([&] { read_coco_results(*file_in_memory("r.json", json), truth); });
+    return message_of<EnvironmentError>([&] { read_coco_results(*detail::file_in_memory("r.json", json), truth); });
   };
   EXPECT_THAT(message(R"([{"image_id": 8, "category_id": 90, "bbox": [1, 2, 3, 4], "score": 1}])"),
               AllOf(HasSubstr("'r.json'"), HasSubstr("byte offset 1"), HasSubstr("not for 8")));

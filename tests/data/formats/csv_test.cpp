@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr CsvOptions kWithoutHeader{.header = CsvHeader::none};
 
 CsvFile open(const std::string& text, const CsvOptions& options = {}) {
-  return CsvFile{file_in_memory("rows.csv", text), options};
+  return CsvFile{detail::file_in_memory("rows.csv", text), options};
 }
 
 std::string csv_error(const std::string& text, const CsvOptions& options = {}) {

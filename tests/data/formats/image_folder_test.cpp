@@ -134,7 +134,7 @@ class ImageFolderOnDisk : public ::testing::Test {
   }
 
   std::string refusal() const {
-    return message_of<EnvironmentError>([&] { list_image_folder(LocalStorage{root_.string()}, ""); });
+    return message_of<EnvironmentError>([&] { list_image_folder(detail::LocalStorage{root_.string()}, ""); });
   }
 
   const TemporaryFolder folder_;
@@ -161,7 +161,7 @@ TEST_F(ImageFolderOnDisk, KeepsImagesThatCannotBeRead) {
   std::filesystem::create_symlink("nowhere.jpg", root_ / "b/1.jpg");
   std::filesystem::create_symlink("nowhere.txt", root_ / "b/1.txt");
   ASSERT_EQ(mkfifo((root_ / "a/2.png").c_str(), 0600), 0);
-  const LocalStorage storage{root_.string()};
+  const detail::LocalStorage storage{root_.string()};
   const auto list = list_image_folder(storage, "");
   EXPECT_THAT(images_of(list),
               ElementsAre(Pair("a/1.jpg", 0), Pair("a/2.png", 0), Pair("b/1.jpg", 1), Pair("c/1.jpg", 2)));

@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 JsonLines open(const std::string& text) {
-  return JsonLines{file_in_memory("rows.jsonl", text)};
+  return JsonLines{detail::file_in_memory("rows.jsonl", text)};
 }
 
 TEST(JsonLines, ReadsStringsAndNumbersByName) {
@@ -106,7 +106,8 @@ TEST(JsonLines, WrongTypesAndRowsAreRefused) {
 }
 
 TEST(JsonLines, IsATextTable) {
-  const std::unique_ptr<const TextTable> table = std::make_unique<JsonLines>(file_in_memory("t", R"({"a": "b"})"));
+  const std::unique_ptr<const TextTable> table =
+      std::make_unique<JsonLines>(detail::file_in_memory("t", R"({"a": "b"})"));
   EXPECT_EQ(table->size(), 1u);
   EXPECT_EQ(table->field(0, "a"), "b");
 }
@@ -121,7 +122,7 @@ TEST(JsonLines, RefusesALineOfMoreThan64MiBAtOnce) {
 }
 
 TEST(FileBuffer, AFileInMemoryEndsWhereItEnds) {
-  const auto file = file_in_memory("short", "abc");
+  const auto file = detail::file_in_memory("short", "abc");
   std::byte bytes[2] = {};
   file->read_at(1, bytes);
   EXPECT_EQ(bytes[1], std::byte{'c'});

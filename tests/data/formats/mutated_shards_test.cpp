@@ -94,7 +94,7 @@ void read_records(const std::string& bytes) {
   for (std::uint64_t i = 0; i < file.size(); ++i) {
     try {
       file.read(i, record);
-      parse_tf_example(record, file.describe(i));
+      detail::parse_tf_example(record, file.describe(i));
     } catch (const EnvironmentError& error) {
       if (first_error.empty()) first_error = error.what();
     }
@@ -115,7 +115,7 @@ TEST(MutatedShards, TfRecordFilesAreReadOrRefused) {
 }
 
 TEST(MutatedShards, TfExamplesAreReadOrRefused) {
-  const auto parse = [](const std::string& bytes) { parse_tf_example(bytes, "record"); };
+  const auto parse = [](const std::string& bytes) { detail::parse_tf_example(bytes, "record"); };
   expect_both(read_mutated(sample_example(3), parse, leave, in_proportion));
 }
 

@@ -127,7 +127,7 @@ void survive(const std::vector<std::string>& paths) {
 }
 
 void print_folder(const std::string& path) {
-  const auto images = data::list_image_folder(data::LocalStorage{path}, "");
+  const auto images = data::list_image_folder(data::detail::LocalStorage{path}, "");
   for (const auto& name : images.classes()) std::printf("class %s\n", written(std::string_view{name}).c_str());
   for (std::size_t i = 0; i < images.size(); ++i) {
     std::printf("image %u %s\n", static_cast<unsigned>(images.label(i)), written(images.path(i)).c_str());

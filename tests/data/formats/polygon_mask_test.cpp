@@ -33,20 +33,20 @@ Polygon corners(double left, double top, double right, double bottom) {
 }
 
 TEST(PolygonMask, ARectangleOfWholeNumbersHoldsThePixelsBetween) {
-  EXPECT_EQ(polygon_mask(corners(1, 1, 3, 3), 5, 5), encode_mask(rectangle(5, 5, 1, 1, 3, 3), 5, 5));
-  EXPECT_EQ(polygon_mask(corners(0, 0, 7, 5), 5, 7), encode_mask(rectangle(5, 7, 0, 0, 7, 5), 5, 7));
-  EXPECT_EQ(polygon_mask(corners(2, 0, 4, 6), 6, 9), encode_mask(rectangle(6, 9, 2, 0, 4, 6), 6, 9));
+  EXPECT_EQ(detail::polygon_mask(corners(1, 1, 3, 3), 5, 5), encode_mask(rectangle(5, 5, 1, 1, 3, 3), 5, 5));
+  EXPECT_EQ(detail::polygon_mask(corners(0, 0, 7, 5), 5, 7), encode_mask(rectangle(5, 7, 0, 0, 7, 5), 5, 7));
+  EXPECT_EQ(detail::polygon_mask(corners(2, 0, 4, 6), 6, 9), encode_mask(rectangle(6, 9, 2, 0, 4, 6), 6, 9));
 }
 
 TEST(PolygonMask, TheDirectionOfTheOutlineDoesNotMatter) {
   const Polygon back{1, 1, 1, 3, 3, 3, 3, 1};
-  EXPECT_EQ(polygon_mask(back, 5, 5), polygon_mask(corners(1, 1, 3, 3), 5, 5));
+  EXPECT_EQ(detail::polygon_mask(back, 5, 5), detail::polygon_mask(corners(1, 1, 3, 3), 5, 5));
 }
 
 TEST(PolygonMask, WhatLiesOutsideThePictureIsCutOff) {
-  EXPECT_EQ(polygon_mask(corners(-4, -7, 3, 2), 5, 5), encode_mask(rectangle(5, 5, 0, 0, 3, 2), 5, 5));
-  EXPECT_EQ(polygon_mask(corners(3, 2, 40, 90), 5, 5), encode_mask(rectangle(5, 5, 3, 2, 5, 5), 5, 5));
-  EXPECT_EQ(mask_area(polygon_mask(corners(20, 20, 30, 30), 10, 10)), 0u);
+  EXPECT_EQ(detail::polygon_mask(corners(-4, -7, 3, 2), 5, 5), encode_mask(rectangle(5, 5, 0, 0, 3, 2), 5, 5));
+  EXPECT_EQ(detail::polygon_mask(corners(3, 2, 40, 90), 5, 5), encode_mask(rectangle(5, 5, 3, 2, 5, 5), 5, 5));
+  EXPECT_EQ(mask_area(detail::polygon_mask(corners(20, 20, 30, 30), 10, 10)), 0u);
 }
 
 TEST(PolygonMask, AgreesWithPycocotoolsToTheBit) {
@@ -66,7 +66,7 @@ TEST(PolygonMask, AgreesWithPycocotoolsToTheBit) {
                                 {{1.2, 1.2, 8.8, 8.8, 8.8, 1.2, 1.2, 8.8}, 10, 10, ";74N2N2N10O2N2N28"},
                                 {{20, 20, 30, 20, 30, 30}, 10, 10, "T3"}};
   for (const auto& each : cases) {
-    EXPECT_EQ(to_coco_string(polygon_mask(each.polygon, each.height, each.width)), each.counts);
+    EXPECT_EQ(to_coco_string(detail::polygon_mask(each.polygon, each.height, each.width)), each.counts);
   }
 }
 
@@ -74,18 +74,20 @@ TEST(PolygonMask, RunsAlwaysCoverThePicture) {
   for (int shift = -12; shift < 12; ++shift) {
     const Polygon triangle{shift + 0.3, 1.9, shift + 6.2, -2.5, 4.4, shift + 9.0};
     std::uint64_t pixels = 0;
-    for (const auto run : polygon_mask(triangle, 8, 9).counts) pixels += run;
+    for (const auto run : detail::polygon_mask(triangle, 8, 9).counts) pixels += run;
     EXPECT_EQ(pixels, 72u) << shift;
   }
 }
 
 TEST(PolygonMask, RefusesWhatIsNotAPolygonInAPicture) {
-  EXPECT_THROW(polygon_mask(Polygon{}, 5, 5), UsageError);
-  EXPECT_THROW(polygon_mask(Polygon{1, 2, 3}, 5, 5), UsageError);
-  EXPECT_THROW(polygon_mask(corners(0, 0, 1, 1), 0, 5), UsageError);
-  EXPECT_THROW(polygon_mask(corners(0, 0, 1, 1), 65536, 65536), UsageError);
-  EXPECT_THAT(message_of<EnvironmentError>([] { polygon_mask(corners(0, 0, 2e9, 1), 5, 5); }), HasSubstr("2e+09"));
-  EXPECT_THROW(polygon_mask(corners(0, 0, std::numeric_limits<double>::quiet_NaN(), 1), 5, 5), EnvironmentError);
+  EXPECT_THROW(detail::polygon_mask(Polygon{}, 5, 5), UsageError);
+  EXPECT_THROW(detail::polygon_mask(Polygon{1, 2, 3}, 5, 5), UsageError);
+  EXPECT_THROW(detail::polygon_mask(corners(0, 0, 1, 1), 0, 5), UsageError);
+  EXPECT_THROW(detail::polygon_mask(corners(0, 0, 1, 1), 65536, 65536), UsageError);
+  EXPECT_THAT(message_of<EnvironmentError>([] { detail::polygon_mask(corners(0, 0, 2e9, 1), 5, 5); }),
+              HasSubstr("2e+09"));
+  EXPECT_THROW(detail::polygon_mask(corners(0, 0, std::numeric_limits<double>::quiet_NaN(), 1), 5, 5),
+               EnvironmentError);
 }
 
 }  // namespace

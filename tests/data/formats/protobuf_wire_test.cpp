@@ -34,7 +34,7 @@ std::string bytes_of(const std::vector<int>& numbers) {
 std::string refusal_of(const std::vector<int>& numbers) {
   const std::string bytes = bytes_of(numbers);
   return message_of<EnvironmentError>([&] {
-    WireReader reader{bytes, "record 3"};
+    detail::WireReader reader{bytes, "record 3"};
     while (reader.next()) {
     }
   });
@@ -43,16 +43,16 @@ std::string refusal_of(const std::vector<int>& numbers) {
 // The examples of protobuf.dev, "Encoding".
 TEST(ProtobufWire, ReadsTheDocumentedExamples) {
   const std::string message = bytes_of({0x08, 0x96, 0x01, 0x12, 0x07, 't', 'e', 's', 't', 'i', 'n', 'g'});
-  WireReader reader{message, "x"};
+  detail::WireReader reader{message, "x"};
   const auto number = reader.next();
   ASSERT_TRUE(number);
   EXPECT_EQ(number->number, 1U);
-  EXPECT_EQ(number->type, WireType::varint);
+  EXPECT_EQ(number->type, detail::WireType::varint);
   EXPECT_EQ(number->value, 150U);
   const auto words = reader.next();
   ASSERT_TRUE(words);
   EXPECT_EQ(words->number, 2U);
-  EXPECT_EQ(words->type, WireType::bytes);
+  EXPECT_EQ(words->type, detail::WireType::bytes);
   EXPECT_EQ(words->bytes, "testing");
   EXPECT_EQ(words->bytes.data(), message.data() + 5);
   EXPECT_FALSE(reader.next());
@@ -61,7 +61,7 @@ TEST(ProtobufWire, ReadsTheDocumentedExamples) {
 
 TEST(ProtobufWire, ReadsFixedNumbersAsLittleEndian) {
   const std::string message = bytes_of({0x0d, 1, 2, 3, 0x80, 0x11, 1, 0, 0, 0, 0, 0, 0, 0xff});
-  WireReader reader{message, "x"};
+  detail::WireReader reader{message, "x"};
   EXPECT_EQ(reader.next()->value, 0x80030201U);
   EXPECT_EQ(reader.next()->value, 0xff00000000000001U);
   EXPECT_FALSE(reader.next());
@@ -69,8 +69,8 @@ TEST(ProtobufWire, ReadsFixedNumbersAsLittleEndian) {
 
 TEST(ProtobufWire, ReadsPackedNumbersThroughANestedReader) {
   const std::string message = bytes_of({0x32, 6, 0x03, 0x8e, 0x02, 0x9e, 0xa7, 0x05});
-  WireReader reader{message, "x"};
-  WireReader packed = reader.nested(*reader.next());
+  detail::WireReader reader{message, "x"};
+  detail::WireReader packed = reader.nested(*reader.next());
   std::vector<std::uint64_t> numbers;
   while (!packed.at_end()) numbers.push_back(packed.varint());
   EXPECT_EQ(numbers, (std::vector<std::uint64_t>{3, 270, 86942}));
@@ -81,7 +81,7 @@ TEST(ProtobufWire, ReadsTheLargestVarintAndRefusesALargerOne) {
   largest.insert(largest.end(), 9, 0xff);
   largest.push_back(0x01);
   const std::string message = bytes_of(largest);
-  WireReader reader{message, "x"};
+  detail::WireReader reader{message, "x"};
   EXPECT_EQ(reader.next()->value, std::numeric_limits<std::uint64_t>::max());
 
   largest.back() = 0x02;
@@ -120,27 +120,27 @@ TEST(ProtobufWire, RefusesFieldNumbersOutOfRange) {
 
 TEST(ProtobufWire, CountsOffsetsFromTheOutermostMessage) {
   const std::string message = bytes_of({0x08, 0x00, 0x0a, 2, 0x08, 0x80});
-  WireReader reader{message, "x"};
+  detail::WireReader reader{message, "x"};
   reader.next();
-  WireReader inner = reader.nested(*reader.next());
+  detail::WireReader inner = reader.nested(*reader.next());
   EXPECT_THAT(message_of<EnvironmentError>([&] { inner.next(); }), HasSubstr("byte 6 "));
 }
 
 TEST(ProtobufWire, NestsSixteenMessagesAndNotMore) {
   std::string message;
   for (int i = 0; i < 20; ++i) {
-    WireWriter outer;
+    detail::WireWriter outer;
     outer.bytes(1, message);
     message = outer.take();
   }
-  WireReader reader{message, "x"};
+  detail::WireReader reader{message, "x"};
   for (int i = 0; i < 16; ++i) reader = reader.nested(*reader.next());
   const auto field = reader.next();
   EXPECT_THAT(message_of<EnvironmentError>([&] { reader.nested(*field); }), HasSubstr("at most 16 nested"));
 }
 
 TEST(ProtobufWire, WritesTheDocumentedExamples) {
-  WireWriter writer;
+  detail::WireWriter writer;
   writer.varint(1, 150);
   writer.bytes(2, "testing");
   EXPECT_EQ(writer.message(), bytes_of({0x08, 0x96, 0x01, 0x12, 0x07, 't', 'e', 's', 't', 'i', 'n', 'g'}));
@@ -150,9 +150,9 @@ TEST(ProtobufWire, ReadsTheVarintsThatItWrites) {
   for (int shift = 0; shift < 64; ++shift) {
     for (const std::uint64_t less : {0, 1}) {
       const std::uint64_t number = (std::uint64_t{1} << shift) - less;
-      WireWriter writer;
+      detail::WireWriter writer;
       writer.varint(536870911, number);
-      WireReader reader{writer.message(), "x"};
+      detail::WireReader reader{writer.message(), "x"};
       const auto field = reader.next();
       EXPECT_EQ(field->number, 536870911U);
       EXPECT_EQ(field->value, number);
@@ -186,8 +186,8 @@ std::string sealed() {
 
 class Sealed : public ::testing::Test {
  protected:
-  std::optional<SealedMessage> read(std::uint64_t limit_bytes = 1000) const {
-    return SealedMessage::read(path_, kFormat, limit_bytes);
+  std::optional<detail::SealedMessage> read(std::uint64_t limit_bytes = 1000) const {
+    return detail::SealedMessage::read(path_, kFormat, limit_bytes);
   }
 
   std::string refusal(const std::string& bytes) const {
@@ -200,7 +200,7 @@ class Sealed : public ::testing::Test {
 };
 
 TEST_F(Sealed, HasItsBytesSpeltOut) {
-  write_sealed_message(folder_ / "new/fruit", kFormat, message());
+  detail::write_sealed_message(folder_ / "new/fruit", kFormat, message());
   EXPECT_EQ(read_file(folder_ / "new/fruit"), sealed());
 }
 
@@ -208,7 +208,7 @@ TEST_F(Sealed, IsReadFromItsBytes) {
   write_file(path_, sealed());
   const auto found = read();
   ASSERT_TRUE(found);
-  WireReader reader = found->reader();
+  detail::WireReader reader = found->reader();
   const auto field = reader.next();
   ASSERT_TRUE(field);
   EXPECT_EQ(field->number, 1U);
@@ -228,7 +228,7 @@ TEST_F(Sealed, ThatCannotBeLookedForIsNotAbsent) {
 
 // The checksum of nothing is 0.
 TEST_F(Sealed, MayHoldNothing) {
-  write_sealed_message(path_, kFormat, "");
+  detail::write_sealed_message(path_, kFormat, "");
   EXPECT_EQ(read_file(path_), "fruit001" + std::string(4, '\0'));
   const auto found = read();
   ASSERT_TRUE(found);

@@ -15,12 +15,12 @@ namespace libtrain::data {
 
 inline std::string sample_example(int number) {
   const std::string image(40 + static_cast<std::size_t>(number), static_cast<char>('a' + number));
-  TfExample example;
-  example.features["image/encoded"] = TfBytesList{image, "second"};
-  example.features["image/class/label"] = TfInt64List{number, -1, 1 << 20};
-  example.features["image/object/bbox"] = TfFloatList{0.25F, 0.5F, 0.75F, 1.0F};
+  detail::TfExample example;
+  example.features["image/encoded"] = detail::TfBytesList{image, "second"};
+  example.features["image/class/label"] = detail::TfInt64List{number, -1, 1 << 20};
+  example.features["image/object/bbox"] = detail::TfFloatList{0.25F, 0.5F, 0.75F, 1.0F};
   example.features["nothing"] = std::monostate{};
-  return serialize_tf_example(example);
+  return detail::serialize_tf_example(example);
 }
 
 inline std::string sample_records() {

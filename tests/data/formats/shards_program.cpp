@@ -52,15 +52,15 @@ std::string hexadecimal(std::string_view bytes) {
   return result;
 }
 
-void print_feature(const std::string& name, const data::TfFeature& feature) {
+void print_feature(const std::string& name, const data::detail::TfFeature& feature) {
   std::cout << "feature " << hexadecimal(name);
-  if (const auto* values = std::get_if<data::TfBytesList>(&feature)) {
+  if (const auto* values = std::get_if<data::detail::TfBytesList>(&feature)) {
     std::cout << " bytes";
     for (const auto value : *values) std::cout << ' ' << hexadecimal(value);
-  } else if (const auto* floats = std::get_if<data::TfFloatList>(&feature)) {
+  } else if (const auto* floats = std::get_if<data::detail::TfFloatList>(&feature)) {
     std::cout << " float";
     for (const float value : *floats) std::cout << ' ' << std::bit_cast<std::uint32_t>(value);
-  } else if (const auto* numbers = std::get_if<data::TfInt64List>(&feature)) {
+  } else if (const auto* numbers = std::get_if<data::detail::TfInt64List>(&feature)) {
     std::cout << " int64";
     for (const std::int64_t value : *numbers) std::cout << ' ' << value;
   } else {
@@ -75,7 +75,7 @@ void dump_records(const std::string& path) {
   for (std::uint64_t i = 0; i < file.size(); ++i) {
     file.read(i, record);
     std::cout << "record " << file.offset(i) << ' ' << hexadecimal(record) << '\n';
-    const data::TfExample example = data::parse_tf_example(record, file.describe(i));
+    const data::detail::TfExample example = data::detail::parse_tf_example(record, file.describe(i));
     for (const auto& [name, feature] : example.features) print_feature(name, feature);
   }
 }
@@ -108,7 +108,7 @@ void copy_records(const std::string& from, const std::string& to) {
   std::string record;
   for (std::uint64_t i = 0; i < file.size(); ++i) {
     file.read(i, record);
-    writer.write(data::serialize_tf_example(data::parse_tf_example(record, file.describe(i))));
+    writer.write(data::detail::serialize_tf_example(data::detail::parse_tf_example(record, file.describe(i))));
   }
   writer.finish();
 }

@@ -49,19 +49,19 @@ std::string int64_list(const std::string& values) {
 const std::string kOneFloat("\0\0\x80\x3f", 4);
 const std::string kMinusTwo("\0\0\0\xc0", 4);
 
-TfExample parse(const std::string& record) {
-  return parse_tf_example(record, "record 7");
+detail::TfExample parse(const std::string& record) {
+  return detail::parse_tf_example(record, "record 7");
 }
 
 TEST(TfExample, ReadsTheThreeKinds) {
   const std::string record =
       example(entry("image", bytes_list(delimited(1, "jpeg"))) + entry("label", int64_list(delimited(1, "\x05"))) +
               entry("box", float_list(delimited(1, kOneFloat + kMinusTwo))));
-  const TfExample result = parse(record);
+  const detail::TfExample result = parse(record);
   ASSERT_EQ(result.features.size(), 3U);
   EXPECT_EQ(result.only_bytes("image", "x"), "jpeg");
   EXPECT_EQ(result.only_int64("label", "x"), 5);
-  EXPECT_EQ(std::get<TfFloatList>(result.features.at("box")), (TfFloatList{1.0F, -2.0F}));
+  EXPECT_EQ(std::get<detail::TfFloatList>(result.features.at("box")), (detail::TfFloatList{1.0F, -2.0F}));
 }
 
 TEST(TfExample, PointsIntoTheRecordInsteadOfCopyingBytes) {
@@ -76,10 +76,10 @@ TEST(TfExample, ReadsNumbersPackedUnpackedAndMixed) {
   const std::string mixed_numbers = "\x08\x03" + delimited(1, "\x04\x81\x01") + "\x08\x05";
   const std::string record = example(entry("a", float_list(unpacked_floats)) + entry("b", float_list(mixed_floats)) +
                                      entry("c", int64_list(mixed_numbers)));
-  const TfExample result = parse(record);
-  EXPECT_EQ(std::get<TfFloatList>(result.features.at("a")), (TfFloatList{1.0F, -2.0F}));
-  EXPECT_EQ(std::get<TfFloatList>(result.features.at("b")), (TfFloatList{1.0F, -2.0F, 1.0F}));
-  EXPECT_EQ(std::get<TfInt64List>(result.features.at("c")), (TfInt64List{3, 4, 129, 5}));
+  const detail::TfExample result = parse(record);
+  EXPECT_EQ(std::get<detail::TfFloatList>(result.features.at("a")), (detail::TfFloatList{1.0F, -2.0F}));
+  EXPECT_EQ(std::get<detail::TfFloatList>(result.features.at("b")), (detail::TfFloatList{1.0F, -2.0F, 1.0F}));
+  EXPECT_EQ(std::get<detail::TfInt64List>(result.features.at("c")), (detail::TfInt64List{3, 4, 129, 5}));
 }
 
 TEST(TfExample, ReadsNegativeNumbers) {
@@ -111,18 +111,18 @@ TEST(TfExample, TakesTheLastOfEntriesAndKinds) {
 TEST(TfExample, MergesMessagesThatOccurTwice) {
   const std::string five = int64_list(delimited(1, "\x05"));
   const std::string six = int64_list(delimited(1, "\x06"));
-  const TfExample two_lists = parse(example(entry("n", five + six)));
-  EXPECT_EQ(std::get<TfInt64List>(two_lists.features.at("n")), (TfInt64List{5, 6}));
+  const detail::TfExample two_lists = parse(example(entry("n", five + six)));
+  EXPECT_EQ(std::get<detail::TfInt64List>(two_lists.features.at("n")), (detail::TfInt64List{5, 6}));
   EXPECT_EQ(parse(example(entry("a", five)) + example(entry("b", six))).features.size(), 2U);
 }
 
 TEST(TfExample, HasDefaultsForWhatIsAbsent) {
   EXPECT_TRUE(parse("").features.empty());
   EXPECT_TRUE(parse(example("")).features.empty());
-  const TfExample nothing = parse(example(delimited(1, "")));
+  const detail::TfExample nothing = parse(example(delimited(1, "")));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(nothing.features.at("")));
-  const TfExample empty = parse(example(entry("n", int64_list(""))));
-  EXPECT_TRUE(std::get<TfInt64List>(empty.features.at("n")).empty());
+  const detail::TfExample empty = parse(example(entry("n", int64_list(""))));
+  EXPECT_TRUE(std::get<detail::TfInt64List>(empty.features.at("n")).empty());
 }
 
 TEST(TfExample, NamesRecordAndOffsetOfDamage) {
@@ -134,7 +134,7 @@ TEST(TfExample, NamesRecordAndOffsetOfDamage) {
 
 TEST(TfExample, SaysWhatItHasWhereAFeatureIsNotAsExpected) {
   const std::string record = example(entry("image", bytes_list(delimited(1, "jpeg") + delimited(1, "png"))));
-  const TfExample result = parse(record);
+  const detail::TfExample result = parse(record);
   EXPECT_THAT(message_of<EnvironmentError>([&] { result.only_bytes("label", "record 7"); }),
               AllOf(HasSubstr("record 7"), HasSubstr("'label'"), HasSubstr("there are 'image'")));
   EXPECT_THAT(message_of<EnvironmentError>([&] { result.only_bytes("image", "record 7"); }),
@@ -144,29 +144,30 @@ TEST(TfExample, SaysWhatItHasWhereAFeatureIsNotAsExpected) {
 }
 
 TEST(TfExample, SerializesAsByHand) {
-  TfExample result;
-  result.features["n"] = TfInt64List{5, 129};
-  result.features["f"] = TfFloatList{1.0F};
-  result.features["b"] = TfBytesList{"jpeg", ""};
+  detail::TfExample result;
+  result.features["n"] = detail::TfInt64List{5, 129};
+  result.features["f"] = detail::TfFloatList{1.0F};
+  result.features["b"] = detail::TfBytesList{"jpeg", ""};
   result.features["nothing"] = std::monostate{};
-  result.features["none"] = TfFloatList{};
-  EXPECT_EQ(serialize_tf_example(result), example(entry("b", bytes_list(delimited(1, "jpeg") + delimited(1, ""))) +
-                                                  entry("f", float_list(delimited(1, kOneFloat))) +
-                                                  entry("n", int64_list(delimited(1, "\x05\x81\x01"))) +
-                                                  entry("none", float_list("")) + entry("nothing", "")));
+  result.features["none"] = detail::TfFloatList{};
+  EXPECT_EQ(
+      detail::serialize_tf_example(result),
+      example(entry("b", bytes_list(delimited(1, "jpeg") + delimited(1, ""))) +
+              entry("f", float_list(delimited(1, kOneFloat))) + entry("n", int64_list(delimited(1, "\x05\x81\x01"))) +
+              entry("none", float_list("")) + entry("nothing", "")));
 }
 
 TEST(TfExample, RandomExamplesReadBackEqual) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 50; ++round) {
     const std::string content(random() % 500, static_cast<char>(random() & 0xff));
-    TfExample written;
+    detail::TfExample written;
     for (std::uint64_t feature = random() % 8; feature > 0; --feature) {
       const std::string name = "feature/" + std::to_string(random() % 1000);
       const std::uint64_t count = random() % 40;
-      TfInt64List numbers;
-      TfFloatList floats;
-      TfBytesList views;
+      detail::TfInt64List numbers;
+      detail::TfFloatList floats;
+      detail::TfBytesList views;
       for (std::uint64_t i = 0; i < count; ++i) {
         numbers.push_back(static_cast<std::int64_t>(random() >> random() % 64));
         floats.push_back(static_cast<float>(random() % 100'000) - 5e4F);
@@ -176,7 +177,7 @@ TEST(TfExample, RandomExamplesReadBackEqual) {
       written.features[name + "/floats"] = floats;
       written.features[name + "/bytes"] = views;
     }
-    const std::string record = serialize_tf_example(written);
+    const std::string record = detail::serialize_tf_example(written);
     EXPECT_EQ(parse(record).features, written.features);
   }
 }

@@ -119,14 +119,14 @@ TEST(TrivialAugment, AppliesTheOperation) {
   expect(translate_x, -7.9, [&](Image& image) { affine(image, translation_matrix(-7, 0), fill); });
   expect(translate_y, 7.9, [&](Image& image) { affine(image, translation_matrix(0, 7), fill); });
   expect(rotate, 30, [&](Image& image) { affine(image, rotation_matrix(30, 40, 30), fill); });
-  expect(brightness, -0.5, [](Image& image) { adjust_brightness(image, 0.5); });
-  expect(color, 0.5, [](Image& image) { adjust_saturation(image, 1.5); });
-  expect(contrast, 0.5, [](Image& image) { adjust_contrast(image, 1.5); });
-  expect(sharpness, 0.5, [](Image& image) { adjust_sharpness(image, 1.5); });
-  expect(posterize, 3, [](Image& image) { libtrain::data::posterize(image, 3); });
-  expect(solarize, 8.5, [](Image& image) { libtrain::data::solarize(image, 8.5); });
-  expect(autocontrast, 0, [](Image& image) { libtrain::data::autocontrast(image); });
-  expect(equalize, 0, [](Image& image) { libtrain::data::equalize(image); });
+  expect(brightness, -0.5, [](Image& image) { detail::adjust_brightness(image, 0.5); });
+  expect(color, 0.5, [](Image& image) { detail::adjust_saturation(image, 1.5); });
+  expect(contrast, 0.5, [](Image& image) { detail::adjust_contrast(image, 1.5); });
+  expect(sharpness, 0.5, [](Image& image) { detail::adjust_sharpness(image, 1.5); });
+  expect(posterize, 3, [](Image& image) { libtrain::data::detail::posterize(image, 3); });
+  expect(solarize, 8.5, [](Image& image) { libtrain::data::detail::solarize(image, 8.5); });
+  expect(autocontrast, 0, [](Image& image) { libtrain::data::detail::autocontrast(image); });
+  expect(equalize, 0, [](Image& image) { libtrain::data::detail::equalize(image); });
 }
 
 // torchvision's RandAugment._augmentation_space for 31 bins at bin 9, of pictures of 331 x 662 pixels.
@@ -231,9 +231,9 @@ TEST(ColorJitter, AppliesTheChangesInTheirOrder) {
   Image image = original;
   apply_color_jitter(jitter, image);
   Image expected = original;
-  adjust_contrast(expected, 0.5);
-  adjust_hue(expected, 0.2);
-  adjust_brightness(expected, 1.6);
+  detail::adjust_contrast(expected, 0.5);
+  detail::adjust_hue(expected, 0.2);
+  detail::adjust_brightness(expected, 1.6);
   EXPECT_EQ(image.pixels, expected.pixels);
 }
 

@@ -27,31 +27,31 @@ using ::testing::HasSubstr;
 
 TEST(Color, BrightnessScalesRoundsDownAndCutsOff) {
   Image image = row_of(1, {0, 1, 100, 200, 255});
-  adjust_brightness(image, 1.5);
+  detail::adjust_brightness(image, 1.5);
   EXPECT_THAT(image.pixels, ElementsAre(0, 1, 150, 255, 255));
-  adjust_brightness(image, 0);
+  detail::adjust_brightness(image, 0);
   EXPECT_THAT(image.pixels, ElementsAre(0, 0, 0, 0, 0));
 }
 
 TEST(Color, ContrastMovesAwayFromTheRoundedMeanOfTheGrey) {
   Image image = row_of(1, {10, 20, 41});  // mean 23.67, so 24
-  adjust_contrast(image, 2);
+  detail::adjust_contrast(image, 2);
   EXPECT_THAT(image.pixels, ElementsAre(0, 16, 58));  // -4, 16, 58
   image = row_of(1, {10, 20, 41});
-  adjust_contrast(image, 0);
+  detail::adjust_contrast(image, 0);
   EXPECT_THAT(image.pixels, ElementsAre(24, 24, 24));
 }
 
 // Red 255 is grey (255 * 19595 + 32768) / 65536 = 76.7, rounded down; 150 of green 88.5; blue 29.5; red 2 1.1.
 TEST(Color, SaturationMovesAwayFromThePixelsOwnGrey) {
   Image image = row_of(3, {255, 0, 0, 0, 150, 0, 0, 0, 255, 2, 0, 0});
-  adjust_saturation(image, 0);
+  detail::adjust_saturation(image, 0);
   EXPECT_THAT(image.pixels, ElementsAre(76, 76, 76, 88, 88, 88, 29, 29, 29, 1, 1, 1));
   image = row_of(3, {255, 0, 0});
-  adjust_saturation(image, 0.5);
+  detail::adjust_saturation(image, 0.5);
   EXPECT_THAT(image.pixels, ElementsAre(165, 38, 38));  // 76 + 89.5, 76 - 38
   image = row_of(1, {3, 99});
-  adjust_saturation(image, 0);
+  detail::adjust_saturation(image, 0);
   EXPECT_THAT(image.pixels, ElementsAre(3, 99));
 }
 
@@ -59,7 +59,7 @@ TEST(Color, SaturationMovesAwayFromThePixelsOwnGrey) {
 // less than half above 63 * 65536.
 TEST(Color, GreyIsRoundedInFixedPointToTheLastBit) {
   Image image = row_of(3, {1, 53, 185, 1, 63, 230});
-  adjust_saturation(image, 0);
+  detail::adjust_saturation(image, 0);
   EXPECT_THAT(image.pixels, ElementsAre(53, 53, 53, 63, 63, 63));
 }
 
@@ -67,68 +67,68 @@ TEST(Color, SharpnessSmoothsInsideOfTheBorder) {
   Image image = constant_picture(3, 3, 1, 0);
   image.row(1)[1] = 130;
   Image smooth = image;
-  adjust_sharpness(smooth, 0);
+  detail::adjust_sharpness(smooth, 0);
   EXPECT_THAT(smooth.pixels, ElementsAre(0, 0, 0, 0, 50, 0, 0, 0, 0));  // 5/13 of 130
-  adjust_sharpness(image, 1.5);
+  detail::adjust_sharpness(image, 1.5);
   EXPECT_EQ(pixel(image, 1, 1), 170);  // 50 + 1.5 * 80
   Image corner = constant_picture(3, 3, 1, 0);
   corner.row(0)[0] = 8;
-  adjust_sharpness(corner, 0);
+  detail::adjust_sharpness(corner, 0);
   EXPECT_THAT(corner.pixels, ElementsAre(8, 0, 0, 0, 1, 0, 0, 0, 0));  // 8/13, rounded
   Image narrow = random_picture(2, 9, 3);
   const auto before = narrow.pixels;
-  adjust_sharpness(narrow, 0);
+  detail::adjust_sharpness(narrow, 0);
   EXPECT_EQ(narrow.pixels, before);
 }
 
 TEST(Color, FactorOneChangesNothing) {
   const Image original = random_picture(20, 10, 3);
   Image image = original;
-  adjust_brightness(image, 1);
-  adjust_contrast(image, 1);
-  adjust_saturation(image, 1);
-  adjust_sharpness(image, 1);
+  detail::adjust_brightness(image, 1);
+  detail::adjust_contrast(image, 1);
+  detail::adjust_saturation(image, 1);
+  detail::adjust_sharpness(image, 1);
   EXPECT_EQ(image.pixels, original.pixels);
 }
 
 // A third of the circle is 85 of 255 steps: red, green and blue change places.
 TEST(Color, HueTurnsPureColours) {
   Image image = row_of(3, {255, 0, 0, 0, 255, 0, 40, 40, 40});
-  adjust_hue(image, 85.9 / 255);  // steps are rounded towards zero
+  detail::adjust_hue(image, 85.9 / 255);  // steps are rounded towards zero
   EXPECT_THAT(image.pixels, ElementsAre(0, 255, 0, 0, 0, 255, 40, 40, 40));
   image = row_of(3, {0, 255, 0});
-  adjust_hue(image, -85.9 / 255);
+  detail::adjust_hue(image, -85.9 / 255);
   EXPECT_THAT(image.pixels, ElementsAre(255, 0, 0));
   image = row_of(1, {7, 8});
-  adjust_hue(image, 0.3);
+  detail::adjust_hue(image, 0.3);
   EXPECT_THAT(image.pixels, ElementsAre(7, 8));
 }
 
 TEST(Color, TablesChangeEveryByteAlike) {
   Image image = row_of(1, {0, 100, 128, 255});
-  invert(image);
+  detail::invert(image);
   EXPECT_THAT(image.pixels, ElementsAre(255, 155, 127, 0));
-  solarize(image, 127.5);
+  detail::solarize(image, 127.5);
   EXPECT_THAT(image.pixels, ElementsAre(0, 100, 127, 0));
   image = row_of(1, {0, 100, 128, 255});
-  posterize(image, 2);
+  detail::posterize(image, 2);
   EXPECT_THAT(image.pixels, ElementsAre(0, 64, 128, 192));
   image = row_of(1, {77});
-  posterize(image, 8);
+  detail::posterize(image, 8);
   EXPECT_THAT(image.pixels, ElementsAre(77));
 }
 
 TEST(Color, SolarizeInvertsTheThresholdItself) {
   Image image = row_of(1, {9, 10, 11});
-  solarize(image, 10);
+  detail::solarize(image, 10);
   EXPECT_THAT(image.pixels, ElementsAre(9, 245, 244));
-  solarize(image, 256);
+  detail::solarize(image, 256);
   EXPECT_THAT(image.pixels, ElementsAre(9, 245, 244));
 }
 
 TEST(Color, AutocontrastStretchesEachChannelByItself) {
   Image image = row_of(3, {10, 50, 7, 20, 50, 7, 30, 101, 7});
-  autocontrast(image);
+  detail::autocontrast(image);
   EXPECT_THAT(image.pixels, ElementsAre(0, 0, 7, 127, 0, 7, 255, 255, 7));
 }
 
@@ -140,7 +140,7 @@ TEST(Color, EqualizeRoundsByHalfAStep) {
   for (int x = 0; x < 1200; ++x) {
     image.row(0)[x] = static_cast<std::uint8_t>(x < 299 ? 60 : x < 599 ? 70 : x < 900 ? 80 : 90);
   }
-  equalize(image);
+  detail::equalize(image);
   EXPECT_EQ(pixel(image, 0, 0), 0);
   EXPECT_EQ(pixel(image, 299, 0), 100);
   EXPECT_EQ(pixel(image, 599, 0), 200);
@@ -153,7 +153,7 @@ TEST(Color, EqualizeSpreadsByWhatLiesBelow) {
   Image image = constant_picture(510, 1, 1, 0);
   for (int x = 0; x < 510; ++x)
     image.row(0)[x] = static_cast<std::uint8_t>(x < 127 ? 60 : x < 255 ? 70 : x < 383 ? 80 : 90);
-  equalize(image);
+  detail::equalize(image);
   EXPECT_EQ(pixel(image, 0, 0), 0);
   EXPECT_EQ(pixel(image, 127, 0), 127);
   EXPECT_EQ(pixel(image, 255, 0), 255);
@@ -163,31 +163,32 @@ TEST(Color, EqualizeSpreadsByWhatLiesBelow) {
 TEST(Color, EqualizeLeavesSmallOrConstantPicturesAlone) {
   const Image small = random_picture(10, 10, 3);
   Image image = small;
-  equalize(image);
+  detail::equalize(image);
   EXPECT_EQ(image.pixels, small.pixels);
   const Image constant = constant_picture(40, 40, 1, 9);
   image = constant;
-  equalize(image);
+  detail::equalize(image);
   EXPECT_EQ(image.pixels, constant.pixels);
-  autocontrast(image);
+  detail::autocontrast(image);
   EXPECT_EQ(image.pixels, constant.pixels);
 }
 
 TEST(Color, RefusesFactorsAndPicturesItHasNoMeaningFor) {
   Image image = constant_picture(2, 2, 3, 0);
   const auto refuses = [&](const auto& change) { return message_of<UsageError>([&] { change(); }); };
-  EXPECT_THAT(refuses([&] { adjust_brightness(image, -0.1); }), HasSubstr("brightness is -0.1"));
-  EXPECT_THAT(refuses([&] { adjust_contrast(image, std::nan("")); }), HasSubstr("contrast is nan"));
-  EXPECT_THAT(refuses([&] { adjust_sharpness(image, std::numeric_limits<double>::infinity()); }), HasSubstr("inf"));
-  EXPECT_THAT(refuses([&] { adjust_hue(image, 0.51); }), HasSubstr("0.51"));
-  EXPECT_THAT(refuses([&] { posterize(image, 0); }), HasSubstr("0 bits"));
-  EXPECT_THAT(refuses([&] { posterize(image, 9); }), HasSubstr("9 bits"));
+  EXPECT_THAT(refuses([&] { detail::adjust_brightness(image, -0.1); }), HasSubstr("brightness is -0.1"));
+  EXPECT_THAT(refuses([&] { detail::adjust_contrast(image, std::nan("")); }), HasSubstr("contrast is nan"));
+  EXPECT_THAT(refuses([&] { detail::adjust_sharpness(image, std::numeric_limits<double>::infinity()); }),
+              HasSubstr("inf"));
+  EXPECT_THAT(refuses([&] { detail::adjust_hue(image, 0.51); }), HasSubstr("0.51"));
+  EXPECT_THAT(refuses([&] { detail::posterize(image, 0); }), HasSubstr("0 bits"));
+  EXPECT_THAT(refuses([&] { detail::posterize(image, 9); }), HasSubstr("9 bits"));
   Image empty;
-  EXPECT_THAT(refuses([&] { invert(empty); }), HasSubstr("0 x 0"));
+  EXPECT_THAT(refuses([&] { detail::invert(empty); }), HasSubstr("0 x 0"));
   Image short_of_bytes{.width = 2, .height = 2, .channels = 1, .pixels = {1, 2, 3}};
-  EXPECT_THAT(refuses([&] { equalize(short_of_bytes); }), HasSubstr("3 bytes"));
+  EXPECT_THAT(refuses([&] { detail::equalize(short_of_bytes); }), HasSubstr("3 bytes"));
   short_of_bytes.channels = 4;
-  EXPECT_THAT(refuses([&] { autocontrast(short_of_bytes); }), HasSubstr("4 channels"));
+  EXPECT_THAT(refuses([&] { detail::autocontrast(short_of_bytes); }), HasSubstr("4 channels"));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ void expect_survival(const File& file) {
     refused += expect_error_or_picture(decoder, damaged, std::nullopt) ? 0 : 1;
     expect_error_or_picture(decoder, damaged, crop);
     try {
-      add_restart_markers(damaged, {.maximum_pixels = kMaximum});
+      detail::add_restart_markers(damaged, {.maximum_pixels = kMaximum});
     } catch (const EnvironmentError&) {
     }
   }

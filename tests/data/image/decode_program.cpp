@@ -55,7 +55,7 @@ void write_pictures(const std::string& folder) {
   for (const auto& recipe : libtrain::test::all_recipes()) {
     const auto file = libtrain::test::write_jpeg(recipe);
     write_picture(folder, libtrain::text("ours_", ++number, ".jpg"), recipe.name, file);
-    const auto marked = data::add_restart_markers(file);
+    const auto marked = data::detail::add_restart_markers(file);
     if (!marked) continue;
     write_picture(folder, libtrain::text("ours_", number, "_marked.jpg"), recipe.name + ", restart markers added",
                   *marked);

@@ -253,7 +253,7 @@ TEST(ImagePipeline, TakesVeryLargePictures) {
   constexpr int kSide = 4100;
   Image rows = constant_picture(kSide, kSide, 1, 0);
   for (int y = 0; y < kSide; ++y) std::fill_n(rows.row(y), kSide, static_cast<std::uint8_t>(y / 20));
-  const File large = encode_jpeg(rows);
+  const File large = detail::encode_jpeg(rows);
   const File small = write_jpeg({.width = 120, .height = 90});
   const ImagePipelineOptions options{.width = 32, .height = 32, .channels = 1, .short_side = 32};
   ImagePipeline pipeline(options);
@@ -369,7 +369,7 @@ TEST(ImagePipeline, TheGeometrySaysWhereThingsAre) {
   Image image = constant_picture(160, 120, 1, 0);
   const PictureBox object{40, 30, 120, 90};
   for (int y = 30; y < 90; ++y) std::fill_n(image.row(y) + 40, 80, std::uint8_t{255});
-  const File file = encode_png(image);
+  const File file = detail::encode_png(image);
   ImagePipelineOptions options{.width = 64, .height = 48, .channels = 1, .type = PixelType::uint8};
   std::vector<ImagePipelineOptions> ways(4, options);
   ways[0].short_side = 96;

@@ -52,7 +52,7 @@ void expect_same(const Image& actual, const Image& wanted, const std::string& wh
 }
 
 TEST(JpegDecoder, DecodesAsPlainLibjpegDoes) {
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   for (const auto& recipe : all_recipes()) {
     const auto file = write_jpeg(recipe);
     expect_same(decoder.decode(file), reference_decode(file), recipe.name);
@@ -60,7 +60,7 @@ TEST(JpegDecoder, DecodesAsPlainLibjpegDoes) {
 }
 
 TEST(JpegDecoder, ScalesAsPlainLibjpegDoes) {
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   for (const auto& recipe : all_recipes()) {
     const auto file = write_jpeg(recipe);
     for (const int scale : {2, 4, 8}) {
@@ -73,7 +73,7 @@ TEST(JpegDecoder, ScalesAsPlainLibjpegDoes) {
 
 TEST(JpegDecoder, ARectangleHasThePixelsThatItHasInTheWholePicture) {
   constexpr int kCropsOfEach = 25;
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   std::mt19937 random(3);
   for (const auto& recipe : all_recipes()) {
     const auto file = write_jpeg(recipe);
@@ -92,7 +92,7 @@ TEST(JpegDecoder, ARectangleHasThePixelsThatItHasInTheWholePicture) {
 // Every begin and end of a rectangle's columns and rows around the borders of MCUs, where chroma is upsampled, with one
 // to four pixels in the last MCU.
 TEST(JpegDecoder, EveryPlaceOfANarrowRectangleIsExact) {
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   for (const int width : {81, 82, 83, 84}) {
     const auto file = write_jpeg({.width = width, .height = 53, .luma = {2, 2}});
     const Image whole = reference_decode(file);
@@ -110,7 +110,7 @@ TEST(JpegDecoder, GreyIsRoundedLuma) {
   for (const auto color : {JpegColor::ycc, JpegColor::cmyk, JpegColor::grey}) {
     const auto file = write_jpeg({.color = color});
     const Image rgb = reference_decode(file);
-    const Image grey = decode_jpeg(file, {.channels = 1});
+    const Image grey = detail::decode_jpeg(file, {.channels = 1});
     ASSERT_EQ(grey.channels, 1);
     ASSERT_EQ(grey.pixels.size() * 3, rgb.pixels.size());
     for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
@@ -140,7 +140,7 @@ TEST(JpegDecoder, DoesNotDependOnWhatWasDecodedBefore) {
     place = end;
   }
   ASSERT_LT(bare.size(), second.size());
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   decoder.decode(first);
   EXPECT_THAT(message_of<EnvironmentError>([&] { decoder.decode(bare); }), HasSubstr("Quantization table"));
   expect_same(decoder.decode(second), reference_decode(second), "after an error");
@@ -149,7 +149,7 @@ TEST(JpegDecoder, DoesNotDependOnWhatWasDecodedBefore) {
 TEST(JpegDecoder, ATruncatedFileIsAnErrorThatSaysWhere) {
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
-  const auto message = message_of<EnvironmentError>([&] { decode_jpeg(half, {.name = "cat.jpg"}); });
+  const auto message = message_of<EnvironmentError>([&] { detail::decode_jpeg(half, {.name = "cat.jpg"}); });
   EXPECT_THAT(message,
               AllOf(HasSubstr("JPEG 'cat.jpg', byte offset " + std::to_string(half.size())), HasSubstr("truncated")));
 }
@@ -158,15 +158,15 @@ TEST(JpegDecoder, ARectangleAboveTheDamageIsNotConcerned) {
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
   const Crop crop{.x = 20, .y = 2, .width = 100, .height = 20};
-  expect_same(decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
+  expect_same(detail::decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
 }
 
 // A file of one MCU a restart segment, of which all but the first ten, `holes` segments, lack most of their data.
 std::vector<std::byte> file_with_holes(long& holes) {
   holes = 0;
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}, .restart_interval = 1});
-  RestartIndex index;
-  EXPECT_TRUE(find_restart_segments(whole, parse_jpeg_header(whole, "whole"), index));
+  detail::RestartIndex index;
+  EXPECT_TRUE(detail::find_restart_segments(whole, parse_jpeg_header(whole, "whole"), index));
   std::vector<std::byte> file(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(index.starts.front()));
   for (std::size_t i = 0; i + 1 < index.starts.size(); ++i) {
     const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(index.starts[i]);
@@ -185,16 +185,16 @@ TEST(JpegDecoder, RefusesMoreDamageThanAllowed) {
   long holes = 0;
   const auto file = file_with_holes(holes);
   const auto message =
-      message_of<EnvironmentError>([&] { decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
+      message_of<EnvironmentError>([&] { detail::decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
   EXPECT_THAT(message, AllOf(HasSubstr("JPEG 'cat.jpg', byte offset "), HasSubstr("(4 damaged places)")));
-  EXPECT_EQ(decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
+  EXPECT_EQ(detail::decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
 }
 
 TEST(JpegDecoder, CountsTheDamagedPlacesOfTheLastPicture) {
   long holes = 0;
   const auto file = file_with_holes(holes);
   ASSERT_GT(holes, 20);
-  JpegDecoder decoder;
+  detail::JpegDecoder decoder;
   decoder.decode(file, {.maximum_warnings = 1'000'000});
   EXPECT_EQ(decoder.damaged_places(), holes);
   decoder.decode(write_jpeg({.luma = {2, 2}}));
@@ -207,13 +207,14 @@ TEST(JpegDecoder, BytesBetweenMarkersAreNoDamage) {
   std::vector<std::byte> longer(file.begin(), file.begin() + 2);
   longer.resize(4, std::byte{0x12});
   longer.insert(longer.end(), file.begin() + 2, file.end());
-  expect_same(decode_jpeg(longer, {.maximum_warnings = 0}), reference_decode(file), "two bytes after the first marker");
+  expect_same(detail::decode_jpeg(longer, {.maximum_warnings = 0}), reference_decode(file),
+              "two bytes after the first marker");
 }
 
 TEST(JpegDecoder, RefusesPicturesThatAreTooLarge) {
   const auto file = write_jpeg({.width = 64, .height = 48});
-  EXPECT_EQ(decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
-  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file, {.maximum_pixels = 64 * 48 - 1}); }),
+  EXPECT_EQ(detail::decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::decode_jpeg(file, {.maximum_pixels = 64 * 48 - 1}); }),
               HasSubstr("64 x 48 pixels, expected at most 3071"));
 }
 
@@ -224,14 +225,14 @@ TEST(JpegDecoder, RefusesAFileTooShortForItsSizeBeforeAllocating) {
     for (std::size_t byte = 5; byte < 9; ++byte) file[i + byte] = std::byte{0x34};
     break;
   }
-  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::decode_jpeg(file); }),
               AllOf(HasSubstr("13364 x 13364 pixels"), HasSubstr("truncated")));
 }
 
 TEST(JpegDecoder, RefusesOptionsThatDoNotFit) {
   const auto file = write_jpeg({.width = 64, .height = 48});
   const auto error = [&](const DecodeOptions& options) {
-    return message_of<UsageError>([&] { decode_jpeg(file, options); });
+    return message_of<UsageError>([&] { detail::decode_jpeg(file, options); });
   };
   EXPECT_THAT(error({.channels = 4}), HasSubstr("channels is 4"));
   EXPECT_THAT(error({.scale_denominator = 3}), HasSubstr("scale_denominator is 3"));
@@ -262,9 +263,9 @@ std::vector<int> first_quantization_steps(const File& file) {
 }
 
 TEST(JpegEncoder, KeepsASmoothPicture) {
-  for (const auto subsampling : {ChromaSubsampling::yuv444, ChromaSubsampling::yuv420}) {
+  for (const auto subsampling : {detail::ChromaSubsampling::yuv444, detail::ChromaSubsampling::yuv420}) {
     const Image picture = smooth_picture(121, 83, 3);
-    const Image decoded = reference_decode(encode_jpeg(picture, {.subsampling = subsampling}));
+    const Image decoded = reference_decode(detail::encode_jpeg(picture, {.subsampling = subsampling}));
     ASSERT_EQ(decoded.width, 121);
     ASSERT_EQ(decoded.height, 83);
     EXPECT_LT(mean_difference(decoded, picture), 1);
@@ -274,9 +275,9 @@ TEST(JpegEncoder, KeepsASmoothPicture) {
 
 TEST(JpegEncoder, KeepsGreyPicturesGrey) {
   const Image picture = smooth_picture(50, 30, 1);
-  const File file = encode_jpeg(picture);
+  const File file = detail::encode_jpeg(picture);
   EXPECT_EQ(parse_jpeg_header(file, "file").component_count, 1);
-  const Image decoded = decode_jpeg(file, {.channels = 1});
+  const Image decoded = detail::decode_jpeg(file, {.channels = 1});
   ASSERT_EQ(decoded.pixels.size(), picture.pixels.size());
   EXPECT_LT(mean_difference(decoded, picture), 1);
 }
@@ -284,17 +285,18 @@ TEST(JpegEncoder, KeepsGreyPicturesGrey) {
 // A constant block is its mean alone, and 128 the value that its code counts from.
 TEST(JpegEncoder, KeepsAConstantGreyExactly) {
   const Image picture = constant_picture(20, 10, 1, 128);
-  EXPECT_EQ(decode_jpeg(encode_jpeg(picture, {.quality = 30}), {.channels = 1}).pixels, picture.pixels);
+  EXPECT_EQ(detail::decode_jpeg(detail::encode_jpeg(picture, {.quality = 30}), {.channels = 1}).pixels, picture.pixels);
 }
 
 TEST(JpegEncoder, SubsamplesAsAskedFor) {
   const Image picture = smooth_picture(40, 40, 3);
-  const JpegHeader half = parse_jpeg_header(encode_jpeg(picture), "file");
+  const JpegHeader half = parse_jpeg_header(detail::encode_jpeg(picture), "file");
   EXPECT_EQ(half.components[0].horizontal_sampling, 2);
   EXPECT_EQ(half.components[0].vertical_sampling, 2);
   EXPECT_EQ(half.components[1].horizontal_sampling, 1);
   EXPECT_EQ(half.components[2].vertical_sampling, 1);
-  const JpegHeader full = parse_jpeg_header(encode_jpeg(picture, {.subsampling = ChromaSubsampling::yuv444}), "file");
+  const JpegHeader full =
+      parse_jpeg_header(detail::encode_jpeg(picture, {.subsampling = detail::ChromaSubsampling::yuv444}), "file");
   EXPECT_EQ(full.maximum_horizontal_sampling(), 1);
   EXPECT_EQ(full.maximum_vertical_sampling(), 1);
 }
@@ -303,35 +305,37 @@ TEST(JpegEncoder, SubsamplesAsAskedFor) {
 // (16 * 10 + 50) / 100 = 2 and the others are 1.
 TEST(JpegEncoder, QuantizesByTheQuality) {
   const Image picture = smooth_picture(40, 40, 3);
-  EXPECT_THAT(first_quantization_steps(encode_jpeg(picture, {.quality = 50})), ElementsAre(16, 11, 12));
-  EXPECT_THAT(first_quantization_steps(encode_jpeg(picture, {.quality = 75})), ElementsAre(8, 6, 6));
-  EXPECT_THAT(first_quantization_steps(encode_jpeg(picture)), ElementsAre(2, 1, 1));
+  EXPECT_THAT(first_quantization_steps(detail::encode_jpeg(picture, {.quality = 50})), ElementsAre(16, 11, 12));
+  EXPECT_THAT(first_quantization_steps(detail::encode_jpeg(picture, {.quality = 75})), ElementsAre(8, 6, 6));
+  EXPECT_THAT(first_quantization_steps(detail::encode_jpeg(picture)), ElementsAre(2, 1, 1));
 }
 
 TEST(JpegEncoder, WritesRestartMarkersWhereTheyAreAskedFor) {
   const Image picture = smooth_picture(128, 48, 3);  // rows of 8 MCUs
-  const File plain = encode_jpeg(picture);
+  const File plain = detail::encode_jpeg(picture);
   EXPECT_EQ(parse_jpeg_header(plain, "file").restart_interval, 0);
-  const File file = encode_jpeg(picture, {.restart_interval = 4});
+  const File file = detail::encode_jpeg(picture, {.restart_interval = 4});
   const JpegHeader header = parse_jpeg_header(file, "file");
   EXPECT_EQ(header.restart_interval, 4);
-  RestartIndex index;
-  ASSERT_TRUE(find_restart_segments(file, header, index));
+  detail::RestartIndex index;
+  ASSERT_TRUE(detail::find_restart_segments(file, header, index));
   EXPECT_EQ(index.starts.size(), 2u * 3u + 1u);
   EXPECT_TRUE(reference_decode(file).pixels == reference_decode(plain).pixels);
 }
 
 TEST(JpegEncoder, RefusesWhatNoJpegHas) {
   const Image picture = smooth_picture(8, 8, 3);
-  const auto refuses = [&](const JpegEncoderOptions& options) {
-    return message_of<UsageError>([&] { encode_jpeg(picture, options); });
+  const auto refuses = [&](const detail::JpegEncoderOptions& options) {
+    return message_of<UsageError>([&] { detail::encode_jpeg(picture, options); });
   };
   EXPECT_THAT(refuses({.quality = 0}), HasSubstr("::quality is 0, expected 1 to 100"));
   EXPECT_THAT(refuses({.quality = 101}), HasSubstr("101"));
   EXPECT_THAT(refuses({.restart_interval = -1}), HasSubstr("::restart_interval is -1, expected 0 to 65535"));
   EXPECT_THAT(refuses({.restart_interval = 65536}), HasSubstr("::restart_interval is 65536"));
-  EXPECT_THAT(message_of<UsageError>([] { encode_jpeg(constant_picture(65501, 1, 1, 0)); }), HasSubstr("65501 x 1"));
-  EXPECT_THAT(message_of<UsageError>([] { encode_jpeg(Image{.width = 2, .height = 2}); }), HasSubstr("0 bytes"));
+  EXPECT_THAT(message_of<UsageError>([] { detail::encode_jpeg(constant_picture(65501, 1, 1, 0)); }),
+              HasSubstr("65501 x 1"));
+  EXPECT_THAT(message_of<UsageError>([] { detail::encode_jpeg(Image{.width = 2, .height = 2}); }),
+              HasSubstr("0 bytes"));
 }
 
 }  // namespace

@@ -25,28 +25,28 @@ using ::testing::HasSubstr;
 
 TEST(Mixup, MixesEachSampleWithTheOneBefore) {
   std::vector<float> samples{0, 4, 100, 200, 40, 80};
-  mixup(samples, 3, 0.75);
+  detail::mixup(samples, 3, 0.75);
   EXPECT_THAT(samples, ElementsAre(10, 23, 75, 151, 55, 110));
 }
 
 TEST(Mixup, LeavesASingleSampleAsItIs) {
   std::vector<float> samples{1, 2, 3};
-  mixup(samples, 1, 0.25);
+  detail::mixup(samples, 1, 0.25);
   EXPECT_THAT(samples, ElementsAre(1, 2, 3));
 }
 
 TEST(Mixup, AtTheEndsKeepsOrTakesAll) {
   std::vector<float> samples{1, 2, 3};
-  mixup(samples, 3, 1);
+  detail::mixup(samples, 3, 1);
   EXPECT_THAT(samples, ElementsAre(1, 2, 3));
-  mixup(samples, 3, 0);
+  detail::mixup(samples, 3, 0);
   EXPECT_THAT(samples, ElementsAre(3, 1, 2));
 }
 
 TEST(Mixup, MixesLabelsLikeTheirSamples) {
   const std::vector<std::int64_t> labels{2, 0, 0};
   std::vector<float> targets(9, 5);
-  mix_labels(labels, 3, 0.75, targets);
+  detail::mix_labels(labels, 3, 0.75, targets);
   EXPECT_THAT(targets, ElementsAre(0.25, 0, 0.75,  //
                                    0.75, 0, 0.25,  //
                                    1, 0, 0));
@@ -56,7 +56,7 @@ TEST(Mixup, MixesLabelsLikeTheirSamples) {
 TEST(Mixup, DrawsSharesOfASymmetricBetaDistribution) {
   SampleRandom random(1, 2, 3);
   std::vector<double> shares;
-  for (int i = 0; i < 20000; ++i) shares.push_back(draw_mixup(0.2, random));
+  for (int i = 0; i < 20000; ++i) shares.push_back(detail::draw_mixup(0.2, random));
   EXPECT_NEAR(mean(shares), 0.5, 5 * std::sqrt(1 / 5.6 / 20000));
   EXPECT_NEAR(variance(shares), 1 / 5.6, 5 / 5.6 * std::sqrt(2.0 / 20000));
 }
@@ -65,18 +65,18 @@ TEST(Mixup, RefusesWhatDoesNotFit) {
   std::vector<float> samples(6);
   const std::vector<std::int64_t> labels{0, 3};
   const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
-  EXPECT_THAT(refuses([&] { mixup(samples, 4, 0.5); }), HasSubstr("batch of 4"));
-  EXPECT_THAT(refuses([&] { mixup(samples, 0, 0.5); }), HasSubstr("batch of 0"));
-  EXPECT_THAT(refuses([&] { mixup(samples, 3, 1.5); }), HasSubstr("1.5"));
-  EXPECT_THAT(refuses([&] { mixup(samples, 3, std::nan("")); }), HasSubstr("nan"));
-  EXPECT_THAT(refuses([&] { mixup(samples, 3, -0.25); }), HasSubstr("-0.25"));
-  EXPECT_THAT(refuses([&] { mix_labels(labels, 4, 1.25, samples); }), HasSubstr("1.25"));
-  EXPECT_THAT(refuses([&] { mix_labels(labels, 3, 0.5, samples); }), HasSubstr("label to mix is 3"));
-  EXPECT_THAT(refuses([&] { mix_labels(labels, 4, 0.5, samples); }), HasSubstr("6 elements"));
+  EXPECT_THAT(refuses([&] { detail::mixup(samples, 4, 0.5); }), HasSubstr("batch of 4"));
+  EXPECT_THAT(refuses([&] { detail::mixup(samples, 0, 0.5); }), HasSubstr("batch of 0"));
+  EXPECT_THAT(refuses([&] { detail::mixup(samples, 3, 1.5); }), HasSubstr("1.5"));
+  EXPECT_THAT(refuses([&] { detail::mixup(samples, 3, std::nan("")); }), HasSubstr("nan"));
+  EXPECT_THAT(refuses([&] { detail::mixup(samples, 3, -0.25); }), HasSubstr("-0.25"));
+  EXPECT_THAT(refuses([&] { detail::mix_labels(labels, 4, 1.25, samples); }), HasSubstr("1.25"));
+  EXPECT_THAT(refuses([&] { detail::mix_labels(labels, 3, 0.5, samples); }), HasSubstr("label to mix is 3"));
+  EXPECT_THAT(refuses([&] { detail::mix_labels(labels, 4, 0.5, samples); }), HasSubstr("6 elements"));
 }
 
 // Element e of picture i is 1000 i + e.
-std::vector<float> numbered(const BatchShape& shape) {
+std::vector<float> numbered(const detail::BatchShape& shape) {
   const std::size_t elements = shape.channels * shape.height * shape.width;
   std::vector<float> pictures(shape.batch * elements);
   for (std::size_t i = 0; i < pictures.size(); ++i) {
@@ -89,9 +89,9 @@ TEST(CutMix, TakesTheRectangleFromThePictureBefore) {
   const Crop box{1, 2, 3, 2};
   for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
     for (const std::size_t batch : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
-      const BatchShape shape{.batch = batch, .channels = 3, .height = 5, .width = 7, .layout = layout};
+      const detail::BatchShape shape{.batch = batch, .channels = 3, .height = 5, .width = 7, .layout = layout};
       auto pictures = numbered(shape);
-      cutmix(pictures, shape, box);
+      detail::cutmix(pictures, shape, box);
       for (std::size_t i = 0; i < pictures.size(); ++i) {
         const std::size_t element = i % 105;
         const std::size_t place = layout == Layout::nhwc ? element / 3 : element % 35;
@@ -106,9 +106,9 @@ TEST(CutMix, TakesTheRectangleFromThePictureBefore) {
 }
 
 TEST(CutMix, AnEmptyRectangleChangesNothing) {
-  const BatchShape shape{.batch = 2, .channels = 1, .height = 2, .width = 2};
+  const detail::BatchShape shape{.batch = 2, .channels = 1, .height = 2, .width = 2};
   auto pictures = numbered(shape);
-  cutmix(pictures, shape, {2, 2, 0, 0});
+  detail::cutmix(pictures, shape, {2, 2, 0, 0});
   EXPECT_EQ(pictures, numbered(shape));
 }
 
@@ -123,7 +123,7 @@ TEST(CutMix, DrawsRectanglesCutOffAtTheBorder) {
   SampleRandom random(4, 5, 6);
   double area = 0, middle_x = 0, middle_y = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const CutMix drawn = draw_cutmix(kWidth, kHeight, 1.0, random);
+    const detail::CutMix drawn = detail::draw_cutmix(kWidth, kHeight, 1.0, random);
     const Crop& box = drawn.box;
     ASSERT_TRUE(box.x >= 0 && box.y >= 0 && box.width >= 0 && box.height >= 0);
     ASSERT_TRUE(box.x + box.width <= kWidth && box.y + box.height <= kHeight);
@@ -147,7 +147,7 @@ TEST(CutMix, RoundsHalfSidesDownAndCentresThemOnAPixel) {
   std::set<std::pair<int, int>> columns, rows;
   int empty = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const Crop box = draw_cutmix(3, 3, 1.0, random).box;
+    const Crop box = detail::draw_cutmix(3, 3, 1.0, random).box;
     if (box.width == 0) {
       ++empty;
       continue;
@@ -162,15 +162,15 @@ TEST(CutMix, RoundsHalfSidesDownAndCentresThemOnAPixel) {
 }
 
 TEST(CutMix, RefusesWhatDoesNotFit) {
-  const BatchShape shape{.batch = 2, .channels = 1, .height = 4, .width = 4};
+  const detail::BatchShape shape{.batch = 2, .channels = 1, .height = 4, .width = 4};
   std::vector<float> pictures(32);
   SampleRandom random(0, 0, 0);
   const auto refuses = [](const auto& call) { return message_of<UsageError>([&] { call(); }); };
-  EXPECT_THAT(refuses([&] { cutmix(std::span(pictures).first(31), shape, {}); }), HasSubstr("31"));
-  EXPECT_THAT(refuses([&] { cutmix(pictures, shape, {2, 0, 3, 1}); }), HasSubstr("(2, 0)"));
-  EXPECT_THAT(refuses([&] { cutmix(pictures, shape, {0, -1, 1, 1}); }), HasSubstr("(0, -1)"));
-  EXPECT_THAT(refuses([&] { draw_cutmix(0, 4, 1, random); }), HasSubstr("0 x 4"));
-  EXPECT_THAT(refuses([&] { draw_cutmix(4, 4, 0, random); }), HasSubstr("shape"));
+  EXPECT_THAT(refuses([&] { detail::cutmix(std::span(pictures).first(31), shape, {}); }), HasSubstr("31"));
+  EXPECT_THAT(refuses([&] { detail::cutmix(pictures, shape, {2, 0, 3, 1}); }), HasSubstr("(2, 0)"));
+  EXPECT_THAT(refuses([&] { detail::cutmix(pictures, shape, {0, -1, 1, 1}); }), HasSubstr("(0, -1)"));
+  EXPECT_THAT(refuses([&] { detail::draw_cutmix(0, 4, 1, random); }), HasSubstr("0 x 4"));
+  EXPECT_THAT(refuses([&] { detail::draw_cutmix(4, 4, 0, random); }), HasSubstr("shape"));
 }
 
 }  // namespace

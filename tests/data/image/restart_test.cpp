@@ -50,33 +50,33 @@ bool contains(const std::vector<std::byte>& bytes, const std::string& wanted) {
 }
 
 TEST(RestartIndex, ChoosesADivisorOfTheRow) {
-  EXPECT_EQ(choose_restart_interval(32, 4), 4);
-  EXPECT_EQ(choose_restart_interval(32, 8), 8);
-  EXPECT_EQ(choose_restart_interval(32, 6), 4);
-  EXPECT_EQ(choose_restart_interval(35, 6), 5);
-  EXPECT_EQ(choose_restart_interval(40, 4), 4);
-  EXPECT_EQ(choose_restart_interval(42, 4), 6);
-  EXPECT_EQ(choose_restart_interval(27, 4), 9);
-  EXPECT_EQ(choose_restart_interval(26, 4), 13);
-  EXPECT_EQ(choose_restart_interval(31, 4), 31);
-  EXPECT_EQ(choose_restart_interval(3, 4), 3);
-  EXPECT_EQ(choose_restart_interval(1, 4), 1);
+  EXPECT_EQ(detail::choose_restart_interval(32, 4), 4);
+  EXPECT_EQ(detail::choose_restart_interval(32, 8), 8);
+  EXPECT_EQ(detail::choose_restart_interval(32, 6), 4);
+  EXPECT_EQ(detail::choose_restart_interval(35, 6), 5);
+  EXPECT_EQ(detail::choose_restart_interval(40, 4), 4);
+  EXPECT_EQ(detail::choose_restart_interval(42, 4), 6);
+  EXPECT_EQ(detail::choose_restart_interval(27, 4), 9);
+  EXPECT_EQ(detail::choose_restart_interval(26, 4), 13);
+  EXPECT_EQ(detail::choose_restart_interval(31, 4), 31);
+  EXPECT_EQ(detail::choose_restart_interval(3, 4), 3);
+  EXPECT_EQ(detail::choose_restart_interval(1, 4), 1);
 }
 
 TEST(RestartIndex, AddedMarkersChangeNoPixel) {
   for (const auto& recipe : all_recipes()) {
     if (recipe.scans != JpegScans::one || recipe.arithmetic || recipe.restart_interval != 0) continue;
     const auto file = write_jpeg(recipe);
-    const auto marked = add_restart_markers(file);
+    const auto marked = detail::add_restart_markers(file);
     ASSERT_TRUE(marked.has_value()) << recipe.name;
     const JpegHeader header = parse_jpeg_header(*marked, recipe.name);
-    EXPECT_EQ(header.restart_interval, choose_restart_interval(header.mcus_per_row(), 4)) << recipe.name;
+    EXPECT_EQ(header.restart_interval, detail::choose_restart_interval(header.mcus_per_row(), 4)) << recipe.name;
     const Image before = reference_decode(file);
     const Image after = reference_decode(*marked);
     EXPECT_EQ(after.width, before.width) << recipe.name;
     EXPECT_TRUE(after.pixels == before.pixels) << recipe.name;
-    RestartIndex index;
-    EXPECT_TRUE(find_restart_segments(*marked, header, index)) << recipe.name;
+    detail::RestartIndex index;
+    EXPECT_TRUE(detail::find_restart_segments(*marked, header, index)) << recipe.name;
   }
 }
 
@@ -84,7 +84,7 @@ TEST(RestartIndex, AddedMarkersKeepTheOthers) {
   const auto plain = write_jpeg({.width = 80, .height = 40, .color = JpegColor::cmyk});
   const auto with_last = with_segment(plain, 0xEF, "the last application's");
   const auto file = with_segment(with_segment(with_last, 0xE2, "ICC_PROFILE and so on"), 0xFE, "a comment");
-  const auto marked = add_restart_markers(file);
+  const auto marked = detail::add_restart_markers(file);
   ASSERT_TRUE(marked.has_value());
   EXPECT_TRUE(contains(*marked, "the last application's"));
   EXPECT_TRUE(contains(*marked, "ICC_PROFILE and so on"));
@@ -98,49 +98,51 @@ TEST(RestartIndex, AddedMarkersKeepTheOthers) {
 
 TEST(RestartIndex, LeavesWhatItCannotCutAsItIs) {
   const auto progressive = write_jpeg({.scans = JpegScans::progressive});
-  EXPECT_FALSE(add_restart_markers(progressive).has_value());
-  EXPECT_FALSE(add_restart_markers(write_jpeg({.scans = JpegScans::separate})).has_value());
-  EXPECT_FALSE(add_restart_markers(write_jpeg({.arithmetic = true})).has_value());
-  const auto marked = add_restart_markers(write_jpeg({.width = 128}));
+  EXPECT_FALSE(detail::add_restart_markers(progressive).has_value());
+  EXPECT_FALSE(detail::add_restart_markers(write_jpeg({.scans = JpegScans::separate})).has_value());
+  EXPECT_FALSE(detail::add_restart_markers(write_jpeg({.arithmetic = true})).has_value());
+  const auto marked = detail::add_restart_markers(write_jpeg({.width = 128}));
   ASSERT_TRUE(marked.has_value());
-  EXPECT_FALSE(add_restart_markers(*marked).has_value());
+  EXPECT_FALSE(detail::add_restart_markers(*marked).has_value());
 }
 
 // Rows of 16 MCUs.
 TEST(RestartIndex, CutsSegmentsOfMoreThanEightMcusAnew) {
-  EXPECT_FALSE(add_restart_markers(write_jpeg({.width = 128, .restart_interval = 8})).has_value());
-  const auto marked = add_restart_markers(write_jpeg({.width = 128, .restart_interval = 16}));
+  EXPECT_FALSE(detail::add_restart_markers(write_jpeg({.width = 128, .restart_interval = 8})).has_value());
+  const auto marked = detail::add_restart_markers(write_jpeg({.width = 128, .restart_interval = 16}));
   ASSERT_TRUE(marked.has_value());
   EXPECT_EQ(parse_jpeg_header(*marked, "file").restart_interval, 4);
 }
 
 TEST(RestartIndex, LeavesAFileWithDamagedPlacesAsItIs) {
   auto file = write_jpeg({.width = 208, .luma = {2, 2}, .restart_interval = 3});  // 13 MCUs a row
-  ASSERT_TRUE(add_restart_markers(file).has_value());
+  ASSERT_TRUE(detail::add_restart_markers(file).has_value());
   const auto scan = file.begin() + static_cast<std::ptrdiff_t>(parse_jpeg_header(file, "file").scan_offset);
   const std::vector<std::byte> marker{std::byte{0xFF}, std::byte{0xD0}};
   // The first three MCUs lose all their data.
   file.erase(scan, std::search(scan, file.end(), marker.begin(), marker.end()));
-  EXPECT_FALSE(add_restart_markers(file).has_value());
+  EXPECT_FALSE(detail::add_restart_markers(file).has_value());
 }
 
 TEST(RestartIndex, RefusesDamagedFilesAndOddOptions) {
   const auto file = write_jpeg({.width = 128, .height = 96});
   const std::vector<std::byte> half(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(file.size() / 2));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { add_restart_markers(half, {.name = "cat.jpg"}); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::add_restart_markers(half, {.name = "cat.jpg"}); }),
               HasSubstr("JPEG 'cat.jpg'"));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { add_restart_markers(file, {.maximum_pixels = 100}); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::add_restart_markers(file, {.maximum_pixels = 100}); }),
               HasSubstr("at most 100"));
-  EXPECT_THAT(message_of<UsageError>([&] { add_restart_markers(file, {.interval = 3}); }), HasSubstr("interval is 3"));
-  EXPECT_THAT(message_of<UsageError>([&] { add_restart_markers(file, {.interval = 9}); }), HasSubstr("interval is 9"));
+  EXPECT_THAT(message_of<UsageError>([&] { detail::add_restart_markers(file, {.interval = 3}); }),
+              HasSubstr("interval is 3"));
+  EXPECT_THAT(message_of<UsageError>([&] { detail::add_restart_markers(file, {.interval = 9}); }),
+              HasSubstr("interval is 9"));
 }
 
 // Segments found are those that a search for markers, byte by byte, finds.
 TEST(RestartIndex, FindsEverySegment) {
   const auto file = write_jpeg({.width = 160, .height = 90, .luma = {2, 2}, .restart_interval = 5, .quality = 98});
   const JpegHeader header = parse_jpeg_header(file, "file");
-  RestartIndex index;
-  ASSERT_TRUE(find_restart_segments(file, header, index));
+  detail::RestartIndex index;
+  ASSERT_TRUE(detail::find_restart_segments(file, header, index));
   EXPECT_EQ(index.interval, 5);
   EXPECT_EQ(index.segments_per_row, 2);
   EXPECT_EQ(index.rows, 6);
@@ -158,20 +160,20 @@ TEST(RestartIndex, FindsEverySegment) {
 TEST(RestartIndex, FindsMarkersBehindBytesThatFill) {
   const auto file = write_jpeg({.width = 160, .height = 90, .luma = {2, 2}, .restart_interval = 5});
   const JpegHeader header = parse_jpeg_header(file, "file");
-  RestartIndex index;
-  ASSERT_TRUE(find_restart_segments(file, header, index));
+  detail::RestartIndex index;
+  ASSERT_TRUE(detail::find_restart_segments(file, header, index));
   auto wanted = index.starts;
   for (std::size_t i = 1; i < wanted.size(); ++i) wanted[i] += 2;
   auto filled = file;
   filled.insert(filled.begin() + static_cast<std::ptrdiff_t>(index.starts[1]) - 2, 2, std::byte{0xFF});
-  ASSERT_TRUE(find_restart_segments(filled, header, index));
+  ASSERT_TRUE(detail::find_restart_segments(filled, header, index));
   EXPECT_EQ(index.starts, wanted);
 }
 
 TEST(RestartIndex, FindsNothingWhereMarkersAreAbsentOrOutOfPlace) {
-  RestartIndex index;
+  detail::RestartIndex index;
   const auto find = [&](const std::vector<std::byte>& file) {
-    return find_restart_segments(file, parse_jpeg_header(file, "file"), index);
+    return detail::find_restart_segments(file, parse_jpeg_header(file, "file"), index);
   };
   EXPECT_FALSE(find(write_jpeg({.width = 160})));
   EXPECT_FALSE(find(write_jpeg({.width = 160, .restart_interval = 3})));  // 20 MCUs a row
@@ -183,8 +185,8 @@ TEST(RestartIndex, FindsNothingWhereMarkersAreAbsentOrOutOfPlace) {
   const auto starts = index.starts;
   JpegHeader of_twelve_bits = parse_jpeg_header(file, "file");
   of_twelve_bits.precision = 12;
-  RestartIndex other;
-  EXPECT_FALSE(find_restart_segments(file, of_twelve_bits, other));
+  detail::RestartIndex other;
+  EXPECT_FALSE(detail::find_restart_segments(file, of_twelve_bits, other));
   auto renumbered = file;
   renumbered[starts[3] - 1] = std::byte{0xD6};
   EXPECT_FALSE(find(renumbered));
@@ -225,8 +227,8 @@ TEST(RestartSegments, ARectangleHasThePixelsThatItHasInTheWholePicture) {
   for (const auto& recipe : restart_recipes()) {
     const auto file = write_jpeg(recipe);
     const JpegHeader header = parse_jpeg_header(file, recipe.name);
-    RestartIndex index;
-    ASSERT_TRUE(find_restart_segments(file, header, index)) << recipe.name;
+    detail::RestartIndex index;
+    ASSERT_TRUE(detail::find_restart_segments(file, header, index)) << recipe.name;
     std::vector<std::byte> part;
     for (const int scale : {1, 1, 2, 4, 8}) {
       const Image whole = reference_decode(file, scale);
@@ -236,7 +238,7 @@ TEST(RestartSegments, ARectangleHasThePixelsThatItHasInTheWholePicture) {
         const Image wanted = cropped(whole, crop);
         const Image image = decoder.decode(file, {.scale_denominator = scale, .crop = crop});
         ASSERT_TRUE(image.pixels == wanted.pixels) << what;
-        const auto crop_of_part = cut_restart_segments(file, header, index, crop, scale, part);
+        const auto crop_of_part = detail::cut_restart_segments(file, header, index, crop, scale, part);
         if (!crop_of_part) continue;
         ++cut;
         ASSERT_LT(part.size(), file.size()) << what;
@@ -250,28 +252,29 @@ TEST(RestartSegments, ARectangleHasThePixelsThatItHasInTheWholePicture) {
 TEST(RestartSegments, HoldOnlyWhatTheRectangleNeeds) {
   const auto file = write_jpeg({.width = 512, .height = 256, .luma = {2, 2}, .restart_interval = 4});
   const JpegHeader header = parse_jpeg_header(file, "file");
-  RestartIndex index;
-  ASSERT_TRUE(find_restart_segments(file, header, index));
+  detail::RestartIndex index;
+  ASSERT_TRUE(detail::find_restart_segments(file, header, index));
   std::vector<std::byte> part;
-  const auto crop = cut_restart_segments(file, header, index, {.x = 70, .y = 40, .width = 50, .height = 20}, 1, part);
+  const auto crop =
+      detail::cut_restart_segments(file, header, index, {.x = 70, .y = 40, .width = 50, .height = 20}, 1, part);
   EXPECT_EQ(crop, (Crop{.x = 6, .y = 8, .width = 50, .height = 20}));
   const JpegHeader cut = parse_jpeg_header(part, "part");
   EXPECT_EQ(cut.width, 64);
   EXPECT_EQ(cut.height, 32);
   // At the border of an MCU the neighbours are needed, too.
-  cut_restart_segments(file, header, index, {.x = 64, .y = 48, .width = 64, .height = 16}, 1, part);
+  detail::cut_restart_segments(file, header, index, {.x = 64, .y = 48, .width = 64, .height = 16}, 1, part);
   EXPECT_EQ(parse_jpeg_header(part, "part").width, 3 * 64);
   EXPECT_EQ(parse_jpeg_header(part, "part").height, 3 * 16);
   const Crop all{.x = 0, .y = 0, .width = 512, .height = 256};
-  EXPECT_FALSE(cut_restart_segments(file, header, index, all, 1, part).has_value());
+  EXPECT_FALSE(detail::cut_restart_segments(file, header, index, all, 1, part).has_value());
 }
 
 TEST(RestartSegments, ADamagedSegmentElsewhereIsNotNoticed) {
   auto file = write_jpeg({.width = 256, .height = 128, .luma = {2, 2}, .restart_interval = 4});
   const Crop crop{.x = 200, .y = 100, .width = 40, .height = 20};
   const Image wanted = cropped(reference_decode(file), crop);
-  RestartIndex index;
-  ASSERT_TRUE(find_restart_segments(file, parse_jpeg_header(file, "file"), index));
+  detail::RestartIndex index;
+  ASSERT_TRUE(detail::find_restart_segments(file, parse_jpeg_header(file, "file"), index));
   // All of the first segment goes, but for the marker behind it.
   file.erase(file.begin() + static_cast<std::ptrdiff_t>(index.starts[0]),
              file.begin() + static_cast<std::ptrdiff_t>(index.starts[1]) - 2);

@@ -64,7 +64,7 @@ struct Case {
 };
 
 TEST(ScaledDecoding, TakesTheSmallestPictureThatIsNoSmallerThanTheFinishedOne) {
-  const File file = encode_jpeg(smooth_picture(500, 400, 3));
+  const File file = detail::encode_jpeg(smooth_picture(500, 400, 3));
   for (const Case& wanted : {Case{62, 50, 8}, Case{63, 50, 4}, Case{62, 51, 4}, Case{125, 100, 4}, Case{126, 100, 2},
                              Case{250, 200, 2}, Case{250, 201, 1}}) {
     ImagePipelineOptions options = bytes_of_size(wanted.width, wanted.height, true);
@@ -81,7 +81,7 @@ TEST(ScaledDecoding, TakesTheSmallestPictureThatIsNoSmallerThanTheFinishedOne) {
 
 // The shorter side of 400 pixels becomes 100: a quarter will do, and for 101 a half.
 TEST(ScaledDecoding, LooksAtTheWholeResizedPictureWhereTheMiddleIsCutOut) {
-  const File file = encode_jpeg(smooth_picture(500, 400, 3));
+  const File file = detail::encode_jpeg(smooth_picture(500, 400, 3));
   for (const Case& whole : {Case{125, 100, 4}, Case{126, 101, 2}}) {
     ImagePipelineOptions options = bytes_of_size(61, 40, true);
     options.short_side = whole.height;
@@ -96,8 +96,8 @@ TEST(ScaledDecoding, LooksAtTheWholeResizedPictureWhereTheMiddleIsCutOut) {
 
 // Half a pixel of the file more to the left would make it 2.
 TEST(ScaledDecoding, KeepsEverythingInItsPlace) {
-  for (const auto subsampling : {ChromaSubsampling::yuv444, ChromaSubsampling::yuv420}) {
-    const File file = encode_jpeg(smooth_picture(501, 403, 3), {.subsampling = subsampling});
+  for (const auto subsampling : {detail::ChromaSubsampling::yuv444, detail::ChromaSubsampling::yuv420}) {
+    const File file = detail::encode_jpeg(smooth_picture(501, 403, 3), {.subsampling = subsampling});
     int differing = 0;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       ImagePipelineOptions scaled = bytes_of_size(64, 64, true);
@@ -117,14 +117,14 @@ TEST(ScaledDecoding, KeepsEverythingInItsPlace) {
 }
 
 TEST(ScaledDecoding, IsNotUsedUnlessItWasAskedFor) {
-  const File file = encode_jpeg(smooth_picture(500, 400, 3));
+  const File file = detail::encode_jpeg(smooth_picture(500, 400, 3));
   ImagePipelineOptions options = bytes_of_size(50, 40, false);
   options.random_resized_crop = RandomResizedCropOptions{.scale = {1, 1}, .ratio = {1.25, 1.25}};
   EXPECT_TRUE(finished(options, file).pixels == resized_from(file, 1, 50, 40).pixels);
 }
 
 TEST(ScaledDecoding, LeavesPngsAlone) {
-  const File file = encode_png(smooth_picture(300, 200, 3));
+  const File file = detail::encode_png(smooth_picture(300, 200, 3));
   ImagePipelineOptions scaled = bytes_of_size(64, 64, true);
   ImagePipelineOptions exact = bytes_of_size(64, 64, false);
   scaled.short_side = exact.short_side = 80;

@@ -31,7 +31,9 @@ class SetFolder {
  public:
   std::string path() const { return folder_.path(); }
 
-  std::shared_ptr<const data::Storage> storage() const { return std::make_shared<const data::LocalStorage>(path()); }
+  std::shared_ptr<const data::Storage> storage() const {
+    return std::make_shared<const data::detail::LocalStorage>(path());
+  }
 
   void write(const std::string& name, const std::string& bytes) const {
     const std::string path = folder_ / name;
@@ -45,10 +47,10 @@ class SetFolder {
 
 /// As the writers of ImageNet make them.
 inline std::string example_of(const std::string& image, std::int64_t label) {
-  data::TfExample example;
-  example.features["image/encoded"] = data::TfBytesList{image};
-  example.features["image/class/label"] = data::TfInt64List{label};
-  return data::serialize_tf_example(example);
+  data::detail::TfExample example;
+  example.features["image/encoded"] = data::detail::TfBytesList{image};
+  example.features["image/class/label"] = data::detail::TfInt64List{label};
+  return data::detail::serialize_tf_example(example);
 }
 
 /// The bytes of a TFRecord file of such examples.

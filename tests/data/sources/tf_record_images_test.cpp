@@ -62,10 +62,10 @@ TEST_F(TfRecordImagesTest, ComparesLabelsWithNamesOnceTheOffsetIsAdded) {
 }
 
 TEST_F(TfRecordImagesTest, ReadsTheFeaturesThatAreNamed) {
-  TfExample example;
-  example.features["picture"] = TfBytesList{"a"};
-  example.features["number"] = TfInt64List{7};
-  example.features["image/encoded"] = TfBytesList{"other"};
+  detail::TfExample example;
+  example.features["picture"] = detail::TfBytesList{"a"};
+  example.features["number"] = detail::TfInt64List{7};
+  example.features["image/encoded"] = detail::TfBytesList{"other"};
   set_.write("a.tfrecord", framed(serialize_tf_example(example)));
   EXPECT_THAT(all_of(open({.image_key = "picture", .label_key = "number"})), ElementsAre(Pair("a", 7)));
 }
@@ -95,15 +95,15 @@ TEST_F(TfRecordImagesTest, RefusesANegativeLabel) {
 }
 
 TEST_F(TfRecordImagesTest, RefusesARecordThatIsNoLabelledImage) {
-  TfExample example;
+  detail::TfExample example;
   EXPECT_THAT(message_of_record(serialize_tf_example(example)), HasSubstr("'image/class/label'"));
-  example.features["image/class/label"] = TfInt64List{1};
+  example.features["image/class/label"] = detail::TfInt64List{1};
   EXPECT_THAT(message_of_record(serialize_tf_example(example)), HasSubstr("'image/encoded'"));
-  example.features["image/encoded"] = TfBytesList{"a", "b"};
+  example.features["image/encoded"] = detail::TfBytesList{"a", "b"};
   EXPECT_THAT(message_of_record(serialize_tf_example(example)),
               AllOf(HasSubstr("'image/encoded'"), HasSubstr("found 2")));
-  example.features["image/encoded"] = TfBytesList{"a"};
-  example.features["image/class/label"] = TfBytesList{"cat"};
+  example.features["image/encoded"] = detail::TfBytesList{"a"};
+  example.features["image/class/label"] = detail::TfBytesList{"cat"};
   EXPECT_THAT(message_of_record(serialize_tf_example(example)), HasSubstr("'image/class/label'"));
   EXPECT_THAT(message_of_record("\x0a\x7f"), HasSubstr("train-00000-of-00001"));
 }

@@ -41,7 +41,7 @@ class LocalStorageTest : public ::testing::Test {
     write_file((root_ / path).string(), content);
   }
 
-  LocalStorage storage() const { return LocalStorage{root_.string()}; }
+  detail::LocalStorage storage() const { return detail::LocalStorage{root_.string()}; }
 
   std::vector<std::string> listed(const std::string& folder) const {
     std::vector<std::string> paths;
@@ -166,12 +166,12 @@ TEST_F(LocalStorageTest, IsTheSameByWhateverPathAndAnotherInEachWorkingDirectory
   write("b/data/x", "b");
   std::filesystem::create_directory_symlink(root_ / "a/data", root_ / "link");
   const auto canonical = std::filesystem::canonical(root_).string();
-  EXPECT_EQ(LocalStorage((root_ / "a/data").string()).identity(), canonical + "/a/data");
-  EXPECT_EQ(LocalStorage((root_ / "b/../a/data/").string()).identity(), canonical + "/a/data");
-  EXPECT_EQ(LocalStorage((root_ / "link").string()).identity(), canonical + "/a/data");
+  EXPECT_EQ(detail::LocalStorage((root_ / "a/data").string()).identity(), canonical + "/a/data");
+  EXPECT_EQ(detail::LocalStorage((root_ / "b/../a/data/").string()).identity(), canonical + "/a/data");
+  EXPECT_EQ(detail::LocalStorage((root_ / "link").string()).identity(), canonical + "/a/data");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(root_ / "b");
-  const LocalStorage relative("data");
+  const detail::LocalStorage relative("data");
   std::filesystem::current_path(before);
   EXPECT_EQ(relative.identity(), canonical + "/b/data");
   EXPECT_EQ(relative.name(), "data") << "messages name it as the user does";
@@ -225,7 +225,7 @@ TEST_F(LocalStorageTest, FollowsLinksWithoutGoingInCircles) {
   std::filesystem::create_symlink("self", data / "self");
   std::filesystem::create_symlink("nowhere", data / "dangling");
   std::filesystem::create_symlink(data, root_ / "outside/back");
-  EXPECT_EQ(LocalStorage{data.string()}.list("").size(), listed("data").size());
+  EXPECT_EQ(detail::LocalStorage{data.string()}.list("").size(), listed("data").size());
   // From "up" everything is seen once more; the folders that lie above count as empty.
   EXPECT_THAT(listed("data"),
               ElementsAre("data/dangling", "data/folder/back/", "data/folder/y", "data/here/", "data/link", "data/self",
@@ -253,9 +253,9 @@ TEST_F(LocalStorageTest, NamesWhatIsMissingOrOfTheWrongKind) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { listed("b"); }),
               AllOf(HasSubstr((root_ / "b").string()), HasSubstr("No such file")));
   EXPECT_THAT(message_of<EnvironmentError>([&] { listed("a/x"); }), HasSubstr("Not a directory"));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { LocalStorage{(root_ / "none").string()}; }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::LocalStorage{(root_ / "none").string()}; }),
               HasSubstr("No such file"));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { LocalStorage{(root_ / "a/x").string()}; }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::LocalStorage{(root_ / "a/x").string()}; }),
               AllOf(HasSubstr("folder"), HasSubstr("a file")));
 }
 
@@ -277,7 +277,7 @@ class NoFiles {
 
 TEST_F(LocalStorageTest, BlamesNoFileThatTheProcessMayNotOpenForWantOfDescriptors) {
   write("x", "x");
-  const LocalStorage local = storage();
+  const detail::LocalStorage local = storage();
   std::string file;
   std::string folder;
   {

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string message_for(const std::string& location) {
-  return libtrain::test::message_of<UsageError>([&] { parse_location(location); });
+  return libtrain::test::message_of<UsageError>([&] { detail::parse_location(location); });
 }
 
 struct LocalCase {
@@ -49,8 +49,8 @@ TEST(Location, TakesLocalPathsByteForByte) {
       {"file:///", "/"},
   };
   for (const auto& entry : cases) {
-    const auto location = parse_location(entry.location);
-    EXPECT_EQ(location.kind, StorageKind::local) << entry.location;
+    const auto location = detail::parse_location(entry.location);
+    EXPECT_EQ(location.kind, detail::StorageKind::local) << entry.location;
     EXPECT_EQ(location.path, entry.path) << entry.location;
     EXPECT_EQ(location.name, entry.path) << entry.location;
     EXPECT_EQ(location.container, "") << entry.location;
@@ -105,8 +105,8 @@ TEST(Location, UnderstandsEveryFormOfAzure) {
       {"az://images/a b/caf\xc3\xa9", "az://images/a b/caf\xc3\xa9", "", "", "images", "a b/caf\xc3\xa9", ""},
   };
   for (const auto& entry : cases) {
-    const auto location = parse_location(entry.location);
-    EXPECT_EQ(location.kind, StorageKind::azure) << entry.location;
+    const auto location = detail::parse_location(entry.location);
+    EXPECT_EQ(location.kind, detail::StorageKind::azure) << entry.location;
     EXPECT_EQ(location.name, entry.name) << entry.location;
     EXPECT_EQ(location.account, entry.account) << entry.location;
     EXPECT_EQ(location.endpoint, entry.endpoint) << entry.location;
@@ -118,20 +118,20 @@ TEST(Location, UnderstandsEveryFormOfAzure) {
 
 struct BucketCase {
   std::string location;
-  StorageKind kind;
+  detail::StorageKind kind;
   std::string container;
   std::string path;
 };
 
 TEST(Location, UnderstandsBuckets) {
   const std::vector<BucketCase> cases{
-      {"s3://my.bucket_1/train/x", StorageKind::s3, "my.bucket_1", "train/x"},
-      {"s3a://Bucket", StorageKind::s3, "Bucket", ""},
-      {"gs://bucket/a%25b/", StorageKind::gcs, "bucket", "a%b"},
-      {"GCS://bucket/x", StorageKind::gcs, "bucket", "x"},
+      {"s3://my.bucket_1/train/x", detail::StorageKind::s3, "my.bucket_1", "train/x"},
+      {"s3a://Bucket", detail::StorageKind::s3, "Bucket", ""},
+      {"gs://bucket/a%25b/", detail::StorageKind::gcs, "bucket", "a%b"},
+      {"GCS://bucket/x", detail::StorageKind::gcs, "bucket", "x"},
   };
   for (const auto& entry : cases) {
-    const auto location = parse_location(entry.location);
+    const auto location = detail::parse_location(entry.location);
     EXPECT_EQ(location.kind, entry.kind) << entry.location;
     EXPECT_EQ(location.container, entry.container) << entry.location;
     EXPECT_EQ(location.path, entry.path) << entry.location;
@@ -202,11 +202,11 @@ TEST(Location, KnowsHowLongNamesMayBe) {
     return "abfss://" + std::string(container, 'c') + "@" + std::string(account, 'a') + ".dfs.core.windows.net/x";
   };
   const auto bucket = [](std::size_t length) { return "gs://" + std::string(length, 'b') + "/x"; };
-  for (const std::size_t length : {3, 24}) EXPECT_EQ(parse_location(azure(length, 9)).account.size(), length);
+  for (const std::size_t length : {3, 24}) EXPECT_EQ(detail::parse_location(azure(length, 9)).account.size(), length);
   for (const std::size_t length : {2, 25}) EXPECT_THAT(message_for(azure(length, 9)), HasSubstr("is 3 to 24"));
-  for (const std::size_t length : {3, 63}) EXPECT_EQ(parse_location(azure(9, length)).container.size(), length);
+  for (const std::size_t length : {3, 63}) EXPECT_EQ(detail::parse_location(azure(9, length)).container.size(), length);
   for (const std::size_t length : {2, 64}) EXPECT_THAT(message_for(azure(9, length)), HasSubstr("is 3 to 63"));
-  for (const std::size_t length : {3, 222}) EXPECT_EQ(parse_location(bucket(length)).container.size(), length);
+  for (const std::size_t length : {3, 222}) EXPECT_EQ(detail::parse_location(bucket(length)).container.size(), length);
   for (const std::size_t length : {2, 223}) EXPECT_THAT(message_for(bucket(length)), HasSubstr("3 to 222"));
 }
 

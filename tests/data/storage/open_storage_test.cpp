@@ -62,13 +62,13 @@ TEST_F(OpenStorage, RefusesWhatIsNoLocation) {
 }
 
 TEST_F(OpenStorage, SaysHowToReadObjectStoresWhereItCannot) {
-  if (has_arrow_storage()) GTEST_SKIP() << "this build reads object stores";
+  if (detail::has_arrow_storage()) GTEST_SKIP() << "this build reads object stores";
   EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/x?sig=C4n4rY", with({})); }),
               AllOf(HasSubstr("'az://images/x'"), HasSubstr("-DLIBTRAIN_ARROW=ON"), Not(HasSubstr("C4n4rY"))));
 }
 
 TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
-  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
   const auto azure = open_storage("az://images/train?sig=C4n4rY", with({{"AZURE_STORAGE_ACCOUNT", "data1"}}));
   EXPECT_EQ(azure->name(), "az://images/train");
   const auto google = open_storage("gs://bucket/train/", {.access = StorageAccess::anonymous});
@@ -78,7 +78,7 @@ TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
 }
 
 TEST_F(OpenStorage, TellsEqualNamesInTwoStoresApart) {
-  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
   const auto s3 = [](const std::string& endpoint) {
     return open_storage("s3://bucket/train", with({{"AWS_ENDPOINT_URL", endpoint},
                                                    {"AWS_REGION", "us-east-1"},
@@ -106,7 +106,7 @@ TEST_F(OpenStorage, TellsEqualNamesInTwoStoresApart) {
 }
 
 TEST_F(OpenStorage, NamesTheAccountThatIsMissing) {
-  if (!has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
   EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/train", with({})); }),
               HasSubstr("AZURE_STORAGE_ACCOUNT"));
 }

@@ -125,7 +125,7 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
       go_.wait();
       return detail::sync_file_system(on);
     };
-    const auto reader = stage(LocalStorage{data}, "", target_, held_up);
+    const auto reader = stage(detail::LocalStorage{data}, "", target_, held_up);
     go_.wait();
     EXPECT_EQ(contents_of(reader.folder).at("x"), "of one node");
   });
@@ -134,15 +134,16 @@ TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyOfAnotherFolderOfTheSamePath) {
   fs::create_directory(data);
   test::write_file(data + "/x", "of another");
   Child waiter([&] {
-    EXPECT_THAT(message_of<EnvironmentError>([&] { stage(LocalStorage{data}, "", target_, telling_that_it_waits()); }),
-                AllOf(HasSubstr(data + "/' has changed"), HasSubstr("another folder on the node")));
+    EXPECT_THAT(
+        message_of<EnvironmentError>([&] { stage(detail::LocalStorage{data}, "", target_, telling_that_it_waits()); }),
+        AllOf(HasSubstr(data + "/' has changed"), HasSubstr("another folder on the node")));
   });
   waiting_.wait();
   go_.give();
   EXPECT_EQ(waiter.wait(), 0);
   go_.give();
   EXPECT_EQ(copier.wait(), 0);
-  EXPECT_EQ(contents_of(stage(LocalStorage{data}, "", target_, options()).folder).at("x"), "of another");
+  EXPECT_EQ(contents_of(stage(detail::LocalStorage{data}, "", target_, options()).folder).at("x"), "of another");
 }
 
 // As with a network's folder, which each machine knows by another number.

@@ -86,11 +86,11 @@ TEST_F(Staging, KeepsEmptyFoldersAsTheStorageHasThem) {
 // A reader takes it for a bad sample, for a class that is missing, or for nothing of its own.
 TEST_F(Staging, KeepsWhatCannotBeReadAsALinkThatLeadsNowhere) {
   const test::TemporaryFolder set;
-  const LocalStorage source{set.path()};
+  const detail::LocalStorage source{set.path()};
   const auto stage_set = [&] {
     const auto result = stage(source, "", target_, options());
     std::string kinds;
-    for (const auto& file : LocalStorage{result.folder}.list("")) {
+    for (const auto& file : detail::LocalStorage{result.folder}.list("")) {
       kinds += file.path + (file.kind == FileKind::unreadable ? " unreadable " : " ");
     }
     return kinds + std::to_string(result.copied_files);
@@ -195,7 +195,7 @@ TEST_F(Staging, FollowsALocalFileOfTheSameSizeAndTime) {
   fs::create_directories(source);
   write_file(source + "/a", "first");
   const auto time = fs::last_write_time(source + "/a");
-  const LocalStorage local(source);
+  const detail::LocalStorage local(source);
   EXPECT_EQ(contents_of(stage(local, "", target_, options()).folder).at("a"), "first");
   test::pass_time_of(source + "/a");
   write_file(source + "/a", "other");

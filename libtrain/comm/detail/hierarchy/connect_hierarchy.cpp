@@ -25,11 +25,12 @@ std::string this_host() {
   std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
   std::array<char, 64> processes{};
   if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
-  return detail::HostIdentity{.name = host_name(), .boot = boot, .processes = processes.data()}.to_text();
+  return detail::HostIdentity{.name = detail::host_name(), .boot = boot, .processes = processes.data()}.to_text();
 }
 
 // The host of every rank; none at all where a rank does not want to share memory.
-std::vector<std::string> gather_hosts(HostTransport& world, const HierarchyOptions& options, const WaitPolicy& policy) {
+std::vector<std::string> gather_hosts(HostTransport& world, const detail::HierarchyOptions& options,
+                                      const WaitPolicy& policy) {
   std::array<char, kIdentityLength> mine{};
   if (options.share_memory) {
     std::strncpy(mine.data(), options.host.empty() ? this_host().c_str() : options.host.c_str(), mine.size() - 1);
@@ -74,19 +75,19 @@ std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail
 }
 
 // Shared memory for every host, or for none: the ranks decide together.
-std::unique_ptr<SharedMemoryTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
-                                                     const WaitPolicy& policy) {
+std::unique_ptr<detail::SharedMemoryTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
+                                                             const WaitPolicy& policy) {
   const auto& members = layout.members(layout.host_of(world.rank()));
   std::vector<int> names;
   for (const int member : members) names.push_back(world.name_of(member));
-  std::unique_ptr<SharedMemoryTransport> local;
+  std::unique_ptr<detail::SharedMemoryTransport> local;
   std::string problem;
   detail::meet(world, policy);
   {
     const auto base = world.split(layout.host_of(world.rank()), world.rank(), policy);
     base->name_ranks(names);
     try {
-      local = SharedMemoryTransport::connect(*base, policy);
+      local = detail::SharedMemoryTransport::connect(*base, policy);
     } catch (const EnvironmentError& error) {
       problem = error.what();
     }
@@ -108,9 +109,9 @@ std::unique_ptr<SharedMemoryTransport> connect_local(HostTransport& world, const
 
 }  // namespace
 
-std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<HostTransport> world,
-                                                              const HierarchyOptions& options,
-                                                              const WaitPolicy& policy) {
+std::unique_ptr<HostTransport> detail::HierarchicalTransport::connect(std::unique_ptr<HostTransport> world,
+                                                                      const detail::HierarchyOptions& options,
+                                                                      const WaitPolicy& policy) {
   if (world->world_size() == 1) return world;
   const auto hosts = gather_hosts(*world, options, policy);
   if (hosts.empty()) return world;
@@ -123,8 +124,8 @@ std::unique_ptr<HostTransport> HierarchicalTransport::connect(std::unique_ptr<Ho
     return local;
   }
   auto across = connect_across(*world, layout, policy);
-  return std::unique_ptr<HostTransport>(
-      new HierarchicalTransport(std::move(world), std::move(local), std::move(across), std::move(layout), options));
+  return std::unique_ptr<HostTransport>(new detail::HierarchicalTransport(
+      std::move(world), std::move(local), std::move(across), std::move(layout), options));
 }
 
 }  // namespace libtrain

@@ -10,7 +10,7 @@
 #include <libtrain/comm/detail/bytes.hpp>
 #include <libtrain/numeric/detail/arithmetic.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -20,8 +20,6 @@ constexpr std::size_t kSliceBytes = 64 << 10;
 constexpr std::chrono::milliseconds kReasonTime{1500};
 constexpr std::chrono::milliseconds kVerdictTime{4000};
 
-using detail::at_offset;
-
 // Averages are sums until the last stage.
 ReduceOp stage_op(ReduceOp op) {
   return op == ReduceOp::average ? ReduceOp::sum : op;
@@ -30,7 +28,7 @@ ReduceOp stage_op(ReduceOp op) {
 }  // namespace
 
 HierarchicalTransport::HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
-                                             std::unique_ptr<HostTransport> across, detail::HostLayout layout,
+                                             std::unique_ptr<HostTransport> across, HostLayout layout,
                                              HierarchyOptions options)
     : world_(std::move(world)),
       local_(std::move(local)),
@@ -94,7 +92,7 @@ bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_her
 void HierarchicalTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                        const WaitPolicy& policy) {
   const auto bytes = count * size_of(type);
-  detail::copy_bytes(output, input, bytes);
+  copy_bytes(output, input, bytes);
   if (layout_.is_even() && bytes >= kSliceBytes) {
     reduce_slices(output, count, type, op, policy);
   } else {
@@ -110,7 +108,7 @@ void HierarchicalTransport::reduce_slices(void* output, std::size_t count, DataT
   void* mine = at_offset(output, static_cast<std::size_t>(local_->rank()) * part_bytes);
   local_->reduce_scatter(output, mine, part, type, stage_op(op), policy);
   across_->all_reduce(mine, mine, part, type, stage_op(op), policy);
-  if (op == ReduceOp::average) detail::divide(mine, part, type, world_size());
+  if (op == ReduceOp::average) divide(mine, part, type, world_size());
   local_->all_gather(mine, output, part_bytes, policy);
   if (part * ranks < count) reduce_by_leaders(at_offset(output, part_bytes * ranks), count % ranks, type, op, policy);
 }
@@ -120,7 +118,7 @@ void HierarchicalTransport::reduce_by_leaders(void* output, std::size_t count, D
   local_->all_reduce(output, output, count, type, stage_op(op), policy);
   if (speaks_for_host()) {
     across_->all_reduce(output, output, count, type, stage_op(op), policy);
-    if (op == ReduceOp::average) detail::divide(output, count, type, world_size());
+    if (op == ReduceOp::average) divide(output, count, type, world_size());
   }
   local_->broadcast(output, count * size_of(type), 0, policy);
 }
@@ -153,7 +151,7 @@ void HierarchicalTransport::all_to_all(const void* input, void* output, std::siz
 
 std::unique_ptr<HostTransport> HierarchicalTransport::split(int color, int key, const WaitPolicy& policy) {
   // These ranks have met over what they share in their host; the transport under it wants to know.
-  detail::meet(*world_, policy);
+  meet(*world_, policy);
   return connect(world_->split(color, key, policy), options_, policy);
 }
 
@@ -169,4 +167,4 @@ void HierarchicalTransport::end_job(const std::string& reason, ExitCode code) no
   world_->end_job(reason, code);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

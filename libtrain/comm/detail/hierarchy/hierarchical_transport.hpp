@@ -6,7 +6,7 @@
 #include <libtrain/comm/detail/hierarchy/host_layout.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 struct HierarchyOptions {
   /// Whether this rank wants to share memory. All must, or none does.
@@ -55,7 +55,7 @@ class HierarchicalTransport : public HostTransport {
 
  private:
   HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
-                        std::unique_ptr<HostTransport> across, detail::HostLayout layout, HierarchyOptions options);
+                        std::unique_ptr<HostTransport> across, HostLayout layout, HierarchyOptions options);
 
   bool speaks_for_host() const { return local_->rank() == 0; }
   Deadline earliest_deadline(const WaitPolicy& policy);
@@ -66,9 +66,9 @@ class HierarchicalTransport : public HostTransport {
   std::unique_ptr<HostTransport> world_;
   std::unique_ptr<HostTransport> local_;
   std::unique_ptr<HostTransport> across_;  ///< null where this rank does not talk to other hosts
-  detail::HostLayout layout_;
+  HostLayout layout_;
   HierarchyOptions options_;
   std::string name_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

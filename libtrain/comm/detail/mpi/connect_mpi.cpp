@@ -6,7 +6,7 @@
 
 #include <libtrain/comm/detail/mpi/mpi_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 bool has_mpi() {
   return true;
@@ -25,4 +25,4 @@ std::unique_ptr<HostTransport> connect_mpi() {
   return MpiTransport::of_world();
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

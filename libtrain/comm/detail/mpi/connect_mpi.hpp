@@ -5,7 +5,7 @@
 
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Whether this build has the MPI backend.
 bool has_mpi();
@@ -17,4 +17,4 @@ std::string mpi_library();
 /// EnvironmentError in a build without MPI.
 std::unique_ptr<HostTransport> connect_mpi();
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

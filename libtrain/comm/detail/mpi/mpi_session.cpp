@@ -8,7 +8,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/detail/mpi/mpi_check.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -96,4 +96,4 @@ MpiSession::~MpiSession() {
   if (finalizes_ && !abandoned_ && std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <memory>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// MPI, initialised with MPI_THREAD_MULTIPLE by the first session unless the program did it before, and finalised when
 /// the last session ends if libtrain had initialised it.
@@ -30,4 +30,4 @@ class MpiSession {
   std::atomic<bool> abandoned_ = false;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -15,7 +15,7 @@
 #include <libtrain/comm/detail/mpi/mpi_check.hpp>
 #include <libtrain/numeric/detail/arithmetic.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -43,8 +43,8 @@ MPI_Datatype mpi_type(DataType type) {
 
 template <ReduceOp op>
 void combine_floats(void* operand, void* accumulator, int* count, MPI_Datatype* type) {
-  detail::combine(accumulator, operand, static_cast<std::size_t>(*count),
-                  *type == MPI_FLOAT ? DataType::float32 : DataType::float64, op);
+  combine(accumulator, operand, static_cast<std::size_t>(*count),
+          *type == MPI_FLOAT ? DataType::float32 : DataType::float64, op);
 }
 
 // MPI_MIN and MPI_MAX lose a NaN that the wrong rank brings. Not commutative, so that all ranks combine in one order
@@ -71,8 +71,6 @@ MPI_Op mpi_op(ReduceOp op, DataType type) {
   }
   throw UsageError("MPI cannot compute this reduction.");
 }
-
-using detail::for_each_chunk;
 
 // Marks the communicator as unfit to be freed while a call is under way, and for good when the call throws.
 class Attempt {
@@ -132,7 +130,7 @@ void MpiTransport::all_reduce(const void* input, void* output, std::size_t count
     auto* chunk = static_cast<char*>(output) + offset * size;
     const void* source = input == output ? MPI_IN_PLACE : static_cast<const char*>(input) + offset * size;
     LIBTRAIN_CHECK_MPI(MPI_Allreduce(source, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op, type), comm_));
-    if (op == ReduceOp::average) detail::divide(chunk, length, type, world_size_);
+    if (op == ReduceOp::average) divide(chunk, length, type, world_size_);
   });
 }
 
@@ -151,7 +149,7 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
     }
     LIBTRAIN_CHECK_MPI(
         MPI_Reduce(source, target, static_cast<int>(length), mpi_type(type), mpi_op(op, type), root, comm_));
-    if (op == ReduceOp::average && rank_ == root) detail::divide(target, length, type, world_size_);
+    if (op == ReduceOp::average && rank_ == root) divide(target, length, type, world_size_);
   });
 }
 
@@ -203,7 +201,7 @@ void MpiTransport::reduce_scatter(const void* input, void* output, std::size_t c
     auto* part = target + offset * size;
     LIBTRAIN_CHECK_MPI(MPI_Reduce_scatter_block(side_by_side.data(), part, static_cast<int>(length), mpi_type(type),
                                                 mpi_op(op, type), comm_));
-    if (op == ReduceOp::average) detail::divide(part, length, type, world_size_);
+    if (op == ReduceOp::average) divide(part, length, type, world_size_);
   });
 }
 
@@ -252,4 +250,4 @@ void MpiTransport::end_job(const std::string& reason, ExitCode code) noexcept {
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -10,7 +10,7 @@
 #include <libtrain/comm/detail/mpi/mpi_session.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Collectives over MPI on a communicator of our own (a duplicate of MPI_COMM_WORLD, or a part of one), in blocking
 /// calls on pieces of at most 4 MiB: larger ones are several times slower per byte, non-blocking ones do not progress
@@ -52,8 +52,8 @@ class MpiTransport : public HostTransport {
   int rank_ = 0;
   int world_size_ = 1;
   bool healthy_ = true;  // false once a call has failed: freeing a communicator is collective
-  detail::FirstFailure aborted_;
-  detail::MpiArrival arrival_;
+  FirstFailure aborted_;
+  MpiArrival arrival_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

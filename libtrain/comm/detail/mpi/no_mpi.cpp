@@ -3,15 +3,15 @@
 
 namespace libtrain {
 
-bool has_mpi() {
+bool detail::has_mpi() {
   return false;
 }
 
-std::string mpi_library() {
+std::string detail::mpi_library() {
   return {};
 }
 
-std::unique_ptr<HostTransport> connect_mpi() {
+std::unique_ptr<HostTransport> detail::connect_mpi() {
   throw EnvironmentError(
       "This libtrain was built without MPI, so its ranks cannot talk to each other: configure with -DLIBTRAIN_MPI=ON, "
       "or run a single process.");

@@ -15,7 +15,7 @@
 #include <libtrain/comm/detail/nccl/shared_gpus.hpp>
 #include <libtrain/comm/detail/staged/staged_communicator.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -62,7 +62,7 @@ void require_device(const at::Device& device) {
   }
 }
 
-detail::GpuIdentity identify(const at::Device& device) {
+GpuIdentity identify(const at::Device& device) {
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
   const auto host = host_name();
@@ -70,15 +70,15 @@ detail::GpuIdentity identify(const at::Device& device) {
 }
 
 // What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
-std::vector<detail::GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
+std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
   std::string mine;
-  detail::run_together(control, "Setting up NCCL", [&] {
+  run_together(control, "Setting up NCCL", [&] {
     require_version();
     require_device(device);
-    mine = detail::to_line(identify(device));
+    mine = to_line(identify(device));
   });
-  std::vector<detail::GpuIdentity> gpus;
-  for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(detail::gpu_from_line(line));
+  std::vector<GpuIdentity> gpus;
+  for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(gpu_from_line(line));
   return gpus;
 }
 
@@ -87,7 +87,7 @@ std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
   if (control->world_size() == 1) return control;
   at::Device device{at::kCUDA};
   // A rank without a GPU, or that does not know its own, ends all of them.
-  detail::run_together(*control, "Choosing a GPU", [&] {
+  run_together(*control, "Choosing a GPU", [&] {
     require_cuda();
     device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
   });
@@ -118,7 +118,7 @@ Backend nccl_backend() {
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,
                                            std::function<void(const std::string& reason)> on_failure) {
   const auto indexed = with_index(device);
-  const auto shared = detail::describe_shared_gpus(gather_gpus(control, indexed));
+  const auto shared = describe_shared_gpus(gather_gpus(control, indexed));
   // A group of its own: neither this rank's calls on `control` nor its failures get mixed up with those in here.
   auto own_control = control.split(0, control.rank());
   if (shared.empty()) {
@@ -132,4 +132,4 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
   return std::make_shared<StagedCommunicator>(std::move(own_control), indexed);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -7,7 +7,7 @@
 #include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/communicator.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The backend for tensors on GPUs, one of which it gives each rank (see device_index); a build without CUDA has one
 /// that says so.
@@ -26,4 +26,4 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
                                            CommunicatorOptions options = {},
                                            std::function<void(const std::string& reason)> on_failure = {});
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -16,9 +16,8 @@
 #include <libtrain/comm/detail/nccl/nccl_types.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
-namespace detail {
 namespace {
 
 // A collective in a CUDA stream.
@@ -85,19 +84,8 @@ std::shared_ptr<NcclComm> meet_over_nccl(Communicator& control, const at::Device
 }
 
 }  // namespace
-}  // namespace detail
 
 namespace {
-
-using detail::Call;
-using detail::CallKind;
-using detail::check_op;
-using detail::check_root;
-using detail::checked_gather;
-using detail::checked_in_out;
-using detail::checked_parts;
-using detail::checked_type;
-using detail::to_nccl;
 
 // For a step of a call: what is left of the call's time.
 CallOptions until(const Deadline& deadline) {
@@ -115,8 +103,8 @@ ncclResult_t exchange_parts(const at::Tensor& input, const at::Tensor& output, n
   const auto* from = static_cast<const char*>(input.const_data_ptr());
   auto* to = static_cast<char*>(output.mutable_data_ptr());
   for (int peer = 0; peer < ranks; ++peer, from += bytes, to += bytes) {
-    if (const auto code = ncclSend(from, count, type, peer, comm, stream); detail::has_failed(code)) return code;
-    if (const auto code = ncclRecv(to, count, type, peer, comm, stream); detail::has_failed(code)) return code;
+    if (const auto code = ncclSend(from, count, type, peer, comm, stream); has_failed(code)) return code;
+    if (const auto code = ncclRecv(to, count, type, peer, comm, stream); has_failed(code)) return code;
   }
   return ncclSuccess;
 }
@@ -142,7 +130,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control, const 
       on_failure_(std::move(on_failure)),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
       agreement_(control_),
-      comm_(detail::meet_over_nccl(*control_, device, set_up.timeout.value_or(options.timeout))),
+      comm_(meet_over_nccl(*control_, device, set_up.timeout.value_or(options.timeout))),
       watchdog_(comm_, failure_, on_failure_) {}
 
 Work NcclCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
@@ -225,7 +213,7 @@ std::string NcclCommunicator::broadcast_bytes(const std::string& bytes, int root
 }
 
 std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key, const CallOptions& options) {
-  detail::check_color(color);
+  check_color(color);
   const auto deadline = deadline_of(options);
   compare({.kind = CallKind::split}, deadline);
   return remembering_failure([&] {
@@ -237,7 +225,7 @@ std::shared_ptr<Communicator> NcclCommunicator::split(int color, int key, const 
 
 at::Tensor NcclCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   failure_->throw_if_any();
-  detail::checked_bytes(elements, type);
+  checked_bytes(elements, type);
   return at::zeros({elements}, at::TensorOptions(type).device(stream_.device()));
 }
 
@@ -264,8 +252,7 @@ Work NcclCommunicator::launch(const Call& call, std::vector<at::Tensor> tensors,
     } catch (const CommunicationError& error) {
       throw CommunicationError(text(to_string(call), " (collective number ", sequence, ") failed: ", error.what()));
     }
-    auto operation =
-        std::make_shared<detail::NcclOperation>(call, sequence, deadline, std::move(tensors), stream_, failure_);
+    auto operation = std::make_shared<NcclOperation>(call, sequence, deadline, std::move(tensors), stream_, failure_);
     watchdog_.watch(operation);
     return Work{std::move(operation)};
   });
@@ -279,4 +266,4 @@ Deadline NcclCommunicator::deadline_of(const CallOptions& options) const {
   return Deadline::after(options.timeout.value_or(options_.timeout));
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

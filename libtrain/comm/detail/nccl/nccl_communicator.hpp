@@ -13,7 +13,7 @@
 #include <libtrain/comm/detail/nccl/nccl_comm.hpp>
 #include <libtrain/comm/detail/nccl/nccl_watchdog.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// A Communicator for tensors on one GPU a rank, over NCCL.
 ///
@@ -70,9 +70,8 @@ class NcclCommunicator : public Communicator {
  private:
   using Calls = std::function<ncclResult_t(ncclComm_t comm, cudaStream_t stream)>;
 
-  Work launch(const detail::Call& call, std::vector<at::Tensor> tensors, const CallOptions& options,
-              const Calls& calls);
-  void compare(const detail::Call& call, const Deadline& deadline);
+  Work launch(const Call& call, std::vector<at::Tensor> tensors, const CallOptions& options, const Calls& calls);
+  void compare(const Call& call, const Deadline& deadline);
   Deadline deadline_of(const CallOptions& options) const;
   template <typename Body>
   auto remembering_failure(const Body& body);
@@ -82,10 +81,10 @@ class NcclCommunicator : public Communicator {
   OnFailure on_failure_;
   c10::cuda::CUDAStream stream_;
   c10::cuda::CUDAEvent called_;
-  detail::CallAgreement agreement_;
-  std::shared_ptr<detail::NcclComm> comm_;
-  std::shared_ptr<detail::FirstFailure> failure_ = std::make_shared<detail::FirstFailure>();
-  detail::NcclWatchdog watchdog_;  // last: its thread ends first
+  CallAgreement agreement_;
+  std::shared_ptr<NcclComm> comm_;
+  std::shared_ptr<FirstFailure> failure_ = std::make_shared<FirstFailure>();
+  NcclWatchdog watchdog_;  // last: its thread ends first
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -2,7 +2,7 @@
 
 #include <nccl.h>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 NcclVersions nccl_versions() {
   NcclVersions versions{.built = NCCL_VERSION_CODE};
@@ -10,4 +10,4 @@ NcclVersions nccl_versions() {
   return versions;
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// NCCL versions as one number, 22809 for 2.28.9; 0 in a build without CUDA. Two that differ mean that another libnccl
 /// than the one built against was loaded.
@@ -11,4 +11,4 @@ struct NcclVersions {
 
 NcclVersions nccl_versions();
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -13,15 +13,11 @@
 #include <libtrain/comm/detail/first_failure.hpp>
 #include <libtrain/comm/work.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Receives the reason when a communicator fails behind the caller's back: on a thread of its watchdog, once, before
 /// the device is stopped. It may end the process.
 using OnFailure = std::function<void(const std::string& reason)>;
-
-}  // namespace libtrain
-
-namespace libtrain::detail {
 
 /// A device communicator as its watchdog sees it. Any thread may call it.
 class WatchedComm {

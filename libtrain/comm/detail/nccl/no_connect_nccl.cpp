@@ -4,7 +4,7 @@
 
 namespace libtrain {
 
-Backend nccl_backend() {
+Backend detail::nccl_backend() {
   return {.name = "nccl",
           .why_unavailable =
               [](const Launch& launch) {
@@ -14,13 +14,13 @@ Backend nccl_backend() {
           .connect =
               [](const ConnectRequest& request) {
                 const auto control = connect_host_memory(request);
-                return connect_nccl(*control, at::kCUDA, request.options);
+                return detail::connect_nccl(*control, at::kCUDA, request.options);
               }};
 }
 
-std::shared_ptr<Communicator> connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,
-                                           CommunicatorOptions /*options*/,
-                                           std::function<void(const std::string& reason)> /*on_failure*/) {
+std::shared_ptr<Communicator> detail::connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,
+                                                   CommunicatorOptions /*options*/,
+                                                   std::function<void(const std::string& reason)> /*on_failure*/) {
   throw EnvironmentError(
       "This libtrain was built without CUDA, so it has no NCCL backend: configure with -DLIBTRAIN_CUDA=ON, or use "
       "--dist-backend gloo or mpi.",

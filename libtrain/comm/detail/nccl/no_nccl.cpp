@@ -2,7 +2,7 @@
 
 namespace libtrain {
 
-NcclVersions nccl_versions() {
+detail::NcclVersions detail::nccl_versions() {
   return {};
 }
 

@@ -12,11 +12,9 @@
 #include <libtrain/comm/detail/slice.hpp>
 #include <libtrain/numeric/detail/reduction.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
-
-using detail::MeetingKind;
 
 const std::byte* part_of(const void* data, int rank, std::size_t bytes) {
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(rank) * bytes;
@@ -31,12 +29,12 @@ std::byte* part_of(void* data, int rank, std::size_t bytes) {
 std::unique_ptr<SharedMemoryTransport> SharedMemoryTransport::connect(HostTransport& base, const WaitPolicy& policy) {
   std::vector<int> members(static_cast<std::size_t>(base.world_size()));
   std::iota(members.begin(), members.end(), 0);
-  auto group = detail::SharedMemoryGroup::connect(base, members, policy);
+  auto group = SharedMemoryGroup::connect(base, members, policy);
   return std::unique_ptr<SharedMemoryTransport>(new SharedMemoryTransport(std::move(group)));
 }
 
-SharedMemoryTransport::SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group)
-    : group_(std::move(group)), staged_(std::make_unique<detail::StagedCollectives>(*group_)) {
+SharedMemoryTransport::SharedMemoryTransport(std::unique_ptr<SharedMemoryGroup> group)
+    : group_(std::move(group)), staged_(std::make_unique<StagedCollectives>(*group_)) {
   group_->barrier().use_names_of(*this);
 }
 
@@ -114,7 +112,7 @@ std::byte* SharedMemoryTransport::output_of(int rank) const {
 }
 
 void SharedMemoryTransport::reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root) {
-  const auto slice = detail::slice_of(count, size_of(type), rank(), world_size());
+  const auto slice = slice_of(count, size_of(type), rank(), world_size());
   const auto offset = slice.begin * size_of(type);
   inputs_.clear();
   outputs_.clear();
@@ -122,7 +120,7 @@ void SharedMemoryTransport::reduce_slice(std::size_t count, DataType type, Reduc
     inputs_.push_back(input_of(peer) + offset);
     if (!root || *root == peer) outputs_.push_back(output_of(peer) + offset);
   }
-  detail::reduce_blocks(inputs_, outputs_, slice.count, type, op);
+  reduce_blocks(inputs_, outputs_, slice.count, type, op);
 }
 
 void SharedMemoryTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
@@ -169,12 +167,10 @@ void SharedMemoryTransport::all_gather(const void* input, void* output, std::siz
   if (bytes == 0) return;
   show_buffers(input, output, policy);
   if (all_inputs_hold(bytes)) {
-    for (int peer = 0; peer < world_size(); ++peer)
-      detail::copy_bytes(part_of(output, peer, bytes), input_of(peer), bytes);
+    for (int peer = 0; peer < world_size(); ++peer) copy_bytes(part_of(output, peer, bytes), input_of(peer), bytes);
     meet_closing(policy);
   } else if (all_outputs_hold(bytes * static_cast<std::size_t>(world_size()))) {
-    for (int peer = 0; peer < world_size(); ++peer)
-      detail::copy_bytes(part_of(output_of(peer), rank(), bytes), input, bytes);
+    for (int peer = 0; peer < world_size(); ++peer) copy_bytes(part_of(output_of(peer), rank(), bytes), input, bytes);
     meet_closing(policy);
   } else {
     staged_->all_gather(input, output, bytes, policy);
@@ -191,7 +187,7 @@ void SharedMemoryTransport::reduce_scatter(const void* input, void* output, std:
     inputs_.clear();
     for (int peer = 0; peer < world_size(); ++peer) inputs_.push_back(part_of(input_of(peer), rank(), bytes));
     outputs_.assign(1, output);
-    detail::reduce_blocks(inputs_, outputs_, count, type, op);
+    reduce_blocks(inputs_, outputs_, count, type, op);
     meet_closing(policy);
   } else {
     staged_->reduce_scatter(input, output, count, type, op, policy);
@@ -227,7 +223,7 @@ std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, 
     if (wish_of(peer).color == color) members.push_back(peer);
   }
   std::ranges::stable_sort(members, {}, [&](int member) { return wish_of(member).key; });
-  auto group = detail::SharedMemoryGroup::connect(*this, members, policy);
+  auto group = SharedMemoryGroup::connect(*this, members, policy);
   std::unique_ptr<SharedMemoryTransport> part{new SharedMemoryTransport(std::move(group))};
   part->keep_base(base_);
   return part;
@@ -257,4 +253,4 @@ void SharedMemoryTransport::end_job(const std::string& reason, ExitCode code) no
   if (base_ != nullptr) base_->end_job(reason, code);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

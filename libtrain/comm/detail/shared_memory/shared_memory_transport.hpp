@@ -9,12 +9,10 @@
 
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
-namespace detail {
 class SharedMemoryGroup;
 class StagedCollectives;
-}  // namespace detail
 
 /// Ranks that are processes, or threads, of one host and read and write each other's memory.
 ///
@@ -60,7 +58,7 @@ class SharedMemoryTransport : public HostTransport {
   void end_job(const std::string& reason, ExitCode code) noexcept override;
 
  private:
-  explicit SharedMemoryTransport(std::unique_ptr<detail::SharedMemoryGroup> group);
+  explicit SharedMemoryTransport(std::unique_ptr<SharedMemoryGroup> group);
 
   void show_buffers(const void* input, void* output, const WaitPolicy& policy);
   void meet_closing(const WaitPolicy& policy);
@@ -73,8 +71,8 @@ class SharedMemoryTransport : public HostTransport {
   void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
 
   std::shared_ptr<HostTransport> base_;  // may be null
-  std::unique_ptr<detail::SharedMemoryGroup> group_;
-  std::unique_ptr<detail::StagedCollectives> staged_;
+  std::unique_ptr<SharedMemoryGroup> group_;
+  std::unique_ptr<StagedCollectives> staged_;
   std::atomic<bool> has_warned_ = false;
   std::optional<Arrival> shown_;  // at an arrival whose collective has not begun
   const void* input_ = nullptr;   // of the collective under way
@@ -83,4 +81,4 @@ class SharedMemoryTransport : public HostTransport {
   std::vector<void*> outputs_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

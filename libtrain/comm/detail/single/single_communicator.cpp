@@ -5,13 +5,7 @@
 
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
-namespace libtrain {
-
-using detail::check_op;
-using detail::check_root;
-using detail::checked_gather;
-using detail::checked_in_out;
-using detail::checked_type;
+namespace libtrain::detail {
 
 Work SingleCommunicator::copy(const at::Tensor& input, const at::Tensor& output) {
   check_alive();
@@ -52,7 +46,7 @@ Work SingleCommunicator::reduce_scatter(const at::Tensor& input, const at::Tenso
 }
 
 Work SingleCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& /*options*/) {
-  detail::checked_parts(*this, input, output, "all_to_all");
+  checked_parts(*this, input, output, "all_to_all");
   return copy(input, output);
 }
 
@@ -73,14 +67,14 @@ std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int ro
 }
 
 std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/, const CallOptions& /*options*/) {
-  detail::check_color(color);
+  check_color(color);
   check_alive();
   return std::make_shared<SingleCommunicator>();
 }
 
 at::Tensor SingleCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   check_alive();
-  detail::checked_bytes(elements, type);
+  checked_bytes(elements, type);
   return at::zeros({elements}, type);
 }
 
@@ -92,4 +86,4 @@ void SingleCommunicator::check_alive() const {
   failure_.throw_if_any();
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

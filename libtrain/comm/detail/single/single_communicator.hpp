@@ -3,7 +3,7 @@
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/detail/first_failure.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The group of one: every collective is the identity. Takes tensors on any device.
 class SingleCommunicator : public Communicator {
@@ -34,7 +34,7 @@ class SingleCommunicator : public Communicator {
   void check_alive() const;
   Work copy(const at::Tensor& input, const at::Tensor& output);
 
-  detail::FirstFailure failure_;
+  FirstFailure failure_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

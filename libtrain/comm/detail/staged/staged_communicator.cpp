@@ -9,13 +9,9 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
-
-using detail::StagedPiece;
-using detail::StagingBuffers;
-using detail::StreamMark;
 
 // The same on all ranks, for each piece is a collective of its own.
 constexpr std::int64_t kPieceBytes = 4 << 20;
@@ -36,7 +32,7 @@ StagedCommunicator::StagedCommunicator(std::shared_ptr<Communicator> host, const
 
 Work StagedCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                     const CallOptions& options) {
-  detail::check_op(detail::checked_in_out(*this, input, output, "all_reduce"), op, "all_reduce");
+  check_op(checked_in_out(*this, input, output, "all_reduce"), op, "all_reduce");
   return run_in_pieces(input, output, [&](const StagedPiece& piece) {
     return host_->all_reduce(piece.staged_input, piece.staged_output, op, options);
   });
@@ -44,26 +40,25 @@ Work StagedCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& o
 
 Work StagedCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
                                 const CallOptions& options) {
-  detail::check_root(*this, root, "reduce");
+  check_root(*this, root, "reduce");
   const bool is_root = rank() == root;
-  const auto type =
-      is_root ? detail::checked_in_out(*this, input, output, "reduce") : detail::checked_type(*this, input, "reduce");
-  detail::check_op(type, op, "reduce");
+  const auto type = is_root ? checked_in_out(*this, input, output, "reduce") : checked_type(*this, input, "reduce");
+  check_op(type, op, "reduce");
   return run_in_pieces(input, is_root ? output : at::Tensor{}, [&](const StagedPiece& piece) {
     return host_->reduce(piece.staged_input, is_root ? piece.staged_output : at::Tensor{}, root, op, options);
   });
 }
 
 Work StagedCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
-  detail::checked_type(*this, tensor, "broadcast");
-  detail::check_root(*this, root, "broadcast");
+  checked_type(*this, tensor, "broadcast");
+  check_root(*this, root, "broadcast");
   const bool is_root = rank() == root;
   return run_in_pieces(is_root ? tensor : at::Tensor{}, is_root ? at::Tensor{} : tensor,
                        [&](const StagedPiece& piece) { return host_->broadcast(piece.staged_output, root, options); });
 }
 
 Work StagedCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
-  detail::checked_gather(*this, input, output, "all_gather");
+  checked_gather(*this, input, output, "all_gather");
   settle(input, output);
   const auto buffer = pool_.take(output.numel(), output.scalar_type());
   const auto whole = buffer->first(output.numel());
@@ -76,8 +71,8 @@ Work StagedCommunicator::all_gather(const at::Tensor& input, const at::Tensor& o
 
 Work StagedCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                         const CallOptions& options) {
-  const auto type = detail::checked_gather(*this, output, input, "reduce_scatter");
-  detail::check_op(type, op, "reduce_scatter");
+  const auto type = checked_gather(*this, output, input, "reduce_scatter");
+  check_op(type, op, "reduce_scatter");
   settle(input, output);
   const auto buffer = pool_.take(input.numel(), input.scalar_type());
   const auto whole = buffer->first(input.numel());
@@ -89,7 +84,7 @@ Work StagedCommunicator::reduce_scatter(const at::Tensor& input, const at::Tenso
 }
 
 Work StagedCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
-  detail::checked_parts(*this, input, output, "all_to_all");
+  checked_parts(*this, input, output, "all_to_all");
   settle(input, output);
   const auto sent = pool_.take(input.numel(), input.scalar_type());
   const auto received = pool_.take(output.numel(), output.scalar_type());
@@ -107,7 +102,7 @@ std::shared_ptr<Communicator> StagedCommunicator::split(int color, int key, cons
 }
 
 at::Tensor StagedCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
-  detail::checked_bytes(elements, type);
+  checked_bytes(elements, type);
   host_->allocate(0, type);  // throws where the group has failed
   return at::zeros({elements}, at::TensorOptions(type).device(device_));
 }
@@ -156,10 +151,9 @@ Work StagedCommunicator::run(std::vector<StagedPiece> pieces, StagingBuffers buf
     pieces[index].work = call(pieces[index]);
     pieces[index].input.reset();
   }
-  auto operation =
-      std::make_shared<detail::StagedOperation>(device_, std::move(pieces), std::move(buffers), output, called);
+  auto operation = std::make_shared<StagedOperation>(device_, std::move(pieces), std::move(buffers), output, called);
   unfinished_.push_back(operation);
   return Work{std::move(operation)};
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

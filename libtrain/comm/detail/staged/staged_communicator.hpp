@@ -9,7 +9,7 @@
 #include <libtrain/comm/detail/staged/staged_operation.hpp>
 #include <libtrain/comm/detail/staged/staging_pool.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// A Communicator for tensors on one device over any that takes host memory: each collective copies its input into a
 /// page-locked buffer that the host communicator likes, runs there, and copies the result back. Slower than NCCL, and
@@ -58,7 +58,7 @@ class StagedCommunicator : public Communicator {
   void abort(const std::string& reason, ExitCode code) noexcept override { host_->abort(reason, code); }
 
  private:
-  using HostCall = std::function<Work(const detail::StagedPiece& piece)>;
+  using HostCall = std::function<Work(const StagedPiece& piece)>;
 
   /// Makes copies that earlier calls have left to be made, those to memory of these tensors in any case.
   void settle(const at::Tensor& input, const at::Tensor& output);
@@ -66,14 +66,13 @@ class StagedCommunicator : public Communicator {
   /// For collectives that work on each element by itself, in place on the host. Undefined: see StagedPiece.
   Work run_in_pieces(const at::Tensor& input, const at::Tensor& output, const HostCall& call);
 
-  Work run(std::vector<detail::StagedPiece> pieces, detail::StagingBuffers buffers, const at::Tensor& output,
-           const HostCall& call);
+  Work run(std::vector<StagedPiece> pieces, StagingBuffers buffers, const at::Tensor& output, const HostCall& call);
 
   std::shared_ptr<Communicator> host_;
   at::Device device_;
   std::string name_;
-  detail::StagingPool pool_;
-  std::vector<std::shared_ptr<detail::StagedOperation>> unfinished_;
+  StagingPool pool_;
+  std::vector<std::shared_ptr<StagedOperation>> unfinished_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -18,13 +18,10 @@
 #include <libtrain/comm/detail/tcp/local_address.hpp>
 #include <libtrain/launch/detail/host.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
-using detail::call_with_deadline;
-using detail::FileDescriptor;
-using detail::SocketAddress;
 using std::chrono::milliseconds;
 
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
@@ -47,11 +44,11 @@ std::string first_line(const std::exception& error) {
 // 0, or the error of the system for a connection to `address`.
 int try_connection(const SocketAddress& address, const Deadline& deadline) {
   constexpr milliseconds kAnswerTime{2000};
-  const auto socket = detail::begin_connect(address);
+  const auto socket = begin_connect(address);
   if (!socket.is_open()) return errno;
   pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
   const auto wait = std::min(time_left(deadline), kAnswerTime);
-  return poll(&ready, 1, static_cast<int>(wait.count())) == 1 ? detail::connection_error(socket) : ETIMEDOUT;
+  return poll(&ready, 1, static_cast<int>(wait.count())) == 1 ? connection_error(socket) : ETIMEDOUT;
 }
 
 class AgentStorePlace : public RendezvousPlace {
@@ -63,8 +60,8 @@ class AgentStorePlace : public RendezvousPlace {
   bool is_trusted() const override { return false; }
 
   FileDescriptor serve(const Deadline& deadline) override {
-    auto listener = detail::listen_at(detail::address_of_rank_0(options_, deadline));
-    const auto note = detail::local_address(listener).name();
+    auto listener = listen_at(address_of_rank_0(options_, deadline));
+    const auto note = local_address(listener).name();
     ask(deadline, "left its address", [key = key_, note](c10d::Store& store) {
       store.set(key, note);
       return std::string{};
@@ -105,14 +102,14 @@ class AgentStorePlace : public RendezvousPlace {
   }
 
   StorePointer open(const Deadline& deadline) const {
-    const auto parsed = detail::parse_host_port(std::string_view{url_}.substr(kScheme.size()));
+    const auto parsed = parse_host_port(std::string_view{url_}.substr(kScheme.size()));
     if (!parsed || !parsed->port) throw UsageError(text("'", url_, "' is not tcp://host:port."));
     const auto address = wait_for_agent(parsed->host, *parsed->port, deadline);
     c10d::TCPStoreOptions options;
     options.port = static_cast<std::uint16_t>(*parsed->port);
     options.waitWorkers = false;
     options.timeout = time_left(deadline);
-    const auto host = detail::parse_host_port(address.name())->host;
+    const auto host = parse_host_port(address.name())->host;
     auto store = call_with_deadline(
         deadline, [host, options]() -> StorePointer { return c10::make_intrusive<c10d::TCPStore>(host, options); });
     if (store) return std::move(*store);
@@ -127,7 +124,7 @@ class AgentStorePlace : public RendezvousPlace {
     const Stopwatch stopwatch;
     while (true) {
       int code = 0;
-      for (const auto& address : detail::addresses_to_reach(host, port, deadline)) {
+      for (const auto& address : addresses_to_reach(host, port, deadline)) {
         code = try_connection(address, deadline);
         if (code == 0) return address;
       }
@@ -153,4 +150,4 @@ std::unique_ptr<RendezvousPlace> open_agent_store_place(const std::string& url, 
   return std::make_unique<AgentStorePlace>(url, run, options);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -5,7 +5,7 @@
 
 #include <libtrain/comm/detail/tcp/rendezvous_place.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// The store that torchrun's agent serves at `url`, tcp://host:port: a TCPStore of PyTorch. Rank 0 listens at an
 /// address of its own (`options` says which) and leaves it there, in the place of what ranks have left before a
@@ -19,4 +19,4 @@ namespace libtrain {
 std::unique_ptr<RendezvousPlace> open_agent_store_place(const std::string& url, const std::string& run,
                                                         const TcpOptions& options);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -5,7 +5,7 @@
 
 #include <libtrain/base/clock.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// How ranks that are not connected yet tell each other what they need for it. Carries secrets.
 class Rendezvous {
@@ -20,4 +20,4 @@ class Rendezvous {
   virtual void leave() noexcept {}
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

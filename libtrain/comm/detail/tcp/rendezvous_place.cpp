@@ -18,13 +18,9 @@
 #include <libtrain/comm/detail/tcp/tcp_rendezvous.hpp>
 #include <libtrain/launch/detail/host.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
-
-using detail::Digest;
-using detail::FileDescriptor;
-using detail::SocketAddress;
 
 constexpr std::string_view kTcpScheme = "tcp://";
 constexpr std::string_view kFileScheme = "file://";
@@ -33,7 +29,7 @@ constexpr std::chrono::milliseconds kAnswerTime{2000};
 class TcpPlace : public RendezvousPlace {
  public:
   explicit TcpPlace(std::string url) : url_(std::move(url)) {
-    const auto parsed = detail::parse_host_port(std::string_view{url_}.substr(kTcpScheme.size()));
+    const auto parsed = parse_host_port(std::string_view{url_}.substr(kTcpScheme.size()));
     if (!parsed || !parsed->port) throw UsageError(text("'", url_, "' is not tcp://host:port."));
     host_ = parsed->host;
     port_ = *parsed->port;
@@ -42,11 +38,11 @@ class TcpPlace : public RendezvousPlace {
   std::string name() const override { return url_; }
 
   FileDescriptor serve(const Deadline& deadline) override {
-    return detail::listen_at(detail::address_to_serve(host_, port_, deadline));
+    return listen_at(address_to_serve(host_, port_, deadline));
   }
 
   std::vector<SocketAddress> find(const Deadline& deadline) override {
-    return detail::addresses_to_reach(host_, port_, deadline);
+    return addresses_to_reach(host_, port_, deadline);
   }
 
  private:
@@ -100,7 +96,7 @@ std::optional<Note> parse_note(const std::string& content) {
 
 void require_own(const FileDescriptor& file, const std::string& path) {
   struct stat status{};
-  if (fstat(file.get(), &status) != 0) detail::throw_system_error("fstat");
+  if (fstat(file.get(), &status) != 0) throw_system_error("fstat");
   if (!S_ISREG(status.st_mode)) {
     throw EnvironmentError(text("The rendezvous file '", path, "' is not a regular file: give another path."));
   }
@@ -136,7 +132,7 @@ std::string read_own_file(const std::string& path) {
 void write_own_file(const std::string& path, const std::string& content) {
   // Process numbers of containers repeat, and a job that was killed may have left its file.
   Digest random{};
-  detail::fill_random(random.data(), random.size());
+  fill_random(random.data(), random.size());
   const auto partial = text(path, ".", hexadecimal_of(random).substr(0, 16));
   const FileDescriptor file{open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   const bool written = file.is_open() &&
@@ -158,11 +154,10 @@ class FilePlace : public RendezvousPlace {
 
   FileDescriptor serve(const Deadline& deadline) override {
     require_unused(read(deadline));
-    auto listener = detail::listen_at(detail::address_of_rank_0(options_, deadline));
-    detail::fill_random(secret_.data(), secret_.size());
-    const auto content =
-        text(kTitle, '\n', detail::local_address(listener).name(), '\n', hexadecimal_of(secret_), '\n');
-    require_answer(detail::call_with_deadline(deadline, [path = path_, content] {
+    auto listener = listen_at(address_of_rank_0(options_, deadline));
+    fill_random(secret_.data(), secret_.size());
+    const auto content = text(kTitle, '\n', local_address(listener).name(), '\n', hexadecimal_of(secret_), '\n');
+    require_answer(call_with_deadline(deadline, [path = path_, content] {
       write_own_file(path, content);
       return std::string{};
     }));
@@ -184,7 +179,7 @@ class FilePlace : public RendezvousPlace {
   // A file system over a network may not answer.
   std::string read(const Deadline& deadline) const {
     return require_answer(
-        detail::call_with_deadline(deadline.later_by(kAnswerTime), [path = path_] { return read_own_file(path); }));
+        call_with_deadline(deadline.later_by(kAnswerTime), [path = path_] { return read_own_file(path); }));
   }
 
   std::string require_answer(std::optional<std::string> answer) const {
@@ -201,7 +196,7 @@ class FilePlace : public RendezvousPlace {
       throw EnvironmentError(
           text("The rendezvous file '", path_, "' holds something else: delete it, or give another path."));
     }
-    if (const auto job = detail::job_at(note->address)) {
+    if (const auto job = job_at(note->address)) {
       throw EnvironmentError(text("The ranks of another job (", *job, ") are meeting in the rendezvous file '", path_,
                                   "': give each job a file of its own."));
     }
@@ -222,4 +217,4 @@ std::unique_ptr<RendezvousPlace> open_file_place(const std::string& url, const T
   return std::make_unique<FilePlace>(url, options);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

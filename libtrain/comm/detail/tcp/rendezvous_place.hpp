@@ -10,7 +10,7 @@
 #include <libtrain/comm/detail/tcp/socket.hpp>
 #include <libtrain/comm/detail/tcp/tcp_options.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// How ranks find the address at which rank 0 waits for them. Belongs to one thread.
 class RendezvousPlace {
@@ -22,13 +22,13 @@ class RendezvousPlace {
 
   /// Rank 0: a listener, which the other ranks find from now on. Throws EnvironmentError where the port is taken, or
   /// what is at the place belongs to another job.
-  virtual detail::FileDescriptor serve(const Deadline& deadline) = 0;
+  virtual FileDescriptor serve(const Deadline& deadline) = 0;
 
   /// Other ranks: where rank 0 listens, as far as is known by now; empty where it is not, yet. Called again and again.
-  virtual std::vector<detail::SocketAddress> find(const Deadline& deadline) = 0;
+  virtual std::vector<SocketAddress> find(const Deadline& deadline) = 0;
 
   /// What only a process that may read at the place can know, after serve() or a find() that has found something.
-  virtual std::optional<detail::Digest> secret() const { return std::nullopt; }
+  virtual std::optional<Digest> secret() const { return std::nullopt; }
 
   /// Whether only this user's processes can change what it says, so that a refusal from there is final.
   virtual bool is_trusted() const { return true; }
@@ -46,4 +46,4 @@ std::unique_ptr<RendezvousPlace> open_tcp_place(const std::string& url);
 /// others. What an earlier job has left in it is overwritten, unless its rank 0 still answers.
 std::unique_ptr<RendezvousPlace> open_file_place(const std::string& url, const TcpOptions& options);
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

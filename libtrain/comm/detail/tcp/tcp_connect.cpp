@@ -62,7 +62,7 @@ std::vector<Record> gather_records(const Gather& gather, const Record& own) {
   return records;
 }
 
-Gather gather_over(Rendezvous& rendezvous, const WaitPolicy& policy) {
+Gather gather_over(detail::Rendezvous& rendezvous, const WaitPolicy& policy) {
   return [&](const std::string& record) { return rendezvous.all_gather(record, policy.deadline); };
 }
 
@@ -96,7 +96,7 @@ std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail
     end.stream = std::make_unique<detail::SecureStream>(link.data_secret, own);
     end.control.protect(link.control_secret, own);
   }
-  return std::make_unique<TcpTransport>(plan.rank, std::move(peers), plan.key, host, encrypt);
+  return std::make_unique<detail::TcpTransport>(plan.rank, std::move(peers), plan.key, host, encrypt);
 }
 
 // Otherwise one side would take ciphertext for gradients.
@@ -109,7 +109,7 @@ void require_equal_encryption(const std::vector<Introduction>& ranks) {
   }
 }
 
-std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const TcpOptions& options,
+std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const detail::TcpOptions& options,
                                         const WaitPolicy& policy) {
   Introduction own{.place = short_text(detail::network_place()), .encrypts = options.encrypt};
   if (rank == 0) own.key = GroupKey::random();
@@ -129,8 +129,9 @@ std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const Tc
 
 }  // namespace
 
-std::unique_ptr<HostTransport> TcpTransport::connect(Rendezvous& rendezvous, int rank, int world_size,
-                                                     const TcpOptions& options, const WaitPolicy& policy) {
+std::unique_ptr<HostTransport> detail::TcpTransport::connect(detail::Rendezvous& rendezvous, int rank, int world_size,
+                                                             const detail::TcpOptions& options,
+                                                             const WaitPolicy& policy) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     throw UsageError(text("There is no rank ", rank, " among ", world_size, " ranks."));
   }
@@ -140,12 +141,12 @@ std::unique_ptr<HostTransport> TcpTransport::connect(Rendezvous& rendezvous, int
   return group;
 }
 
-std::unique_ptr<HostTransport> TcpTransport::connect(HostTransport& base, const TcpOptions& options,
-                                                     const WaitPolicy& policy) {
+std::unique_ptr<HostTransport> detail::TcpTransport::connect(HostTransport& base, const detail::TcpOptions& options,
+                                                             const WaitPolicy& policy) {
   return assemble(gather_over(base, policy), base.rank(), options, policy);
 }
 
-std::unique_ptr<HostTransport> TcpTransport::split(int color, int key, const WaitPolicy& policy) {
+std::unique_ptr<HostTransport> detail::TcpTransport::split(int color, int key, const WaitPolicy& policy) {
   auto listener = detail::listen_at(host_);
   Application own{.color = color, .key = key, .address = short_text(detail::local_address(listener).name())};
   detail::fill_random(own.id.data(), own.id.size());

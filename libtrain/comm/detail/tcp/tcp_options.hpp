@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Which of this host's addresses the peers connect to, which is always one address and never the wildcard; and how.
 struct TcpOptions {
@@ -18,4 +18,4 @@ struct TcpOptions {
   bool encrypt = false;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -16,18 +16,10 @@
 #include <libtrain/comm/detail/tcp/local_address.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
-using detail::Channel;
-using detail::FileDescriptor;
-using detail::GroupKey;
-using detail::Handshake;
-using detail::Hello;
-using detail::Refusal;
-using detail::SecureChannel;
-using detail::SocketAddress;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestPoll{50};
@@ -70,10 +62,10 @@ std::vector<std::string> records_of(std::string_view table, int world_size) {
 void poll_for(std::vector<pollfd>& polled, const Deadline& deadline) {
   const auto wait = std::min<Deadline::Clock::duration>(deadline.remaining(), kLongestPoll);
   const auto time = static_cast<int>(std::chrono::ceil<milliseconds>(wait).count());
-  if (poll(polled.data(), polled.size(), time) < 0 && errno != EINTR) detail::throw_system_error("poll");
+  if (poll(polled.data(), polled.size(), time) < 0 && errno != EINTR) throw_system_error("poll");
 }
 
-Hello hello_of(const RendezvousPlan& plan, const detail::JobKey& key) {
+Hello hello_of(const RendezvousPlan& plan, const JobKey& key) {
   return {.group = key.key.id,
           .from = static_cast<std::uint32_t>(plan.rank),
           .to = 0,
@@ -83,13 +75,13 @@ Hello hello_of(const RendezvousPlan& plan, const detail::JobKey& key) {
           .key = key.fingerprint()};
 }
 
-detail::JobKey open_key_of(const RendezvousPlan& plan) {
-  return {.key = detail::open_key(plan.job)};
+JobKey open_key_of(const RendezvousPlan& plan) {
+  return {.key = open_key(plan.job)};
 }
 
 // Whether a rank at `address` may be without the key.
 bool may_lack_key(const RendezvousPlan& plan, const SocketAddress& address) {
-  return !plan.requires_key && !plan.key.is_of_all_hosts && !plan.is_one_host && !detail::is_of_this_host(address);
+  return !plan.requires_key && !plan.key.is_of_all_hosts && !plan.is_one_host && !is_of_this_host(address);
 }
 
 constexpr const char* kHowToShare =
@@ -104,7 +96,7 @@ class TcpRendezvous::Server {
       : place_(place),
         plan_(plan),
         open_key_(open_key_of(plan)),
-        listening_at_(detail::local_address(listener).name()),
+        listening_at_(local_address(listener).name()),
         pending_(std::move(listener),
                  [this](const Hello& hello, const SocketAddress& remote) { return judge(hello, remote); }),
         seats_(static_cast<std::size_t>(plan.world_size)),
@@ -308,8 +300,8 @@ class TcpRendezvous::Server {
       hosts.resize(kMostHosts);
       hosts.emplace_back("...");
     }
-    return text(detail::ranks_in_words(ranks), " of ", plan_.world_size, hosts.empty() ? "" : ", on ",
-                join(hosts, ", "), ", at ", place_.name(),
+    return text(ranks_in_words(ranks), " of ", plan_.world_size, hosts.empty() ? "" : ", on ", join(hosts, ", "),
+                ", at ", place_.name(),
                 place_.name().ends_with(listening_at_) ? "" : text(" (listening at ", listening_at_, ")"));
   }
 
@@ -351,16 +343,16 @@ class TcpRendezvous::Server {
       if (!seats_[rank].has_key) ranks.push_back(static_cast<int>(rank));
     }
     if (ranks.empty()) return;
-    log_warning(text("No secret is shared by rank 0 and ", detail::ranks_in_words(ranks),
+    log_warning(text("No secret is shared by rank 0 and ", ranks_in_words(ranks),
                      ", on other hosts: while ranks meet, any process that reaches ", place_.name(),
                      " can join the job. To prevent that, ", kHowToShare, "."));
   }
 
   RendezvousPlace& place_;
   const RendezvousPlan& plan_;
-  detail::JobKey open_key_;
+  JobKey open_key_;
   std::string listening_at_;
-  detail::PendingConnections pending_;
+  PendingConnections pending_;
   std::vector<Seat> seats_;            // that of rank 0 stays empty
   std::vector<std::string> refusals_;  // the last one of each rank
   bool has_met_ = false;
@@ -420,7 +412,7 @@ class TcpRendezvous::Client {
   }
 
   // A secret that only this job's ranks can read where they meet.
-  void use_secret(const detail::Digest& secret) {
+  void use_secret(const Digest& secret) {
     plan_.key.key.secret = secret;
     plan_.key.source = place_.name();
     plan_.key.is_of_all_hosts = true;
@@ -448,8 +440,8 @@ class TcpRendezvous::Client {
     return {};
   }
 
-  Handshake shake_hands(const SocketAddress& address, const detail::JobKey& key, const Deadline& deadline) const {
-    auto socket = detail::begin_connect(address);
+  Handshake shake_hands(const SocketAddress& address, const JobKey& key, const Deadline& deadline) const {
+    auto socket = begin_connect(address);
     if (!socket.is_open()) return Handshake::failed(std::strerror(errno));
     auto handshake = Handshake::call(std::move(socket), hello_of(plan_, key), key.key.secret);
     const auto limit = Deadline::after(kLongestCall);
@@ -549,7 +541,7 @@ void TcpRendezvous::leave() noexcept {
   if (plan_.rank == 0) place_->close();
 }
 
-std::optional<std::string> detail::job_at(const SocketAddress& address) {
+std::optional<std::string> job_at(const SocketAddress& address) {
   auto socket = begin_connect(address);
   if (!socket.is_open()) return std::nullopt;
   // No job has this name.
@@ -565,4 +557,4 @@ std::optional<std::string> detail::job_at(const SocketAddress& address) {
   return std::string{refusal->text.data()};
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

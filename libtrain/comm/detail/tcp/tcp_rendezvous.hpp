@@ -11,7 +11,7 @@
 #include <libtrain/comm/detail/tcp/rendezvous_place.hpp>
 #include <libtrain/comm/detail/tcp/secure_channel.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Which job meets, and which of its ranks this is.
 struct RendezvousPlan {
@@ -21,7 +21,7 @@ struct RendezvousPlan {
   std::uint64_t arguments = 0;
   int rank = 0;
   int world_size = 1;
-  detail::JobKey key;
+  JobKey key;
   bool is_one_host = false;             ///< the launcher says so
   bool requires_key = false;            ///< of ranks on other hosts, too: what they tell each other must stay secret
   std::vector<std::string> hosts = {};  ///< of each rank, as far as the launcher lets it be known; for messages
@@ -65,11 +65,7 @@ class TcpRendezvous : public Rendezvous {
   std::unique_ptr<Client> client_;  // elsewhere
 };
 
-namespace detail {
-
 /// The job whose ranks meet at `address`; nothing where nothing of libtrain answers there within two seconds.
 std::optional<std::string> job_at(const SocketAddress& address);
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

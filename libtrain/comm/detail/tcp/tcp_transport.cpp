@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -21,15 +21,15 @@ struct Greeting {
 
 }  // namespace
 
-TcpTransport::TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
-                           const detail::SocketAddress& host, bool encrypts)
+TcpTransport::TcpTransport(int rank, std::vector<MeshPeer> peers, const GroupKey& key, const SocketAddress& host,
+                           bool encrypts)
     : mesh_(rank, std::move(peers), *this), key_(key), host_(host), encrypts_(encrypts) {}
 
 // An arrival and the collective after it are one call: in the roll call a rank that is still arriving must answer those
 // that move data already. Collectives without an arrival begin calls of their own, so all ranks count alike.
-detail::Collective TcpTransport::collective(const WaitPolicy& policy) {
+Collective TcpTransport::collective(const WaitPolicy& policy) {
   if (!std::exchange(has_arrived_, false)) mesh_.begin_call();
-  mesh_.enter(detail::Mesh::Phase::moving);
+  mesh_.enter(Mesh::Phase::moving);
   return {.mesh = mesh_, .scratch = scratch_, .policy = policy};
 }
 
@@ -37,9 +37,9 @@ detail::Collective TcpTransport::collective(const WaitPolicy& policy) {
 // hears from twice as many others, and of how those compared with the ones that they had heard from.
 bool TcpTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   mesh_.begin_call();
-  mesh_.enter(detail::Mesh::Phase::meeting);
-  const detail::Collective self{.mesh = mesh_, .scratch = scratch_, .policy = policy};
-  detail::Exchange exchange{mesh_, policy};
+  mesh_.enter(Mesh::Phase::meeting);
+  const Collective self{.mesh = mesh_, .scratch = scratch_, .policy = policy};
+  Exchange exchange{mesh_, policy};
   Greeting own{.fingerprint = arrival.fingerprint};
   for (int distance = 1; distance < world_size(); distance *= 2) {
     const auto sent = own;
@@ -55,46 +55,46 @@ bool TcpTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
 
 void TcpTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                               const WaitPolicy& policy) {
-  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
+  if (world_size() == 1) return copy_bytes(output, input, count * size_of(type));
   if (count * size_of(type) < ring_from(world_size())) {
-    detail::recursive_doubling_all_reduce(collective(policy), input, output, count, {type, op});
+    recursive_doubling_all_reduce(collective(policy), input, output, count, {type, op});
   } else {
-    detail::ring_all_reduce(collective(policy), input, output, count, {type, op});
+    ring_all_reduce(collective(policy), input, output, count, {type, op});
   }
 }
 
 void TcpTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
                           const WaitPolicy& policy) {
-  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
-  detail::reduce_to(collective(policy), input, output, count, {type, op}, root);
+  if (world_size() == 1) return copy_bytes(output, input, count * size_of(type));
+  reduce_to(collective(policy), input, output, count, {type, op}, root);
 }
 
 void TcpTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) {
-  if (world_size() > 1) detail::broadcast_from(collective(policy), data, bytes, root);
+  if (world_size() > 1) broadcast_from(collective(policy), data, bytes, root);
 }
 
 void TcpTransport::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
-  if (world_size() == 1) return detail::copy_bytes(output, input, bytes);
-  detail::ring_all_gather(collective(policy), input, output, bytes);
+  if (world_size() == 1) return copy_bytes(output, input, bytes);
+  ring_all_gather(collective(policy), input, output, bytes);
 }
 
 void TcpTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                   const WaitPolicy& policy) {
-  if (world_size() == 1) return detail::copy_bytes(output, input, count * size_of(type));
-  detail::ring_reduce_scatter(collective(policy), input, output, count, {type, op});
+  if (world_size() == 1) return copy_bytes(output, input, count * size_of(type));
+  ring_reduce_scatter(collective(policy), input, output, count, {type, op});
 }
 
 // In step k everybody sends to the k-th rank after itself, so no rank is sent to by two at a time.
 void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   const auto self = collective(policy);
   const auto offset = [&](int peer) { return static_cast<std::size_t>(peer) * bytes; };
-  detail::copy_bytes(detail::at_offset(output, offset(rank())), detail::at_offset(input, offset(rank())), bytes);
-  detail::Exchange exchange{mesh_, policy};
+  copy_bytes(at_offset(output, offset(rank())), at_offset(input, offset(rank())), bytes);
+  Exchange exchange{mesh_, policy};
   for (int step = 1; step < world_size(); ++step) {
     const int receiver = self.neighbour(step);
     const int sender = self.neighbour(-step);
-    exchange.send(receiver, detail::at_offset(input, offset(receiver)), bytes);
-    exchange.receive(sender, detail::at_offset(output, offset(sender)), bytes);
+    exchange.send(receiver, at_offset(input, offset(receiver)), bytes);
+    exchange.receive(sender, at_offset(output, offset(sender)), bytes);
   }
   exchange.finish();
 }
@@ -107,4 +107,4 @@ void TcpTransport::abort(const std::string& reason) noexcept {
   mesh_.abort(reason);
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -11,7 +11,7 @@
 #include <libtrain/comm/detail/tcp/tcp_options.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Collectives over TCP connections between all pairs of ranks, for hosts without MPI.
 ///
@@ -35,8 +35,7 @@ class TcpTransport : public HostTransport {
                                                 const WaitPolicy& policy);
 
   /// Use `connect`. `host` is this rank's own address, with port 0.
-  TcpTransport(int rank, std::vector<detail::MeshPeer> peers, const detail::GroupKey& key,
-               const detail::SocketAddress& host, bool encrypts);
+  TcpTransport(int rank, std::vector<MeshPeer> peers, const GroupKey& key, const SocketAddress& host, bool encrypts);
 
   int rank() const override { return mesh_.rank(); }
   int world_size() const override { return mesh_.world_size(); }
@@ -57,14 +56,14 @@ class TcpTransport : public HostTransport {
   void abort(const std::string& reason) noexcept override;
 
  private:
-  detail::Collective collective(const WaitPolicy& policy);
+  Collective collective(const WaitPolicy& policy);
 
-  detail::Mesh mesh_;
-  detail::GroupKey key_;
-  detail::SocketAddress host_;
+  Mesh mesh_;
+  GroupKey key_;
+  SocketAddress host_;
   bool encrypts_;
-  detail::Scratch scratch_;
+  Scratch scratch_;
   bool has_arrived_ = false;  // and has not moved data since
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -9,19 +9,16 @@
 #include <libtrain/comm/threads/detail/thread_group.hpp>
 #include <libtrain/numeric/detail/reduction.hpp>
 
-namespace libtrain {
-
-using detail::at_offset;
-using detail::copy_bytes;
+namespace libtrain::detail {
 
 std::vector<std::unique_ptr<HostTransport>> ThreadTransport::make_group(int world_size) {
-  const auto group = std::make_shared<detail::ThreadGroup>(world_size);
+  const auto group = std::make_shared<ThreadGroup>(world_size);
   std::vector<std::unique_ptr<HostTransport>> transports;
   for (int rank = 0; rank < world_size; ++rank) transports.push_back(std::make_unique<ThreadTransport>(group, rank));
   return transports;
 }
 
-ThreadTransport::ThreadTransport(std::shared_ptr<detail::ThreadGroup> group, int rank)
+ThreadTransport::ThreadTransport(std::shared_ptr<ThreadGroup> group, int rank)
     : group_(std::move(group)), rank_(rank) {}
 
 int ThreadTransport::world_size() const {
@@ -30,7 +27,7 @@ int ThreadTransport::world_size() const {
 
 bool ThreadTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   group_->slot(rank_).fingerprint = arrival.fingerprint;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   bool equal = true;
   for (int peer = 0; peer < world_size(); ++peer) {
     equal = equal && group_->slot(peer).fingerprint == arrival.fingerprint;
@@ -43,16 +40,16 @@ void ThreadTransport::reduce_part(std::size_t offset, std::span<void* const> out
                                   ReduceOp op) {
   inputs_.clear();
   for (int peer = 0; peer < world_size(); ++peer) inputs_.push_back(at_offset(group_->slot(peer).input, offset));
-  detail::reduce_blocks(inputs_, outputs, count, type, op);
+  reduce_blocks(inputs_, outputs, count, type, op);
 }
 
 void ThreadTransport::all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                  const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
   group_->slot(rank_).output = output;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   // This rank owns one slice: it combines that slice of all inputs and writes it to all outputs.
-  const auto slice = detail::slice_of(count, size_of(type), rank_, world_size());
+  const auto slice = slice_of(count, size_of(type), rank_, world_size());
   const auto offset = slice.begin * size_of(type);
   outputs_.clear();
   for (int peer = 0; peer < world_size(); ++peer) outputs_.push_back(at_offset(group_->slot(peer).output, offset));
@@ -63,21 +60,21 @@ void ThreadTransport::all_reduce(const void* input, void* output, std::size_t co
 void ThreadTransport::reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, int root,
                              const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   if (rank_ == root) reduce_part(0, std::array{output}, count, type, op);
   section.close(policy.deadline);
 }
 
 void ThreadTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy) {
   group_->slot(rank_).input = data;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   copy_bytes(data, group_->slot(root).input, bytes);
   section.close(policy.deadline);
 }
 
 void ThreadTransport::all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
     copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
   }
@@ -87,14 +84,14 @@ void ThreadTransport::all_gather(const void* input, void* output, std::size_t by
 void ThreadTransport::reduce_scatter(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
                                      const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   reduce_part(static_cast<std::size_t>(rank_) * count * size_of(type), std::array{output}, count, type, op);
   section.close(policy.deadline);
 }
 
 void ThreadTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   group_->slot(rank_).input = input;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
     copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes),
                at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
@@ -105,7 +102,7 @@ void ThreadTransport::all_to_all(const void* input, void* output, std::size_t by
 std::unique_ptr<HostTransport> ThreadTransport::split(int color, int key, const WaitPolicy& policy) {
   group_->slot(rank_).color = color;
   group_->slot(rank_).key = key;
-  detail::ThreadGroup::Section section{*group_, rank_, policy.deadline};
+  ThreadGroup::Section section{*group_, rank_, policy.deadline};
   int members = 0;
   int new_rank = 0;
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -131,4 +128,4 @@ void ThreadTransport::abort(const std::string& reason) noexcept {
   }
 }
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -7,11 +7,9 @@
 
 #include <libtrain/comm/host_transport.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
-namespace detail {
 class ThreadGroup;
-}
 
 /// Ranks that are threads of one process: peers read and write each other's buffers directly. Sums are taken in rank
 /// order, so results are bit-equal from run to run.
@@ -20,7 +18,7 @@ class ThreadTransport : public HostTransport {
   /// The transports of a new group, element r for rank r.
   static std::vector<std::unique_ptr<HostTransport>> make_group(int world_size);
 
-  ThreadTransport(std::shared_ptr<detail::ThreadGroup> group, int rank);
+  ThreadTransport(std::shared_ptr<ThreadGroup> group, int rank);
 
   int rank() const override { return rank_; }
   int world_size() const override;
@@ -46,10 +44,10 @@ class ThreadTransport : public HostTransport {
   /// Combines `count` elements of all ranks' inputs from byte `offset` on, in rank order.
   void reduce_part(std::size_t offset, std::span<void* const> outputs, std::size_t count, DataType type, ReduceOp op);
 
-  std::shared_ptr<detail::ThreadGroup> group_;
+  std::shared_ptr<ThreadGroup> group_;
   int rank_;
   std::vector<const void*> inputs_;  // kept for their memory
   std::vector<void*> outputs_;
 };
 
-}  // namespace libtrain
+}  // namespace libtrain::detail

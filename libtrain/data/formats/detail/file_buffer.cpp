@@ -9,7 +9,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -39,10 +39,6 @@ class MemoryFile final : public File {
 std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes) {
   return std::make_unique<const MemoryFile>(std::move(name), std::move(bytes));
 }
-
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
 
 namespace {
 

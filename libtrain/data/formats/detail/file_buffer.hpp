@@ -8,14 +8,10 @@
 
 #include <libtrain/data/storage/file.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// A file that is `bytes`: what reads a File reads a buffer.
 std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes);
-
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
 
 /// Small pieces of a file from front to back with few reads, for building an index: a read takes more than was asked
 /// for, twice as much as the one before as long as that pays. Uses at most 4 MiB, and no more than the file is long.

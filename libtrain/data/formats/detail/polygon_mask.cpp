@@ -10,7 +10,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -137,4 +137,4 @@ RunLength polygon_mask(std::span<const double> polygon, std::uint32_t height, st
   return result;
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

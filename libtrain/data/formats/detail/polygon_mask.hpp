@@ -5,7 +5,7 @@
 
 #include <libtrain/data/formats/run_length.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// Coordinates of polygons lie within plus or minus so many pixels, as five times that must stay within 32 bits; one
 /// pixel of an outline takes time.
@@ -18,4 +18,4 @@ inline constexpr double kFurthestCoordinate = 1 << 20;
 /// kMostMaskPixels; EnvironmentError for a coordinate beyond kFurthestCoordinate or not a number. Any thread.
 RunLength polygon_mask(std::span<const double> polygon, std::uint32_t height, std::uint32_t width);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -13,7 +13,7 @@
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/file.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -48,11 +48,11 @@ std::uint64_t WireReader::varint() {
 }
 
 std::uint32_t WireReader::fixed32() {
-  return detail::load_little_endian<std::uint32_t>(take(4).data());
+  return load_little_endian<std::uint32_t>(take(4).data());
 }
 
 std::uint64_t WireReader::fixed64() {
-  return detail::load_little_endian<std::uint64_t>(take(8).data());
+  return load_little_endian<std::uint64_t>(take(8).data());
 }
 
 std::optional<WireField> WireReader::next() {
@@ -110,10 +110,6 @@ void WireWriter::bytes(std::uint32_t number, std::string_view value) {
   message_ += value;
 }
 
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
-
 std::optional<SealedMessage> SealedMessage::read(const std::string& path, std::string_view format,
                                                  std::uint64_t limit_bytes) {
   std::error_code error;
@@ -124,7 +120,7 @@ std::optional<SealedMessage> SealedMessage::read(const std::string& path, std::s
     throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", format, "', found something else."));
   }
   const auto checksum = load_little_endian<std::uint32_t>(file.data() + format.size());
-  if (crc32c(std::string_view{file}.substr(begin)) != checksum) {
+  if (libtrain::detail::crc32c(std::string_view{file}.substr(begin)) != checksum) {
     throw EnvironmentError(text("File '", path, "', byte offset ", format.size(),
                                 ": expected the checksum of what follows, found another."));
   }
@@ -135,7 +131,7 @@ void write_sealed_message(const std::string& path, std::string_view format, std:
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) make_folder(folder);
   std::string header{format};
-  append_little_endian(header, crc32c(message));
+  append_little_endian(header, libtrain::detail::crc32c(message));
   libtrain::detail::OutputFile file(path);
   file.write(header);
   file.write(message);

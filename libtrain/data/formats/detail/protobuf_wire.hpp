@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// How the value of a field is encoded. Groups (3 and 4), long deprecated, are not read.
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
@@ -77,10 +77,6 @@ class WireWriter {
 
 /// For packed numbers: `value` in groups of 7 bits, the least significant one first.
 void append_varint(std::string& to, std::uint64_t value);
-
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
 
 /// A message of protocol buffers read from a local file in which damage is noticed: some bytes that name its format,
 /// the CRC-32C of the message as a little-endian 32-bit number, the message.

@@ -7,7 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -50,4 +50,4 @@ std::vector<std::uint64_t> plan_shards(std::span<const std::uint64_t> bytes, con
   return samples;
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 struct ShardPlanOptions {
   std::uint64_t shard_bytes = std::uint64_t{256} << 20;  ///< of a shard, about
@@ -19,4 +19,4 @@ struct ShardPlanOptions {
 /// UsageError where `shard_bytes` is 0, and for more shards than samples.
 std::vector<std::uint64_t> plan_shards(std::span<const std::uint64_t> bytes, const ShardPlanOptions& options);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -10,7 +10,7 @@
 #include <libtrain/data/formats/detail/little_endian.hpp>
 #include <libtrain/data/formats/detail/protobuf_wire.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -49,7 +49,7 @@ void read_packed_floats(const WireReader& message, std::string_view packed, TfFl
   list.resize(before + packed.size() / kBytes);
   for (std::size_t i = before; i < list.size(); ++i) {
     const char* const from = packed.data() + kBytes * (i - before);
-    list[i] = std::bit_cast<float>(detail::load_little_endian<std::uint32_t>(from));
+    list[i] = std::bit_cast<float>(load_little_endian<std::uint32_t>(from));
   }
 }
 
@@ -148,7 +148,7 @@ std::string serialize_feature(const TfFeature& feature) {
     message.bytes(kBytesList, list.message());
   } else if (const auto* floats = std::get_if<TfFloatList>(&feature)) {
     std::string packed;
-    for (const float value : *floats) detail::append_little_endian(packed, std::bit_cast<std::uint32_t>(value));
+    for (const float value : *floats) append_little_endian(packed, std::bit_cast<std::uint32_t>(value));
     if (!packed.empty()) list.bytes(kOnlyField, packed);
     message.bytes(kFloatList, list.message());
   } else if (const auto* numbers = std::get_if<TfInt64List>(&feature)) {
@@ -196,4 +196,4 @@ std::string serialize_tf_example(const TfExample& example) {
   return message.take();
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

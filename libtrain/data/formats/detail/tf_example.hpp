@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// The kinds of tf.train.Feature. Bytes are views: see TfExample.
 using TfBytesList = std::vector<std::string_view>;
@@ -43,4 +43,4 @@ TfExample parse_tf_example(std::string_view record, std::string_view source);
 /// The reverse, with features in the order of their names and numbers packed: equal examples give equal bytes.
 std::string serialize_tf_example(const TfExample& example);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

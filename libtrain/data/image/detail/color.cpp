@@ -13,7 +13,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -25,7 +25,7 @@ void look_up(Image& image, const ColorTable& table) {
 }
 
 void check(const Image& image, double factor, const char* what) {
-  detail::require_picture(image);
+  require_picture(image);
   if (!std::isfinite(factor) || factor < 0) {
     throw UsageError(text("The factor of ", what, " is ", factor, "; it must be finite and not negative."));
   }
@@ -37,7 +37,7 @@ std::uint8_t blended(int degenerate, int original, float factor) {
 }
 
 std::uint8_t grey(const std::uint8_t* pixel) {
-  return detail::luma(pixel[0], pixel[1], pixel[2]);
+  return luma(pixel[0], pixel[1], pixel[2]);
 }
 
 ColorTable blending_with(int degenerate, double factor) {
@@ -131,7 +131,7 @@ ColorTable equalizing(const Histogram& counts) {
 
 template <typename MakeTable>
 void apply_by_channel(Image& image, const MakeTable& make_table) {
-  detail::require_picture(image);
+  require_picture(image);
   const auto channels = static_cast<std::size_t>(image.channels);
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const ColorTable table = make_table(histogram_of(image, channel));
@@ -258,19 +258,19 @@ void adjust_sharpness(Image& image, double factor) {
 }
 
 void invert(Image& image) {
-  detail::require_picture(image);
+  require_picture(image);
   look_up(image, inverted_from(0));
 }
 
 void posterize(Image& image, int bits) {
-  detail::require_picture(image);
+  require_picture(image);
   if (bits < 1 || bits > 8) throw UsageError(text("A picture cannot keep ", bits, " bits of a byte; 1 to 8 it can."));
   const auto kept = static_cast<std::uint8_t>(0xFF00 >> bits);
   for (auto& byte : image.pixels) byte = static_cast<std::uint8_t>(byte & kept);
 }
 
 void solarize(Image& image, double threshold) {
-  detail::require_picture(image);
+  require_picture(image);
   look_up(image, inverted_from(threshold));
 }
 
@@ -283,7 +283,7 @@ void equalize(Image& image) {
 }
 
 void adjust_hue(Image& image, double turns) {
-  detail::require_picture(image);
+  require_picture(image);
   if (!(turns >= -0.5 && turns <= 0.5)) {
     throw UsageError(text("A hue was to be turned by ", turns, " of the colour circle; it must be from -0.5 to 0.5."));
   }
@@ -297,4 +297,4 @@ void adjust_hue(Image& image, double turns) {
   }
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -4,7 +4,7 @@
 
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 // Changes of colour in place, on 8-bit pictures, bit by bit as torchvision's functional transforms on PIL images: the
 // formulas are those of Pillow's ImageEnhance and ImageOps (and of Blend.c, Convert.c and Filter.c below them). Grey
@@ -47,13 +47,9 @@ void autocontrast(Image& image);
 /// Spreads each channel so that its histogram becomes as even as it can.
 void equalize(Image& image);
 
-namespace detail {
-
 /// How bright a colour is: ITU-R 601-2 in 16-bit fixed point, rounded, as Pillow's L24 (Convert.c) has it.
 constexpr std::uint8_t luma(unsigned red, unsigned green, unsigned blue) {
   return static_cast<std::uint8_t>((red * 19595U + green * 38470U + blue * 7471U + 0x8000U) >> 16);
 }
 
-}  // namespace detail
-
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

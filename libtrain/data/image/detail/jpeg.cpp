@@ -15,7 +15,7 @@
 #include <libtrain/data/image/detail/libjpeg.hpp>
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -36,17 +36,17 @@ J_COLOR_SPACE output_color(const jpeg_decompress_struct& info, const DecodeOptio
   }
 }
 
-detail::ConvertPixels conversion(J_COLOR_SPACE from, int channels) {
-  if (from == JCS_GRAYSCALE) return detail::copy_grey;
-  if (from == JCS_RGB) return channels == 3 ? detail::copy_rgb : detail::rgb_to_grey;
-  return channels == 3 ? detail::inverted_cmyk_to_rgb : detail::inverted_cmyk_to_grey;
+ConvertPixels conversion(J_COLOR_SPACE from, int channels) {
+  if (from == JCS_GRAYSCALE) return copy_grey;
+  if (from == JCS_RGB) return channels == 3 ? copy_rgb : rgb_to_grey;
+  return channels == 3 ? inverted_cmyk_to_rgb : inverted_cmyk_to_grey;
 }
 
 // Reads the header, says how to decode, and returns the rectangle wanted.
-Crop prepare(detail::JpegReader& reader, const DecodeOptions& options) {
+Crop prepare(JpegReader& reader, const DecodeOptions& options) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_read_header(&info, TRUE); });
-  detail::check_pixels("JPEG", options, info.image_width, info.image_height);
+  check_pixels("JPEG", options, info.image_width, info.image_height);
   reader.check_length();
   info.out_color_space = output_color(info, options);
   info.dct_method = JDCT_ISLOW;
@@ -54,7 +54,7 @@ Crop prepare(detail::JpegReader& reader, const DecodeOptions& options) {
   info.scale_num = 1;
   info.scale_denom = static_cast<unsigned int>(options.scale_denominator);
   reader.run([&info] { jpeg_calc_output_dimensions(&info); });
-  return detail::crop_of(options, static_cast<int>(info.output_width), static_cast<int>(info.output_height));
+  return crop_of(options, static_cast<int>(info.output_width), static_cast<int>(info.output_height));
 }
 
 // Whether jpeg_crop_scanline() and jpeg_skip_scanlines() give the pixels that decoding all gives. To be asked after
@@ -95,12 +95,12 @@ Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
 // What read_rows() works on: it runs inside a guarded step, where nothing may own memory.
 struct RowJob {
   jpeg_decompress_struct* info = nullptr;
-  detail::FastScan* fast_scan = nullptr;  // none: libjpeg's own entropy decoder
-  bool in_parts = false;                  // skips rows and leaves out columns
+  FastScan* fast_scan = nullptr;  // none: libjpeg's own entropy decoder
+  bool in_parts = false;          // skips rows and leaves out columns
   Crop crop = {};
   Columns columns = {};
   std::uint8_t* row = nullptr;  // with room for the whole width
-  detail::ConvertPixels convert = nullptr;
+  ConvertPixels convert = nullptr;
   Image* to = nullptr;
 };
 
@@ -124,7 +124,7 @@ void read_rows(const RowJob& job) {
   const auto components = static_cast<std::size_t>(info.output_components);
   const auto pixels = static_cast<std::size_t>(job.crop.width);
   const std::size_t left = (static_cast<std::size_t>(job.crop.x) - begin) * components;
-  const bool direct = (job.convert == detail::copy_rgb || job.convert == detail::copy_grey) &&
+  const bool direct = (job.convert == copy_rgb || job.convert == copy_grey) &&
                       info.output_width == static_cast<JDIMENSION>(job.crop.width);
   for (int y = 0; y < job.crop.height; ++y) {
     if (direct) {
@@ -148,15 +148,14 @@ std::uint8_t* cached_row(std::vector<std::uint8_t>& memory, std::size_t size) {
 // What a decoder keeps between pictures.
 struct Memory {
   std::vector<std::uint8_t>& row;
-  detail::ScanDecoder* scan_decoder = nullptr;  // none: libjpeg's own
+  ScanDecoder* scan_decoder = nullptr;  // none: libjpeg's own
 };
 
 // Returns false where the scan decoder refused: the picture is to be decoded without it.
-bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptions& options, const Memory& memory,
-                 Image& to) {
+bool read_pixels(JpegReader& reader, const Crop& crop, const DecodeOptions& options, const Memory& memory, Image& to) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_start_decompress(&info); });
-  std::optional<detail::FastScan> fast_scan;
+  std::optional<FastScan> fast_scan;
   if (memory.scan_decoder != nullptr && !fast_scan.emplace(*memory.scan_decoder).take_over(reader)) fast_scan.reset();
   std::uint8_t* const row = cached_row(
       memory.row, static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(info.output_components));
@@ -174,9 +173,9 @@ bool read_pixels(detail::JpegReader& reader, const Crop& crop, const DecodeOptio
 // Returns how many damaged places libjpeg met; nothing where the scan decoder refused.
 std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Memory& memory,
                                Image& to) {
-  detail::JpegReader reader(file, options.name, options.maximum_warnings);
+  JpegReader reader(file, options.name, options.maximum_warnings);
   const Crop crop = prepare(reader, options);
-  detail::shape(to, crop.width, crop.height, options.channels);
+  shape(to, crop.width, crop.height, options.channels);
   if (!read_pixels(reader, crop, options, memory, to)) return std::nullopt;
   return reader.errors().warnings;
 }
@@ -190,7 +189,7 @@ void check_range(int value, int low, int high, const char* what) {
 }
 
 void require_encodable(const Image& image, const JpegEncoderOptions& options) {
-  detail::require_picture(image);
+  require_picture(image);
   if (std::max(image.width, image.height) > JPEG_MAX_DIMENSION) {
     throw UsageError(text("A picture of ", image.width, " x ", image.height,
                           " pixels cannot be a JPEG; sides can have up to ", JPEG_MAX_DIMENSION, "."));
@@ -236,7 +235,7 @@ Image make_picture() {
   return image;
 }
 
-bool agree(const detail::DecodeWay& fast, const detail::DecodeWay& plain, const std::vector<std::byte>& file) {
+bool agree(const DecodeWay& fast, const DecodeWay& plain, const std::vector<std::byte>& file) {
   // With MCUs to leave out on either side and above.
   constexpr Crop kPart{.x = 49, .y = 36, .width = 20, .height = 21};
   constexpr Crop kPartOfHalf{.x = 19, .y = 18, .width = 22, .height = 14};
@@ -252,7 +251,7 @@ bool agree(const detail::DecodeWay& fast, const detail::DecodeWay& plain, const 
 
 }  // namespace
 
-bool detail::check_fast_scan(const DecodeWay& fast, const DecodeWay& plain) {
+bool check_fast_scan(const DecodeWay& fast, const DecodeWay& plain) {
   const Image picture = make_picture();
   for (const JpegEncoderOptions& options : {JpegEncoderOptions{}, JpegEncoderOptions{.restart_interval = 4},
                                             JpegEncoderOptions{.subsampling = ChromaSubsampling::yuv444}}) {
@@ -266,7 +265,7 @@ bool detail::check_fast_scan(const DecodeWay& fast, const DecodeWay& plain) {
   return true;
 }
 
-bool detail::uses_fast_scan() {
+bool uses_fast_scan() {
   const auto decode_with = [](ScanDecoder* scan_decoder) {
     return [scan_decoder](std::span<const std::byte> file, const DecodeOptions& options) -> std::optional<Image> {
       Image image;
@@ -283,9 +282,9 @@ bool detail::uses_fast_scan() {
 }
 
 void JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& options, Image& to) {
-  detail::check_options(options);
+  check_options(options);
   std::optional<long> damage;
-  if (detail::uses_fast_scan()) damage = try_decode(file, options, {.row = row_, .scan_decoder = &scan_decoder_}, to);
+  if (uses_fast_scan()) damage = try_decode(file, options, {.row = row_, .scan_decoder = &scan_decoder_}, to);
   if (!damage) damage = try_decode(file, options, {.row = row_}, to);
   damaged_places_ = damage.value();
 }
@@ -304,10 +303,10 @@ std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions&
   require_encodable(image, options);
   const std::string name = "to encode";
   // A writer reports its errors to a reader, which here has nothing to read.
-  detail::JpegReader reader({}, name, 0);
-  detail::JpegWriter writer(reader);
+  JpegReader reader({}, name, 0);
+  JpegWriter writer(reader);
   jpeg_compress_struct& info = writer.info();
-  if (!detail::guarded(reader.errors(), [&] { write_picture(info, image, options); })) {
+  if (!guarded(reader.errors(), [&] { write_picture(info, image, options); })) {
     throw EnvironmentError(text("A picture of ", image.width, " x ", image.height,
                                 " pixels could not be encoded as a JPEG: ", reader.errors().message, "."));
   }
@@ -315,4 +314,4 @@ std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions&
   return {bytes.begin(), bytes.end()};
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -11,7 +11,7 @@
 #include <libtrain/data/image/detail/scan_decoder.hpp>
 #include <libtrain/data/image/image.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// Decodes JPEGs to the very pixels that Pillow's convert("RGB") or convert("L") gives: accurate integer transform,
 /// smooth ("fancy") chroma upsampling, grey repeated in three channels, CMYK and YCCK taken for inverted (see
@@ -40,7 +40,7 @@ class JpegDecoder {
   long damaged_places() const { return damaged_places_; }
 
  private:
-  detail::ScanDecoder scan_decoder_;
+  ScanDecoder scan_decoder_;
   std::vector<std::uint8_t> row_;  // as libjpeg gives it, where that differs from what is wanted
   long damaged_places_ = 0;
 };
@@ -67,8 +67,6 @@ struct JpegEncoderOptions {
 /// the result.
 std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions& options = {});
 
-namespace detail {
-
 /// Whether JpegDecoder reads scans with FastScan. It does unless check_fast_scan(), at the first call, finds that the
 /// libjpeg that was loaded makes other pixels of them. Any thread may call it.
 bool uses_fast_scan();
@@ -83,6 +81,4 @@ using DecodeWay = std::function<std::optional<Image>(std::span<const std::byte> 
 /// was built with: what is wrong then must not become pixels to train on.
 bool check_fast_scan(const DecodeWay& fast, const DecodeWay& plain);
 
-}  // namespace detail
-
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -9,7 +9,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/random_draws.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -127,4 +127,4 @@ void cutmix(std::span<float> pictures, const BatchShape& shape, const Crop& box)
   }
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -7,7 +7,7 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/sample_random.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 // mixup (Zhang et al., mixup: Beyond Empirical Risk Minimization, arXiv:1710.09412) as torchvision's v2.MixUp does it:
 // each sample is mixed with the one before it in the batch, the first with the last, in one proportion for all.
@@ -52,4 +52,4 @@ struct BatchShape {
 /// UsageError where the shape does not fit the elements, or the rectangle the pictures.
 void cutmix(std::span<float> pictures, const BatchShape& shape, const Crop& box);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

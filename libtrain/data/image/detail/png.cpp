@@ -15,7 +15,7 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -43,19 +43,18 @@ int read_input(spng_ctx* /*context*/, void* user, void* to, std::size_t count) {
 struct RowFormat {
   int format = SPNG_FMT_RGB8;
   std::size_t pixel_bytes = 3;
-  detail::ConvertPixels convert = detail::copy_rgb;
+  ConvertPixels convert = copy_rgb;
 };
 
 RowFormat row_format_of(const PngHeader& header, int channels) {
   if (header.color == PngColor::grey && header.bit_depth == 16) {
-    return {.format = SPNG_FMT_PNG,
-            .pixel_bytes = 2,
-            .convert = channels == 1 ? detail::clip_grey16_to_grey : detail::clip_grey16_to_rgb};
+    return {
+        .format = SPNG_FMT_PNG, .pixel_bytes = 2, .convert = channels == 1 ? clip_grey16_to_grey : clip_grey16_to_rgb};
   }
   if (header.color == PngColor::grey && channels == 1) {
-    return {.format = SPNG_FMT_G8, .pixel_bytes = 1, .convert = detail::copy_grey};
+    return {.format = SPNG_FMT_G8, .pixel_bytes = 1, .convert = copy_grey};
   }
-  return {.format = SPNG_FMT_RGB8, .pixel_bytes = 3, .convert = channels == 1 ? detail::rgb_to_grey : detail::copy_rgb};
+  return {.format = SPNG_FMT_RGB8, .pixel_bytes = 3, .convert = channels == 1 ? rgb_to_grey : copy_rgb};
 }
 
 struct FreeContext {
@@ -66,10 +65,9 @@ class PngReader {
  public:
   PngReader(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options)
       : options_(options), header_(header), input_{.file = file} {
-    detail::check_pixels("PNG", options, static_cast<std::uint64_t>(header_.width),
-                         static_cast<std::uint64_t>(header_.height));
+    check_pixels("PNG", options, static_cast<std::uint64_t>(header_.width), static_cast<std::uint64_t>(header_.height));
     check_length();
-    crop_ = detail::crop_of(options, header_.width, header_.height);
+    crop_ = crop_of(options, header_.width, header_.height);
     format_ = row_format_of(header_, options.channels);
     context_.reset(spng_ctx_new(0));
     if (context_ == nullptr) throw std::bad_alloc();
@@ -82,7 +80,7 @@ class PngReader {
   PngReader& operator=(const PngReader&) = delete;
 
   void read(Image& to) {
-    detail::shape(to, crop_.width, crop_.height, options_.channels);
+    shape(to, crop_.width, crop_.height, options_.channels);
     if (header_.interlaced) {
       read_interlaced(to);
     } else {
@@ -97,9 +95,9 @@ class PngReader {
     const std::uint64_t pixels = static_cast<std::uint64_t>(header_.width) * static_cast<std::uint64_t>(header_.height);
     const std::uint64_t least = pixels / 8 * bits / kMostInflation;
     if (least <= input_.file.size()) return;
-    detail::fail_image("PNG", options_.name, input_.file.size(),
-                       text("expected at least ", least, " bytes for ", header_.width, " x ", header_.height,
-                            " pixels, found the end of the file (the file is truncated)"));
+    fail_image("PNG", options_.name, input_.file.size(),
+               text("expected at least ", least, " bytes for ", header_.width, " x ", header_.height,
+                    " pixels, found the end of the file (the file is truncated)"));
   }
 
   std::size_t row_bytes() const { return static_cast<std::size_t>(header_.width) * format_.pixel_bytes; }
@@ -132,11 +130,11 @@ class PngReader {
   void check(int status) const {
     if (status == SPNG_OK) return;
     if (status == SPNG_IO_EOF) {
-      detail::fail_image("PNG", options_.name, input_.file.size(),
-                         "expected more data, found the end of the file (the file is truncated)");
+      fail_image("PNG", options_.name, input_.file.size(),
+                 "expected more data, found the end of the file (the file is truncated)");
     }
-    detail::fail_image("PNG", options_.name, input_.position,
-                       text("expected data that libspng can decode, found: ", spng_strerror(status)));
+    fail_image("PNG", options_.name, input_.position,
+               text("expected data that libspng can decode, found: ", spng_strerror(status)));
   }
 
   const DecodeOptions& options_;
@@ -160,7 +158,7 @@ void check(int status, const Image& image) {
 }  // namespace
 
 void decode_png(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options, Image& to) {
-  detail::check_options(options);
+  check_options(options);
   if (options.scale_denominator != 1) {
     throw UsageError(text("DecodeOptions::scale_denominator is ", options.scale_denominator, " for the PNG '",
                           options.name, "', expected 1: only JPEGs can be scaled while they are decoded."));
@@ -175,7 +173,7 @@ Image decode_png(std::span<const std::byte> file, const DecodeOptions& options) 
 }
 
 std::vector<std::byte> encode_png(const Image& image) {
-  detail::require_picture(image);
+  require_picture(image);
   const std::unique_ptr<spng_ctx, FreeContext> context(spng_ctx_new(SPNG_CTX_ENCODER));
   if (context == nullptr) throw std::bad_alloc();
   check(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1), image);
@@ -196,4 +194,4 @@ std::vector<std::byte> encode_png(const Image& image) {
   return {memory.get(), memory.get() + size};
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

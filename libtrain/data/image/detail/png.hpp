@@ -8,7 +8,7 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// Decodes a PNG to the very pixels that Pillow's convert("RGB") or convert("L") gives: grey and palettes become
 /// colours, alpha and a transparent colour are dropped without blending, gamma and profiles are ignored. Of 16-bit
@@ -29,4 +29,4 @@ void decode_png(std::span<const std::byte> file, const PngHeader& header, const 
 /// not fit its bytes, EnvironmentError where libspng gives up. Any thread may call it.
 std::vector<std::byte> encode_png(const Image& image);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

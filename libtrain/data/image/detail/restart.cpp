@@ -12,7 +12,7 @@
 #include <libtrain/data/image/detail/libjpeg.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -110,15 +110,15 @@ void store16(std::vector<std::byte>& bytes, std::size_t offset, int value) {
 // Of the markers with data, those that say how to decode: comments, Exif and profiles may be long.
 bool is_needed(std::uint8_t code) {
   switch (code) {
-    case detail::kDefineQuantizationTables:
-    case detail::kDefineHuffmanTables:
-    case detail::kDefineRestartInterval:
-    case detail::kStartOfScan:
-    case detail::kApplication0:
-    case detail::kApplication14:
+    case kDefineQuantizationTables:
+    case kDefineHuffmanTables:
+    case kDefineRestartInterval:
+    case kStartOfScan:
+    case kApplication0:
+    case kApplication14:
       return true;
     default:
-      return detail::is_frame(code);
+      return is_frame(code);
   }
 }
 
@@ -126,9 +126,9 @@ void append_headers(std::vector<std::byte>& to, std::span<const std::byte> file,
                     const Part& part) {
   static const std::string kName = "in memory";  // the headers were read before
   append(to, file.first(2));
-  detail::JpegMarkers markers(file, kName);
+  JpegMarkers markers(file, kName);
   for (;;) {
-    const detail::JpegMarker marker = markers.next();
+    const JpegMarker marker = markers.next();
     if (!is_needed(marker.code)) continue;
     const std::size_t begin = to.size();
     append(to, file.subspan(marker.offset, marker.end() - marker.offset));
@@ -136,7 +136,7 @@ void append_headers(std::vector<std::byte>& to, std::span<const std::byte> file,
       store16(to, begin + 5, part.height);
       store16(to, begin + 7, part.width);
     }
-    if (marker.code == detail::kStartOfScan) return;
+    if (marker.code == kStartOfScan) return;
   }
 }
 
@@ -151,10 +151,10 @@ void append_segments(std::vector<std::byte>& to, std::span<const std::byte> file
     const std::size_t begin = to.size();
     append(to, file.subspan(offset, index.starts[end] - offset));
     for (std::size_t segment = first + 1; segment <= end; ++segment) {
-      to[begin + (index.starts[segment] - offset) - 1] = static_cast<std::byte>(detail::kFirstRestart + number++ % 8);
+      to[begin + (index.starts[segment] - offset) - 1] = static_cast<std::byte>(kFirstRestart + number++ % 8);
     }
   }
-  to.back() = static_cast<std::byte>(detail::kEndOfImage);
+  to.back() = static_cast<std::byte>(kEndOfImage);
 }
 
 }  // namespace
@@ -178,10 +178,10 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
   }
   const JpegHeader header = parse_jpeg_header(file, options.name);
   if (!has_plain_scan(header) || has_fine_markers(header)) return std::nullopt;
-  detail::check_pixels("JPEG", {.name = options.name, .maximum_pixels = options.maximum_pixels},
-                       static_cast<std::uint64_t>(header.width), static_cast<std::uint64_t>(header.height));
+  check_pixels("JPEG", {.name = options.name, .maximum_pixels = options.maximum_pixels},
+               static_cast<std::uint64_t>(header.width), static_cast<std::uint64_t>(header.height));
 
-  detail::JpegReader reader(file, options.name, std::numeric_limits<long>::max());
+  JpegReader reader(file, options.name, std::numeric_limits<long>::max());
   jpeg_decompress_struct& from = reader.info();
   reader.run([&from] {
     jpeg_save_markers(&from, JPEG_COM, kLongestMarker);
@@ -193,7 +193,7 @@ std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::b
   reader.run([&from, &coefficients] { coefficients = jpeg_read_coefficients(&from); });
   if (reader.errors().warnings > 0) return std::nullopt;
 
-  detail::JpegWriter writer(reader);
+  JpegWriter writer(reader);
   jpeg_compress_struct& to = writer.info();
   const auto interval = static_cast<unsigned int>(choose_restart_interval(header.mcus_per_row(), options.interval));
   reader.run([&] { write_coefficients(from, coefficients, to, interval); });
@@ -225,8 +225,7 @@ bool find_restart_segments(std::span<const std::byte> file, const JpegHeader& he
     ++place;
     if (code == 0) continue;
     const std::size_t number = index.starts.size() - 1;
-    const auto marker =
-        static_cast<std::uint8_t>(number + 1 == expected ? detail::kEndOfImage : detail::kFirstRestart + number % 8);
+    const auto marker = static_cast<std::uint8_t>(number + 1 == expected ? kEndOfImage : kFirstRestart + number % 8);
     if (code != marker) return false;
     index.starts.push_back(static_cast<std::uint32_t>(place));
   }
@@ -247,4 +246,4 @@ std::optional<Crop> cut_restart_segments(std::span<const std::byte> file, const 
               .height = crop.height};
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

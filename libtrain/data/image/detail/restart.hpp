@@ -11,7 +11,7 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// How to add restart markers. They cut the entropy-coded data of a JPEG into segments that can be decoded by
 /// themselves (ITU-T T.81, E.1.4): with one every few MCUs, a rectangle of the picture needs only the segments that it
@@ -64,4 +64,4 @@ std::optional<Crop> cut_restart_segments(std::span<const std::byte> file, const 
                                          const RestartIndex& index, const Crop& crop, int scale_denominator,
                                          std::vector<std::byte>& part);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

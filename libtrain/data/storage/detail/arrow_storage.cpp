@@ -24,14 +24,9 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/detail/arrow_connection.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
-
-using detail::ArrowConnection;
-using detail::FailureKind;
-using detail::RequestError;
-using detail::RequestPhase;
 
 // What is read again after a failure; large enough for a request to cost nothing beside it.
 constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
@@ -88,7 +83,7 @@ class ArrowFile final : public File {
   std::uint64_t size() const override { return static_cast<std::uint64_t>(object_.size); }
 
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    detail::require_range(*this, offset, to.size());
+    require_range(*this, offset, to.size());
     while (!to.empty()) {
       const auto piece = to.first(std::min(to.size(), kPieceBytes));
       read_piece(offset, piece);
@@ -235,7 +230,7 @@ class ArrowStorage final : public Storage {
   }
 
   std::string path_of(const std::string& path) const {
-    detail::require_path_below(name_, path);
+    require_path_below(name_, path);
     return text(root_, '/', path);
   }
 
@@ -279,4 +274,4 @@ std::shared_ptr<const Storage> open_arrow_storage(const Location& location, cons
   return std::make_shared<const ArrowStorage>(std::move(connection), std::move(root), location.name);
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

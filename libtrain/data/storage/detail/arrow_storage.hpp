@@ -6,7 +6,7 @@
 #include <libtrain/data/storage/storage.hpp>
 #include <libtrain/data/storage/storage_options.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// Whether this libtrain was built with Apache Arrow, through which it reads object stores.
 bool has_arrow_storage();
@@ -37,4 +37,4 @@ bool has_arrow_storage();
 /// Throws EnvironmentError as well where this libtrain was built without Arrow, UsageError for a local location.
 std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options);
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -19,7 +19,7 @@
 #include <libtrain/data/storage/detail/location.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 namespace {
 
@@ -186,7 +186,7 @@ class Listing {
 
 }  // namespace
 
-std::unique_ptr<const File> detail::open_local_file(const std::string& path) {
+std::unique_ptr<const File> open_local_file(const std::string& path) {
   // Opening a FIFO would wait for somebody to write to it.
   auto file = detail::DiskFile::open(path, O_RDONLY | O_NONBLOCK);
   if (!file.is_open()) fail_at(path, 0, kReadableFile, errno);
@@ -238,4 +238,4 @@ std::vector<std::string> LocalStorage::folders(const std::string& folder) const 
   return Listing{root_}.folders_in(folder);
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -6,7 +6,7 @@
 
 #include <libtrain/data/storage/storage.hpp>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// A folder of this machine, or of what it has mounted. FileInfo::version is made of the times of modification and
 /// of change in nanoseconds, the size and the inode: whatever is written to a file makes another one, also where its
@@ -42,10 +42,6 @@ class LocalStorage final : public Storage {
   std::string identity_;
   std::string local_identity_;
 };
-
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
 
 /// Opens a regular file of this machine (or of what it has mounted), which is read by pread(2).
 ///

@@ -28,7 +28,7 @@ bool is_scheme(std::string_view word) {
 
 std::string lower_case(std::string_view word) {
   std::string lower{word};
-  std::transform(lower.begin(), lower.end(), lower.begin(), ascii_lower);
+  std::transform(lower.begin(), lower.end(), lower.begin(), libtrain::detail::ascii_lower);
   return lower;
 }
 
@@ -110,20 +110,14 @@ std::string percent_encode(std::string_view plain, bool (*stays)(char)) {
   return encoded;
 }
 
-}  // namespace libtrain::data::detail
-
-namespace libtrain::data {
-
 namespace {
-
-using detail::Uri;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& why) {
   throw UsageError(text("Location '", name, "': ", why, "."));
 }
 
 std::string decode(const Uri& uri, std::string_view encoded) {
-  auto plain = detail::percent_decode(encoded);
+  auto plain = percent_decode(encoded);
   if (!plain) refuse(uri.name, "expected two hexadecimal digits after each '%'; a '%' of a name is written %25");
   const bool has_control = std::any_of(plain->begin(), plain->end(),
                                        [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; });
@@ -182,7 +176,7 @@ void require_bucket_name(const Uri& uri, std::string_view bucket) {
 
 std::string sas_token_of(const Uri& uri) {
   if (!uri.query || uri.query->empty()) return {};
-  if (detail::query_parameter(*uri.query, "sig").empty()) {
+  if (query_parameter(*uri.query, "sig").empty()) {
     refuse(uri.name,
            "its query is not a shared access signature, since it has no parameter named sig; a '?' of a name is "
            "written %3F");
@@ -196,11 +190,11 @@ void require_no_query(const Uri& uri) {
 
 Location local_location(const Uri& uri) {
   require_no_query(uri);
-  if (uri.authority && !uri.authority->empty() && detail::lower_case(*uri.authority) != "localhost") {
+  if (uri.authority && !uri.authority->empty() && lower_case(*uri.authority) != "localhost") {
     refuse(uri.name, "a file on another host cannot be read; a file on this one is file:///path");
   }
   if (!uri.path.starts_with('/')) refuse(uri.name, "expected an absolute path, as in file:///path");
-  const auto path = detail::without_trailing_slashes(decode(uri, uri.path));
+  const auto path = without_trailing_slashes(decode(uri, uri.path));
   return {.kind = StorageKind::local, .name = path, .path = path};
 }
 
@@ -214,7 +208,7 @@ Location azure_location(const Uri& uri) {
       authority.find(':') == std::string_view::npos) {
     location.container = authority;
   } else {
-    const auto host = detail::parse_azure_host(authority.substr(at == std::string_view::npos ? 0 : at + 1));
+    const auto host = parse_azure_host(authority.substr(at == std::string_view::npos ? 0 : at + 1));
     if (!host) {
       refuse(uri.name,
              "expected a host of Azure Blob Storage, such as account.blob.core.windows.net; for an emulator or "
@@ -285,9 +279,9 @@ bool is_mistaken_scheme(std::string_view scheme) {
 Location parse_location(const std::string& location) {
   if (location.empty()) throw UsageError("The location is empty: expected a path or a URI.");
   if (location.find('\0') != std::string::npos) throw UsageError("The location holds a zero byte.");
-  const auto uri = detail::split_uri(location);
+  const auto uri = split_uri(location);
   if (!uri || (!uri->authority && !is_mistaken_scheme(uri->scheme))) {
-    const auto path = detail::without_trailing_slashes(location);
+    const auto path = without_trailing_slashes(location);
     return {.kind = StorageKind::local, .name = path, .path = path};
   }
   if (uri->has_fragment) refuse(uri->name, "a '#' has no meaning here; a '#' of a name is written %23");
@@ -298,4 +292,4 @@ Location parse_location(const std::string& location) {
   return *kind == StorageKind::azure ? azure_location(*uri) : bucket_location(*uri, *kind);
 }
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 enum class StorageKind { local, azure, s3, gcs };
 
@@ -51,10 +51,6 @@ struct Location {
 ///
 /// Throws UsageError that names the location without its query, and says what is understood.
 Location parse_location(const std::string& location);
-
-}  // namespace libtrain::data
-
-namespace libtrain::data::detail {
 
 /// The parts of scheme:[//authority]path[?query] (RFC 3986, section 3), none of them decoded.
 struct Uri {

@@ -4,11 +4,12 @@
 
 namespace libtrain::data {
 
-bool has_arrow_storage() {
+bool detail::has_arrow_storage() {
   return false;
 }
 
-std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& /*options*/) {
+std::shared_ptr<const Storage> detail::open_arrow_storage(const detail::Location& location,
+                                                          const StorageOptions& /*options*/) {
   throw EnvironmentError(
       text("'", location.name,
            "' lies in an object store, and this libtrain was built without Apache Arrow, which reads "

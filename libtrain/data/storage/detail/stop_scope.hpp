@@ -3,7 +3,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace libtrain::data {
+namespace libtrain::data::detail {
 
 /// What ends the waits of the calling thread, such as those between two tries of a request, while the object lives: a
 /// loader's workers are stopped so. Scopes of a thread nest.
@@ -26,4 +26,4 @@ class StopScope {
   std::stop_token outer_;
 };
 
-}  // namespace libtrain::data
+}  // namespace libtrain::data::detail

@@ -201,7 +201,7 @@ void replace_all(std::string& message, std::string_view secret) {
 std::string with_small_digits(std::string encoded) {
   for (std::size_t i = 0; i + 2 < encoded.size(); ++i) {
     if (encoded[i] != '%') continue;
-    for (const auto digit : {i + 1, i + 2}) encoded[digit] = ascii_lower(encoded[digit]);
+    for (const auto digit : {i + 1, i + 2}) encoded[digit] = libtrain::detail::ascii_lower(encoded[digit]);
   }
   return encoded;
 }
@@ -245,7 +245,7 @@ std::string mask_secrets(std::string_view message, const std::vector<std::string
     }
   }
   mask_quoted_signature(masked);
-  return redact(masked);
+  return libtrain::detail::redact(masked);
 }
 
 std::string printable_reason(std::string_view message, const std::vector<std::string>& secrets) {

@@ -42,7 +42,7 @@ std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
 
 void ScatteredBucket::finish() {
   phase_ = Phase::averaged;
-  with_element_type(view_.flat, [&]<typename T>(T) {
+  optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     auto* const values = view_.flat.mutable_data_ptr<T>();
     for (const auto mark : marks_) values[mark] = static_cast<T>(kMark);
   });
@@ -51,7 +51,7 @@ void ScatteredBucket::finish() {
 bool ScatteredBucket::is_stale() const {
   if (!is_averaged() || marks_.empty()) return false;
   bool stale = false;
-  with_element_type(view_.flat, [&]<typename T>(T) {
+  optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     const auto* const values = view_.flat.const_data_ptr<T>();
     const T first = values[marks_.front()];
     const auto is_first = [&](std::int64_t mark) { return values[mark] == first; };
@@ -63,7 +63,7 @@ bool ScatteredBucket::is_stale() const {
 
 bool ScatteredBucket::is_untouched() const {
   bool untouched = true;
-  with_element_type(view_.flat, [&]<typename T>(T) {
+  optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     const auto* const values = view_.flat.const_data_ptr<T>();
     const auto is_mark = [&](std::int64_t mark) { return values[mark] == static_cast<T>(kMark); };
     untouched = std::all_of(marks_.begin(), marks_.end(), is_mark);

@@ -17,9 +17,9 @@ using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 
 void require_sgd(const SGDOptions& options) {
-  require_not_negative(options.lr(), "SGDOptions::lr");
-  require_not_negative(options.momentum(), "SGDOptions::momentum");
-  require_not_negative(options.weight_decay(), "SGDOptions::weight_decay");
+  optim::detail::require_not_negative(options.lr(), "SGDOptions::lr");
+  optim::detail::require_not_negative(options.momentum(), "SGDOptions::momentum");
+  optim::detail::require_not_negative(options.weight_decay(), "SGDOptions::weight_decay");
   if (options.nesterov() && (options.momentum() == 0 || options.dampening() != 0)) {
     throw UsageError(text("SGDOptions::nesterov is set with momentum ", options.momentum(), " and dampening ",
                           options.dampening(), "; it needs a momentum, and no dampening."));
@@ -27,9 +27,9 @@ void require_sgd(const SGDOptions& options) {
 }
 
 void require_adamw(const AdamWOptions& options) {
-  require_not_negative(options.lr(), "AdamWOptions::lr");
-  require_not_negative(options.eps(), "AdamWOptions::eps");
-  require_not_negative(options.weight_decay(), "AdamWOptions::weight_decay");
+  optim::detail::require_not_negative(options.lr(), "AdamWOptions::lr");
+  optim::detail::require_not_negative(options.eps(), "AdamWOptions::eps");
+  optim::detail::require_not_negative(options.weight_decay(), "AdamWOptions::weight_decay");
   const auto [beta1, beta2] = options.betas();
   if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1)) {
     throw UsageError(
@@ -50,14 +50,16 @@ void update_sgd(const SGDOptions& options, double rate_factor, std::int64_t numb
                      .weight_decay = options.weight_decay(),
                      .nesterov = options.nesterov(),
                      .first = number == 1};
-  with_element_type(memory.parameters, [&]<typename T>(T) {
+  optim::detail::with_element_type(memory.parameters, [&]<typename T>(T) {
     auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
     const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
     T* const buffer = step.momentum == 0 ? nullptr : memory.states.front().mutable_data_ptr<T>() + run.in_state;
-    for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
-      const auto begin = piece.begin;
-      sgd_update(values + begin, gradients + begin, buffer == nullptr ? nullptr : buffer + begin, piece.count, step);
-    });
+    optim::detail::for_each_piece(memory.parameters.narrow(0, run.begin, run.count),
+                                  [&](const optim::detail::Piece& piece) {
+                                    const auto begin = piece.begin;
+                                    sgd_update(values + begin, gradients + begin,
+                                               buffer == nullptr ? nullptr : buffer + begin, piece.count, step);
+                                  });
   });
 }
 
@@ -69,15 +71,16 @@ void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t 
                        .epsilon = options.eps(),
                        .weight_decay = options.weight_decay(),
                        .step = number};
-  with_element_type(memory.parameters, [&]<typename T>(T) {
+  optim::detail::with_element_type(memory.parameters, [&]<typename T>(T) {
     auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
     const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
     auto* const first = memory.states[0].mutable_data_ptr<T>() + run.in_state;
     auto* const second = memory.states[1].mutable_data_ptr<T>() + run.in_state;
-    for_each_piece(memory.parameters.narrow(0, run.begin, run.count), [&](const Piece& piece) {
-      const auto begin = piece.begin;
-      adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
-    });
+    optim::detail::for_each_piece(
+        memory.parameters.narrow(0, run.begin, run.count), [&](const optim::detail::Piece& piece) {
+          const auto begin = piece.begin;
+          adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
+        });
   });
 }
 

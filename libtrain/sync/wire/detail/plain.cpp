@@ -5,7 +5,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
@@ -27,10 +27,8 @@ class InPlaceReduction final : public Reduction {
 }  // namespace
 
 std::unique_ptr<Reduction> PlainWireFormat::start(const BucketView& bucket, Communicator& communicator) {
-  return detail::average_in_place(bucket.flat, communicator);
+  return average_in_place(bucket.flat, communicator);
 }
-
-namespace detail {
 
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator) {
   return std::make_unique<InPlaceReduction>(communicator.all_reduce(flat, ReduceOp::average));
@@ -42,6 +40,4 @@ void require_planned(const BucketView& bucket, std::size_t planned) {
                         " buckets. Call plan() whenever the buckets change; one format serves one synchronizer."));
 }
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

@@ -9,7 +9,7 @@
 
 #include <libtrain/sync/wire_format.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 /// Gradients travel as they are: one all-reduce a bucket, in place, and no memory besides.
 class PlainWireFormat : public WireFormat {
@@ -20,14 +20,10 @@ class PlainWireFormat : public WireFormat {
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 };
 
-namespace detail {
-
 /// Starts to average `flat` over all ranks, in place: what every format does with buckets that it leaves alone.
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
 
 /// Throws UsageError where `bucket` is none of the so many that its format was given by plan().
 void require_planned(const BucketView& bucket, std::size_t planned);
 
-}  // namespace detail
-
-}  // namespace libtrain
+}  // namespace libtrain::detail
