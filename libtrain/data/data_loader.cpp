@@ -26,14 +26,14 @@ LoaderOptions of_all_loaders(const DataLoaderOptions& options) {
 std::int64_t classes_of(const Dataset& dataset, const DataLoaderOptions& options) {
   if (!options.classes && !options.mixing) return 0;
   const std::int64_t of_model = options.classes ? *options.classes : options.mixing->classes;
-  if (of_model < 1) throw UsageError(text("classes is ", of_model, ": give the number of the model's classes"));
+  if (of_model < 1) throw UsageError(text("classes is ", of_model, ": give the number of the model's classes."));
   if (options.mixing && options.mixing->classes != of_model) {
     throw UsageError(text("classes is ", of_model, " and mixing has ", options.mixing->classes,
-                          " classes: give the model's number to both"));
+                          " classes: give the model's number to both."));
   }
   if (const auto of_data = dataset.class_count(); of_data > of_model) {
-    throw UsageError(text("the data set has ", of_data, " classes, but the model has ", of_model,
-                          ": use a model with more classes, or data with fewer"));
+    throw UsageError(text("The data set has ", of_data, " classes, but the model has ", of_model,
+                          ": use a model with more classes, or data with fewer."));
   }
   return of_model;
 }

@@ -24,7 +24,7 @@ class SampleRandom {
 
   /// Uniform over the integers low, ..., high, both included. Throws UsageError where low > high.
   int integer(int low, int high) {
-    if (low > high) throw UsageError(text("there is no integer from ", low, " to ", high));
+    if (low > high) throw UsageError(text("There is no integer from ", low, " to ", high, "."));
     const auto count = static_cast<std::uint64_t>(std::int64_t{high} - low) + 1;
     // 2^64 mod count: numbers below it are rejected, so that every remainder is equally likely.
     const std::uint64_t rejected = (0 - count) % count;

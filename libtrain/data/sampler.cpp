@@ -25,14 +25,14 @@ std::uint64_t ceiling_of_ratio(std::uint64_t a, std::uint64_t b) {
 
 void check_remainder(const SamplerOptions& options, std::uint64_t world) {
   if (options.remainder == Remainder::drop && options.dataset_size < options.batch_size * world) {
-    throw UsageError(text("an epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
+    throw UsageError(text("An epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
                           " need ", options.batch_size * world, " samples for one full global batch, the data set has ",
-                          options.dataset_size, "; use a smaller batch_size, or pad instead of drop"));
+                          options.dataset_size, "; use a smaller batch_size, or pad instead of drop."));
   }
   if (options.remainder == Remainder::uneven && options.dataset_size < world) {
-    throw UsageError(text("a data set of ", options.dataset_size, " samples leaves some of ", world,
+    throw UsageError(text("A data set of ", options.dataset_size, " samples leaves some of ", world,
                           " ranks without any in an epoch; use at most ", options.dataset_size,
-                          " ranks, or pad instead of uneven"));
+                          " ranks, or pad instead of uneven."));
   }
 }
 
@@ -41,25 +41,25 @@ void check_blocks(const SamplerOptions& options) {
   if (options.blocks.empty()) {
     throw UsageError(
         "Order::blocks needs to know how samples lie in files, but the data set's blocks() names none: use "
-        "Order::shuffled, or data in shards");
+        "Order::shuffled, or data in shards.");
   }
   const std::uint64_t samples = detail::BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
   if (samples != options.dataset_size) {
-    throw UsageError(text("the ", options.blocks.size(), " blocks hold ", samples, " samples and the data set ",
-                          options.dataset_size, ": the blocks' sizes must add up to the data set's"));
+    throw UsageError(text("The ", options.blocks.size(), " blocks hold ", samples, " samples and the data set ",
+                          options.dataset_size, ": the blocks' sizes must add up to the data set's."));
   }
 }
 
 void check(const SamplerOptions& options, Shard shard) {
   if (shard.world_size < 1 || shard.rank < 0 || shard.rank >= shard.world_size) {
-    throw UsageError(text("rank ", shard.rank, " is outside a world of ", shard.world_size, " ranks"));
+    throw UsageError(text("Rank ", shard.rank, " is outside a world of ", shard.world_size, " ranks."));
   }
-  if (options.dataset_size == 0) throw UsageError("the data set is empty: there is nothing to sample from");
-  if (options.batch_size == 0) throw UsageError("batch_size is 0: it must be at least 1");
+  if (options.dataset_size == 0) throw UsageError("The data set is empty: there is nothing to sample from.");
+  if (options.batch_size == 0) throw UsageError("batch_size is 0: it must be at least 1.");
   const auto world = static_cast<std::uint64_t>(shard.world_size);
   if (options.batch_size > kMaximum / world || options.dataset_size > kMaximum - world) {
-    throw UsageError(text("a batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
-                          " samples exceeds 64-bit arithmetic"));
+    throw UsageError(text("A batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
+                          " samples exceeds 64-bit arithmetic."));
   }
   check_remainder(options, world);
   check_blocks(options);
@@ -82,15 +82,16 @@ EpochOrder Sampler::order(std::uint64_t epoch) const {
     return [blocks](std::uint64_t position) { return (*blocks)(position); };
   }
   return [size = options_.dataset_size](std::uint64_t position) {
-    if (position >= size) throw UsageError(text("position ", position, " is outside a data set of ", size, " samples"));
+    if (position >= size)
+      throw UsageError(text("Position ", position, " is outside a data set of ", size, " samples."));
     return position;
   };
 }
 
 std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from) const {
   if (step >= batches(from)) {
-    throw UsageError(text("step ", step, " is past the end: the number of batches that rank ", rank_,
-                          " has from position ", from, " on is ", batches(from)));
+    throw UsageError(text("Step ", step, " is past the end: the number of batches that rank ", rank_,
+                          " has from position ", from, " on is ", batches(from), "."));
   }
   const std::uint64_t start = from + step * global_batch_;
   const std::uint64_t size = std::min(global_batch_, end(from) - start);
@@ -161,7 +162,7 @@ std::uint64_t Sampler::padding(std::uint64_t from) const {
 // Where the order ends for who starts at `from`: padding lies beyond the data set, and what is dropped after the end.
 std::uint64_t Sampler::end(std::uint64_t from) const {
   if (from > options_.dataset_size) {
-    throw UsageError(text("position ", from, " is beyond the end of a data set of ", options_.dataset_size,
+    throw UsageError(text("Position ", from, " is beyond the end of a data set of ", options_.dataset_size,
                           " samples: was the run begun with another data set?"));
   }
   const std::uint64_t left = options_.dataset_size - from;

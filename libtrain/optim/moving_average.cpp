@@ -129,20 +129,20 @@ void MovingAverage::load(const NamedTensors& tensors, std::int64_t updates) {
     const auto found = given.find(name);
     if (found == given.end()) {
       throw UsageError(text("What the moving average was to be loaded from lacks ", describe(name, average),
-                            ": is it of the same module?"));
+                            ". Load what a moving average of the same module has saved."));
     }
     const auto value = found->second;
     given.erase(found);
     if (!value.defined() || value.sizes() != average.sizes() || value.scalar_type() != average.scalar_type()) {
       throw UsageError(text("The moving average holds ", describe(name, average), " and was to be loaded with ",
                             value.defined() ? describe(name, value) : text("an undefined tensor"),
-                            ": is it of the same module?"));
+                            ". Load what a moving average of the same module has saved."));
     }
     values.push_back(value);
   }
   if (!given.empty()) {
     throw UsageError(text("What the moving average was to be loaded from has a tensor '", given.begin()->first,
-                          "', which the module has not: is it of the same module?"));
+                          "', which the module has not. Load what a moving average of the same module has saved."));
   }
   copy_values(values, without_names(tensors_));
   updates_ = updates;

@@ -151,7 +151,7 @@ TEST(BlockOrder, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message_of<UsageError>([] { detail::BlockOrder({~std::uint64_t{0}, 1}, 2, 0, 0); }),
               HasSubstr("64 bits"));
   EXPECT_THAT(message_of<UsageError>([] { detail::BlockOrder({3, 4}, 2, 0, 0)(7); }),
-              ::testing::AllOf(HasSubstr("position 7"), HasSubstr("7 samples")));
+              ::testing::AllOf(HasSubstr("Position 7"), HasSubstr("7 samples")));
 }
 
 }  // namespace

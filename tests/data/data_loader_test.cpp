@@ -419,7 +419,7 @@ TEST(DataLoader, RefusesAStepPastTheEndOfTheEpoch) {
   DataLoader loader{numbers, {.batch_size = 2}, {1, 2}};
   EXPECT_EQ(all_labels(loader, 0, 3), Labels{});
   EXPECT_THAT(message_of<UsageError>([&] { loader.epoch(0, 4); }),
-              ::testing::AllOf(::testing::HasSubstr("step 4"), ::testing::HasSubstr("3 steps")));
+              ::testing::AllOf(::testing::HasSubstr("Step 4"), ::testing::HasSubstr("3 steps")));
 }
 
 TEST(DataLoader, RefusesImpossibleOptions) {

@@ -118,7 +118,7 @@ class Resuming(LoaderTest):
         self.assertEqual((job.exit_code, job.reports()), (0, []), job)  # a copy elsewhere is the same data
         with open(data / path_of(30), "ab") as picture:
             picture.write(b"x")
-        jobs.require_refusal(self, self.resume(data), USAGE, "the loader's state is of other data", f"{IMAGES} samples",
+        jobs.require_refusal(self, self.resume(data), USAGE, "The loader's state is of other data", f"{IMAGES} samples",
                              "resume with the same data")
 
     def resume(self, data):
@@ -217,10 +217,10 @@ class SmallFolders(LoaderTest):
         data = self.two_pictures()
         self.require_refusal_before_the_first_step(
             self.run_all(3, "--remainder", "uneven", data=data), USAGE,
-            "a data set of 2 samples leaves some of 3 ranks without any in an epoch", "at most 2 ranks")
+            "A data set of 2 samples leaves some of 3 ranks without any in an epoch", "at most 2 ranks")
         self.require_refusal_before_the_first_step(
             self.run_all(3, "--remainder", "drop", data=data), USAGE,
-            "an epoch would have no step: 3 ranks with a batch_size of 6 need 18 samples")
+            "An epoch would have no step: 3 ranks with a batch_size of 6 need 18 samples")
 
     def test_fewer_images_than_ranks_are_padded(self):
         ranks = self.ranks(3, data=self.two_pictures())

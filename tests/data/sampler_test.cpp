@@ -385,8 +385,8 @@ std::string error_of(const SamplerOptions& options, Shard shard = {}) {
 TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THAT(error_of({.dataset_size = 10, .batch_size = 0}), HasSubstr("batch_size is 0"));
   EXPECT_THAT(error_of({.dataset_size = 0, .batch_size = 1}), HasSubstr("empty"));
-  EXPECT_THAT(error_of({.dataset_size = 10}, {4, 4}), HasSubstr("rank 4 is outside a world of 4"));
-  EXPECT_THAT(error_of({.dataset_size = 10}, {-1, 4}), HasSubstr("rank -1"));
+  EXPECT_THAT(error_of({.dataset_size = 10}, {4, 4}), HasSubstr("Rank 4 is outside a world of 4"));
+  EXPECT_THAT(error_of({.dataset_size = 10}, {-1, 4}), HasSubstr("Rank -1"));
   EXPECT_THAT(error_of({.dataset_size = 10}, {0, 0}), HasSubstr("world of 0"));
   EXPECT_THAT(error_of({.dataset_size = 127, .batch_size = 32, .remainder = Remainder::drop}, {0, 4}),
               AllOf(HasSubstr("128"), HasSubstr("127")));
@@ -409,7 +409,7 @@ TEST(Sampler, RefusesBlocksThatAreNotTheDataSet) {
 TEST(Sampler, RefusesAPositionBeyondTheDataSet) {
   const Sampler sampler({.dataset_size = 10});
   EXPECT_THAT(message_of<UsageError>([&] { sampler.steps(11); }),
-              AllOf(HasSubstr("position 11"), HasSubstr("10 samples")));
+              AllOf(HasSubstr("Position 11"), HasSubstr("10 samples")));
   EXPECT_THROW(sampler.batches(11), UsageError);
   EXPECT_THROW(sampler.batch(0, 0, 11), UsageError);
   EXPECT_THROW(sampler.position_after(0, 11), UsageError);

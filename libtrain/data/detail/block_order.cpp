@@ -20,7 +20,7 @@ std::vector<std::uint64_t> first_samples(const std::vector<std::uint64_t>& sizes
   std::uint64_t samples = 0;
   for (const std::uint64_t size : sizes) {
     if (size > std::numeric_limits<std::uint64_t>::max() - samples) {
-      throw UsageError(text("the ", sizes.size(), " blocks hold more samples than 64 bits count: check their sizes"));
+      throw UsageError(text("The ", sizes.size(), " blocks hold more samples than 64 bits count: check their sizes."));
     }
     firsts.push_back(samples);
     samples += size;
@@ -33,7 +33,7 @@ std::vector<std::uint64_t> first_samples(const std::vector<std::uint64_t>& sizes
 BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t blocks_at_once, std::uint64_t seed,
                        std::uint64_t epoch)
     : blocks_at_once_(blocks_at_once) {
-  if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0: it must be at least 1");
+  if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0: it must be at least 1.");
   const std::vector<std::uint64_t> firsts = first_samples(sizes);
   const std::uint64_t blocks = sizes.size();
   const std::uint64_t key = combine(combine(seed, epoch), kBlocks);
@@ -58,7 +58,7 @@ BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t bl
 }
 
 std::uint64_t BlockOrder::operator()(std::uint64_t i) const {
-  if (i >= size()) throw UsageError(text("position ", i, " is outside blocks of ", size(), " samples together"));
+  if (i >= size()) throw UsageError(text("Position ", i, " is outside blocks of ", size(), " samples together."));
   const std::uint64_t window = place_of(i) / blocks_at_once_;
   const std::uint64_t window_start = starts_[window * blocks_at_once_];
   const std::uint64_t position = window_start + windows_[window](i - window_start);

@@ -26,7 +26,7 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t e
 
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
   // From a position outside the range the walk might never end.
-  if (i >= size_) throw UsageError(text("position ", i, " is outside a permutation of ", size_, " elements"));
+  if (i >= size_) throw UsageError(text("Position ", i, " is outside a permutation of ", size_, " elements."));
   std::uint64_t x = encrypt(i);
   while (x >= size_) x = encrypt(x);
   return x;

@@ -87,8 +87,8 @@ void BadSamples::resume(const std::vector<std::uint64_t>& indices) {
   const std::lock_guard lock(mutex_);
   for (const std::uint64_t index : indices) {
     if (index >= dataset_size_) {
-      throw UsageError(text("the loader's state names the bad sample ", index, " of a data set of ", dataset_size_,
-                            " samples: resume with the data that it was saved for"));
+      throw UsageError(text("The loader's state names the bad sample ", index, " of a data set of ", dataset_size_,
+                            " samples: resume with the data that it was saved for."));
     }
     indices_.insert(index);
   }

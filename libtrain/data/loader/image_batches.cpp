@@ -21,9 +21,9 @@ bool is_image_type(at::ScalarType type) {
 
 void require_image(const at::Tensor& image, std::uint64_t index) {
   if (image.defined() && image.dim() == 3 && image.is_cpu() && is_image_type(image.scalar_type())) return;
-  throw UsageError(text("the image of sample ", index,
+  throw UsageError(text("The image of sample ", index,
                         " must be float32, float16, bfloat16 or uint8 and [C, H, W] on the CPU, but it is ",
-                        image.defined() ? text(image.toString(), " ", image.sizes()) : "undefined"));
+                        image.defined() ? text(image.toString(), " ", image.sizes()) : "undefined", "."));
 }
 
 std::array<std::int64_t, 3> sizes_of(const ImageShape& shape) {
@@ -39,7 +39,7 @@ void require_alike(const at::Tensor& image, const ImageShape& shape, std::uint64
   require_image(image, index);
   const auto sizes = sizes_of(shape);
   if (image.sizes() == at::IntArrayRef(sizes) && image.scalar_type() == shape.type) return;
-  throw UsageError(text("the image of sample ", index, " is ", image.scalar_type(), " ", image.sizes(),
+  throw UsageError(text("The image of sample ", index, " is ", image.scalar_type(), " ", image.sizes(),
                         " but others are ", shape.type, " ", at::IntArrayRef(sizes),
                         "; resize or crop all images to one shape"));
 }

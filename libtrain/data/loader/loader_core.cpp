@@ -38,22 +38,22 @@ LoaderCore::LoaderCore(const IndexedDataset& dataset, const LoaderOptions& optio
       sampler_(sampler_options(dataset, options, shard), shard),
       bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory, shard.run_id),
       device_(shard.device.is_cpu() ? nullptr : std::make_unique<const DeviceCopy>(shard.device)) {
-  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more"));
-  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ": it must be at least 1"));
+  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more."));
+  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ": it must be at least 1."));
 }
 
 std::uint64_t LoaderCore::position_of_step(std::uint64_t step) const {
   if (step > sampler_.steps()) {
-    throw UsageError(text("step ", step, " is past the end of an epoch of ", sampler_.steps(),
-                          " steps: count steps from the start of each epoch"));
+    throw UsageError(text("Step ", step, " is past the end of an epoch of ", sampler_.steps(),
+                          " steps: count steps from the start of each epoch."));
   }
   return sampler_.position_after(step);
 }
 
 void LoaderCore::resume(const LoaderState& state) {
   if (state.seed != seed_) {
-    throw UsageError(text("the loader's state is of the order of seed ", state.seed, ", but this loader has seed ",
-                          seed_, ": resume with the same --seed"));
+    throw UsageError(text("The loader's state is of the order of seed ", state.seed, ", but this loader has seed ",
+                          seed_, ": resume with the same --seed."));
   }
   if (state.content == 0 || state.order == 0) {
     log_warning("The loader's state does not say of which data and order it is: only seed and size are compared.");
@@ -61,13 +61,13 @@ void LoaderCore::resume(const LoaderState& state) {
   const Content& own = content();
   if (state.dataset_size != dataset_.size() || (state.content != 0 && state.content != own.digest)) {
     const auto before = state.data.empty() ? text(state.dataset_size, " samples") : state.data;
-    throw UsageError(text("the loader's state is of other data (", before, ") than this loader reads (", own.summary,
+    throw UsageError(text("The loader's state is of other data (", before, ") than this loader reads (", own.summary,
                           ")", before == own.summary ? ", which differ in between" : "",
-                          ": resume with the same data"));
+                          ": resume with the same data."));
   }
   if (state.order != 0 && state.order != sampler_.fingerprint()) {
     throw UsageError(
-        "the loader's state is of another order: resume with the same Order, blocks_at_once and division into shards");
+        "The loader's state is of another order: resume with the same Order, blocks_at_once and division into shards.");
   }
   const std::size_t ranks = state.bad_samples.size();
   const auto world_size = static_cast<std::size_t>(shard_.world_size);
