@@ -23,7 +23,7 @@ class GradientRounds;
 /// What a parameter without a gradient means.
 enum class UnusedParameters {
   refused,  ///< a mistake: wait() fails on all ranks and names parameters and ranks
-  allowed,  ///< its gradient is zero on this rank; where no rank has one, it is left as it was (undefined)
+  allowed,  ///< its gradient is zero on this rank; where no rank has one, an undefined one stays undefined
 };
 
 /// What happens to a gradient with NaN or infinity.
@@ -37,7 +37,8 @@ enum class NonFinite {
 enum class BufferPolicy {
   local,      ///< nothing: ranks keep their own until broadcast_buffers()
   broadcast,  ///< all ranks take those of the first rank that had samples (of rank 0 without set_samples)
-  averaged,   ///< floating ones are averaged, weighted as gradients are, others broadcast
+  averaged,   ///< floating ones are averaged, weighted as gradients are, others (in a round without samples all)
+              ///< broadcast
 };
 
 /// Whether wait() looks for replicas that have diverged, at no message of its own.

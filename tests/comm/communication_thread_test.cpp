@@ -262,6 +262,21 @@ TEST(CommunicationThread, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
   end.set_value();
 }
 
+TEST(CommunicationThread, ACallThatCannotBeginNamesTheOneThatIsStuck) {
+  std::promise<void> end;
+  const auto stuck = [ended = end.get_future().share()](const WaitPolicy&) {
+    ended.wait_for(std::chrono::seconds(60));
+  };
+  {
+    CommunicationThread thread{std::make_unique<FakeTransport>(false, stuck), std::chrono::milliseconds(100)};
+    thread.start();
+    static_cast<void>(submit_all_reduce(thread));
+    EXPECT_THAT(failure_of(submit_all_reduce(thread)),
+                AllOf(HasSubstr("(collective number 1) could not begin"), HasSubstr("(collective number 0), called")));
+  }
+  end.set_value();
+}
+
 TEST(CommunicationThread, ACallKeepsItsDeadlineBehindOneWithALaterOne) {
   for (const bool interruptible : {true, false}) {
     std::promise<void> end;

@@ -118,6 +118,20 @@ TEST(SynchronizerBuffers, AreAveragedBySamples) {
   });
 }
 
+TEST(SynchronizerBuffers, ARoundWithoutSamplesKeepsThem) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto policy : {BufferPolicy::broadcast, BufferPolicy::averaged}) {
+      PairWithBuffers model;
+      GradientSynchronizer synchronizer{model, communicator, {.buffers = policy}};
+      model.fill(3);
+      EXPECT_EQ(synchronizer.set_samples(0), 0);
+      model.loss(1, 1).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      model.expect(4, 30, 3);
+    }
+  });
+}
+
 TEST(SynchronizerBuffers, RunningStatisticsOfBatchNormAreAveraged) {
   on_ranks([](Communicator& communicator) {
     torch::nn::BatchNorm1d norm{torch::nn::BatchNorm1dOptions(2).momentum(0.5)};

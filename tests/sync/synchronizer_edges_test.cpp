@@ -223,6 +223,43 @@ TEST(SynchronizerEdges, TuningKeepsFrozenAndUnfrozenLayersRight) {
   });
 }
 
+TEST(SynchronizerEdges, TuningSeesAnUnfrozenLayerThatBackwardReachesFirst) {
+  on_ranks([](Communicator& communicator) {
+    for (const bool is_left : {true, false}) {
+      Pair model;
+      GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}}};
+      torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
+      auto& layer = is_left ? model.left : model.right;
+      layer.set_requires_grad(false);
+      (is_left ? 2 * model.right.sum() : model.left.sum()).backward();
+      EXPECT_TRUE(synchronizer.wait());
+      layer.set_requires_grad(true);
+      synchronizer.tune();
+      for (int round = 0; round < 2; ++round) {
+        optimizer.zero_grad();
+        model.loss(1, 2).backward();
+        EXPECT_TRUE(synchronizer.wait());
+        expect_all(model.left.grad(), 1, "left");
+        expect_all(model.right.grad(), 2, "right");
+      }
+    }
+  });
+}
+
+TEST(SynchronizerEdges, AMistakeInSetSamplesIsToldToAll) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const bool is_last = communicator.rank() + 1 == communicator.world_size();
+    EXPECT_THAT(message_of<UsageError>([&] { synchronizer.set_samples(is_last ? -1 : 1); }),
+                HasSubstr("set_samples() was given -1"));
+    synchronizer.set_samples(1);
+    model.loss(1, 2).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    expect_all(model.left.grad(), 1, "left");
+  });
+}
+
 TEST(SynchronizerEdges, UnfreezingWorksWithAWireFormat) {
   on_ranks([](Communicator& communicator) {
     Pair model;

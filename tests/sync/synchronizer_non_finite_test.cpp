@@ -82,6 +82,21 @@ TEST(SynchronizerNonFinite, SkipsTheRoundOnAllRanks) {
   });
 }
 
+TEST(SynchronizerNonFinite, AnOverflowByAWeightIsFoundInALayerThatWasJustUnfrozen) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() < 3) return;  // 30,000 times 3 is more than a float16
+    Pair model;
+    model.to(at::kHalf);
+    model.left.set_requires_grad(false);
+    GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::skipped}};
+    model.left.set_requires_grad(true);
+    synchronizer.set_samples(is_last(communicator) ? 1 : 0);
+    model.loss(is_last(communicator) ? 30000 : 1, 1).backward();
+    EXPECT_FALSE(synchronizer.wait());
+    EXPECT_FALSE(model.left.grad().defined());
+  });
+}
+
 TEST(SynchronizerNonFinite, IsFoundInEveryPass) {
   on_ranks([](Communicator& communicator) {
     Pair model;

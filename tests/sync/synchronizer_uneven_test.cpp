@@ -236,6 +236,26 @@ TEST(SynchronizerUneven, RanksThatRunOutOfBatchesJoinTheOthers) {
   });
 }
 
+TEST(SynchronizerUneven, RanksThatJoinWaitForOthersWhoseBatchIsEmpty) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator};
+    const bool is_first = communicator.rank() == 0;
+    for (const int samples : {0, 2}) {
+      if (is_first) {
+        synchronizer.set_samples(samples);
+        model.loss(1, 2).backward();
+        EXPECT_TRUE(synchronizer.wait());
+      } else {
+        EXPECT_TRUE(synchronizer.join());
+      }
+      expect_all(model.left.grad(), samples == 0 ? 0 : 1, "left");
+      synchronizer.zero_grad();
+    }
+    EXPECT_FALSE(synchronizer.join());
+  });
+}
+
 TEST(SynchronizerUneven, JoiningKeepsMomentumEqual) {
   on_ranks([](Communicator& communicator) {
     Pair model;

@@ -137,7 +137,9 @@ class CommunicationThread::Queue {
   void help(const Operation& wanted);
 
   // The name of the operation that runs instead of `operation` and may go on after its deadline; empty if none does.
-  std::string what_delays(const Operation& operation);
+  // The operation in the transport, where it is another one, whose deadline is later than `ends_after`.
+  std::optional<std::string> what_runs_before(
+      const Operation& operation, Stopwatch::Clock::time_point ends_after = Stopwatch::Clock::time_point::min());
 
   const FirstFailure& failure() const { return failure_; }
   std::vector<CollectiveRecord> recent();
@@ -253,9 +255,12 @@ void CommunicationThread::Operation::wait_for_its_end(Queue& mine) {
   const Queue::Waiter waiter{mine};
   mine.help(*this);
   if (sleep_until(deadline)) return;
-  if (const auto older = mine.what_delays(*this); !older.empty()) {
-    mine.fail(text(name(), " could not begin before its deadline: ", older, ", called before it, has not ended."));
-  } else if (!sleep_until(deadline.later_by(kMissedDeadline))) {
+  // One that ends no later than this fails with a reason of its own.
+  const bool waits_in_vain = mine.what_runs_before(*this, deadline.time_point()).has_value();
+  if (!waits_in_vain && sleep_until(deadline.later_by(kMissedDeadline))) return;
+  if (const auto older = mine.what_runs_before(*this)) {
+    mine.fail(text(name(), " could not begin before its deadline: ", *older, ", called before it, has not ended."));
+  } else {
     mine.fail(text(name(),
                    " is still stuck in the communication library after its deadline: a peer is stopped or unreachable. "
                    "End the job and look at the other ranks' hosts."));
@@ -390,10 +395,11 @@ bool CommunicationThread::Queue::may_help(const Operation& wanted) const {
   return queue_.front()->deadline.time_point() <= wanted.deadline.time_point();
 }
 
-std::string CommunicationThread::Queue::what_delays(const Operation& operation) {
+std::optional<std::string> CommunicationThread::Queue::what_runs_before(const Operation& operation,
+                                                                        Stopwatch::Clock::time_point ends_after) {
   const std::lock_guard lock(mutex_);
-  if (running_ == nullptr || running_ == &operation) return {};
-  return running_->deadline.time_point() > operation.deadline.time_point() ? running_->name() : std::string{};
+  if (running_ == nullptr || running_ == &operation || running_->deadline.time_point() <= ends_after) return {};
+  return running_->name();
 }
 
 std::vector<CollectiveRecord> CommunicationThread::Queue::recent() {

@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <iomanip>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <utility>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
@@ -23,7 +25,7 @@ namespace {
 
 constexpr std::string_view kFileFormat = "ltshard2";
 
-enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
+enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5, kEnds = 6 };
 enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
 
 // An entry takes up to 28 bytes here and at least 16 in its shard; names of up to 4,096 bytes belong to 512 or more.
@@ -32,12 +34,13 @@ std::uint64_t longest_file(const ShardIdentity& identity) {
   return 16 * identity.size + strings + (std::uint64_t{64} << 10);
 }
 
-detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
+detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index, std::optional<std::uint32_t> ends) {
   detail::WireWriter message;
   message.bytes(kFormat, identity.format);
   message.bytes(kName, identity.name);
   message.varint(kSize, identity.size);
   message.bytes(kVersion, identity.version);
+  if (ends) message.varint(kEnds, *ends);
   for (std::size_t i = 0; i < index.size(); ++i) {
     detail::WireWriter entry;
     entry.varint(kEntryOffset, index.offset(i));
@@ -66,22 +69,39 @@ void decode_entry(detail::WireReader entry, const ShardIdentity& identity, Shard
   index.add(offset, bytes, name);
 }
 
+bool is_same(const ShardIdentity& found, std::optional<std::uint32_t> ends, const ShardIdentity& expected,
+             const File* file) {
+  if (found == expected) return true;
+  return file != nullptr && ends && found.format == expected.format && found.size == expected.size &&
+         *ends == crc32c_of_ends(*file);
+}
+
 // The identity stands before the entries: nothing where it is another. Throws EnvironmentError for entries that the
 // shard cannot have.
-std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected) {
+std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected, const File* file) {
   ShardIdentity identity;
+  std::optional<std::uint32_t> ends;
+  std::optional<bool> fits;
   ShardIndex index;
   while (const auto field = message.next()) {
     if (field->number == kFormat) identity.format = field->bytes;
     if (field->number == kName) identity.name = field->bytes;
     if (field->number == kSize) identity.size = field->value;
     if (field->number == kVersion) identity.version = field->bytes;
+    if (field->number == kEnds) ends = static_cast<std::uint32_t>(field->value);
     if (field->number != kEntry || field->type != detail::WireType::bytes) continue;
-    if (identity != expected) return std::nullopt;
+    if (!fits) fits = is_same(identity, ends, expected, file);
+    if (!*fits) return std::nullopt;
     decode_entry(message.nested(*field), expected, index);
   }
-  if (identity != expected) return std::nullopt;
-  return index;
+  if (!fits) fits = is_same(identity, ends, expected, file);
+  return *fits ? std::optional{std::move(index)} : std::nullopt;
+}
+
+std::string_view name_and_folder(std::string_view name) {
+  const std::size_t last = name.rfind('/');
+  if (last == std::string_view::npos || last == 0) return name;
+  return name.substr(name.rfind('/', last - 1) + 1);
 }
 
 // FNV-1a (Fowler, Noll and Vo). Two shards that collide only displace each other's index, which holds the whole name.
@@ -119,22 +139,32 @@ std::string_view ShardIndex::name(std::size_t entry) const {
 std::string shard_index_path(const std::string& folder, const ShardIdentity& identity) {
   std::ostringstream name;
   name << readable_part(identity.name) << '-' << std::hex << std::setw(16) << std::setfill('0')
-       << hash_of(identity.name) << '.' << identity.format << "-index";
+       << hash_of(name_and_folder(identity.name)) << '.' << identity.format << "-index";
   return (std::filesystem::path(folder) / name.str()).string();
 }
 
-std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity) {
+std::uint32_t crc32c_of_ends(const File& file) {
+  constexpr std::uint64_t kEnd = std::uint64_t{64} << 10;
+  std::string ends(static_cast<std::size_t>(std::min(file.size(), 2 * kEnd)), '\0');
+  const auto bytes = std::as_writable_bytes(std::span{ends});
+  file.read_at(0, bytes.first(bytes.size() / 2));
+  file.read_at(file.size() - (bytes.size() - bytes.size() / 2), bytes.subspan(bytes.size() / 2));
+  return libtrain::detail::crc32c(ends);
+}
+
+std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity, const File* file) {
   try {
     const auto message = detail::SealedMessage::read(path, kFileFormat, longest_file(identity));
-    return message ? decode(message->reader(), identity) : std::nullopt;
+    return message ? decode(message->reader(), identity, file) : std::nullopt;
   } catch (const EnvironmentError& damage) {
     log_warning(text("The index of '", identity.name, "' is not used and will be built again. ", damage.what()));
     return std::nullopt;
   }
 }
 
-void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
-  detail::write_sealed_message(path, kFileFormat, encode(identity, index).message());
+void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index,
+                      std::optional<std::uint32_t> ends) {
+  detail::write_sealed_message(path, kFileFormat, encode(identity, index, ends).message());
 }
 
 }  // namespace libtrain::data
@@ -143,9 +173,9 @@ namespace libtrain::data::detail {
 
 namespace {
 
-void keep(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
+void keep(const std::string& path, const ShardIdentity& identity, const ShardIndex& index, const File& file) {
   try {
-    save_shard_index(path, identity, index);
+    save_shard_index(path, identity, index, crc32c_of_ends(file));
   } catch (const EnvironmentError& error) {
     log_warning(text("The index of '", identity.name, "' is not kept, so that the next run reads the shard again. ",
                      error.what()));
@@ -186,7 +216,8 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
       .format = std::string{format.name}, .name = file->name(), .size = file->size(), .version = options.version};
   const std::string path = is_kept ? shard_index_path(options.index_folder, identity) : std::string{};
   if (is_kept) {
-    if (auto index = load_shard_index(path, identity)) return {.file = std::move(file), .index = std::move(*index)};
+    if (auto index = load_shard_index(path, identity, file.get()))
+      return {.file = std::move(file), .index = std::move(*index)};
   }
 
   const Compression compression = format.compression(*file);
@@ -198,10 +229,10 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
     return {.file = std::move(file), .index = std::move(index)};
   }
   const Turn turn(path);
-  auto index = load_shard_index(path, identity);
+  auto index = load_shard_index(path, identity, file.get());
   if (!index) {
     index = format.index(*file);
-    keep(path, identity, *index);
+    keep(path, identity, *index, *file);
   }
   return {.file = std::move(file), .index = std::move(*index)};
 }

@@ -13,6 +13,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/detail/tar_header.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
 
@@ -28,6 +29,10 @@ constexpr std::uint64_t kLongestPaxHeader = std::uint64_t{1} << 20;
 // GNU tar fills the last record, which takes 10 KiB unless --blocking-factor says otherwise.
 constexpr std::uint64_t kLongestFilling = std::uint64_t{1} << 20;
 constexpr std::uint64_t kFillingRead = std::uint64_t{64} << 10;
+
+bool is_regular(TarType type) {
+  return type == TarType::regular || type == TarType::regular_before_posix || type == TarType::contiguous;
+}
 
 // Walks from header to header. What extended headers say is kept until the member that they precede.
 class Walk {
@@ -127,10 +132,6 @@ class Walk {
     const std::uint64_t begin = offset_;
     skip(bytes);
     if (is_regular(header.type)) index_.add(begin, bytes, checked(name, begin));
-  }
-
-  static bool is_regular(TarType type) {
-    return type == TarType::regular || type == TarType::regular_before_posix || type == TarType::contiguous;
   }
 
   const std::string& checked(const std::string& name, std::uint64_t begin) const {
@@ -323,14 +324,17 @@ std::uint64_t TarFile::offset(std::uint64_t member) const {
   return shard_.index.offset(member);
 }
 
+// With the header in front, which tells whether an index that was kept fits.
 void TarFile::read(std::uint64_t member, std::string& data) const {
   require_member(member);
-  data.resize(static_cast<std::size_t>(shard_.index.bytes(member)));
-  shard_.file->read_at(shard_.index.offset(member), std::as_writable_bytes(std::span{data}));
+  data.resize(kTarBlock + static_cast<std::size_t>(bytes(member)));
+  shard_.file->read_at(offset(member) - kTarBlock, std::as_writable_bytes(std::span{data}));
+  require_header(member, data);
+  data.erase(0, kTarBlock);
 }
 
 void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other, std::string& other_data) const {
-  const auto begin = std::min(offset(member), offset(other));
+  const auto begin = std::min(offset(member), offset(other)) - kTarBlock;
   const auto end = std::max(offset(member) + bytes(member), offset(other) + bytes(other));
   if (end - begin > bytes(member) + kLargestGap + bytes(other)) {
     read(member, data);
@@ -339,9 +343,29 @@ void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other,
   }
   data.resize(static_cast<std::size_t>(end - begin));
   shard_.file->read_at(begin, std::as_writable_bytes(std::span{data}));
+  const std::string_view all = data;
+  require_header(member, all.substr(static_cast<std::size_t>(offset(member) - begin) - kTarBlock));
+  require_header(other, all.substr(static_cast<std::size_t>(offset(other) - begin) - kTarBlock));
   other_data.assign(data, static_cast<std::size_t>(offset(other) - begin), static_cast<std::size_t>(bytes(other)));
   data.erase(0, static_cast<std::size_t>(offset(member) - begin));
   data.resize(static_cast<std::size_t>(bytes(member)));
+}
+
+void TarFile::require_header(std::uint64_t member, std::string_view block) const {
+  const auto fits = [&] {
+    try {
+      const TarHeader header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
+      return is_regular(header.type) && (header.bytes == bytes(member) || bytes(member) > kLargestOctal);
+    } catch (const EnvironmentError&) {
+      return false;
+    }
+  };
+  if (fits()) return;
+  throw StorageUnavailable(
+      text(describe(member),
+           ": expected its header in front of it, found something else. The archive "
+           "was changed after it had been indexed: leave it alone while a run reads it, and remove "
+           "its index from the folder of indices."));
 }
 
 std::string TarFile::describe(std::uint64_t member) const {

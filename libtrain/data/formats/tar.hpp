@@ -45,7 +45,8 @@ class TarFile {
   std::uint64_t offset(std::uint64_t member) const;
 
   /// Makes `data` the content of a member, in the memory that it has where that suffices. A tar archive has no checksum
-  /// of it. Throws what File::read_at throws, and UsageError unless `member` < size().
+  /// of it, but its header is looked at again. Throws what File::read_at throws, StorageUnavailable where the header is
+  /// not that which was indexed, and UsageError unless `member` < size().
   void read(std::uint64_t member, std::string& data) const;
 
   /// The same for two members into two strings, by a single read where little lies between them: a store takes about as
@@ -57,6 +58,7 @@ class TarFile {
 
  private:
   void require_member(std::uint64_t member) const;
+  void require_header(std::uint64_t member, std::string_view block) const;
 
   detail::IndexedShard shard_;
 };

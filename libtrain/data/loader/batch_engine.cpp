@@ -113,9 +113,9 @@ void BatchEngine::work(std::size_t worker) {
     if (is_stopping() || is_exhausted()) break;
     clock.resume();
     if (has_samples()) {
-      fill(claim(), lock);
+      fill_claim(claim(), lock);
     } else {
-      open(lock);
+      open_batch(lock);
     }
     clock.pause();
     note(clock, worker, waiting);
@@ -127,8 +127,8 @@ void BatchEngine::run_here() {
   StageClock clock;
   std::unique_lock lock(mutex_);
   clock.resume();
-  open(lock);
-  while (has_samples()) fill(claim(), lock);
+  open_batch(lock);
+  while (has_samples()) fill_claim(claim(), lock);
   clock.pause();
   auto& times = times_.front();
   for (std::size_t stage = 0; stage < kLoaderStages; ++stage) times.stages[stage] += clock.seconds()[stage];
@@ -160,7 +160,7 @@ BatchEngine::Claim BatchEngine::claim() {
 }
 
 // Only when no sample of the batch before is left to claim.
-void BatchEngine::open(std::unique_lock<std::mutex>& lock) {
+void BatchEngine::open_batch(std::unique_lock<std::mutex>& lock) {
   is_opening_ = true;
   const std::uint64_t batch = opened_;
   const auto index = static_cast<std::size_t>(batch % slots_.size());
@@ -184,12 +184,12 @@ void BatchEngine::open(std::unique_lock<std::mutex>& lock) {
     last_ = std::min(last_, opened_);
     ready_.notify_one();
   } else if (samples == 0) {
-    close(index, lock);
+    close_batch(index, lock);
   }
   changed_.notify_all();
 }
 
-void BatchEngine::fill(const Claim& claim, std::unique_lock<std::mutex>& lock) {
+void BatchEngine::fill_claim(const Claim& claim, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t batch = slots_[claim.slot].batch;
   lock.unlock();
   const auto failure = fill_samples(claim, batch);
@@ -201,7 +201,7 @@ void BatchEngine::fill(const Claim& claim, std::unique_lock<std::mutex>& lock) {
     last_ = std::min(last_, opened_);  // nobody will want what comes after
   }
   slot.unfinished -= claim.end - claim.begin;
-  if (slot.unfinished == 0) close(claim.slot, lock);
+  if (slot.unfinished == 0) close_batch(claim.slot, lock);
 }
 
 // All samples of the claim, whatever becomes of one, so that the first failure of a batch is the same however many
@@ -218,7 +218,7 @@ std::optional<BatchEngine::Failure> BatchEngine::fill_samples(const Claim& claim
   return failure;
 }
 
-void BatchEngine::close(std::size_t index, std::unique_lock<std::mutex>& lock) {
+void BatchEngine::close_batch(std::size_t index, std::unique_lock<std::mutex>& lock) {
   Slot& slot = slots_[index];
   if (!slot.error && !is_stopping()) {
     const std::uint64_t batch = slot.batch;

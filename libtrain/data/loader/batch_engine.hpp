@@ -102,10 +102,10 @@ class BatchEngine {
   bool has_samples() const;
   bool is_exhausted() const;
   Claim claim();
-  void open(std::unique_lock<std::mutex>& lock);
-  void fill(const Claim& claim, std::unique_lock<std::mutex>& lock);
+  void open_batch(std::unique_lock<std::mutex>& lock);
+  void fill_claim(const Claim& claim, std::unique_lock<std::mutex>& lock);
   std::optional<Failure> fill_samples(const Claim& claim, std::uint64_t batch);
-  void close(std::size_t slot, std::unique_lock<std::mutex>& lock);
+  void close_batch(std::size_t slot, std::unique_lock<std::mutex>& lock);
   void note(const StageClock& clock, std::size_t worker, double waiting);
   void stop();
 

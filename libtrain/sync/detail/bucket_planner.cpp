@@ -46,9 +46,10 @@ LinkCost measure_link(Communicator& communicator) {
 
 }  // namespace
 
-BucketPlanner::BucketPlanner(const ModuleParameters& parameters, std::vector<std::vector<std::string>> given,
-                             BucketLimits limits, bool replans)
-    : parameters_(parameters), given_(std::move(given)), limits_(limits), replans_(replans) {}
+BucketPlanner::BucketPlanner(const ModuleParameters& parameters, const SynchronizerOptions& options)
+    : parameters_(parameters), given_(options.plan), limits_(options.buckets), replans_(options.replan) {
+  if (options.wire_format) limits_.alone_bytes = BucketLimits::kNever;  // formats have memory of their own for a bucket
+}
 
 void BucketPlanner::check_given() const {
   if (given_.empty()) return;
@@ -142,11 +143,17 @@ std::vector<Bucket> BucketPlanner::tune(Communicator& communicator) {
   const CallPurpose purpose{communicator, "tune()"};
   const auto link = measure_link(communicator);
   auto order = parameters_.trainable();
-  std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
-    return parameters_[left].ready_s < parameters_[right].ready_s;
-  });
+  // One that has had no gradient yet may never have one: it must not hold up the others.
+  double latest = 0;
+  for (const auto index : order) latest = std::max(latest, parameters_[index].ready_s.value_or(0));
+  const auto rank_of = [this](std::size_t index) {
+    const auto& ready = parameters_[index].ready_s;
+    return std::pair{!ready.has_value(), ready.value_or(0)};
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t left, std::size_t right) { return rank_of(left) < rank_of(right); });
   std::vector<double> ready_s;
-  for (const auto index : order) ready_s.push_back(parameters_[index].ready_s);
+  for (const auto index : order) ready_s.push_back(parameters_[index].ready_s.value_or(latest));
   const auto mine = choose_limits(specs_of(order, parameters_), ready_s, link, limits_.alone_bytes);
   // Rank 0's are everyone's: times differ between ranks.
   std::istringstream chosen{

@@ -8,6 +8,7 @@
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
 #include <libtrain/sync/detail/module_parameters.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
 
 namespace libtrain::detail {
 
@@ -17,8 +18,7 @@ namespace libtrain::detail {
 class BucketPlanner {
  public:
   /// `given`: names, a list a bucket, or nothing. `replans`: by the order of the first round.
-  BucketPlanner(const ModuleParameters& parameters, std::vector<std::vector<std::string>> given, BucketLimits limits,
-                bool replans);
+  BucketPlanner(const ModuleParameters& parameters, const SynchronizerOptions& options);
 
   /// Throws UsageError for a given plan that does not name each trainable parameter once, or mixes dtypes in a bucket.
   void check_given() const;

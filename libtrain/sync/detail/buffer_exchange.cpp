@@ -70,6 +70,14 @@ void BufferExchange::broadcast(int root) {
   for (auto& group : groups_) broadcast(group, root);
 }
 
+void BufferExchange::exchange(BufferPolicy policy, const SampleWeight& weight) {
+  if (policy == BufferPolicy::averaged && !weight.is_empty) {
+    average(weight.weight, weight.source);
+  } else if (policy != BufferPolicy::local) {
+    broadcast(weight.source);
+  }
+}
+
 void BufferExchange::average(double weight, int root) {
   if (communicator_.world_size() == 1) return;
   const CallPurpose purpose{communicator_, kPurpose};

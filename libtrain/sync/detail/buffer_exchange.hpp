@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/sync/detail/sample_weights.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
 
 namespace libtrain::detail {
 
@@ -18,9 +20,8 @@ class BufferExchange {
   /// Afterwards all ranks hold `root`'s.
   void broadcast(int root);
 
-  /// Floating buffers become the average over all ranks, in which this rank's count `weight` times (0 for not at all,
-  /// whatever they hold); others `root`'s.
-  void average(double weight, int root);
+  /// What wait() does to them at the end of a round.
+  void exchange(BufferPolicy policy, const SampleWeight& weight);
 
  private:
   struct Group {
@@ -28,6 +29,9 @@ class BufferExchange {
     std::vector<at::Tensor> buffers;
     std::vector<at::Tensor> places;  // in `flat`, one a buffer
   };
+  // Floating buffers become the average over all ranks, in which this rank's count `weight` times (0 for not at all,
+  // whatever they hold); others `root`'s.
+  void average(double weight, int root);
   void make_groups();
   void broadcast(Group& group, int root);
   void average(Group& group, double weight);

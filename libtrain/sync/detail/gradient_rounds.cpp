@@ -13,28 +13,13 @@
 
 namespace libtrain::detail {
 
-namespace {
-
-std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format, int world_size) {
-  if (format || world_size == 1) return format;
-  return std::make_shared<PlainWireFormat>();
-}
-
-BucketLimits limits_of(const SynchronizerOptions& options) {
-  auto limits = options.buckets;
-  if (options.wire_format) limits.alone_bytes = BucketLimits::kNever;  // formats have memory of their own for a bucket
-  return limits;
-}
-
-}  // namespace
-
 GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options)
     : module_(module),
       communicator_(communicator),
       options_(std::move(options)),
       format_(format_or_plain(options_.wire_format, communicator.world_size())),
       parameters_(module),
-      planner_(parameters_, options_.plan, limits_of(options_), options_.replan),
+      planner_(parameters_, options_),
       status_(parameters_.size(), communicator),
       buffers_(module.buffers(), communicator),
       weights_(communicator) {
@@ -44,7 +29,7 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
   if (format_) buckets_.emplace(*format_, communicator, options_.trace);
   parameters_.check_trainable();
   planner_.check_given();
-  adopt(planner_.plan());
+  use_plan(planner_.plan());
   end();
 }
 
@@ -73,7 +58,7 @@ void GradientRounds::close() {
 // Before the first gradient and not after it: a new plan moves gradients, to some of which other threads may be adding.
 void GradientRounds::open() {
   round_.phase = Phase::accumulating;
-  adopt_next_plan();
+  use_next_plan();
   if (const auto problem = parameters_.problem_of_memory(); !problem.empty()) fail(problem);
   if (parameters_.trainable_set_changed()) status_.set_trainable_set_changed();
   parameters_.remember_values(rounds_);
@@ -220,7 +205,7 @@ void GradientRounds::check_passes() {
 }
 
 bool GradientRounds::finish() {
-  round_.phase = Phase::reducing;
+  round_.phase = Phase::finishing;
   has_skipped_ = false;
   while (started_ < plan_.size()) start_next_bucket();
   report_unplanned();
@@ -234,8 +219,7 @@ bool GradientRounds::finish() {
     if (!has_skipped_) settle_gradients();
     warn_of_nan();
     warn_of_zeros();
-    if (options_.buffers == BufferPolicy::broadcast) buffers_.broadcast(round_.weight.source);
-    if (options_.buffers == BufferPolicy::averaged) buffers_.average(round_.weight.weight, round_.weight.source);
+    buffers_.exchange(options_.buffers, round_.weight);
     if (!has_new_plan && buckets_) {
       auto better = planner_.replan_by_arrival(round_.arrivals, communicator_);
       if (better && *better != plan_) next_plan_ = std::move(better);
@@ -347,10 +331,13 @@ bool GradientRounds::look_for_non_finite() {
 // Finite gradients may become infinite on the way, by the format or by a weight. All ranks hold the same bits, and so
 // find the same.
 const ModuleParameter* GradientRounds::first_overflowed() {
-  for (const auto& bucket : plan_) {
-    if (!buckets_ || (!format_->may_overflow() && size_of(bucket.type) != 2)) continue;
-    for (const auto index : bucket.members) {
-      if (!is_finite(place_of(parameters_[index]))) return &parameters_[index];
+  for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
+    const auto& parameter = parameters_[index];
+    if (!format_->may_overflow() && parameter.tensor.element_size() != 2) continue;
+    if (parameter.place) {
+      if (!is_finite(place_of(parameter))) return &parameter;
+    } else if (status_.is_used(index) && !is_finite(parameter.tensor.grad())) {  // unfrozen in this round
+      return &parameter;
     }
   }
   return nullptr;
@@ -418,7 +405,7 @@ void GradientRounds::zero_grad() {
   if (const auto* stepped = round_.phase == Phase::idle ? nullptr : parameters_.first_stepped()) fail_stepped(*stepped);
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   forget_gradients();
-  adopt_next_plan();
+  use_next_plan();
 }
 
 void GradientRounds::enter_no_sync() {
@@ -439,33 +426,42 @@ void GradientRounds::leave_no_sync() {
 
 std::int64_t GradientRounds::set_samples(std::int64_t samples) {
   const std::lock_guard lock(mutex_);
-  if (samples < 0) throw UsageError(text("set_samples() was given ", samples, ": a rank has 0 samples or more."));
-  if (is_under_way()) {
-    fail("set_samples() was called between backward() and wait(): call it before the round's backward().");
-  }
-  if (parameters_.have_accumulated() && !batch_norms_.empty()) {
-    throw UsageError(
-        "set_samples() was called after a backward() under no_sync(), whose SyncBatchNorm has used other weights: call "
-        "it before the round's first backward().");
-  }
-  weigh(weights_.exchange(samples));
+  exchange_samples(samples,
+                   samples < 0 ? text("set_samples() was given ", samples, ": a rank has 0 samples or more.") : "");
   return round_.weight.total;
 }
 
-bool GradientRounds::join() {
-  const auto samples = set_samples(0);
-  const std::lock_guard lock(mutex_);
-  const std::string lost = parameters_.have_accumulated()
-                               ? "join() was called with gradients accumulated under no_sync(), which would be lost: "
-                                 "end the round with one more backward() and wait(), or zero_grad()."
-                               : "";
-  if (samples == 0) {
-    weigh({});
-    if (!lost.empty()) throw UsageError(lost);
-    return false;
+// All ranks throw where this one has a problem.
+void GradientRounds::exchange_samples(std::int64_t samples, std::string problem) {
+  if (is_under_way()) {
+    fail("set_samples() was called between backward() and wait(): call it before the round's backward().");
   }
-  if (round_.phase == Phase::idle) open();
-  if (!lost.empty()) fail(lost);
+  if (problem.empty() && parameters_.have_accumulated() && !batch_norms_.empty()) {
+    problem =
+        "set_samples() was called after a backward() under no_sync(), whose SyncBatchNorm has used other weights: call "
+        "it before the round's first backward().";
+  }
+  const auto weight = weights_.exchange(problem.empty() ? samples : SampleWeights::kRefused);
+  if (weight.is_refused) {
+    throw UsageError(describe_failures(gather_reports({.failure = problem}, communicator_)), ErrorScope::all_ranks);
+  }
+  weigh(weight);
+}
+
+bool GradientRounds::join() {
+  const std::lock_guard lock(mutex_);
+  exchange_samples(SampleWeights::kJoined, "");
+  const bool is_over = round_.weight.all_joined;
+  if (is_over) weigh({});
+  if (!is_over && round_.phase == Phase::idle) open();
+  if (parameters_.have_accumulated()) {
+    const std::string lost =
+        "join() was called with gradients accumulated under no_sync(), which would be lost: end the round with one "
+        "more backward() and wait(), or zero_grad().";
+    if (is_over) throw UsageError(lost);
+    fail(lost);
+  }
+  if (is_over) return false;
   round_.is_joining = true;
   finish();
   return true;
@@ -499,13 +495,11 @@ void GradientRounds::broadcast_buffers() {
 
 BucketLimits GradientRounds::tune() {
   const std::lock_guard lock(mutex_);
-  if (!options_.plan.empty()) {
-    throw UsageError("tune() was called, but the plan was given: leave SynchronizerOptions::plan empty.");
-  }
   if (rounds_ == 0 || round_.phase != Phase::idle) {
     throw UsageError("tune() needs to know when gradients become ready: call it between two rounds, after the first.");
   }
   next_plan_ = planner_.tune(communicator_);
+  hook();  // parameters may have been unfrozen
   return planner_.limits();
 }
 
@@ -521,7 +515,7 @@ SynchronizationStatistics GradientRounds::statistics() const {
 
 // ---- The plan.
 
-void GradientRounds::adopt(const std::vector<Bucket>& plan) {
+void GradientRounds::use_plan(const std::vector<Bucket>& plan) {
   plan_ = plan;
   parameters_.place(plan_);
   if (!buckets_) return;
@@ -531,9 +525,9 @@ void GradientRounds::adopt(const std::vector<Bucket>& plan) {
   }
 }
 
-void GradientRounds::adopt_next_plan() {
+void GradientRounds::use_next_plan() {
   if (!next_plan_) return;
-  adopt(*std::exchange(next_plan_, std::nullopt));
+  use_plan(*std::exchange(next_plan_, std::nullopt));
   hook();  // parameters may have been unfrozen since the plan was made
   count_missing();
 }

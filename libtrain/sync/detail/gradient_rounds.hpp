@@ -25,7 +25,7 @@ namespace libtrain::detail {
 /// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). Read its methods in
 /// the order in which they are declared: that is the way of a gradient.
 ///
-///     idle -- open() --> accumulating -- a gradient to be reduced --> filling -- finish() --> reducing -- end() -->
+///     idle -- open() --> accumulating -- a gradient to be reduced --> filling -- finish() --> finishing -- end() -->
 ///     idle
 ///
 /// A round opens before its first gradient, may hold backward() passes under no_sync(), and has one that is reduced.
@@ -76,7 +76,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   std::int64_t rounds() const { return rounds_; }
 
  private:
-  enum class Phase { idle, accumulating, filling, reducing, closed };
+  enum class Phase { idle, accumulating, filling, finishing, closed };
 
   /// What is known of the present round, and forgotten at its end.
   struct Round {
@@ -92,6 +92,8 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
       some
     } values = Values::none;  // in this rank's gradients, as far as they were seen
   };
+
+  void exchange_samples(std::int64_t samples, std::string problem);
 
   // A gradient comes, on a thread that runs backward().
   void open();
@@ -120,14 +122,14 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void forget_gradients();
 
   // The plan.
-  void adopt(const std::vector<Bucket>& plan);
-  void adopt_next_plan();
+  void use_plan(const std::vector<Bucket>& plan);
+  void use_next_plan();
   void count_missing();
   const at::Tensor& place_of(const ModuleParameter& parameter);
 
   // Mistakes.
   bool is_expected(const ModuleParameter& parameter) const;
-  bool is_under_way() const { return round_.phase == Phase::filling || round_.phase == Phase::reducing; }
+  bool is_under_way() const { return round_.phase == Phase::filling || round_.phase == Phase::finishing; }
   void weigh(const SampleWeight& weight);
   void require_unused_allowed(const char* caller) const;
 

@@ -38,10 +38,10 @@ struct ModuleParameter {
   enum class Use { expected, unused_this_round, declared_unused };
   Use use = Use::expected;
 
-  double ready_s = 0;         ///< when it arrived, since the reduced backward()'s first
-  std::uint64_t sample = 0;   ///< of the values, see remember_values()
-  std::uint64_t probe = 0;    ///< the same, of another element in each round
-  std::uint32_t version = 0;  ///< of the gradient, when it arrived
+  std::optional<double> ready_s = {};  ///< when it arrived last, in seconds since the first of a backward()
+  std::uint64_t sample = 0;            ///< of the values, see remember_values()
+  std::uint64_t probe = 0;             ///< the same, of another element in each round
+  std::uint32_t version = 0;           ///< of the gradient, when it arrived
 
   /// In this round. What backward() passed on may be undefined, and an optimizer may have forgotten what was
   /// accumulated.

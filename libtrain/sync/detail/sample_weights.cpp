@@ -1,5 +1,7 @@
 #include <libtrain/sync/detail/sample_weights.hpp>
 
+#include <algorithm>
+
 namespace libtrain::detail {
 
 SampleWeight SampleWeights::exchange(std::int64_t samples) {
@@ -10,12 +12,16 @@ SampleWeight SampleWeights::exchange(std::int64_t samples) {
   counts[communicator_.rank()] = samples;
   communicator_.all_gather(counts_.narrow(0, communicator_.rank(), 1), counts_).wait();
 
-  SampleWeight result;
-  result.source = -1;
+  SampleWeight result{.source = -1, .all_joined = true};
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    result.is_refused |= counts[rank] == kRefused;
+    result.all_joined &= counts[rank] == kJoined;
+    if (counts[rank] <= 0) continue;
     result.total += counts[rank];
-    if (counts[rank] > 0 && result.source < 0) result.source = static_cast<int>(rank);
+    if (result.source < 0) result.source = static_cast<int>(rank);
   }
+  result.is_empty = result.total == 0;
+  samples = std::max<std::int64_t>(samples, 0);
   if (result.source < 0) result.source = 0;
   // Compared as integers: the usual case has to be exactly 1.
   const bool fair = samples * ranks == result.total;

@@ -15,8 +15,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 #include <tests/data/formats/deflated.hpp>
 #include <tests/data/formats/hex_bytes.hpp>
@@ -25,12 +27,14 @@
 #include <tests/data/formats/tar_bytes.hpp>
 #include <tests/data/memory_file.hpp>
 #include <tests/support/log_sinks.hpp>
+#include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain::data {
 namespace {
 
 using libtrain::test::CapturedLog;
+using libtrain::test::message_of;
 using libtrain::test::read_file;
 using libtrain::test::TemporaryFolder;
 using libtrain::test::write_file;
@@ -263,6 +267,40 @@ TEST_F(ShardIndexFiles, MakeOpeningATarFileAgainFree) {
   const TarFile again(std::move(file), options);
   EXPECT_EQ(seen.reads(), 0);
   EXPECT_EQ(again.member_name(0), "a.txt");
+}
+
+TEST_F(ShardIndexFiles, TravelWithTheShard) {
+  std::string bytes;
+  for (std::size_t member = 0; member < 3; ++member) {
+    bytes += tar_member({.name = text(member, ".bin"), .data = std::string(70'000 + member, 'x')});
+  }
+  bytes += tar_end();
+  EXPECT_EQ(TarFile(std::make_unique<MemoryFile>(bytes, "/here/train/a.tar"),
+                    {.index_folder = folder_.path(), .version = "1"})
+                .size(),
+            3U);
+
+  const ShardOptions elsewhere{.index_folder = folder_.path(), .version = "2"};
+  auto file = std::make_unique<MemoryFile>(bytes, "/there/data/train/a.tar");
+  const MemoryFile& seen = *file;
+  const TarFile copied(std::move(file), elsewhere);
+  EXPECT_EQ(seen.reads(), 2);  // of its ends
+  std::string data;
+  copied.read(2, data);
+  EXPECT_EQ(data.size(), 70'002U);
+
+  // Of equal size, with equal ends, and another shard.
+  std::string changed;
+  for (const std::size_t bytes_of_member : {70'000, 70'002, 70'001}) {
+    changed += tar_member({.name = "other", .data = std::string(bytes_of_member, 'x')});
+  }
+  changed.resize(bytes.size());
+  changed.replace(0, 512, bytes, 0, 512);
+  changed.replace(changed.size() - 65'536, 65'536, bytes, bytes.size() - 65'536);
+  const TarFile other(std::make_unique<MemoryFile>(changed, "/there/train/a.tar"), elsewhere);
+  other.read(0, data);
+  EXPECT_THAT(message_of<StorageUnavailable>([&] { other.read(1, data); }),
+              AllOf(HasSubstr("member '1.bin' at byte offset"), HasSubstr("remove its index")));
 }
 
 TEST_F(ShardIndexFiles, AreReplacedWhenTheShardChanges) {

@@ -85,7 +85,7 @@ TEST_F(WebDatasetImagesTest, KnowsWhereAnImageLies) {
 // They are read at once, with the rest of the image's last block and the label's header.
 TEST_F(WebDatasetImagesTest, CountsTheBytesOfImagesAndLabelsAndBetweenThem) {
   set_.write("a.tar", tar_file({{"1.jpg", "a picture"}, {"1.cls", "12"}, {"2.jpg", "x"}, {"2.cls", "1"}}));
-  EXPECT_EQ(bytes_counted(open(), 0), 512U + 512U + 2U);
+  EXPECT_EQ(bytes_counted(open(), 0), 512U + 512U + 512U + 2U);
 }
 
 TEST_F(WebDatasetImagesTest, RefusesALabelThatIsNoNumberOfAClass) {

@@ -70,15 +70,18 @@ GpuIdentity identify(const at::Device& device) {
 }
 
 // What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
-std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& device) {
+std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& device, const CallOptions& set_up) {
   std::string mine;
-  run_together(control, "Setting up NCCL", [&] {
-    require_version();
-    require_device(device);
-    mine = to_line(identify(device));
-  });
+  run_together(
+      control, "Setting up NCCL",
+      [&] {
+        require_version();
+        require_device(device);
+        mine = to_line(identify(device));
+      },
+      set_up);
   std::vector<GpuIdentity> gpus;
-  for (const auto& line : control.all_gather_bytes(mine)) gpus.push_back(gpu_from_line(line));
+  for (const auto& line : control.all_gather_bytes(mine, set_up)) gpus.push_back(gpu_from_line(line));
   return gpus;
 }
 
@@ -87,15 +90,22 @@ std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
   if (control->world_size() == 1) return control;
   at::Device device{at::kCUDA};
   // A rank without a GPU, or that does not know its own, ends all of them.
-  run_together(*control, "Choosing a GPU", [&] {
-    require_cuda();
-    device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
-  });
-  // No rank may be waiting for the failed collective: its failure ends the job from here.
-  return connect_nccl(*control, device, request.options, [control](const std::string& reason) {
+  const CallOptions set_up{.timeout = request.connect_timeout};
+  run_together(
+      *control, "Choosing a GPU",
+      [&] {
+        require_cuda();
+        device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
+      },
+      set_up);
+  // No rank may be waiting for the failed collective, and what the GPU does from now on is garbage: its failure ends
+  // the job from here. Only MPI's abort() does not return.
+  const auto end_job = [control](const std::string& reason) {
     log_error(reason);
     control->abort(reason);
-  });
+    std::_Exit(static_cast<int>(ExitCode::communication));
+  };
+  return connect_nccl(*control, device, request.options, end_job, set_up);
 }
 
 at::Device with_index(const at::Device& device) {
@@ -116,13 +126,14 @@ Backend nccl_backend() {
 }
 
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,
-                                           std::function<void(const std::string& reason)> on_failure) {
+                                           std::function<void(const std::string& reason)> on_failure,
+                                           const CallOptions& set_up) {
   const auto indexed = with_index(device);
-  const auto shared = describe_shared_gpus(gather_gpus(control, indexed));
+  const auto shared = describe_shared_gpus(gather_gpus(control, indexed, set_up));
   // A group of its own: neither this rank's calls on `control` nor its failures get mixed up with those in here.
-  auto own_control = control.split(0, control.rank());
+  auto own_control = control.split(0, control.rank(), set_up);
   if (shared.empty()) {
-    return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure));
+    return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure), set_up);
   }
   if (control.rank() == 0) {
     log_warning(text("Several ranks share a GPU (", shared,

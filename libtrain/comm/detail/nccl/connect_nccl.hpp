@@ -18,12 +18,14 @@ Backend nccl_backend();
 /// host memory over `control`'s backend, with a warning on rank 0.
 ///
 /// `on_failure` receives the reason when NCCL fails while the host is elsewhere (see NcclCommunicator): on another
-/// thread, once. It may end the job.
+/// thread, once. It may end the job. `set_up` bounds each step until the ranks are connected; without it the timeout of
+/// `options` does.
 ///
 /// Throws EnvironmentError on all ranks where one has no usable GPU or another libnccl than libtrain was built with,
 /// and in a build without CUDA; CommunicationError on all ranks where NCCL cannot connect them within the timeout.
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device,
                                            CommunicatorOptions options = {},
-                                           std::function<void(const std::string& reason)> on_failure = {});
+                                           std::function<void(const std::string& reason)> on_failure = {},
+                                           const CallOptions& set_up = {});
 
 }  // namespace libtrain::detail

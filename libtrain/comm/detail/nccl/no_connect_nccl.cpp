@@ -20,7 +20,8 @@ Backend detail::nccl_backend() {
 
 std::shared_ptr<Communicator> detail::connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,
                                                    CommunicatorOptions /*options*/,
-                                                   std::function<void(const std::string& reason)> /*on_failure*/) {
+                                                   std::function<void(const std::string& reason)> /*on_failure*/,
+                                                   const CallOptions& /*set_up*/) {
   throw EnvironmentError(
       "This libtrain was built without CUDA, so it has no NCCL backend: configure with -DLIBTRAIN_CUDA=ON, or use "
       "--dist-backend gloo or mpi.",

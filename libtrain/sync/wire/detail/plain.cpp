@@ -30,6 +30,11 @@ std::unique_ptr<Reduction> PlainWireFormat::start(const BucketView& bucket, Comm
   return average_in_place(bucket.flat, communicator);
 }
 
+std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format, int world_size) {
+  if (format || world_size == 1) return format;
+  return std::make_shared<PlainWireFormat>();
+}
+
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator) {
   return std::make_unique<InPlaceReduction>(communicator.all_reduce(flat, ReduceOp::average));
 }

@@ -20,6 +20,9 @@ class PlainWireFormat : public WireFormat {
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 };
 
+/// `format`, or the plain one where none was chosen and there are ranks to send to.
+std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format, int world_size);
+
 /// Starts to average `flat` over all ranks, in place: what every format does with buckets that it leaves alone.
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
 
