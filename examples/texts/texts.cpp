@@ -38,6 +38,13 @@ class Texts : public lt::data::DatasetOf<lt::data::TokenSample> {
     return sample;
   }
 
+  // With a checksum, by which ranks and resumed runs notice other texts.
+  lt::data::DatasetIdentity identity() const override {
+    lt::data::ContentHasher hasher;
+    for (const auto& line : lines_) hasher.update(std::to_string(line.label) + '\t' + line.text + '\n');
+    return {std::to_string(size()) + " texts with checksum " + to_string(hasher.digest())};
+  }
+
  private:
   std::vector<Line> lines_;
   double masked_;

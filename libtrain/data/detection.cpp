@@ -116,6 +116,11 @@ CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::
       options.images.channels != 3) {
     throw UsageError("CocoDetection makes pictures of float32 in NCHW with 3 channels: leave these options out.");
   }
+  if (options.images.trivial_augment || options.images.rand_augment) {
+    throw UsageError(
+        "TrivialAugment and RandAugment move what is in a picture, but not its boxes and masks: leave them "
+        "out for CocoDetection, or change colours with color_jitter.");
+  }
   const ImagePipeline checks_the_options(options.images);
   annotations_ = read_coco(*storage->open(annotations), {.use = options.use});
   images_ = chosen_images(annotations_, options.use);

@@ -59,7 +59,8 @@ void visit_tensors(DetectionBatch& batch, const Visit& visit) {
 struct CocoDetectionOptions {
   CocoUse use = CocoUse::training;
   bool masks = true;
-  /// How pictures are resized, cropped and mirrored, and their objects with them. float32 and NCHW.
+  /// How pictures are resized, cropped and mirrored, and their objects with them. float32 and NCHW; no TrivialAugment
+  /// and RandAugment, and a uint8_step that leaves objects where they are.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
 };
 

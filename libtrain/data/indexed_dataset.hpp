@@ -23,8 +23,9 @@ class IndexedDataset {
   virtual SampleOrigin origin(std::uint64_t index) const { return {.path = text("sample ", index)}; }
 
   /// Tells this data set from others: a run resumes only with a data set of the same lines, and all ranks must have
-  /// the same. Unless overridden, the size and what origin() says. Reads no samples, and takes about a second for a
-  /// million.
+  /// the same. Unless overridden, the size and what origin() says: where that does not tell other content (samples in
+  /// memory, a file that was written anew), override it, with a digest of the content (ContentHasher). Reads no samples
+  /// of its own, and takes about a second for a million.
   virtual DatasetIdentity identity() const;
 
   /// How many samples in a row lie in the same file, file by file: what Order::blocks shuffles. Empty where any order

@@ -250,6 +250,8 @@ TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
     DataLoader loader{data, {.batch_size = 2, .remainder = Remainder::uneven}, Shard{rank, 4}};
     batches.push_back(loader.batches_per_epoch());
     auto epoch = loader.epoch(0);
+    EXPECT_TRUE(epoch.next());
+    EXPECT_EQ(epoch.state().position, 8u) << rank;  // the same on all, whether or not it was the last one of this rank
     while (const auto batch = epoch.next()) EXPECT_GT(batch->size(), 0);
     EXPECT_EQ(epoch.state().position, 10u);  // also where this rank was through early
   }

@@ -220,6 +220,13 @@ TEST(CocoDetection, APictureOfAnotherSizeThanAnnotatedIsBad) {
               AllOf(HasSubstr("1.png"), HasSubstr("40 x 20"), HasSubstr("30 x 20")));
 }
 
+TEST(CocoDetection, RefusesAugmentationsThatMoveThePixelsAlone) {
+  const Pictures pictures;
+  EXPECT_THROW(pictures.open({.images = {.shorter_side = ShorterSide{}, .trivial_augment = true}}), UsageError);
+  EXPECT_THROW(pictures.open({.images = {.shorter_side = ShorterSide{}, .rand_augment = RandAugmentOptions{}}}),
+               UsageError);
+}
+
 TEST(CocoDetection, KnowsItsAnnotations) {
   Pictures pictures;
   pictures.add(30, 20, {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}});

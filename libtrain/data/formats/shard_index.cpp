@@ -7,17 +7,18 @@
 #include <filesystem>
 #include <iomanip>
 #include <optional>
-#include <span>
 #include <sstream>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/protobuf_wire.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
+#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::string_view kFileFormat = "ltshard2";
 
-enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5, kEnds = 6 };
+enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
 enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
 
 // An entry takes up to 28 bytes here and at least 16 in its shard; names of up to 4,096 bytes belong to 512 or more.
@@ -34,13 +35,12 @@ std::uint64_t longest_file(const ShardIdentity& identity) {
   return 16 * identity.size + strings + (std::uint64_t{64} << 10);
 }
 
-detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index, std::optional<std::uint32_t> ends) {
+detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
   detail::WireWriter message;
   message.bytes(kFormat, identity.format);
   message.bytes(kName, identity.name);
   message.varint(kSize, identity.size);
   message.bytes(kVersion, identity.version);
-  if (ends) message.varint(kEnds, *ends);
   for (std::size_t i = 0; i < index.size(); ++i) {
     detail::WireWriter entry;
     entry.varint(kEntryOffset, index.offset(i));
@@ -69,39 +69,34 @@ void decode_entry(detail::WireReader entry, const ShardIdentity& identity, Shard
   index.add(offset, bytes, name);
 }
 
-bool is_same(const ShardIdentity& found, std::optional<std::uint32_t> ends, const ShardIdentity& expected,
-             const File* file) {
-  if (found == expected) return true;
-  return file != nullptr && ends && found.format == expected.format && found.size == expected.size &&
-         *ends == crc32c_of_ends(*file);
-}
-
-// The identity stands before the entries: nothing where it is another. Throws EnvironmentError for entries that the
-// shard cannot have.
-std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected, const File* file) {
+// The identity stands before the entries: nothing where `fits` does not hold of it. Throws EnvironmentError for entries
+// that the shard cannot have.
+template <typename Fits>
+std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected, const Fits& fits) {
   ShardIdentity identity;
-  std::optional<std::uint32_t> ends;
-  std::optional<bool> fits;
   ShardIndex index;
   while (const auto field = message.next()) {
     if (field->number == kFormat) identity.format = field->bytes;
     if (field->number == kName) identity.name = field->bytes;
     if (field->number == kSize) identity.size = field->value;
     if (field->number == kVersion) identity.version = field->bytes;
-    if (field->number == kEnds) ends = static_cast<std::uint32_t>(field->value);
     if (field->number != kEntry || field->type != detail::WireType::bytes) continue;
-    if (!fits) fits = is_same(identity, ends, expected, file);
-    if (!*fits) return std::nullopt;
+    if (!fits(identity)) return std::nullopt;
     decode_entry(message.nested(*field), expected, index);
   }
-  if (!fits) fits = is_same(identity, ends, expected, file);
-  return *fits ? std::optional{std::move(index)} : std::nullopt;
+  if (!fits(identity)) return std::nullopt;
+  return index;
 }
 
-std::string_view name_and_folder(std::string_view name) {
-  const std::size_t last = name.rfind('/');
-  if (last == std::string_view::npos || last == 0) return name;
-  return name.substr(name.rfind('/', last - 1) + 1);
+template <typename Fits>
+std::optional<ShardIndex> load(const std::string& path, const ShardIdentity& expected, const Fits& fits) {
+  try {
+    const auto message = detail::SealedMessage::read(path, kFileFormat, longest_file(expected));
+    return message ? decode(message->reader(), expected, fits) : std::nullopt;
+  } catch (const EnvironmentError& damage) {
+    log_warning(text("The index of '", expected.name, "' is not used and will be built again. ", damage.what()));
+    return std::nullopt;
+  }
 }
 
 // FNV-1a (Fowler, Noll and Vo). Two shards that collide only displace each other's index, which holds the whole name.
@@ -124,6 +119,14 @@ std::string readable_part(const std::string& name) {
   return part;
 }
 
+// Data sets skip what ends in "-index" when they look for shards.
+std::string path_in(const std::string& folder, const ShardIdentity& identity, std::uint64_t hash) {
+  std::ostringstream name;
+  name << readable_part(identity.name) << '-' << std::hex << std::setw(16) << std::setfill('0') << hash << '.'
+       << identity.format << "-index";
+  return (std::filesystem::path(folder) / name.str()).string();
+}
+
 }  // namespace
 
 void ShardIndex::add(std::uint64_t offset, std::uint64_t bytes, std::string_view name) {
@@ -137,34 +140,15 @@ std::string_view ShardIndex::name(std::size_t entry) const {
 }
 
 std::string shard_index_path(const std::string& folder, const ShardIdentity& identity) {
-  std::ostringstream name;
-  name << readable_part(identity.name) << '-' << std::hex << std::setw(16) << std::setfill('0')
-       << hash_of(name_and_folder(identity.name)) << '.' << identity.format << "-index";
-  return (std::filesystem::path(folder) / name.str()).string();
+  return path_in(folder, identity, hash_of(identity.name));
 }
 
-std::uint32_t crc32c_of_ends(const File& file) {
-  constexpr std::uint64_t kEnd = std::uint64_t{64} << 10;
-  std::string ends(static_cast<std::size_t>(std::min(file.size(), 2 * kEnd)), '\0');
-  const auto bytes = std::as_writable_bytes(std::span{ends});
-  file.read_at(0, bytes.first(bytes.size() / 2));
-  file.read_at(file.size() - (bytes.size() - bytes.size() / 2), bytes.subspan(bytes.size() / 2));
-  return libtrain::detail::crc32c(ends);
+std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity) {
+  return load(path, identity, [&](const ShardIdentity& found) { return found == identity; });
 }
 
-std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity, const File* file) {
-  try {
-    const auto message = detail::SealedMessage::read(path, kFileFormat, longest_file(identity));
-    return message ? decode(message->reader(), identity, file) : std::nullopt;
-  } catch (const EnvironmentError& damage) {
-    log_warning(text("The index of '", identity.name, "' is not used and will be built again. ", damage.what()));
-    return std::nullopt;
-  }
-}
-
-void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index,
-                      std::optional<std::uint32_t> ends) {
-  detail::write_sealed_message(path, kFileFormat, encode(identity, index, ends).message());
+void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
+  detail::write_sealed_message(path, kFileFormat, encode(identity, index).message());
 }
 
 }  // namespace libtrain::data
@@ -173,13 +157,31 @@ namespace libtrain::data::detail {
 
 namespace {
 
-void keep(const std::string& path, const ShardIdentity& identity, const ShardIndex& index, const File& file) {
+void keep(const std::vector<std::string>& paths, const ShardIdentity& identity, const ShardIndex& index) {
   try {
-    save_shard_index(path, identity, index, crc32c_of_ends(file));
+    for (const auto& path : paths) save_shard_index(path, identity, index);
   } catch (const EnvironmentError& error) {
     log_warning(text("The index of '", identity.name, "' is not kept, so that the next run reads the shard again. ",
                      error.what()));
   }
+}
+
+// The file in `folder` for the index that copies of the shard share: by its name without the folder, its size, and the
+// first and the last 64 KiB of its content.
+std::string shared_path(const std::string& folder, const ShardIdentity& identity, const File& file) {
+  constexpr std::uint64_t kEnd = std::uint64_t{64} << 10;
+  const auto bytes = static_cast<std::size_t>(std::min(identity.size, kEnd));
+  const auto name = std::string_view{identity.name}.substr(identity.name.rfind('/') + 1);
+  const auto content =
+      text(name, ' ', identity.size, ' ', read_range(file, 0, bytes), read_range(file, identity.size - bytes, bytes));
+  return path_in(folder, identity, hash_of(content));
+}
+
+// What was built from the same shard at another place. Under its own name it would be another version of it, changed.
+std::optional<ShardIndex> load_shared(const std::string& path, const ShardIdentity& identity) {
+  return load(path, identity, [&](const ShardIdentity& found) {
+    return found.format == identity.format && found.size == identity.size && found.name != identity.name;
+  });
 }
 
 // Of the processes that use a folder of indices, and the threads of each, one at a time reads a shard through: the
@@ -216,8 +218,7 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
       .format = std::string{format.name}, .name = file->name(), .size = file->size(), .version = options.version};
   const std::string path = is_kept ? shard_index_path(options.index_folder, identity) : std::string{};
   if (is_kept) {
-    if (auto index = load_shard_index(path, identity, file.get()))
-      return {.file = std::move(file), .index = std::move(*index)};
+    if (auto index = load_shard_index(path, identity)) return {.file = std::move(file), .index = std::move(*index)};
   }
 
   const Compression compression = format.compression(*file);
@@ -229,12 +230,25 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
     return {.file = std::move(file), .index = std::move(index)};
   }
   const Turn turn(path);
-  auto index = load_shard_index(path, identity, file.get());
-  if (!index) {
+  auto index = load_shard_index(path, identity);
+  if (index) return {.file = std::move(file), .index = std::move(*index)};
+  const std::string shared = shared_path(options.index_folder, identity, *file);
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) index = load_shared(shared, identity);
+  if (index) {
+    keep({path}, identity, *index);
+  } else {
     index = format.index(*file);
-    keep(path, identity, *index, *file);
+    keep({path, shared}, identity, *index);
   }
   return {.file = std::move(file), .index = std::move(*index)};
+}
+
+void fail_changed_shard(const std::string& entry) {
+  throw StorageUnavailable(text(entry,
+                                ": its header is not the one that was indexed. The file has changed since, or "
+                                "indices of other files were copied: leave shards alone while a run reads them, and "
+                                "remove the folder of indices."));
 }
 
 }  // namespace libtrain::data::detail

@@ -51,32 +51,27 @@ struct ShardIdentity {
   bool operator==(const ShardIdentity&) const = default;
 };
 
-/// The file in `folder` that keeps the index of this shard: by the shard's name and that of its folder, so that indices
-/// may be copied along with shards to another place, and that of a changed shard takes the place of the old one.
+/// The file in `folder` that keeps the index of this shard. It does not depend on size and version, so that the index
+/// of a changed shard takes the place of the old one.
 std::string shard_index_path(const std::string& folder, const ShardIdentity& identity);
 
-/// The CRC-32C of a file's first 64 KiB and its last.
-std::uint32_t crc32c_of_ends(const File& file);
-
-/// The index in the file `path`; nothing where there is none or where it belongs to another state of the shard. With
-/// another name or version it is taken for that of `file`, unless that is null, where size and ends are equal: readers
-/// check what they find at an entry. A damaged one counts as absent too, with a warning: its checksum and every entry
-/// are checked.
-std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity,
-                                           const File* file = nullptr);
+/// The index in the file `path`; nothing where there is none or where it belongs to another state of the shard. A
+/// damaged one counts as absent too, with a warning: its checksum and every entry are checked.
+std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity);
 
 /// Writes the file `path`, complete or not at all, and the folders that it lies in. Any number of processes may do so
 /// at the same time. Throws EnvironmentError where that fails.
-void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index,
-                      std::optional<std::uint32_t> ends = {});
+void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index);
 
 /// How a shard is opened.
 struct ShardOptions {
   /// A local folder that keeps the indices of shards, so that a shard is read through only once. Used where the version
-  /// below is known, and not for compressed shards, whose content has to be inflated anyway.
+  /// below is known, and not for compressed shards, whose content has to be inflated anyway. It may be copied along
+  /// with the shards: the first index of a shard at another place is that of a shard there with the same name, size,
+  /// and first and last 64 KiB.
   std::string index_folder = {};
 
-  /// FileInfo::version of the shard: an index is used for the version that it was built from, and for a copy.
+  /// FileInfo::version of the shard: an index is used only for the version that it was built from.
   std::string version = {};
 
   /// A compressed shard whose content is longer is refused: it has to lie in memory.
@@ -103,6 +98,9 @@ struct IndexedShard {
 /// Where it cannot be kept, a warning is all. Throws what building an index throws, what inflate_file() throws, and
 /// UsageError without a file.
 IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& format, const ShardOptions& options);
+
+/// Throws StorageUnavailable: the header of what `entry` describes is not the one that was indexed.
+[[noreturn]] void fail_changed_shard(const std::string& entry);
 
 }  // namespace detail
 

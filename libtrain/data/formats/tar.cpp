@@ -13,7 +13,6 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/detail/tar_header.hpp>
-#include <libtrain/data/storage/storage.hpp>
 
 namespace libtrain::data {
 
@@ -351,21 +350,15 @@ void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other,
   data.resize(static_cast<std::size_t>(bytes(member)));
 }
 
+// An extended header in front of this one may hold the size, which need not be here then.
 void TarFile::require_header(std::uint64_t member, std::string_view block) const {
-  const auto fits = [&] {
-    try {
-      const TarHeader header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
-      return is_regular(header.type) && (header.bytes == bytes(member) || bytes(member) > kLargestOctal);
-    } catch (const EnvironmentError&) {
-      return false;
-    }
-  };
-  if (fits()) return;
-  throw StorageUnavailable(
-      text(describe(member),
-           ": expected its header in front of it, found something else. The archive "
-           "was changed after it had been indexed: leave it alone while a run reads it, and remove "
-           "its index from the folder of indices."));
+  try {
+    const TarHeader header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
+    const bool may_be_elsewhere = header.bytes == 0 || bytes(member) > kLargestOctal;
+    if (is_regular(header.type) && (header.bytes == bytes(member) || may_be_elsewhere)) return;
+  } catch (const EnvironmentError&) {
+  }
+  detail::fail_changed_shard(describe(member));
 }
 
 std::string TarFile::describe(std::uint64_t member) const {

@@ -75,11 +75,17 @@ void TfRecordFile::require_record(std::uint64_t record) const {
   }
 }
 
+// With the header in front, which tells whether an index that was kept fits.
 void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   require_record(record);
   const auto bytes = static_cast<std::size_t>(shard_.index.bytes(record));
-  data.resize(bytes + detail::kTfRecordFooterBytes);
-  shard_.file->read_at(shard_.index.offset(record), std::as_writable_bytes(std::span{data}));
+  data.resize(bytes + kAround);
+  shard_.file->read_at(offset(record), std::as_writable_bytes(std::span{data}));
+  const auto header = std::string_view{data}.substr(0, detail::kTfRecordHeaderBytes);
+  if (!detail::is_tf_record_header(header) || detail::load_little_endian<std::uint64_t>(header.data()) != bytes) {
+    detail::fail_changed_shard(describe(record));
+  }
+  data.erase(0, detail::kTfRecordHeaderBytes);
   const auto expected = detail::load_little_endian<std::uint32_t>(data.data() + bytes);
   data.resize(bytes);
   if (checksum_ == DataChecksum::ignore) return;

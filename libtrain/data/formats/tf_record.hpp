@@ -68,8 +68,8 @@ class TfRecordFile {
   std::uint64_t size() const { return shard_.index.size(); }
 
   /// Makes `data` the data of record number `record`, in the memory that it has where that suffices. Throws
-  /// TfRecordError with TfRecordLoss::record for a wrong checksum, what File::read_at throws, and UsageError unless
-  /// `record` < size().
+  /// TfRecordError with TfRecordLoss::record for a wrong checksum, StorageUnavailable where the header in front is not
+  /// the one that was indexed, what File::read_at throws, and UsageError unless `record` < size().
   void read(std::uint64_t record, std::string& data) const;
 
   /// Bytes of the data of a record, and where it begins in the file (in its inflated content, where it is compressed),

@@ -49,6 +49,7 @@ BatchEngine::~BatchEngine() {
 std::optional<std::size_t> BatchEngine::next() {
   const auto asked = Clock::now();
   std::unique_lock lock(mutex_);
+  if (is_taken_) throw UsageError("The next batch is asked for where the one before could not be taken.");
   if (given_back_ >= last_) return std::nullopt;
   const auto index = static_cast<std::size_t>(given_back_ % slots_.size());
   Slot& slot = slots_[index];

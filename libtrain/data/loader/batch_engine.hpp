@@ -62,7 +62,7 @@ class BatchEngine {
   ~BatchEngine();
 
   /// Waits for the next batch and returns its slot, which is the caller's until give_back(); nothing after the last
-  /// one. One thread at a time, and not before the slot taken last was given back.
+  /// one. One thread at a time. Throws UsageError unless the slot taken last was given back.
   std::optional<std::size_t> next();
   void give_back();
 

@@ -146,6 +146,12 @@ EpochCore::~EpochCore() {
   if (loader_.running_ == &engine_) loader_.running_ = nullptr;
 }
 
+std::optional<std::size_t> EpochCore::next() {
+  const auto slot = engine_.next();
+  has_ended_ = !slot;
+  return slot;
+}
+
 void EpochCore::give_back() {
   samples_of_batch_ = indices_of_slots_[taken_ % indices_of_slots_.size()].size();
   samples_taken_ += samples_of_batch_;
@@ -156,9 +162,8 @@ void EpochCore::give_back() {
 
 LoaderState EpochCore::state() const {
   const Sampler& sampler = loader_.sampler_;
-  // With Remainder::uneven a rank may be through before the others are.
-  const bool has_ended = taken_ == sampler.batches(start_);
-  const std::uint64_t steps = has_ended ? sampler.steps(start_) : taken_;
+  // With Remainder::uneven a rank may have taken its last batch before the others take theirs.
+  const std::uint64_t steps = has_ended_ ? sampler.steps(start_) : taken_;
   return loader_.state_at(epoch_, sampler.position_after(steps, start_));
 }
 

@@ -139,7 +139,7 @@ class EpochCore : private BatchWork {
 
   /// Waits for the next batch, and returns the slot in which the maker has it, until give_back(); nothing after the
   /// last one. Throws what making it threw.
-  std::optional<std::size_t> next() { return engine_.next(); }
+  std::optional<std::size_t> next();
 
   /// The loop has taken the batch out of its slot.
   void give_back();
@@ -164,6 +164,7 @@ class EpochCore : private BatchWork {
   std::uint64_t taken_ = 0;
   std::uint64_t samples_taken_ = 0;
   std::uint64_t samples_of_batch_ = 0;
+  bool has_ended_ = false;
   // Begins after the engine and goes after it: a worker that waits for what is being fetched for it is told to stop
   // first, or it would begin to fetch that itself.
   std::unique_ptr<ReadAhead> read_ahead_;

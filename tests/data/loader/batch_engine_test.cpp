@@ -102,6 +102,13 @@ TEST(BatchEngine, HandsOutBatchesInOrderWhateverTheWorkersAndSlots) {
   }
 }
 
+TEST(BatchEngine, HandsOutNothingWhereTheBatchBeforeWasNotGivenBack) {
+  Numbers work({1, 1}, 2);
+  BatchEngine engine(work, {.batches = 2, .workers = 1, .slots = 2});
+  EXPECT_EQ(engine.next(), 0u);
+  EXPECT_THROW(engine.next(), UsageError);
+}
+
 TEST(BatchEngine, OfNoBatchesHandsOutNothing) {
   Numbers work({}, 2);
   BatchEngine engine(work, {.batches = 0, .workers = 2, .slots = 2});

@@ -81,7 +81,7 @@ TEST_F(TfRecordImagesTest, KnowsWhereARecordBegins) {
 
 TEST_F(TfRecordImagesTest, CountsTheBytesOfRecordsAndTheirChecksums) {
   set_.write("a.tfrecord", tf_record_file({{"a", 1}, {"b", 2}}));
-  EXPECT_EQ(bytes_counted(open(), 0), example_of("a", 1).size() + 4);
+  EXPECT_EQ(bytes_counted(open(), 0), 12 + example_of("a", 1).size() + 4);
 }
 
 TEST_F(TfRecordImagesTest, RefusesANegativeLabel) {
