@@ -43,14 +43,14 @@ auto image_batches(const Dataset& dataset, const DataLoaderOptions& options, con
   const auto* in_place = dynamic_cast<const InPlaceDataset*>(&dataset);
   // The loop's batch, and one on its way to a GPU, beside those that are ready or being made.
   const auto kept = static_cast<std::size_t>(std::max(options.prefetch, 1)) + 2;
-  std::shared_ptr<detail::ImageLoader> images(
-      new detail::ImageLoader{.dataset = dataset,
-                              .in_place = in_place,
-                              .transform = options.transform,
-                              .classes = classes_of(dataset, options),
-                              .mixing = options.mixing,
-                              .memory = {/*pinned=*/!shard.device.is_cpu(), kept},
-                              .shape = in_place == nullptr ? std::nullopt : std::optional(in_place->image_shape())});
+  std::shared_ptr<detail::ImagesOfLoader> images(
+      new detail::ImagesOfLoader{.dataset = dataset,
+                                 .in_place = in_place,
+                                 .transform = options.transform,
+                                 .classes = classes_of(dataset, options),
+                                 .mixing = options.mixing,
+                                 .memory = {/*pinned=*/!shard.device.is_cpu(), kept},
+                                 .shape = in_place == nullptr ? std::nullopt : std::optional(in_place->image_shape())});
   return [images](const detail::LoaderCore& loader, std::uint64_t epoch) {
     return std::make_unique<detail::ImageBatches>(*images, loader, epoch);
   };

@@ -11,7 +11,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/detail/block_order.hpp>
 #include <libtrain/data/detail/permutation.hpp>
-#include <libtrain/data/mixing.hpp>
+#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data {
 
@@ -125,10 +125,6 @@ std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, st
   return samples;
 }
 
-std::vector<std::uint64_t> Sampler::batch(std::uint64_t epoch, std::uint64_t step, std::uint64_t from) const {
-  return batch(order(epoch), step, from);
-}
-
 std::uint64_t Sampler::fingerprint() const {
   using detail::combine;
   std::uint64_t hash = combine(static_cast<std::uint64_t>(options_.order), options_.dataset_size);
@@ -153,10 +149,6 @@ std::uint64_t Sampler::steps(std::uint64_t from) const {
 std::uint64_t Sampler::position_after(std::uint64_t steps_done, std::uint64_t from) const {
   if (steps_done < steps(from)) return from + steps_done * global_batch_;
   return std::min(end(from), options_.dataset_size);
-}
-
-std::uint64_t Sampler::padding(std::uint64_t from) const {
-  return end(from) - std::min(end(from), options_.dataset_size);
 }
 
 // Where the order ends for who starts at `from`: padding lies beyond the data set, and what is dropped after the end.

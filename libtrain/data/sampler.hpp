@@ -65,9 +65,6 @@ class Sampler {
   /// < batches(from).
   std::vector<std::uint64_t> batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from = 0) const;
 
-  /// The same, with the order made for this one call.
-  std::vector<std::uint64_t> batch(std::uint64_t epoch, std::uint64_t step, std::uint64_t from = 0) const;
-
   /// A number other than 0 that tells orders apart which differ in kind, in blocks or in `blocks_at_once`.
   std::uint64_t fingerprint() const;
 
@@ -77,17 +74,12 @@ class Sampler {
   /// The number of steps from a position on, the same on every rank: the largest number of batches that any rank has.
   std::uint64_t steps(std::uint64_t from = 0) const;
 
-  std::uint64_t batches_per_epoch() const { return steps(); }
-
   /// The position once `steps_done` steps from a position on have been consumed by all ranks; a number above
   /// steps(from) counts as that. At most dataset_size, and with `drop` less where samples were left out.
   std::uint64_t position_after(std::uint64_t steps_done, std::uint64_t from = 0) const;
 
   /// Whether an epoch has each sample once: none is repeated, none left out.
   bool covers_exactly_once() const { return end(0) == options_.dataset_size; }
-
-  /// How many samples are repeated from a position on, over all ranks together; 0 unless the remainder is padded.
-  std::uint64_t padding(std::uint64_t from = 0) const;
 
  private:
   std::uint64_t end(std::uint64_t from) const;

@@ -87,10 +87,11 @@ TEST(DataLoader, StacksSamples) {
 TEST(DataLoader, BatchesFollowTheSamplerWhateverTheWorkers) {
   const Numbers numbers(1000);
   const Sampler sampler({.dataset_size = 1000, .batch_size = 7, .seed = 3}, {1, 4});
+  const EpochOrder order = sampler.order(5);
   Labels expected;
-  for (std::uint64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+  for (std::uint64_t step = 0; step < sampler.steps(); ++step) {
     auto& labels = expected.emplace_back();
-    for (const auto index : sampler.batch(5, step)) labels.push_back(static_cast<std::int64_t>(10 * index));
+    for (const auto index : sampler.batch(order, step)) labels.push_back(static_cast<std::int64_t>(10 * index));
   }
   for (const int workers : {0, 1, 2, 8}) {
     DataLoader loader{numbers, {.batch_size = 7, .workers = workers, .seed = 3}, {1, 4}};

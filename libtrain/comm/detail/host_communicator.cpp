@@ -16,8 +16,6 @@ namespace libtrain::detail {
 
 namespace {
 
-using Details = CommunicationThread::Details;
-
 std::uint64_t count_of(const at::Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel());
 }

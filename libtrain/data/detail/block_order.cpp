@@ -5,7 +5,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/mixing.hpp>
+#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data::detail {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/ScalarType.h>
 
@@ -56,27 +57,68 @@ void store(const at::Tensor& image, const ImageShape& shape, void* to) {
   }
 }
 
-}  // namespace
-
-ImageBatches::ImageBatches(ImageLoader& images, const LoaderCore& loader, std::uint64_t epoch)
-    : BatchMakerOf(loader, epoch), images_(images), places_(loader.slots()), batches_(loader.slots()) {}
-
-void ImageBatches::open(std::size_t index, std::span<const std::uint64_t> indices) {
-  Slot& slot = places_[index];
-  Batch& batch = batches_[index];
-  slot.shape = shape(indices.empty() ? 0 : indices.front());
-  batch = images_.memory.take(slot.shape, std::ssize(indices));
-  slot.images = static_cast<std::byte*>(batch.images.mutable_data_ptr());
-  slot.labels = batch.labels.mutable_data_ptr<std::int64_t>();
+// Whatever a user makes of a tensor, be it a view or a graph, refers to its storage. Letting go of a reference of our
+// own makes what others did before they let go of theirs visible here.
+bool is_free(const at::Tensor& tensor) {
+  const c10::Storage ours_as_well = tensor.storage();
+  return ours_as_well.use_count() == 2;
 }
 
-void ImageBatches::fill(std::size_t index, std::uint64_t place, std::uint64_t sample) {
-  const Slot& slot = places_[index];
-  const auto bytes = static_cast<std::size_t>(slot.shape.elements()) * c10::elementSize(slot.shape.type);
-  void* const to = slot.images + place * bytes;
-  slot.labels[place] = loader().read_or_replace(epoch(), sample, [&](std::uint64_t actual, SampleRandom& random) {
-    const std::int64_t label = images_.in_place != nullptr ? read_in_place(actual, random, slot.shape, to)
-                                                           : read_and_store(actual, random, slot.shape, to);
+bool is_free(const Batch& batch) {
+  return is_free(batch.images) && is_free(batch.labels);
+}
+
+// A tensor of its own, so that what users do to a batch's tensors does not come back with their memory.
+at::Tensor first_of(const at::Tensor& tensor, std::int64_t samples) {
+  return (tensor.size(0) == samples ? tensor : tensor.narrow(0, 0, samples)).detach();
+}
+
+Batch first_of(const Batch& batch, std::int64_t samples) {
+  return {first_of(batch.images, samples), first_of(batch.labels, samples)};
+}
+
+bool is_like(const at::Tensor& images, const ImageShape& shape) {
+  return images.scalar_type() == shape.type && images.size(1) == shape.channels && images.size(2) == shape.height &&
+         images.size(3) == shape.width && images.is_contiguous(shape.format);
+}
+
+}  // namespace
+
+Batch BatchMemory::take(const ImageShape& shape, std::int64_t samples) {
+  const auto make = [&] {
+    return Batch{at::empty({samples, shape.channels, shape.height, shape.width},
+                           at::TensorOptions(shape.type).pinned_memory(pinned_), shape.format),
+                 at::empty({samples}, at::TensorOptions(at::kLong).pinned_memory(pinned_))};
+  };
+  if (pinned_) return make();
+  const std::lock_guard lock(mutex_);
+  for (const auto& batch : batches_) {
+    if (is_free(batch) && is_like(batch.images, shape) && batch.size() >= samples) return first_of(batch, samples);
+  }
+  std::erase_if(batches_, [](const Batch& batch) { return is_free(batch); });  // which is too small, or of another kind
+  if (batches_.size() >= limit_) batches_.erase(batches_.begin());
+  return first_of(batches_.emplace_back(make()), samples);
+}
+
+ImageBatches::ImageBatches(ImagesOfLoader& images, const LoaderCore& loader, std::uint64_t epoch)
+    : BatchMakerOf(loader, epoch), images_(images), slots_(loader.slots()), batches_(loader.slots()) {}
+
+void ImageBatches::open(std::size_t slot, std::span<const std::uint64_t> indices) {
+  Slot& to = slots_[slot];
+  Batch& batch = batches_[slot];
+  to.shape = shape(indices.empty() ? 0 : indices.front());
+  batch = images_.memory.take(to.shape, std::ssize(indices));
+  to.images = static_cast<std::byte*>(batch.images.mutable_data_ptr());
+  to.labels = batch.labels.mutable_data_ptr<std::int64_t>();
+}
+
+void ImageBatches::fill(std::size_t slot, std::uint64_t place, std::uint64_t index) {
+  const Slot& to = slots_[slot];
+  const auto bytes = static_cast<std::size_t>(to.shape.elements()) * c10::elementSize(to.shape.type);
+  void* const image = to.images + place * bytes;
+  to.labels[place] = loader().read_or_replace(epoch(), index, [&](std::uint64_t actual, SampleRandom& random) {
+    const std::int64_t label = images_.in_place != nullptr ? read_in_place(actual, random, to.shape, image)
+                                                           : read_and_store(actual, random, to.shape, image);
     if (images_.classes > 0 && (label < 0 || label >= images_.classes)) {
       refuse_label(label, images_.classes, actual, images_.dataset.origin(actual));
     }
@@ -84,8 +126,8 @@ void ImageBatches::fill(std::size_t index, std::uint64_t place, std::uint64_t sa
   });
 }
 
-Batch ImageBatches::finish(std::size_t index, SampleRandom& random) {
-  Batch batch = std::exchange(batches_[index], {});
+Batch ImageBatches::finish(std::size_t slot, SampleRandom& random) {
+  Batch batch = std::exchange(batches_[slot], {});
   if (images_.mixing) mix_batch(*images_.mixing, random, batch);
   return batch;
 }

@@ -91,7 +91,6 @@ class LoaderCore {
   /// Over all epochs, the one that runs included. Any thread may ask.
   LoaderStatistics statistics() const;
 
-  const IndexedDataset& dataset() const { return dataset_; }
   const Sampler& sampler() const { return sampler_; }
   std::size_t slots() const { return slots_; }
 

@@ -25,7 +25,7 @@ class BucketPlanner {
 
   const BucketLimits& limits() const { return limits_; }
 
-  /// For the parameters that are trainable now, in the order of registration.
+  /// For the parameters that are trainable now, from the last registered to the first.
   std::vector<Bucket> plan() const;
 
   /// For these parameters alone, in this order.

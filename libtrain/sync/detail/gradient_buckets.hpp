@@ -90,10 +90,7 @@ class GradientBuckets {
   /// average one with another. The same on every rank; "" for the first.
   void set_owner(const std::string& owner);
 
-  std::size_t size() const { return buckets_.size(); }
   GradientBucket& operator[](std::size_t index) { return buckets_[index]; }
-  auto begin() { return buckets_.begin(); }
-  auto end() { return buckets_.end(); }
 
   /// Gradients that this thread's backward() makes between the two may be adopted.
   void begin_backward();

@@ -10,7 +10,7 @@
 
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
-#include <libtrain/data/mixing.hpp>
+#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data::detail {
 

@@ -75,10 +75,11 @@ void* take(std::size_t bytes) {
 }  // namespace
 
 void GradientAllocator::install() {
-  static const bool installed = [] {
+  static std::once_flag once;
+  std::call_once(once, [] {
     auto* const found = c10::GetCPUAllocator();
     const auto deleter = found->raw_deleter();
-    if (deleter == nullptr) return false;  // someone's allocator that cannot do without its own deleters
+    if (deleter == nullptr) return;  // someone's allocator that cannot do without its own deleters
     ordinary.store(found, std::memory_order_relaxed);
     delete_ordinary.store(deleter, std::memory_order_relaxed);
     auto* const allocator = new GradientAllocator;
@@ -89,9 +90,7 @@ void GradientAllocator::install() {
                    });
     // Of the same priority as LibTorch's own: a program that sets another later means it.
     c10::SetCPUAllocator(allocator);
-    return true;
-  }();
-  static_cast<void>(installed);
+  });
 }
 
 void GradientAllocator::serve_this_thread_from(std::weak_ptr<GradientBlocks> blocks, std::size_t smallest_bytes) {
