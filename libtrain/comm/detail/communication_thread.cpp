@@ -136,8 +136,8 @@ class CommunicationThread::Queue {
   // communication thread what would keep the caller beyond the deadline of `wanted`.
   void help(const Operation& wanted);
 
-  // The name of the operation that runs instead of `operation` and may go on after its deadline; empty if none does.
-  // The operation in the transport, where it is another one, whose deadline is later than `ends_after`.
+  // The name of the operation that is in the transport instead of `operation` and whose deadline is later than
+  // `ends_after`; nothing without one.
   std::optional<std::string> what_runs_before(
       const Operation& operation, Stopwatch::Clock::time_point ends_after = Stopwatch::Clock::time_point::min());
 

@@ -63,7 +63,8 @@ Crop intersection(const Crop& crop, int width, int height) {
 }
 
 // The rectangle of the file, or all of the resized file, and the part of it that becomes the picture.
-void place(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random, PicturePlan& plan) {
+void choose_crop(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random,
+                 PicturePlan& plan) {
   const int width = header.width;
   const int height = header.height;
   const bool scaling = options.scaled_decoding && header.format == ImageFormat::jpeg;
@@ -101,7 +102,7 @@ void place(const ImagePipelineOptions& options, const ImageHeader& header, Sampl
 
 PicturePlan draw(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random) {
   PicturePlan plan{.header = header};
-  place(options, header, random, plan);
+  choose_crop(options, header, random, plan);
   const int width = plan.geometry.width;
   const int height = plan.geometry.height;
   if (options.flip_probability > 0 && random.uniform() < options.flip_probability) {

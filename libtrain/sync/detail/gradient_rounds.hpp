@@ -25,13 +25,11 @@ namespace libtrain::detail {
 /// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). Read its methods in
 /// the order in which they are declared: that is the way of a gradient.
 ///
-///     idle -- open() --> accumulating -- a gradient to be reduced --> filling -- finish() --> finishing -- end() -->
-///     idle
+///     idle -- open() --> accumulating -- mark_gradient_ready() --> filling -- finish() --> finishing -- end() --> idle
 ///
 /// A round opens before its first gradient, may hold backward() passes under no_sync(), and has one that is reduced.
 /// Invariants, under the mutex:
-/// - buckets are started in the order of the plan, each once in a round; those before `started_` must not be written
-/// to;
+/// - buckets are started in the order of the plan, each once in a round; nobody writes to those before `started_`;
 /// - a gradient that has arrived or accumulated lies in its place (where there are buckets);
 /// - the plan changes only while no gradient of a round has come, and by the same rules on every rank.
 ///

@@ -298,7 +298,8 @@ TEST_F(ShardIndexFiles, OfShardsWithEqualNamesInTwoFoldersStaySideBySide) {
     for (const std::size_t bytes : {70'000, 60'000}) {
       auto file = std::make_unique<MemoryFile>(three_members(bytes), text("/", bytes, "/train/a.tar"));
       const MemoryFile& seen = *file;
-      EXPECT_EQ(TarFile(std::move(file), options).bytes(1), bytes);
+      const TarFile tar(std::move(file), options);
+      EXPECT_EQ(tar.bytes(1), bytes);
       EXPECT_TRUE(time == 0 || seen.reads() == 0) << seen.reads();
     }
   }
