@@ -414,12 +414,8 @@ class FailedRuns(Pack):
                 os.write(writer, b"x")
         except BlockingIOError:
             os.set_blocking(writer, True)
-        # At its end a checker of leaks would open files, and for a check of an object's type UBSan needs a pipe.
-        suppressions = self.folder / "suppressions"
-        suppressions.write_text("vptr_check:*\n")
-        environment = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
-                                    "UBSAN_OPTIONS": os.environ.get("UBSAN_OPTIONS", "") +
-                                    f":suppressions={suppressions}"}
+        # At its end a checker of leaks would open files.
+        environment = os.environ | {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
         process = subprocess.Popen([jobs.program("libtrain-pack"), *arguments], stdout=subprocess.DEVNULL,
                                    stderr=writer, env=environment)
         pipe = open(reader, "rb")

@@ -278,15 +278,13 @@ class NoFiles {
 TEST_F(LocalStorageTest, BlamesNoFileThatTheProcessMayNotOpenForWantOfDescriptors) {
   write("x", "x");
   const detail::LocalStorage local = storage();
-  // Errors are looked at with descriptors: UBSan, which checks them, needs some.
-  const auto file = message_of<StorageUnavailable>([&] {
+  std::string file;
+  std::string folder;
+  {
     const NoFiles none;
-    local.open("x");
-  });
-  const auto folder = message_of<StorageUnavailable>([&] {
-    const NoFiles none;
-    local.list("");
-  });
+    file = message_of<StorageUnavailable>([&] { local.open("x"); });
+    folder = message_of<StorageUnavailable>([&] { local.list(""); });
+  }
   EXPECT_THAT(file, AllOf(HasSubstr((root_ / "x").string()), HasSubstr("byte offset 0"), HasSubstr("ulimit -n")));
   EXPECT_THAT(folder, AllOf(HasSubstr(root_.string()), HasSubstr("ulimit -n")));
   EXPECT_EQ(read(*local.open("x"), 0, 1), "x");
