@@ -148,8 +148,9 @@ class GradientSynchronizer {
   std::int64_t set_samples(std::int64_t samples);
 
   /// For ranks whose data has ended while others still train: takes part in one round with nothing (set_samples(0) on
-  /// this rank, and the others must call set_samples too), and returns true with gradients to step with, or false when
-  /// every rank is here. Throws what wait() throws, and UsageError for gradients accumulated under no_sync().
+  /// this rank, and the others must call set_samples too), and returns true with gradients to step with instead of
+  /// those there were, or false when every rank is here. Throws what wait() throws, and UsageError for gradients
+  /// accumulated under no_sync().
   ///
   ///     while (synchronizer.join()) optimizer.step();
   bool join();

@@ -47,16 +47,15 @@ void SyncBatchNormImpl::_check_input_dim(const at::Tensor& input) {
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   _check_input_dim(input);
   if (!is_training()) return normalize_alone(input, !options.track_running_stats(), 0);
-  const double momentum = count_batch();
   auto& communicator = *state_->communicator;
   if (communicator.world_size() == 1) {
     const auto channels = static_cast<double>(std::max<std::int64_t>(input.size(1), 1));
     detail::require_more_than_one_value(static_cast<double>(input.numel()) / channels, communicator);
-    return normalize_alone(input, true, momentum);
+    return normalize_alone(input, true, count_batch());
   }
   const auto dense = input.contiguous(input.suggest_memory_format());
   const auto statistics = detail::batch_statistics(dense, communicator);
-  update_running_statistics(statistics, momentum);
+  update_running_statistics(statistics);
   return detail::sync_batch_norm(dense, weight.defined() ? weight : at::ones_like(statistics.mean),
                                  bias.defined() ? bias : at::zeros_like(statistics.mean), statistics, options.eps(),
                                  state_);
@@ -77,9 +76,10 @@ double SyncBatchNormImpl::count_batch() {
   return 1.0 / num_batches_tracked.item<double>();
 }
 
-void SyncBatchNormImpl::update_running_statistics(const detail::BatchStatistics& statistics, double momentum) {
+void SyncBatchNormImpl::update_running_statistics(const detail::BatchStatistics& statistics) {
   if (!options.track_running_stats() || statistics.is_empty) return;
   const at::NoGradGuard no_grad;
+  const double momentum = count_batch();
   const auto unbiased = statistics.variance * (statistics.count / (statistics.count - 1));
   running_mean.mul_(1 - momentum).add_(statistics.mean, momentum);
   running_var.mul_(1 - momentum).add_(unbiased, momentum);

@@ -67,7 +67,7 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, t
  private:
   at::Tensor normalize_alone(const at::Tensor& input, bool by_batch, double momentum) const;
   double count_batch();
-  void update_running_statistics(const detail::BatchStatistics& statistics, double momentum);
+  void update_running_statistics(const detail::BatchStatistics& statistics);
 
   std::shared_ptr<detail::SyncBatchNormState> state_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -30,14 +31,15 @@ class EvaluationSums {
   EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler);
   EvaluationSums(const EvaluationSums&) = delete;
   EvaluationSums& operator=(const EvaluationSums&) = delete;
-  ~EvaluationSums() { model_.train(was_training_); }
+  ~EvaluationSums();
 
-  void add(const at::Tensor& measured);
+  /// `measured` is of `samples` samples.
+  void add(const at::Tensor& measured, std::uint64_t samples);
   Evaluation over_ranks(Communicator& communicator) const;
 
  private:
   torch::nn::Module& model_;
-  const bool was_training_;
+  std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // each module's own, parents first
   const c10::AutoGradMode no_gradients_{false};
   at::Tensor sums_;
   std::int64_t samples_ = 0;
@@ -55,14 +57,15 @@ class EvaluationSums {
 ///
 /// All ranks call it. Sums are made in float64. Throws UsageError unless the loader has Remainder::exact, or a data
 /// set that its ranks share evenly: a sample that is repeated or left out would falsify the result; UsageError for a
-/// tensor of another shape, and what the loader and `measure` throw.
+/// tensor of another shape or number of rows, and what the loader and `measure` throw. Afterwards each submodule is in
+/// the mode in which it was.
 template <typename B, typename Measure>
 Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Communicator& communicator,
                     const Measure& measure) {
   detail::EvaluationSums sums(model, loader.sampler());
   auto epoch = loader.epoch(0);
   for (auto& batch : epoch) {
-    if (epoch.samples_of_batch() > 0) sums.add(measure(batch));
+    if (epoch.samples_of_batch() > 0) sums.add(measure(batch), epoch.samples_of_batch());
   }
   return sums.over_ranks(communicator);
 }

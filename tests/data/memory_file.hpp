@@ -33,7 +33,12 @@ class MemoryFile final : public File {
     if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
   }
 
-  /// How often read_at() has been called.
+  void read_parts_at(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const override {
+    File::read_parts_at(offset, first, second);
+    reads_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  /// How many requests have been made.
   int reads() const { return reads_.load(std::memory_order_relaxed); }
 
  private:

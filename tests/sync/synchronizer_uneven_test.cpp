@@ -276,6 +276,27 @@ TEST(SynchronizerUneven, JoiningKeepsMomentumEqual) {
   });
 }
 
+// With weight decay a gradient of zero changes a parameter, and an undefined one does not.
+TEST(SynchronizerUneven, JoiningStepsNoParameterThatNoRankHasUsed) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    GradientSynchronizer synchronizer{model, communicator, {.unused = UnusedParameters::allowed}};
+    torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1).weight_decay(0.5)};
+    for (int batch = 0; communicator.rank() == 0 && batch < 2; ++batch) {
+      synchronizer.set_samples(1);
+      (batch == 0 ? model.loss(1, 1) : model.right.sum()).backward();
+      synchronizer.wait();
+      optimizer.step();
+      synchronizer.zero_grad();
+    }
+    while (synchronizer.join()) optimizer.step();
+    EXPECT_EQ(synchronizer.rounds(), 2);
+    const auto of_rank_0 = model.left.detach().clone();
+    communicator.broadcast(of_rank_0, 0).wait();
+    EXPECT_TRUE(torch::equal(model.left, of_rank_0));
+  });
+}
+
 TEST(SynchronizerUneven, RoundsAfterTheJoinAreAveragedByRankAgain) {
   on_ranks([](Communicator& communicator) {
     Pair model;

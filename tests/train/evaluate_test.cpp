@@ -7,6 +7,7 @@
 #include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/dropout.h>
 
 #include <libtrain/base/error.hpp>
@@ -85,6 +86,58 @@ TEST(Evaluate, RunsTheModelInEvaluationModeWithoutGradientsAndRestoresBoth) {
       EXPECT_EQ(model->is_training(), is_training);
       EXPECT_TRUE(at::GradMode::is_enabled());
     }
+  });
+}
+
+// As a batch norm that is frozen in a model that trains.
+TEST(Evaluate, LeavesEachSubmoduleInItsMode) {
+  on_ranks([](Communicator& communicator) {
+    const Pixels pixels(4);
+    data::DataLoader loader{
+        pixels, {.batch_size = 4, .workers = 0, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    torch::nn::Dropout frozen;
+    torch::nn::Dropout trained;
+    torch::nn::ModuleList inner{frozen};
+    torch::nn::ModuleList model{inner, trained};
+    frozen->eval();
+    evaluate(*model, loader, communicator, [&](const data::Batch& batch) {
+      EXPECT_FALSE(trained->is_training());
+      return batch.labels;
+    });
+    EXPECT_TRUE(model->is_training());
+    EXPECT_TRUE(inner->is_training());
+    EXPECT_TRUE(trained->is_training());
+    EXPECT_FALSE(frozen->is_training());
+  });
+}
+
+TEST(Evaluate, RefusesAnotherNumberOfRowsThanSamples) {
+  on_ranks([](Communicator& communicator) {
+    const Pixels pixels(static_cast<std::uint64_t>(2 * communicator.world_size()));
+    data::DataLoader loader{
+        pixels, {.batch_size = 2, .workers = 0, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    torch::nn::Dropout model;
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  evaluate(*model, loader, communicator,
+                           [](const data::Batch& batch) { return batch.labels.sum().reshape({1}); });
+                }),
+                HasSubstr("given [1] for a batch of 2"));
+  });
+}
+
+TEST(Evaluate, RanksThatMeasureDifferentThingsAllLearnIt) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    const Pixels pixels(static_cast<std::uint64_t>(communicator.world_size()));
+    data::DataLoader loader{
+        pixels, {.batch_size = 1, .workers = 0, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    torch::nn::Dropout model;
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  evaluate(*model, loader, communicator, [&](const data::Batch& batch) {
+                    return batch.labels.reshape({1, 1}).expand({1, communicator.rank() == 0 ? 3 : 2});
+                  });
+                }),
+                HasSubstr("2 measures on one rank and 3 on another"));
   });
 }
 

@@ -1,6 +1,7 @@
 #include <libtrain/data/formats/tar.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <optional>
@@ -326,25 +327,31 @@ std::uint64_t TarFile::offset(std::uint64_t member) const {
 // With the header in front, which tells whether an index that was kept fits.
 void TarFile::read(std::uint64_t member, std::string& data) const {
   require_member(member);
-  data.resize(kTarBlock + static_cast<std::size_t>(bytes(member)));
-  shard_.file->read_at(offset(member) - kTarBlock, std::as_writable_bytes(std::span{data}));
-  require_header(member, data);
-  data.erase(0, kTarBlock);
+  std::array<char, kTarBlock> header{};
+  data.resize(static_cast<std::size_t>(bytes(member)));
+  shard_.file->read_parts_at(offset(member) - kTarBlock, std::as_writable_bytes(std::span{header}),
+                             std::as_writable_bytes(std::span{data}));
+  require_header(member, {header.data(), header.size()});
 }
 
 void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other, std::string& other_data) const {
-  const auto begin = std::min(offset(member), offset(other)) - kTarBlock;
+  const auto begin = std::min(offset(member), offset(other));
   const auto end = std::max(offset(member) + bytes(member), offset(other) + bytes(other));
-  if (end - begin > bytes(member) + kLargestGap + bytes(other)) {
+  if (kTarBlock + end - begin > bytes(member) + kLargestGap + bytes(other)) {
     read(member, data);
     read(other, other_data);
     return;
   }
+  std::array<char, kTarBlock> front{};
   data.resize(static_cast<std::size_t>(end - begin));
-  shard_.file->read_at(begin, std::as_writable_bytes(std::span{data}));
-  const std::string_view all = data;
-  require_header(member, all.substr(static_cast<std::size_t>(offset(member) - begin) - kTarBlock));
-  require_header(other, all.substr(static_cast<std::size_t>(offset(other) - begin) - kTarBlock));
+  shard_.file->read_parts_at(begin - kTarBlock, std::as_writable_bytes(std::span{front}),
+                             std::as_writable_bytes(std::span{data}));
+  const auto header_of = [&](std::uint64_t which) {
+    if (offset(which) == begin) return std::string_view{front.data(), front.size()};
+    return std::string_view{data}.substr(static_cast<std::size_t>(offset(which) - begin) - kTarBlock);
+  };
+  require_header(member, header_of(member));
+  require_header(other, header_of(other));
   other_data.assign(data, static_cast<std::size_t>(offset(other) - begin), static_cast<std::size_t>(bytes(other)));
   data.erase(0, static_cast<std::size_t>(offset(member) - begin));
   data.resize(static_cast<std::size_t>(bytes(member)));

@@ -1,6 +1,7 @@
 #include <libtrain/data/formats/tf_record.hpp>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
@@ -79,13 +80,14 @@ void TfRecordFile::require_record(std::uint64_t record) const {
 void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   require_record(record);
   const auto bytes = static_cast<std::size_t>(shard_.index.bytes(record));
-  data.resize(bytes + kAround);
-  shard_.file->read_at(offset(record), std::as_writable_bytes(std::span{data}));
-  const auto header = std::string_view{data}.substr(0, detail::kTfRecordHeaderBytes);
+  std::array<char, detail::kTfRecordHeaderBytes> front{};
+  data.resize(bytes + kAround - front.size());
+  shard_.file->read_parts_at(offset(record), std::as_writable_bytes(std::span{front}),
+                             std::as_writable_bytes(std::span{data}));
+  const std::string_view header{front.data(), front.size()};
   if (!detail::is_tf_record_header(header) || detail::load_little_endian<std::uint64_t>(header.data()) != bytes) {
     detail::fail_changed_shard(describe(record));
   }
-  data.erase(0, detail::kTfRecordHeaderBytes);
   const auto expected = detail::load_little_endian<std::uint32_t>(data.data() + bytes);
   data.resize(bytes);
   if (checksum_ == DataChecksum::ignore) return;

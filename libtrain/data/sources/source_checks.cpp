@@ -25,6 +25,11 @@ class CountedFile final : public File {
     count_bytes_read(to.size());
   }
 
+  void read_parts_at(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const override {
+    file_->read_parts_at(offset, first, second);
+    count_bytes_read(first.size() + second.size());
+  }
+
  private:
   std::unique_ptr<const File> file_;
 };

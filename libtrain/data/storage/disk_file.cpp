@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,6 +118,12 @@ std::optional<std::size_t> DiskFile::read(std::uint64_t offset, std::span<std::b
     done += static_cast<std::size_t>(got);
   }
   return done;
+}
+
+bool DiskFile::read_at_once(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const {
+  const std::array parts{iovec{first.data(), first.size()}, iovec{second.data(), second.size()}};
+  const auto got = preadv(descriptor(), parts.data(), parts.size(), static_cast<off_t>(offset));
+  return got >= 0 && static_cast<std::size_t>(got) == first.size() + second.size();
 }
 
 int DiskFile::write(std::uint64_t offset, std::span<const std::byte> bytes) const {

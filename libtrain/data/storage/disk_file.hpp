@@ -64,6 +64,9 @@ class DiskFile {
   /// How many bytes of `to` were filled: fewer where the file ends. Nothing where reading fails; errno says why.
   std::optional<std::size_t> read(std::uint64_t offset, std::span<std::byte> to) const;
 
+  /// Whether one call of the system filled `first` and then `second`. It may fill less where read() would not.
+  bool read_at_once(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const;
+
   /// 0, or the error code with which writing failed.
   int write(std::uint64_t offset, std::span<const std::byte> bytes) const;
   int write(std::uint64_t offset, std::string_view bytes) const {

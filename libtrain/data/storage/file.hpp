@@ -23,6 +23,13 @@ class File {
   /// Fills `to` with the bytes from `offset` on. Throws EnvironmentError that names the file and the byte offset where
   /// there are not so many, where the file was deleted or changed since it was opened, or where reading fails for good.
   virtual void read_at(std::uint64_t offset, std::span<std::byte> to) const = 0;
+
+  /// Fills `first` and then `second` with the bytes from `offset` on, as one request where requests take long. Throws
+  /// as read_at.
+  virtual void read_parts_at(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const {
+    read_at(offset, first);
+    read_at(offset + first.size(), second);
+  }
 };
 
 namespace detail {

@@ -26,6 +26,10 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
   for (const auto& layer : module.modules(false)) {
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms_.push_back(batch_norm);
   }
+  if (format_ && !communicator.supports(at::kCPU)) {
+    throw UsageError(text("This version synchronises gradients in host memory, which the backend ",
+                          communicator.backend(), " does not take: choose --dist-backend auto or gloo."));
+  }
   if (format_) buckets_.emplace(*format_, communicator, options_.trace);
   parameters_.check_trainable();
   planner_.check_given();
@@ -462,6 +466,8 @@ bool GradientRounds::join() {
     fail(lost);
   }
   if (is_over) return false;
+  // Those of the round before are done with; what no rank uses in this one must not be stepped here alone.
+  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   round_.is_joining = true;
   finish();
   return true;

@@ -93,6 +93,13 @@ class ArrowFile final : public File {
     check_unchanged(offset);
   }
 
+  void read_parts_at(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const override {
+    std::vector<std::byte> both(first.size() + second.size());
+    read_at(offset, both);
+    std::copy_n(both.begin(), first.size(), first.begin());
+    std::copy(both.begin() + std::ssize(first), both.end(), second.begin());
+  }
+
  private:
   std::string subject(std::uint64_t offset) const { return text("File '", name_, "', byte offset ", offset); }
 

@@ -59,6 +59,11 @@ class LocalFile final : public File {
     if (*got < to.size()) fail_for_end(offset + *got, to.size() - *got);
   }
 
+  void read_parts_at(std::uint64_t offset, std::span<std::byte> first, std::span<std::byte> second) const override {
+    detail::require_range(*this, offset, first.size() + second.size());
+    if (!file_.read_at_once(offset, first, second)) File::read_parts_at(offset, first, second);
+  }
+
  private:
   [[noreturn]] void fail_for_end(std::uint64_t offset, std::size_t missing) const {
     struct stat now{};

@@ -69,10 +69,8 @@ void GradientBlocks::close() {
   if (!is_open_) return;
   is_open_ = false;
   for (auto& [gradient_bytes, kind] : kinds_) {
-    while (kind.made > kind.wanted && kind.least_free > 0) {
-      gone.push_back(drop(pop(gradient_bytes)));
-      --kind.least_free;
-    }
+    const auto unneeded = std::min(kind.least_free, kind.made - std::min(kind.made, kind.wanted));
+    for (std::size_t count = 0; count < unneeded; ++count) gone.push_back(drop(pop(gradient_bytes)));
     kind.least_free = kind.free.size();
   }
 }
