@@ -5,9 +5,6 @@
 #include <charconv>
 #include <system_error>
 
-#include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
-
 namespace libtrain {
 
 Environment Environment::of_process() {
@@ -25,17 +22,6 @@ std::optional<std::string> Environment::get(std::string_view name) const {
   const auto found = variables_.find(name);
   if (found == variables_.end() || found->second.empty()) return std::nullopt;
   return found->second;
-}
-
-std::optional<int> Environment::integer(std::string_view name, int minimum, int maximum) const {
-  const auto value = get(name);
-  if (!value) return std::nullopt;
-  const auto number = parse_integer(*value, minimum, maximum);
-  if (!number) {
-    throw EnvironmentError(
-        text(name, " is '", *value, "', which is not a whole number from ", minimum, " to ", maximum, "."));
-  }
-  return static_cast<int>(*number);
 }
 
 std::optional<long long> parse_integer(std::string_view digits, long long minimum, long long maximum) {

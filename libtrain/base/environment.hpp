@@ -21,10 +21,6 @@ class Environment {
 
   bool has(std::string_view name) const { return get(name).has_value(); }
 
-  /// The value of `name` as a decimal integer in [minimum, maximum]; nothing where it is unset or empty.
-  /// Throws EnvironmentError that names the variable, its value and the range for anything else.
-  std::optional<int> integer(std::string_view name, int minimum, int maximum) const;
-
  private:
   std::map<std::string, std::string, std::less<>> variables_;
 };

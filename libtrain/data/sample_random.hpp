@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data {
 
@@ -14,10 +14,10 @@ namespace libtrain::data {
 class SampleRandom {
  public:
   SampleRandom(std::uint64_t seed, std::uint64_t epoch, std::uint64_t index)
-      : state_(detail::combine(detail::combine(seed, epoch), index)) {}
+      : state_(libtrain::detail::combine_keys(libtrain::detail::combine_keys(seed, epoch), index)) {}
 
   /// 64 random bits.
-  std::uint64_t next() { return detail::mix(state_ += detail::kGolden); }
+  std::uint64_t next() { return libtrain::detail::mix_bits(state_ += libtrain::detail::kGoldenRatioBits); }
 
   /// Uniform in [0, 1), a multiple of 2^-53.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/detail/block_order.hpp>
 #include <libtrain/data/detail/permutation.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data {
 
@@ -126,11 +126,11 @@ std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, st
 }
 
 std::uint64_t Sampler::fingerprint() const {
-  using detail::combine;
-  std::uint64_t hash = combine(static_cast<std::uint64_t>(options_.order), options_.dataset_size);
+  using libtrain::detail::combine_keys;
+  std::uint64_t hash = combine_keys(static_cast<std::uint64_t>(options_.order), options_.dataset_size);
   if (options_.order == Order::blocks) {
-    hash = combine(hash, options_.blocks_at_once);
-    for (const std::uint64_t block : options_.blocks) hash = combine(hash, block);
+    hash = combine_keys(hash, options_.blocks_at_once);
+    for (const std::uint64_t block : options_.blocks) hash = combine_keys(hash, block);
   }
   return hash | 1;
 }

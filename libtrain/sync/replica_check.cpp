@@ -14,6 +14,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_transport.hpp>
 #include <libtrain/sync/model_signature.hpp>
 
 namespace libtrain {
@@ -21,8 +22,6 @@ namespace libtrain {
 namespace {
 
 using Digest = std::uint64_t;
-
-constexpr std::size_t kMostRanksNamed = 8;
 
 // A bijection of `state` for a given word and of `word` for a given state, so that a difference never gets lost by what
 // follows it. The product carries it to higher bits, the shift to lower ones.
@@ -98,13 +97,6 @@ std::string_view most_frequent(const std::vector<std::string_view>& values) {
                            [&](const auto a, const auto b) { return counts.at(a) < counts.at(b); });
 }
 
-std::string list_of(const std::vector<std::size_t>& ranks) {
-  const auto named = std::min(ranks.size(), kMostRanksNamed);
-  const std::vector<std::size_t> first(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named));
-  return text(ranks.size() == 1 ? "rank " : "ranks ", join(first, ", "),
-              named < ranks.size() ? text(" and ", ranks.size() - named, " more") : std::string{});
-}
-
 // Element r of `digests` holds those of all tensors on rank r.
 std::string describe_divergence(const std::vector<NamedTensor>& tensors, const std::vector<std::string>& digests,
                                 const std::string& when, const std::string& advice) {
@@ -116,16 +108,16 @@ std::string describe_divergence(const std::vector<NamedTensor>& tensors, const s
       values.push_back(std::string_view{digest}.substr(index * sizeof(Digest), sizeof(Digest)));
     }
     const auto usual = most_frequent(values);
-    std::vector<std::size_t> usual_ranks;
-    std::vector<std::size_t> other_ranks;
+    std::vector<int> usual_ranks;
+    std::vector<int> other_ranks;
     for (std::size_t rank = 0; rank < values.size(); ++rank) {
-      (values[rank] == usual ? usual_ranks : other_ranks).push_back(rank);
+      (values[rank] == usual ? usual_ranks : other_ranks).push_back(static_cast<int>(rank));
     }
     if (other_ranks.empty()) continue;
     if (different++ > 0) continue;
     const auto& [kind, name, tensor] = tensors[index];
     first = text(kind, " '", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(), " is not on ",
-                 list_of(other_ranks), " what it is on ", list_of(usual_ranks));
+                 detail::ranks_in_words(other_ranks), " what it is on ", detail::ranks_in_words(usual_ranks));
   }
   return text("The replicas have diverged", when, ": ", first, " (the first of ", different, " that differ, of ",
               tensors.size(), " tensors). Look for weights that are changed on some ranks only, for optimizers with ",

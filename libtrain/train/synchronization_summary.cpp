@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <iomanip>
-#include <sstream>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/observe/record.hpp>
@@ -16,12 +15,6 @@ namespace {
 
 // Ranks that differ by less, of the run's time, differ by chance.
 constexpr double kMeaningfulShare = 0.02;
-
-std::string fixed(double value, int decimals) {
-  std::ostringstream digits;
-  digits << std::fixed << std::setprecision(decimals) << value;
-  return digits.str();
-}
 
 std::vector<double> to_numbers(const SynchronizationStatistics& statistics, double seconds) {
   std::vector<double> numbers{seconds, static_cast<double>(statistics.rounds), statistics.seconds_waiting,
@@ -136,12 +129,12 @@ SynchronizationSummary summary_of(const std::vector<SynchronizationStatistics>& 
 }
 
 std::string to_text(const SynchronizationSummary& summary) {
-  auto line =
-      text(fixed(summary.exposed_communication_ms_per_step, 1), " ms of the run's ", fixed(summary.ms_per_step, 1),
-           " ms a step were not hidden (", fixed(100 * summary.overlap_share, 0), "% overlapped)");
+  auto line = text(detail::decimal(summary.exposed_communication_ms_per_step, 1), " ms of the run's ",
+                   detail::decimal(summary.ms_per_step, 1), " ms a step were not hidden (",
+                   detail::decimal(100 * summary.overlap_share, 0), "% overlapped)");
   if (summary.slowest_rank) {
     line += text("; rank ", *summary.slowest_rank, " is the slowest: the others waited ",
-                 fixed(summary.seconds_waiting_for_slowest, 1), " s for it");
+                 detail::decimal(summary.seconds_waiting_for_slowest, 1), " s for it");
   }
   return line;
 }

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/comm/threads/detail/thread_group.hpp>
 #include <libtrain/comm/threads/detail/thread_transport.hpp>
 
 #include <tests/comm/tcp_ranks.hpp>
@@ -256,11 +257,12 @@ TEST(TcpSplit, RanksByKeyAndNumbersThemAnew) {
 }
 
 TEST(TcpConnect, MeetsOverAnyTransport) {
-  auto bases = detail::ThreadTransport::make_group(3);
+  const auto group = std::make_shared<detail::ThreadGroup>(3);
   std::vector<std::thread> threads;
-  for (auto& base : bases) {
-    threads.emplace_back([&base] {
-      const auto transport = detail::TcpTransport::connect(*base, {.interface = "lo"}, wait_policy());
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&group, rank] {
+      detail::ThreadTransport base{group, rank};
+      const auto transport = detail::TcpTransport::connect(base, {.interface = "lo"}, wait_policy());
       EXPECT_EQ(transport->name(), "tcp");
       check_reductions<float>(*transport, 1000, DataType::float32, ReduceOp::sum);
     });

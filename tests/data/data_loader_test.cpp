@@ -117,6 +117,18 @@ TEST(DataLoader, AnErrorArrivesAtItsPosition) {
   }
 }
 
+TEST(DataLoader, AnErrorIsNoEndOfTheEpoch) {
+  Numbers numbers(100);
+  numbers.failing = 37;
+  for (const int workers : {0, 2}) {
+    DataLoader loader{numbers, {.batch_size = 5, .workers = workers, .order = Order::sequential}};
+    auto epoch = loader.epoch(0);
+    for (int batch = 0; batch < 7; ++batch) EXPECT_TRUE(epoch.next());
+    for (int attempt = 0; attempt < 3; ++attempt) EXPECT_THROW(epoch.next(), std::runtime_error);
+    EXPECT_EQ(epoch.state().position, 35u) << workers << " workers";
+  }
+}
+
 // The quickest of several tries: what a busy machine adds is not the loader's.
 template <typename Body>
 std::chrono::nanoseconds quickest(const Body& body) {

@@ -102,8 +102,9 @@ TEST(ReplicaCheck, NamesTheFirstOfSeveralTensorsAndAllItsRanks) {
     }
     if (communicator.rank() == 3) flip_a_bit(parameter_of(*net, "1.weight"), 0);
     const auto found = verdict(*net, communicator);
-    EXPECT_THAT(found, HasSubstr("parameter '0.bias' of shape [3] and dtype Float is not on ranks 1, 2 what it is on "
-                                 "ranks 0, 3"));
+    EXPECT_THAT(found,
+                HasSubstr("parameter '0.bias' of shape [3] and dtype Float is not on ranks 1 and 2 what it is on "
+                          "ranks 0 and 3"));
     EXPECT_THAT(found, HasSubstr("(the first of 2 that differ, of 6 tensors)"));
     EXPECT_THAT(found, Not(HasSubstr("1.weight")));
   });

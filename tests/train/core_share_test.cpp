@@ -36,6 +36,15 @@ TEST(CoreShare, KeepsToTheQuotaOfAContainer) {
   EXPECT_EQ(detail::fair_thread_count(ranks, 3), 1);
 }
 
+TEST(CoreShare, ContainersShareTheirMachineButNotTheirQuota) {
+  const std::set<int> all{0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<detail::RankCores> ranks{
+      {"a", all, 3.0, "pod-0"}, {"a", all, 3.0, "pod-1"}, {"b", all, 3.0, "pod-0"}};
+  EXPECT_EQ(detail::fair_thread_count(ranks, 0), 3);
+  EXPECT_EQ(detail::fair_thread_count({{"a", all, 8.0, "pod-0"}, {"a", all, 8.0, "pod-1"}}, 1), 4);
+  EXPECT_EQ(detail::fair_thread_count(ranks, 2), 3);
+}
+
 TEST(CoreShare, IsGatheredFromAllRanks) {
   run_ranks(3, [](Communicator& communicator) {
     const auto all = detail::gather_cores(communicator);
@@ -43,6 +52,7 @@ TEST(CoreShare, IsGatheredFromAllRanks) {
     const auto mine = detail::my_cores();
     EXPECT_FALSE(mine.cores.empty());
     for (const auto& rank : all) {
+      EXPECT_EQ(rank.machine, mine.machine);
       EXPECT_EQ(rank.host, mine.host);
       EXPECT_EQ(rank.cores, mine.cores);
       EXPECT_EQ(rank.quota, mine.quota);

@@ -207,7 +207,7 @@ class DifferentModels(FaultTest):
 
 class DifferentWeights(FaultTest):
     def test_a_weight_that_one_rank_changes_after_the_last_step_is_named(self):
-        for ranks, others in ((2, "rank 0"), (3, "ranks 0, 2")):
+        for ranks, others in ((2, "rank 0"), (3, "ranks 0 and 2")):
             with self.subTest(ranks=ranks):
                 job = self.run_with("change-weight", ranks=ranks)
                 self.assertEqual(job.exit_code, USAGE, job)

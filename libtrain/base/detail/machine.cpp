@@ -48,6 +48,12 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string{name.data()} : std::string{};
 }
 
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, id);
+  return id;
+}
+
 std::set<int> usable_cores() {
   std::set<int> result;
   const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cores{CPU_ALLOC(kMostCores),

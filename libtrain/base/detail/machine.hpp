@@ -11,6 +11,10 @@ namespace libtrain::detail {
 /// The name of this host as `hostname` prints it, or nothing where the system does not say.
 std::string host_name();
 
+/// What tells the running kernel from all others, as long as it runs, or nothing where the system does not say. The
+/// containers of a machine see the same.
+std::string boot_id();
+
 /// The cores that this process may run on (sched_getaffinity), on machines of any size. mpirun, taskset and cpusets
 /// make them fewer than the machine has.
 std::set<int> usable_cores();

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
@@ -35,13 +36,6 @@ std::string_view name_of(CallKind kind) {
   return "unknown";
 }
 
-// The finaliser of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
-  return value ^ (value >> 31);
-}
-
 }  // namespace
 
 std::string to_string(const Call& call) {
@@ -70,9 +64,9 @@ std::uint64_t fingerprint(const Call& call, std::uint64_t sequence) {
   const auto type = call.type ? static_cast<std::uint64_t>(*call.type) : 0xFFu;
   const auto op = call.op ? static_cast<std::uint64_t>(*call.op) : 0xFFu;
   const auto root = call.root ? static_cast<std::uint64_t>(static_cast<std::uint32_t>(*call.root)) : 0xFFFFFFFFu;
-  auto hash = mix(sequence + 0x9E3779B97F4A7C15ull);
-  hash = mix(hash ^ call.count);
-  return mix(hash ^ (static_cast<std::uint64_t>(call.kind) | type << 8 | op << 16 | root << 24));
+  auto hash = mix_bits(sequence + 0x9E3779B97F4A7C15ull);
+  hash = mix_bits(hash ^ call.count);
+  return mix_bits(hash ^ (static_cast<std::uint64_t>(call.kind) | type << 8 | op << 16 | root << 24));
 }
 
 }  // namespace libtrain::detail

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
@@ -41,14 +42,8 @@ std::string name_of(const CollectiveRecord& record) {
   return text(record.what, " (collective number ", record.sequence, ")");
 }
 
-std::string fixed(double value, int decimals) {
-  std::ostringstream digits;
-  digits << std::fixed << std::setprecision(decimals) << value;
-  return digits.str();
-}
-
 std::string milliseconds(Clock::time_point time, Clock::time_point now) {
-  return has_come(time) ? fixed(1000 * seconds_between(now, time), 1) : "-";
+  return has_come(time) ? decimal(1000 * seconds_between(now, time), 1) : "-";
 }
 
 template <typename Number, typename Word>
@@ -89,7 +84,7 @@ std::string to_text(const CollectiveLog& log) {
               milliseconds(record.times.began, log.now), milliseconds(record.times.ended, log.now), record.what);
   }
   const auto here = position_of(log.records, log.now);
-  out << kHere << here.place << kFor << fixed(here.seconds, 3) << " s\n";
+  out << kHere << here.place << kFor << decimal(here.seconds, 3) << " s\n";
   return out.str();
 }
 
@@ -122,7 +117,7 @@ std::string describe_places(const std::vector<std::optional<Position>>& ranks) {
   std::vector<std::string> lines;
   for (const auto& group : groups) {
     if (lines.size() == kMostPlaces) break;
-    lines.push_back(text(ranks_in_words(group.ranks), ": ", group.place, kFor, fixed(group.seconds, 1), " s"));
+    lines.push_back(text(ranks_in_words(group.ranks), ": ", group.place, kFor, decimal(group.seconds, 1), " s"));
   }
   if (groups.size() > kMostPlaces) lines.push_back(text("and ", groups.size() - kMostPlaces, " more places"));
   if (!silent.empty()) {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data::detail {
 
@@ -36,7 +36,7 @@ BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t bl
   if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0: it must be at least 1.");
   const std::vector<std::uint64_t> firsts = first_samples(sizes);
   const std::uint64_t blocks = sizes.size();
-  const std::uint64_t key = combine(combine(seed, epoch), kBlocks);
+  const std::uint64_t key = libtrain::detail::combine_keys(libtrain::detail::combine_keys(seed, epoch), kBlocks);
 
   const Permutation block_at(blocks, key, 0);
   firsts_.reserve(blocks);

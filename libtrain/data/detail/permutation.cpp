@@ -4,8 +4,8 @@
 #include <bit>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data::detail {
 
@@ -20,8 +20,8 @@ int half_width(std::uint64_t size) {
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch)
     : size_(size), half_bits_(half_width(size)), keys_{} {
-  std::uint64_t state = combine(seed, epoch);
-  for (auto& key : keys_) key = mix(state += kGolden);
+  std::uint64_t state = libtrain::detail::combine_keys(seed, epoch);
+  for (auto& key : keys_) key = libtrain::detail::mix_bits(state += libtrain::detail::kGoldenRatioBits);
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
@@ -38,7 +38,7 @@ std::uint64_t Permutation::encrypt(std::uint64_t x) const {
   std::uint64_t right = x & mask;
   for (const std::uint64_t key : keys_) {
     // The product's upper bits are the better mixed ones.
-    const std::uint64_t next = left ^ (mix(right ^ key) >> (64 - half_bits_));
+    const std::uint64_t next = left ^ (libtrain::detail::mix_bits(right ^ key) >> (64 - half_bits_));
     left = right;
     right = next;
   }

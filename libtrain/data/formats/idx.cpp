@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include <libtrain/base/detail/hexadecimal.hpp>
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/detail/local_storage.hpp>

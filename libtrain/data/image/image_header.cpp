@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include <libtrain/base/detail/hexadecimal.hpp>
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/decode_options.hpp>
 

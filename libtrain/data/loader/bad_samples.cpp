@@ -14,8 +14,8 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data {
 
@@ -122,8 +122,8 @@ void BadSamples::list(const BadSample& sample) {
 
 std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
                              std::uint64_t dataset_size) {
-  using detail::combine;
-  return combine(combine(combine(seed, epoch), index), attempt) % dataset_size;
+  using libtrain::detail::combine_keys;
+  return combine_keys(combine_keys(combine_keys(seed, epoch), index), attempt) % dataset_size;
 }
 
 }  // namespace libtrain::data

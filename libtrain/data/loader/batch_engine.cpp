@@ -50,9 +50,10 @@ std::optional<std::size_t> BatchEngine::next() {
   const auto asked = Clock::now();
   std::unique_lock lock(mutex_);
   if (is_taken_) throw UsageError("The next batch is asked for where the one before could not be taken.");
-  if (given_back_ >= last_) return std::nullopt;
   const auto index = static_cast<std::size_t>(given_back_ % slots_.size());
   Slot& slot = slots_[index];
+  if (given_back_ >= last_ && slot.error) std::rethrow_exception(slot.error);  // as before: no end
+  if (given_back_ >= last_) return std::nullopt;
   totals_.ready_batches +=
       static_cast<double>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& one) { return one.is_ready; }));
   if (workers_.empty()) {

@@ -50,7 +50,7 @@ struct BatchEngineOptions {
 /// claim a few samples at a time, so that the threads of a loader work on the same batch.
 ///
 /// What the work throws belongs to its batch, and of several samples to the first one; it is thrown by next() when that
-/// batch's turn comes, and nothing comes after it.
+/// batch's turn comes and whenever a batch is asked for afterwards.
 class BatchEngine {
  public:
   /// `work` must outlive the engine. Throws what std::thread does; UsageError for options out of range.

@@ -3,16 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include <libtrain/base/splitmix.hpp>
+
 namespace libtrain::detail {
-
-constexpr std::uint64_t kGoldenRatioBits = 0x9e3779b97f4a7c15;
-
-/// The output function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-constexpr std::uint64_t mix_bits(std::uint64_t bits) {
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-  return bits ^ (bits >> 31);
-}
 
 /// A seed of its own for each name and count (FNV-1a over the name).
 constexpr std::uint64_t seed_of(std::uint64_t seed, std::string_view name, std::uint64_t count) {

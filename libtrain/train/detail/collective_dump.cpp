@@ -18,7 +18,7 @@
 #include <vector>
 
 #include <libtrain/base/clock.hpp>
-#include <libtrain/base/detail/hexadecimal.hpp>
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/file_descriptor.hpp>

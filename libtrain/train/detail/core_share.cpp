@@ -13,17 +13,22 @@ int fair_thread_count(const std::vector<RankCores>& ranks, int rank) {
   const auto& mine = ranks[static_cast<std::size_t>(rank)];
   double share = 0;
   for (const int core : mine.cores) {
-    const auto uses = [&](const RankCores& other) { return other.host == mine.host && other.cores.contains(core); };
+    const auto uses = [&](const RankCores& other) {
+      return other.machine == mine.machine && other.cores.contains(core);
+    };
     share += 1.0 / static_cast<double>(std::count_if(ranks.begin(), ranks.end(), uses));
   }
-  const auto neighbours = std::count_if(ranks.begin(), ranks.end(), [&](const auto& r) { return r.host == mine.host; });
+  const auto neighbours = std::count_if(ranks.begin(), ranks.end(), [&](const auto& other) {
+    return other.machine == mine.machine && other.host == mine.host;
+  });
   share = std::min(share, mine.quota / static_cast<double>(neighbours));
   // Thirds do not add up to exactly one.
   return std::max(1, static_cast<int>(share + 1e-6));
 }
 
 RankCores my_cores() {
-  RankCores result{.host = host_name(), .cores = usable_cores()};
+  RankCores result{.machine = boot_id(), .cores = usable_cores(), .host = host_name()};
+  if (result.machine.empty()) result.machine = result.host;
   if (const auto quota = cpu_quota()) result.quota = *quota;
   return result;
 }
@@ -31,11 +36,12 @@ RankCores my_cores() {
 std::vector<RankCores> gather_cores(Communicator& communicator) {
   const auto mine = my_cores();
   std::vector<RankCores> all;
-  for (const auto& line : communicator.all_gather_bytes(text(mine.host, " ", mine.quota, " ", join(mine.cores, " ")))) {
+  for (const auto& line :
+       communicator.all_gather_bytes(text(mine.machine, " ", mine.host, " ", mine.quota, " ", join(mine.cores, " ")))) {
     std::istringstream words{line};
     RankCores rank;
     std::string quota;  // streams write infinity, but do not read it
-    words >> rank.host >> quota;
+    words >> rank.machine >> rank.host >> quota;
     rank.quota = std::strtod(quota.c_str(), nullptr);
     for (int core = 0; words >> core;) rank.cores.insert(core);
     all.push_back(std::move(rank));

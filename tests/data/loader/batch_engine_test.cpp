@@ -233,7 +233,7 @@ TEST(BatchEngine, AnErrorInOpeningALaterBatchChangesNothing) {
   });
   EXPECT_THROW(engine.next(), std::runtime_error);
   release.join();
-  EXPECT_EQ(engine.next(), std::nullopt);
+  EXPECT_THROW(engine.next(), std::runtime_error);
 }
 
 TEST(BatchEngine, StopsAfterTheSamplesThatAreBeingFilled) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 
 #include <unistd.h>
 
@@ -21,11 +20,10 @@ constexpr std::size_t kIdentityLength = 512;
 // Processes share memory where they see the same processes of the same running kernel. Host names repeat in badly
 // set up clusters, and containers of one host have names of their own.
 std::string this_host() {
-  std::string boot;
-  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
   std::array<char, 64> processes{};
   if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
-  return detail::HostIdentity{.name = detail::host_name(), .boot = boot, .processes = processes.data()}.to_text();
+  return detail::HostIdentity{.name = detail::host_name(), .boot = detail::boot_id(), .processes = processes.data()}
+      .to_text();
 }
 
 // The host of every rank; none at all where a rank does not want to share memory.

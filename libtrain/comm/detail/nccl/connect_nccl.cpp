@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
@@ -21,15 +22,10 @@ namespace {
 
 // As nvidia-smi -L shows it.
 std::string uuid_of(const cudaDeviceProp& properties) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string uuid = "GPU";
-  for (std::size_t index = 0; index < sizeof(properties.uuid.bytes); ++index) {
-    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[index]);
-    if (index == 0 || index == 4 || index == 6 || index == 8 || index == 10) uuid += '-';
-    uuid += digits[byte >> 4];
-    uuid += digits[byte & 15];
-  }
-  return uuid;
+  auto uuid =
+      hexadecimal({reinterpret_cast<const std::uint8_t*>(properties.uuid.bytes), sizeof(properties.uuid.bytes)});
+  for (const std::size_t place : {20, 16, 12, 8, 0}) uuid.insert(place, "-");
+  return "GPU" + uuid;
 }
 
 // A libnccl older than the header, or of another major version, may not have what was compiled in.

@@ -14,6 +14,7 @@
 #include <optional>
 #include <sstream>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/text.hpp>
@@ -84,12 +85,9 @@ std::optional<std::string> read_secret(const std::string& path, int more_flags) 
 }
 
 std::string random_secret() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   Digest bytes;
   fill_random(bytes.data(), bytes.size());
-  std::string digits;
-  for (const auto byte : bytes) (digits += kDigits[byte >> 4]) += kDigits[byte & 15];
-  return digits;
+  return hexadecimal(bytes);
 }
 
 // Whole or not at all, and the same for all ranks that do this at once. False, and errno, where it cannot be.

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tcp/socket.hpp>
@@ -114,10 +114,8 @@ bool is_of_this_host(const SocketAddress& address) {
 }
 
 std::string network_place() {
-  std::string boot;
-  std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot;
-  std::array<char, 256> name{};
-  if (boot.empty() && gethostname(name.data(), name.size() - 1) == 0) boot = name.data();
+  auto boot = boot_id();
+  if (boot.empty()) boot = host_name();
   std::array<char, 64> space{};
   const auto length = readlink("/proc/self/ns/net", space.data(), space.size() - 1);
   return boot + (length > 0 ? space.data() : "");

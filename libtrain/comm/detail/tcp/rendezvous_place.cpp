@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tcp/call_with_deadline.hpp>
@@ -58,13 +59,6 @@ struct Note {
 };
 
 constexpr std::string_view kTitle = "libtrain rendezvous 1";
-
-std::string hexadecimal_of(const Digest& digest) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string digits;
-  for (const auto byte : digest) (digits += kDigits[byte >> 4]) += kDigits[byte & 15];
-  return digits;
-}
 
 std::optional<Digest> parse_digest(const std::string& digits) {
   Digest digest{};
@@ -133,7 +127,7 @@ void write_own_file(const std::string& path, const std::string& content) {
   // Process numbers of containers repeat, and a job that was killed may have left its file.
   Digest random{};
   fill_random(random.data(), random.size());
-  const auto partial = text(path, ".", hexadecimal_of(random).substr(0, 16));
+  const auto partial = text(path, ".", hexadecimal(random).substr(0, 16));
   const FileDescriptor file{open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   const bool written = file.is_open() &&
                        write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&
@@ -156,7 +150,7 @@ class FilePlace : public RendezvousPlace {
     require_unused(read(deadline));
     auto listener = listen_at(address_of_rank_0(options_, deadline));
     fill_random(secret_.data(), secret_.size());
-    const auto content = text(kTitle, '\n', local_address(listener).name(), '\n', hexadecimal_of(secret_), '\n');
+    const auto content = text(kTitle, '\n', local_address(listener).name(), '\n', hexadecimal(secret_), '\n');
     require_answer(call_with_deadline(deadline, [path = path_, content] {
       write_own_file(path, content);
       return std::string{};

@@ -11,13 +11,6 @@
 
 namespace libtrain::detail {
 
-std::vector<std::unique_ptr<HostTransport>> ThreadTransport::make_group(int world_size) {
-  const auto group = std::make_shared<ThreadGroup>(world_size);
-  std::vector<std::unique_ptr<HostTransport>> transports;
-  for (int rank = 0; rank < world_size; ++rank) transports.push_back(std::make_unique<ThreadTransport>(group, rank));
-  return transports;
-}
-
 ThreadTransport::ThreadTransport(std::shared_ptr<ThreadGroup> group, int rank)
     : group_(std::move(group)), rank_(rank) {}
 

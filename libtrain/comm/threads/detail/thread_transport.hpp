@@ -15,9 +15,6 @@ class ThreadGroup;
 /// order, so results are bit-equal from run to run.
 class ThreadTransport : public HostTransport {
  public:
-  /// The transports of a new group, element r for rank r.
-  static std::vector<std::unique_ptr<HostTransport>> make_group(int world_size);
-
   ThreadTransport(std::shared_ptr<ThreadGroup> group, int rank);
 
   int rank() const override { return rank_; }

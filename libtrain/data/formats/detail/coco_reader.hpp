@@ -8,9 +8,9 @@
 
 #include <simdjson.h>
 
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
-#include <libtrain/data/splitmix.hpp>
 
 namespace libtrain::data::detail {
 
@@ -50,7 +50,7 @@ class CocoIdTable {
   // Of `id`, or the free one where it would go.
   std::size_t slot_of(std::int64_t id) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = mix(static_cast<std::uint64_t>(id)) & mask;
+    std::size_t slot = libtrain::detail::mix_bits(static_cast<std::uint64_t>(id)) & mask;
     while (slots_[slot].used && slots_[slot].id != id) slot = (slot + 1) & mask;
     return slot;
   }

@@ -9,11 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/detail/location.hpp>
@@ -209,9 +209,7 @@ LocalStorage::LocalStorage(const std::string& root) : root_(detail::without_trai
   std::error_code error;
   identity_ = std::filesystem::canonical(root_, error).string();
   if (error) fail("folder", root_, error.value());
-  std::string boot;
-  std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, boot);
-  local_identity_ = text(identity_, ' ', boot, ' ', status.st_dev, ' ', status.st_ino);
+  local_identity_ = text(identity_, ' ', libtrain::detail::boot_id(), ' ', status.st_dev, ' ', status.st_ino);
 }
 
 std::string LocalStorage::path_of(const std::string& path) const {
