@@ -29,7 +29,7 @@ namespace {
 
 constexpr double kGoalPerBucket = 10e-6;
 constexpr double kGoalPerParameter = 1e-6;
-constexpr std::int64_t kMost = 1 << 20;
+constexpr std::int64_t kMax = 1 << 20;
 constexpr std::array kKinds{bench::Gradients::unbucketed, bench::Gradients::kept, bench::Gradients::cleared};
 
 std::vector<std::int64_t> counts_of(const lt::Context& context, std::string_view option) {
@@ -37,10 +37,10 @@ std::vector<std::int64_t> counts_of(const lt::Context& context, std::string_view
   std::vector<std::int64_t> counts;
   for (std::size_t begin = 0; begin <= list.size();) {
     const auto end = std::min(list.find(',', begin), list.size());
-    const auto count = lt::parse_integer(std::string_view{list}.substr(begin, end - begin), 1, kMost);
+    const auto count = lt::parse_integer(std::string_view{list}.substr(begin, end - begin), 1, kMax);
     if (!count) {
       throw lt::UsageError(lt::text("Option --", option, " is '", list, "', which is not a list of numbers from 1 to ",
-                                    kMost, " with commas between."));
+                                    kMax, " with commas between."));
     }
     counts.push_back(*count);
     begin = end + 1;

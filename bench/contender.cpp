@@ -15,7 +15,7 @@ namespace libtrain::bench {
 namespace {
 
 constexpr std::int64_t kCallsPerTurn = 5;
-constexpr std::int64_t kFewestIterations = 15;
+constexpr std::int64_t kMinIterations = 15;
 constexpr std::chrono::milliseconds kNap{1};
 constexpr std::chrono::milliseconds kTimeToFallAsleep{5};
 
@@ -71,7 +71,7 @@ std::int64_t count_wrong(Communicator& communicator, const Contender& contender)
 std::int64_t affordable_iterations(double seconds_of_one_each, const Schedule& schedule) {
   const auto affordable = std::floor(schedule.budget_s / seconds_of_one_each);
   if (affordable >= static_cast<double>(schedule.iterations)) return schedule.iterations;
-  return std::min(schedule.iterations, std::max(kFewestIterations, static_cast<std::int64_t>(affordable)));
+  return std::min(schedule.iterations, std::max(kMinIterations, static_cast<std::int64_t>(affordable)));
 }
 
 }  // namespace

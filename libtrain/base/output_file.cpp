@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr int kMostLinks = 40;  // as the kernel has it
+constexpr int kMaxLinks = 40;  // as the kernel has it
 
 // Random, as process numbers repeat on the machines that share a folder.
 std::string temporary_name(const std::string& path) {
@@ -61,7 +61,7 @@ std::optional<int> own_descriptor(const fs::path& link) {
 
 Target target_of(const std::string& path) {
   fs::path current = path;
-  for (int links = 0; links <= kMostLinks; ++links) {
+  for (int links = 0; links <= kMaxLinks; ++links) {
     struct stat status{};
     if (::lstat(current.c_str(), &status) != 0) {
       if (errno == ENOENT) return {.path = current.string()};

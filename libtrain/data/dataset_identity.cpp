@@ -70,10 +70,10 @@ std::uint64_t digest_of(const DatasetIdentity& identity) {
 
 std::string summary_of(const DatasetIdentity& identity) {
   constexpr std::size_t kLongest = 200;
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   std::vector<std::string> lines;
   for (std::size_t index = 0; index < identity.size(); ++index) {
-    if (index + 1 < kMost || index + 1 == identity.size()) lines.push_back(identity[index].substr(0, kLongest));
+    if (index + 1 < kMax || index + 1 == identity.size()) lines.push_back(identity[index].substr(0, kLongest));
   }
   return join(lines, "; ");
 }

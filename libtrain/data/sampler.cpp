@@ -17,7 +17,7 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr auto kMaximum = std::numeric_limits<std::uint64_t>::max();
+constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
 
 std::uint64_t ceiling_of_ratio(std::uint64_t a, std::uint64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -57,7 +57,7 @@ void check(const SamplerOptions& options, Shard shard) {
   if (options.dataset_size == 0) throw UsageError("The data set is empty: there is nothing to sample from.");
   if (options.batch_size == 0) throw UsageError("batch_size is 0: it must be at least 1.");
   const auto world = static_cast<std::uint64_t>(shard.world_size);
-  if (options.batch_size > kMaximum / world || options.dataset_size > kMaximum - world) {
+  if (options.batch_size > kMax / world || options.dataset_size > kMax - world) {
     throw UsageError(text("A batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
                           " samples exceeds 64-bit arithmetic."));
   }

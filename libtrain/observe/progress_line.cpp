@@ -10,8 +10,8 @@
 namespace libtrain {
 namespace {
 
-constexpr std::size_t kWidestBar = 30;
-constexpr std::size_t kNarrowestBar = 5;
+constexpr std::size_t kMaxBarWidth = 30;
+constexpr std::size_t kMinBarWidth = 5;
 
 bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
@@ -55,8 +55,8 @@ std::string progress_bar_line(const ProgressState& state, int columns) {
   const std::string head = epoch_of(state) + " ";
   const std::string tail = after_bar(state);
   const std::size_t taken = width_of(head) + width_of(tail) + 3;  // two brackets and a space
-  if (state.steps <= 0 || taken + kNarrowestBar > room) return cut_to(head + tail, room);
-  return head + bar_of(state, std::min(kWidestBar, room - taken)) + " " + tail;
+  if (state.steps <= 0 || taken + kMinBarWidth > room) return cut_to(head + tail, room);
+  return head + bar_of(state, std::min(kMaxBarWidth, room - taken)) + " " + tail;
 }
 
 std::string progress_plain_line(const ProgressState& state) {

@@ -22,7 +22,7 @@ namespace libtrain::test {
 
 namespace {
 
-constexpr std::size_t kMostBytes = 4096;
+constexpr std::size_t kMaxBytes = 4096;
 constexpr unsigned kLongestChildSeconds = 200;
 
 }  // namespace
@@ -32,7 +32,7 @@ struct MeetingTable::Content {
   pthread_cond_t changed;
   int arrived = 0;
   int meeting = 0;
-  char bytes[8][kMostBytes]{};
+  char bytes[8][kMaxBytes]{};
 };
 
 class TableTransport : public HostTransport {
@@ -48,7 +48,7 @@ class TableTransport : public HostTransport {
     return true;
   }
   void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy&) override {
-    if (bytes > kMostBytes) throw std::logic_error("more than the table holds");
+    if (bytes > kMaxBytes) throw std::logic_error("more than the table holds");
     std::memcpy(table_.content_->bytes[rank_], input, bytes);
     table_.meet();
     for (int rank = 0; rank < world_size(); ++rank) {

@@ -23,8 +23,8 @@ std::vector<std::string> fuzz_seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    constexpr std::uint64_t kMaximumPixels = 1 << 20;
-    libtrain::data::read_image_header(std::as_bytes(std::span(data, size)), "fuzzed", kMaximumPixels);
+    constexpr std::uint64_t kMaxPixels = 1 << 20;
+    libtrain::data::read_image_header(std::as_bytes(std::span(data, size)), "fuzzed", kMaxPixels);
     ++read_inputs;
   } catch (const libtrain::EnvironmentError&) {
   }

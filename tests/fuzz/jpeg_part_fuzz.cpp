@@ -26,7 +26,7 @@ namespace data = libtrain::data;
 namespace {
 
 constexpr std::size_t kPlaceBytes = 5;
-constexpr std::uint64_t kMaximumPixels = 1 << 14;
+constexpr std::uint64_t kMaxPixels = 1 << 14;
 
 // From one of two pixels on a line of `size` to the other.
 void set_range(int first, int second, int size, int& begin, int& length) {
@@ -45,7 +45,7 @@ void compare(std::span<const std::uint8_t> place, std::span<const std::byte> fil
   if (data::sniff_image_format(file) != data::ImageFormat::jpeg) return;
   static data::ImageDecoder decoder;
   data::DecodeOptions options{
-      .scale_denominator = 1 << place[4] % 4, .maximum_pixels = kMaximumPixels, .maximum_warnings = 0};
+      .scale_denominator = 1 << place[4] % 4, .maximum_pixels = kMaxPixels, .maximum_warnings = 0};
   std::optional<data::Image> whole;
   try {
     whole = decoder.decode(file, options);
@@ -61,7 +61,7 @@ void compare(std::span<const std::uint8_t> place, std::span<const std::byte> fil
   }
   std::optional<std::vector<std::byte>> marked;
   try {
-    marked = data::detail::add_restart_markers(file, {.maximum_pixels = kMaximumPixels});
+    marked = data::detail::add_restart_markers(file, {.maximum_pixels = kMaxPixels});
   } catch (const libtrain::EnvironmentError&) {
   }
   if (!marked || !whole) return;

@@ -25,7 +25,7 @@ using libtrain::data::detail::ScanDecoder;
 using libtrain::data::detail::ScanLayout;
 
 constexpr long kAnyDamage = 1'000'000;
-constexpr std::uint64_t kMaximumPixels = 1 << 14;
+constexpr std::uint64_t kMaxPixels = 1 << 14;
 
 // Reads along with libjpeg.
 struct Comparison {
@@ -40,9 +40,9 @@ struct Comparison {
   boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
     if (!accepted) return FALSE;
     const boolean result = libjpeg(info, blocks);
-    std::int16_t coefficients[ScanLayout::kMostBlocks][ScanDecoder::kBlockSize] = {};
-    std::int16_t* to[ScanLayout::kMostBlocks];
-    for (std::size_t i = 0; i < ScanLayout::kMostBlocks; ++i) to[i] = coefficients[i];
+    std::int16_t coefficients[ScanLayout::kMaxBlocks][ScanDecoder::kBlockSize] = {};
+    std::int16_t* to[ScanLayout::kMaxBlocks];
+    for (std::size_t i = 0; i < ScanLayout::kMaxBlocks; ++i) to[i] = coefficients[i];
     const bool wanted = mcu++ % period == 0;
     accepted = decoder.decode_mcu(wanted ? to : nullptr);
     if (!accepted) return FALSE;
@@ -63,11 +63,11 @@ boolean decode_mcu(j_decompress_ptr info, JBLOCKROW* blocks) {
 
 void compare(std::span<const std::byte> file, ScanDecoder& decoder) {
   static const std::string kName = "fuzzed";
-  libtrain::data::read_image_header(file, kName, kMaximumPixels);
+  libtrain::data::read_image_header(file, kName, kMaxPixels);
   JpegReader reader(file, kName, kAnyDamage);
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_read_header(&info, TRUE); });
-  if (std::uint64_t{info.image_width} * info.image_height > kMaximumPixels) return;
+  if (std::uint64_t{info.image_width} * info.image_height > kMaxPixels) return;
   reader.check_length();
   if (jpeg_has_multiple_scans(&info) != FALSE) return;
   reader.run([&info] { jpeg_start_decompress(&info); });

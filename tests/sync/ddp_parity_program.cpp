@@ -29,7 +29,7 @@ namespace {
 
 // The same as in ddp_parity_peer.py.
 constexpr std::int64_t kSteps = 20;
-constexpr std::int64_t kMostMicroSteps = 3;
+constexpr std::int64_t kMaxMicroSteps = 3;
 constexpr std::int64_t kRanks = 2;
 constexpr std::int64_t kBatch = 4;
 constexpr std::int64_t kFeatures = 6;
@@ -100,7 +100,7 @@ lt::SynchronizerOptions synchronizer_options(const lt::Context& context) {
   if (context.option("unused") == "allowed") options.unused = lt::UnusedParameters::allowed;
   if (context.option("wire") == "bfloat16") {
     options.wire_format =
-        std::make_shared<lt::HalfPrecisionWireFormat>(lt::HalfPrecisionOptions{.type = at::kBFloat16, .smallest = 1});
+        std::make_shared<lt::HalfPrecisionWireFormat>(lt::HalfPrecisionOptions{.type = at::kBFloat16, .min_elements = 1});
   }
   return options;
 }
@@ -109,9 +109,9 @@ void train(lt::Context& context) {
   if (context.world_size() != kRanks) throw lt::UsageError("This program runs on 2 ranks.");
   const auto folder = context.option("data") + "/";
   const bool may_be_unused = context.option("unused") == "allowed";
-  const auto micro_steps = context.integer("micro-steps", 1, kMostMicroSteps);
-  const auto inputs = read_floats(folder + "inputs", {kSteps, kMostMicroSteps, kRanks, kBatch, kFeatures});
-  const auto targets = read_floats(folder + "targets", {kSteps, kMostMicroSteps, kRanks, kBatch, kOutputs});
+  const auto micro_steps = context.integer("micro-steps", 1, kMaxMicroSteps);
+  const auto inputs = read_floats(folder + "inputs", {kSteps, kMaxMicroSteps, kRanks, kBatch, kFeatures});
+  const auto targets = read_floats(folder + "targets", {kSteps, kMaxMicroSteps, kRanks, kBatch, kOutputs});
 
   const auto model = std::make_shared<Network>();
   if (context.rank() == 0) load_weights(*model, folder + "weights");

@@ -62,7 +62,7 @@ void scale(const at::Tensor& tensor, double factor) {
 TEST(DivergedReplicas, AreToldToAllRanksWithTheParameter) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
-    const HalfPrecisionOptions half{.type = at::kBFloat16, .predivide = 3, .smallest = 0};
+    const HalfPrecisionOptions half{.type = at::kBFloat16, .predivide = 3, .min_elements = 0};
     for (const bool plain : {true, false}) {
       const auto format = plain ? nullptr : std::make_shared<HalfPrecisionWireFormat>(half);
       MomentumTraining training{communicator, {.wire_format = format}};

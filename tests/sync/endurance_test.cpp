@@ -46,12 +46,12 @@ constexpr int kSynchronizers = 200;
 
 // The smallest block that malloc gives out has 32 bytes: one lost in each of the last 2,700 of 3,000 steps is 86,400.
 // What no leak accounts for is a few thousand: blocks that threads keep for themselves, tables that were not full yet.
-constexpr std::int64_t kMostAllocated = 64 << 10;
+constexpr std::int64_t kMaxAllocated = 64 << 10;
 
 // Of what does not come from malloc, the least that can be lost is a page, 11 MB in 2,700 steps, and a segment of
 // shared memory, 5 pages or 3.7 MB for the last 180 of 200 synchronizers. What malloc has in use may come to lie in
 // more pages than before: some hundred KB, with an arena for each of four threads.
-constexpr std::int64_t kMostResident = 1 << 20;
+constexpr std::int64_t kMaxResident = 1 << 20;
 
 constexpr std::int64_t kInputs = 4;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -134,8 +134,8 @@ void expect_steady(Communicator& communicator, int times, const std::function<vo
   if (kSanitized) return;
   EXPECT_GT(before.allocated_bytes, 0) << "malloc_info() has told nothing";
   EXPECT_GT(before.resident_bytes, 0) << "/proc/self/smaps_rollup has told nothing";
-  EXPECT_LE(after.allocated_bytes - before.allocated_bytes, kMostAllocated) << "of " << before.allocated_bytes;
-  EXPECT_LE(after.resident_bytes - before.resident_bytes, kMostResident) << "of " << before.resident_bytes;
+  EXPECT_LE(after.allocated_bytes - before.allocated_bytes, kMaxAllocated) << "of " << before.allocated_bytes;
+  EXPECT_LE(after.resident_bytes - before.resident_bytes, kMaxResident) << "of " << before.resident_bytes;
 }
 
 /// While it lives, this process gets no huge pages: where the system gives them unasked, memory grows by 2 MiB at once.
@@ -207,7 +207,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfGradientsThatAreNotCopied) {
 }
 
 TEST(SynchronizerEndurance, KeepsNothingOfAFloat16Wire) {
-  const HalfPrecisionOptions float16{.type = at::kHalf, .smallest = 1};
+  const HalfPrecisionOptions float16{.type = at::kHalf, .min_elements = 1};
   expect_steady_steps(
       [&] { return SynchronizerOptions{.wire_format = std::make_shared<HalfPrecisionWireFormat>(float16)}; }, kSteps);
 }

@@ -31,7 +31,7 @@ double bound_of(const std::string& model) {
 TogetherOptions over_bfloat16() {
   TogetherOptions options;
   options.make_wire_format = [] {
-    return std::make_shared<HalfPrecisionWireFormat>(HalfPrecisionOptions{.type = at::kBFloat16, .smallest = 1});
+    return std::make_shared<HalfPrecisionWireFormat>(HalfPrecisionOptions{.type = at::kBFloat16, .min_elements = 1});
   };
   return options;
 }

@@ -216,7 +216,7 @@ void expect_right_rounds(const Features& features) {
 
 Features over_float16(Features features = {}) {
   features.make_wire_format = [] {
-    return std::make_shared<HalfPrecisionWireFormat>(HalfPrecisionOptions{.type = at::kHalf, .smallest = 0});
+    return std::make_shared<HalfPrecisionWireFormat>(HalfPrecisionOptions{.type = at::kHalf, .min_elements = 0});
   };
   features.tolerance = 1e-3;  // each gradient is rounded, then the average: 2^-11 twice
   return features;

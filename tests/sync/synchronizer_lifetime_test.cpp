@@ -39,7 +39,7 @@ struct MatrixAndVector : torch::nn::Module {
 // something else that travels.
 std::vector<SynchronizerOptions> all_kinds_of_buckets() {
   const BucketLimits one_each{.bucket_bytes = 16, .first_bucket_bytes = 16};
-  const HalfPrecisionOptions half{.type = at::kHalf, .smallest = 0};
+  const HalfPrecisionOptions half{.type = at::kHalf, .min_elements = 0};
   const PowerSgdOptions power_sgd{.rank = 1, .start_round = 0};
   return {{.buckets = one_each},
           {.buckets = {.alone_bytes = 1}},

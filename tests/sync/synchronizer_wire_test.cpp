@@ -47,7 +47,7 @@ struct Weight : torch::nn::Module {
 // No bucket is too small for it.
 std::shared_ptr<WireFormat> float16(double predivide) {
   return std::make_shared<HalfPrecisionWireFormat>(
-      HalfPrecisionOptions{.type = at::kHalf, .predivide = predivide, .smallest = 0});
+      HalfPrecisionOptions{.type = at::kHalf, .predivide = predivide, .min_elements = 0});
 }
 
 // float32 [kWireElements], of sizes from 50 down to where float16 has denormal numbers only.

@@ -29,7 +29,7 @@ constexpr std::uint64_t kColumns = 6;  // the plain picture and five draws, or s
 constexpr int kGap = 4;                // pixels between two pictures
 constexpr int kChannels = 3;
 constexpr std::uint8_t kWhite = 255;
-constexpr std::uint64_t kMostLeftOut = 100;
+constexpr std::uint64_t kMaxLeftOut = 100;
 
 data::ImagePipelineOptions in_bytes(data::ImagePipelineOptions options) {
   options.channels = kChannels;
@@ -50,9 +50,9 @@ class Grid {
   Grid(int side, std::uint64_t pictures) : side_(side) {
     const auto width = length_of<std::uint64_t>(kColumns, side);
     const auto height = length_of<std::uint64_t>(rows_of(pictures), side);
-    if (width * height > data::kMaximumPixels) {
+    if (width * height > data::kMaxPixels) {
       throw UsageError(text("The contact sheet would have ", width, " x ", height, " pixels, expected at most ",
-                            data::kMaximumPixels, "; set --samples or --size to less."));
+                            data::kMaxPixels, "; set --samples or --size to less."));
     }
     sheet_ = {.width = static_cast<int>(width), .height = static_cast<int>(height), .channels = kChannels};
     sheet_.pixels.assign(sheet_.row_bytes() * static_cast<std::size_t>(height), kWhite);
@@ -134,7 +134,7 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
   const data::detail::Permutation order(source.size(), options.seed, 0);
   std::uint64_t samples = 0;
   std::uint64_t left_out = 0;
-  for (std::uint64_t i = 0; i < order.size() && samples < wanted && left_out < kMostLeftOut; ++i) {
+  for (std::uint64_t i = 0; i < order.size() && samples < wanted && left_out < kMaxLeftOut; ++i) {
     try {
       for (const auto& picture : painter.paint(source, order(i))) grid.add(picture);
       ++samples;

@@ -15,7 +15,7 @@ namespace libtrain::inspect {
 ///
 /// A sample that cannot be decoded is left out, with a warning, and another one takes its place; after 100 of them the
 /// sheet ends early. Returns "path", "samples", "left_out", and "width" and "height" in pixels. Throws UsageError for a
-/// sheet of more than kMaximumPixels; EnvironmentError where no sample can be decoded, the storage fails, or the file
+/// sheet of more than kMaxPixels; EnvironmentError where no sample can be decoded, the storage fails, or the file
 /// cannot be written, which then is as it was before.
 Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOptions& options);
 

@@ -21,7 +21,7 @@ constexpr const char* kDescription =
     "images\n"
     "are told, and are no error.";
 
-constexpr std::uint64_t kMostSamples = 1'000'000;
+constexpr std::uint64_t kMaxSamples = 1'000'000;
 constexpr int kLargestSide = 4096;
 
 // Options as they are written.
@@ -52,7 +52,7 @@ void add_check_options(CLI::App& app, InspectOptions& options, Words& words) {
       ->check(CLI::IsMember({"none", "headers", "decode"}));
   app.add_option("--threads", options.threads, "Threads that check images")
       ->capture_default_str()
-      ->check(CLI::Range(1, tools::kMostThreads));
+      ->check(CLI::Range(1, tools::kMaxThreads));
   app.add_flag("--json", options.as_json, "Print one JSON object on one line instead of text");
   app.add_flag("--quiet", options.quiet, "No progress, which is shown on terminals only");
 }
@@ -63,7 +63,7 @@ void add_sheet_options(CLI::App& app, ContactSheetOptions& sheet, Words& words) 
                                     "it, those of the epochs 0 to 4 of a run with this seed");
   app.add_option("--samples", sheet.samples, "At most so many samples on it, in the order of a shuffled epoch")
       ->capture_default_str()
-      ->check(CLI::Range(std::uint64_t{1}, kMostSamples))
+      ->check(CLI::Range(std::uint64_t{1}, kMaxSamples))
       ->needs(path);
   app.add_option("--augment", words.augment,
                  "training: draws are random resized crops, half of them flipped; evaluation: plain pictures only, six "

@@ -57,9 +57,9 @@ std::vector<std::uint64_t> plan_of(const data::ImageList& images, const std::vec
   bytes.reserve(order.size());
   for (const std::size_t image : order) bytes.push_back(stored_bytes(options.kind, images.bytes(image)));
   auto plan = data::detail::plan_shards(bytes, options.plan);
-  if (plan.size() <= kMostShards) return plan;
+  if (plan.size() <= kMaxShards) return plan;
   throw UsageError(text("--shard-bytes ", options.plan.shard_bytes, " makes ", plan.size(),
-                        " shards; expected at most ", kMostShards, ", so make them larger."));
+                        " shards; expected at most ", kMaxShards, ", so make them larger."));
 }
 
 Progress::Options progress_options(const PackOptions& options) {

@@ -58,7 +58,7 @@ void add_shard_options(CLI::App& app, PackOptions& options, Words& words) {
           ->transform(CLI::AsSizeValue(false))
           ->check(CLI::PositiveNumber);
   app.add_option("--shards", options.plan.shards, "Number of shards, instead of their size")
-      ->check(CLI::Range(std::uint64_t{1}, kMostShards))
+      ->check(CLI::Range(std::uint64_t{1}, kMaxShards))
       ->excludes(shard_bytes);
   app.add_option("--order", words.order,
                  "shuffled: the classes mixed, as is needed where training shuffles among a few shards at a time; "
@@ -88,7 +88,7 @@ void add_image_options(CLI::App& app, PackOptions& options, Words& words) {
       ->check(CLI::IsMember({"decode", "header"}));
   app.add_option("--threads", options.threads, "Threads that read and encode images")
       ->capture_default_str()
-      ->check(CLI::Range(1, tools::kMostThreads));
+      ->check(CLI::Range(1, tools::kMaxThreads));
   app.add_flag("--quiet", options.quiet, "No progress");
 }
 

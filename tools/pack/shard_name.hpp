@@ -10,7 +10,7 @@ namespace libtrain::pack {
 enum class ShardKind { tar, tf_record };
 
 /// As many as five digits can count.
-inline constexpr std::uint64_t kMostShards = 99'999;
+inline constexpr std::uint64_t kMaxShards = 99'999;
 
 /// `number` with zeros in front, at least `digits` long.
 std::string zero_padded(std::uint64_t number, int digits);

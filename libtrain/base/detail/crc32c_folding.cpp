@@ -30,7 +30,7 @@ constexpr std::size_t kWords = 5;
 constexpr std::size_t kStretchBytes = kWords * sizeof(std::uint64_t);
 constexpr std::size_t kStepBytes = kBlockBytes + 3 * kStretchBytes;
 // Below this, putting the parts together costs more than the folding saves.
-constexpr std::size_t kFewestSteps = 4;
+constexpr std::size_t kMinSteps = 4;
 
 // x^exponent modulo the polynomial, reflected.
 constexpr std::uint64_t power_of_x(int exponent) {
@@ -163,7 +163,7 @@ LIBTRAIN_CRC_FOLDING std::uint32_t run_folding(std::uint32_t crc, const char* fr
 
 std::uint32_t extend_crc32c_by_folding(std::uint32_t crc, std::string_view bytes) noexcept {
   const std::size_t steps = bytes.size() / kStepBytes;
-  if (steps < kFewestSteps) return extend_crc32c_by_instructions(crc, bytes);
+  if (steps < kMinSteps) return extend_crc32c_by_instructions(crc, bytes);
   crc = run_folding(crc, bytes.data(), steps);
   return extend_crc32c_by_instructions(crc, bytes.substr(steps * kStepBytes));
 }

@@ -16,7 +16,7 @@ namespace libtrain::detail {
 namespace {
 
 // The kernel's own limit is 8,192.
-constexpr int kMostCores = 1 << 14;
+constexpr int kMaxCores = 1 << 14;
 
 std::string contents_of(const std::string& path) {
   std::ifstream file{path};
@@ -56,11 +56,11 @@ std::string boot_id() {
 
 std::set<int> usable_cores() {
   std::set<int> result;
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cores{CPU_ALLOC(kMostCores),
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> cores{CPU_ALLOC(kMaxCores),
                                                                [](cpu_set_t* set) { CPU_FREE(set); }};
-  const auto bytes = CPU_ALLOC_SIZE(kMostCores);
+  const auto bytes = CPU_ALLOC_SIZE(kMaxCores);
   if (!cores || sched_getaffinity(0, bytes, cores.get()) != 0) return result;
-  for (int core = 0; core < kMostCores; ++core) {
+  for (int core = 0; core < kMaxCores; ++core) {
     if (CPU_ISSET_S(static_cast<std::size_t>(core), bytes, cores.get())) result.insert(core);
   }
   return result;

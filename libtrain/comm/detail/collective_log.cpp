@@ -22,7 +22,7 @@ using State = CollectiveRecord::State;
 constexpr std::string_view kRun = "run ";
 constexpr std::string_view kHere = "\nThis rank is ";
 constexpr std::string_view kFor = ", for ";
-constexpr std::size_t kMostPlaces = 10;
+constexpr std::size_t kMaxPlaces = 10;
 
 struct Group {
   std::string place = {};
@@ -116,10 +116,10 @@ std::string describe_places(const std::vector<std::optional<Position>>& ranks) {
   if (groups.empty()) return {};
   std::vector<std::string> lines;
   for (const auto& group : groups) {
-    if (lines.size() == kMostPlaces) break;
+    if (lines.size() == kMaxPlaces) break;
     lines.push_back(text(ranks_in_words(group.ranks), ": ", group.place, kFor, decimal(group.seconds, 1), " s"));
   }
-  if (groups.size() > kMostPlaces) lines.push_back(text("and ", groups.size() - kMostPlaces, " more places"));
+  if (groups.size() > kMaxPlaces) lines.push_back(text("and ", groups.size() - kMaxPlaces, " more places"));
   if (!silent.empty()) {
     lines.push_back(text(ranks_in_words(silent),
                          ": no log found: it is stopped, has ended or failed by itself, or its host has another disk"));

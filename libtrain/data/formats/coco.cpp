@@ -38,10 +38,10 @@ namespace ondemand = simdjson::ondemand;
 // "510.66," : an estimate of how many coordinates a file may hold. Room for them is only set aside; a vector that has
 // to grow would have all of them in memory twice.
 constexpr std::uint64_t kBytesOfCoordinate = 7;
-constexpr std::uint64_t kMostExpectedCoordinates = 1 << 26;
+constexpr std::uint64_t kMaxExpectedCoordinates = 1 << 26;
 
 std::uint64_t expected_coordinates(const File& file) {
-  return std::min(file.size() / kBytesOfCoordinate, kMostExpectedCoordinates);
+  return std::min(file.size() / kBytesOfCoordinate, kMaxExpectedCoordinates);
 }
 
 // Calls read(its text, as simdjson wants it). Throws EnvironmentError: the file, the byte offset, what was expected,

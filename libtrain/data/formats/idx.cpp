@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMagicBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-constexpr int kMaximumDimensions = 4;
+constexpr int kMaxDimensions = 4;
 
 using FourBytes = std::array<std::uint8_t, 4>;
 
@@ -42,8 +42,8 @@ int dimensions_of(const FourBytes& magic, const std::string& path) {
     fail(path, 2,
          text("expected element type 0x08 (unsigned byte), found ", libtrain::detail::hexadecimal(magic[2], 2)));
   }
-  if (magic[3] < 1 || magic[3] > kMaximumDimensions) {
-    fail(path, 3, text("expected 1 to ", kMaximumDimensions, " dimensions, found ", static_cast<int>(magic[3])));
+  if (magic[3] < 1 || magic[3] > kMaxDimensions) {
+    fail(path, 3, text("expected 1 to ", kMaxDimensions, " dimensions, found ", static_cast<int>(magic[3])));
   }
   return magic[3];
 }

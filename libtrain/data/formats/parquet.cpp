@@ -336,7 +336,7 @@ namespace {
 using detail::ParquetContent;
 using detail::ReadFailure;
 
-constexpr int kDeepestStruct = 16;
+constexpr int kMaxStructDepth = 16;
 constexpr std::uint64_t kBytesPerValue = 16;  // of a string view, the largest value in memory
 constexpr std::int64_t kSpareBytes = std::int64_t{16} << 20;
 
@@ -379,8 +379,8 @@ class Memory {
 
  private:
   static std::int64_t capacity(std::uint64_t bytes) {
-    constexpr std::int64_t kMost = (std::numeric_limits<std::int64_t>::max() - kSpareBytes) / 4;
-    return 4 * static_cast<std::int64_t>(std::min(bytes, static_cast<std::uint64_t>(kMost))) + kSpareBytes;
+    constexpr std::int64_t kMax = (std::numeric_limits<std::int64_t>::max() - kSpareBytes) / 4;
+    return 4 * static_cast<std::int64_t>(std::min(bytes, static_cast<std::uint64_t>(kMax))) + kSpareBytes;
   }
 
   arrow::ProxyMemoryPool counted_;
@@ -412,7 +412,7 @@ struct Columns {
       const auto& element = field.children[0];
       return add(name, type, detail::parquet_type_of(*element.field->type()), true, element.column_index);
     }
-    if (type.id() != arrow::Type::STRUCT || depth == kDeepestStruct) {
+    if (type.id() != arrow::Type::STRUCT || depth == kMaxStructDepth) {
       return add(name, type, ParquetType::other, false, -1);
     }
     for (const auto& child : field.children) add(child, name, depth + 1);
@@ -454,12 +454,12 @@ ParquetValues read_column(parquet::arrow::FileReader& reader, int row_group, int
 
 // The file's own account of what reading takes, before anything is allocated for it.
 std::uint64_t bytes_of(const parquet::RowGroupMetaData& row_group, int leaf) {
-  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
   const auto chunk = row_group.ColumnChunk(leaf);
   const auto values = std::max(chunk->num_values(), row_group.num_rows());
-  if (values < 0 || chunk->total_uncompressed_size() < 0) return kMost;
+  if (values < 0 || chunk->total_uncompressed_size() < 0) return kMax;
   const auto count = static_cast<std::uint64_t>(values);
-  if (count > kMost / kBytesPerValue) return kMost;
+  if (count > kMax / kBytesPerValue) return kMax;
   return std::max(static_cast<std::uint64_t>(chunk->total_uncompressed_size()), kBytesPerValue * count);
 }
 

@@ -109,7 +109,7 @@ constexpr std::uint64_t kGroupMask = 0x1f;
 constexpr std::uint64_t kSign = 0x10;
 constexpr std::uint64_t kMore = 0x20;
 // Differences of 32-bit counts have 33 bits.
-constexpr int kMostGroups = 7;
+constexpr int kMaxGroups = 7;
 // Counts before the one with this number are written as they are.
 constexpr std::size_t kFirstDifference = 3;
 
@@ -117,7 +117,7 @@ constexpr std::size_t kFirstDifference = 3;
 // or where there is another character.
 std::optional<std::int64_t> read_groups(std::string_view encoded, std::size_t& position) {
   std::uint64_t bits = 0;
-  for (int number = 0; number < kMostGroups && position < encoded.size(); ++number) {
+  for (int number = 0; number < kMaxGroups && position < encoded.size(); ++number) {
     const int character = static_cast<unsigned char>(encoded[position]) - kFirst;
     if (character < 0 || character > 63) return std::nullopt;
     const auto group = static_cast<std::uint64_t>(character);
@@ -135,8 +135,8 @@ std::optional<std::int64_t> read_groups(std::string_view encoded, std::size_t& p
 
 std::uint64_t detail::mask_pixels(std::uint32_t height, std::uint32_t width) {
   const std::uint64_t pixels = std::uint64_t{height} * width;
-  if (pixels > kMostMaskPixels) {
-    throw UsageError(text("A mask of ", height, " x ", width, " has more than ", kMostMaskPixels, " pixels."));
+  if (pixels > kMaxMaskPixels) {
+    throw UsageError(text("A mask of ", height, " x ", width, " has more than ", kMaxMaskPixels, " pixels."));
   }
   return pixels;
 }
@@ -223,13 +223,13 @@ RunLength merge_masks(std::span<const RunLengthView> masks, Merge how) {
   return result;
 }
 
-double mask_iou(RunLengthView detection, RunLengthView truth, Truth kind) {
+double mask_iou(RunLengthView detection, RunLengthView truth, GroundTruth kind) {
   // Runs are compared only where the boxes around them overlap; then sizes are, too.
   if (!(box_iou(mask_box(detection), mask_box(truth), kind) > 0)) return 0;
   if (detection.height != truth.height || detection.width != truth.width) return -1;
   const auto overlap = detail::overlap_runs(detection.counts, truth.counts);
   if (overlap.intersection == 0) return 0;
-  const std::uint64_t divisor = kind == Truth::crowd ? mask_area(detection) : overlap.united;
+  const std::uint64_t divisor = kind == GroundTruth::crowd ? mask_area(detection) : overlap.united;
   return static_cast<double>(overlap.intersection) / static_cast<double>(divisor);
 }
 

@@ -22,11 +22,11 @@ struct BoundingBox {
 
 /// What overlaps are measured against: with `crowd` a truth is a region of many objects, any part of which a detection
 /// may match, and the overlap is divided by the detection's area instead of the union's.
-enum class Truth { object, crowd };
+enum class GroundTruth { object, crowd };
 
 /// Intersection over union of continuous rectangles (no pixel is added to a side), 0 where they do not overlap:
 /// bbIou of pycocotools.
-inline double box_iou(const BoundingBox& detection, const BoundingBox& truth, Truth kind = Truth::object) {
+inline double box_iou(const BoundingBox& detection, const BoundingBox& truth, GroundTruth kind = GroundTruth::object) {
   const double width = std::min(detection.x + detection.width, truth.x + truth.width) - std::max(detection.x, truth.x);
   if (width <= 0) return 0;
   const double height =
@@ -34,7 +34,7 @@ inline double box_iou(const BoundingBox& detection, const BoundingBox& truth, Tr
   if (height <= 0) return 0;
   const double intersection = width * height;
   const double area = detection.width * detection.height;
-  if (kind == Truth::crowd) return intersection / area;
+  if (kind == GroundTruth::crowd) return intersection / area;
   return intersection / (area + truth.width * truth.height - intersection);
 }
 
@@ -62,10 +62,10 @@ struct RunLengthView {
 };
 
 /// Masks have at most so many pixels: positions stay within a signed 32-bit number.
-inline constexpr std::uint64_t kMostMaskPixels = 0x7fffffff;
+inline constexpr std::uint64_t kMaxMaskPixels = 0x7fffffff;
 
 /// The runs of `mask`: height * width bytes, column after column, of which equal neighbours make a run (any byte but 0
-/// is meant to be the same one). Throws UsageError for another size and for more than kMostMaskPixels.
+/// is meant to be the same one). Throws UsageError for another size and for more than kMaxMaskPixels.
 RunLength encode_mask(std::span<const std::uint8_t> mask, std::uint32_t height, std::uint32_t width);
 
 /// Writes the mask's height * width bytes of 0 and 1 to `mask`, column after column. Throws UsageError where `mask` has
@@ -76,7 +76,7 @@ void decode_mask(RunLengthView runs, std::span<std::uint8_t> mask);
 /// as groups of five bits, the lowest first, with a sixth bit where more follow; a group is the character 48 + group.
 std::string to_coco_string(RunLengthView runs);
 
-/// The other way round. Throws UsageError for more than kMostMaskPixels; EnvironmentError that names the position for a
+/// The other way round. Throws UsageError for more than kMaxMaskPixels; EnvironmentError that names the position for a
 /// character that cannot be there, a count out of range, and runs that do not add up to height * width.
 RunLength from_coco_string(std::string_view encoded, std::uint32_t height, std::uint32_t width);
 
@@ -95,11 +95,11 @@ RunLength merge_masks(std::span<const RunLengthView> masks, Merge how);
 
 /// Intersection over union as rleIou of pycocotools has it: -1 where the boxes around the masks overlap but the masks
 /// are of different sizes, 0 where nothing overlaps.
-double mask_iou(RunLengthView detection, RunLengthView truth, Truth kind = Truth::object);
+double mask_iou(RunLengthView detection, RunLengthView truth, GroundTruth kind = GroundTruth::object);
 
 namespace detail {
 
-/// height * width. Throws UsageError for more than kMostMaskPixels.
+/// height * width. Throws UsageError for more than kMaxMaskPixels.
 std::uint64_t mask_pixels(std::uint32_t height, std::uint32_t width);
 
 /// Appends the counts that `encoded` stands for. Returns what is wrong where they do not add up to `pixels`, or where

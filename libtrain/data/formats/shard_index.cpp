@@ -108,9 +108,9 @@ std::uint64_t hash_of(std::string_view name) {
 
 // The end of the shard's name, for people who look into the folder.
 std::string readable_part(const std::string& name) {
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMax = 64;
   std::string part = name.substr(name.rfind('/') + 1);
-  if (part.size() > kMost) part.erase(0, part.size() - kMost);
+  if (part.size() > kMax) part.erase(0, part.size() - kMax);
   const auto is_harmless = [](char c) {
     const bool is_alphanumeric = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     return is_alphanumeric || c == '-' || c == '_' || c == '.';

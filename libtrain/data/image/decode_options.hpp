@@ -11,7 +11,7 @@ namespace libtrain::data {
 
 /// The most pixels of a picture unless the caller says otherwise: twice Pillow's Image.MAX_IMAGE_PIXELS = 2^30 / 12,
 /// rounded down, beyond which Pillow raises DecompressionBombError.
-inline constexpr std::uint64_t kMaximumPixels = 178'956'970;
+inline constexpr std::uint64_t kMaxPixels = 178'956'970;
 
 struct DecodeOptions {
   std::string name = "in memory";  ///< how messages name the file
@@ -26,7 +26,7 @@ struct DecodeOptions {
   std::optional<Crop> crop = {};
 
   /// Larger pictures are refused before anything is allocated for their pixels.
-  std::uint64_t maximum_pixels = kMaximumPixels;
+  std::uint64_t maximum_pixels = kMaxPixels;
 
   /// Places with damaged data that a JPEG may have. libjpeg fills them with whatever it can, and Pillow does not mind
   /// any number of them.

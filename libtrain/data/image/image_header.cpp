@@ -282,8 +282,8 @@ PngHeader parse_png_header(std::span<const std::byte> file, const std::string& n
   }
   const std::uint32_t width = big_endian32(file, 16);
   const std::uint32_t height = big_endian32(file, 20);
-  constexpr std::uint32_t kMost = std::numeric_limits<std::int32_t>::max();
-  if (width < 1 || width > kMost || height < 1 || height > kMost) {
+  constexpr std::uint32_t kMax = std::numeric_limits<std::int32_t>::max();
+  if (width < 1 || width > kMax || height < 1 || height > kMax) {
     fail(16, text("expected a width and a height from 1 to 2147483647, found ", width, " x ", height));
   }
   const int depth = byte_at(file, 24);

@@ -86,7 +86,7 @@ struct ImageHeader {
 /// offset, what was expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread
 /// may call it.
 ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name,
-                              std::uint64_t maximum_pixels = kMaximumPixels);
+                              std::uint64_t maximum_pixels = kMaxPixels);
 
 }  // namespace libtrain::data
 

@@ -53,7 +53,7 @@ struct ImagePipelineOptions {
   /// it, in either direction: faster for large photographs, with slightly other pixels.
   bool scaled_decoding = false;
 
-  std::uint64_t maximum_pixels = kMaximumPixels;  ///< of a file: larger ones are refused
+  std::uint64_t maximum_pixels = kMaxPixels;  ///< of a file: larger ones are refused
 };
 
 /// Random resized crop and flip to `side` x `side`, as ImageNet is trained on.

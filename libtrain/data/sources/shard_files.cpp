@@ -44,10 +44,10 @@ std::vector<std::string> lines_of(const File& file) {
 
 // Cuts a number of five or more digits off the end.
 bool cut_number(std::string_view& name) {
-  constexpr std::size_t kFewestDigits = 5;
+  constexpr std::size_t kMinDigits = 5;
   const std::size_t last = name.find_last_not_of("0123456789");
   const std::size_t begin = last == std::string_view::npos ? 0 : last + 1;
-  if (name.size() - begin < kFewestDigits) return false;
+  if (name.size() - begin < kMinDigits) return false;
   name = name.substr(0, begin);
   return true;
 }
@@ -155,7 +155,7 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
 }
 
 void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
-  constexpr std::size_t kMostThreads = 16;
+  constexpr std::size_t kMaxThreads = 16;
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::size_t failed = count;
@@ -175,7 +175,7 @@ void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
   {
     std::vector<std::jthread> helpers;
     try {
-      for (std::size_t i = 1; i < std::min(count, kMostThreads); ++i) helpers.emplace_back(run);
+      for (std::size_t i = 1; i < std::min(count, kMaxThreads); ++i) helpers.emplace_back(run);
     } catch (const std::system_error&) {  // the system refuses threads: those that run will do
     }
     run();

@@ -13,7 +13,7 @@
 namespace libtrain::detail {
 namespace {
 
-constexpr std::size_t kMostHosts = 65'536;
+constexpr std::size_t kMaxHosts = 65'536;
 
 bool is_ipv6(std::string_view text) {
   const auto zone = text.find('%');
@@ -70,8 +70,8 @@ std::vector<std::string> parse_host_list(std::string_view list, std::string_view
       throw EnvironmentError(text(name, " is ", quoted(list), ", whose item ", quoted(item),
                                   " is not a host name or address: correct it, or set MASTER_ADDR."));
     }
-    if (hosts.size() == kMostHosts) {
-      throw EnvironmentError(text(name, " names more than ", kMostHosts, " hosts: correct it, or unset it."));
+    if (hosts.size() == kMaxHosts) {
+      throw EnvironmentError(text(name, " names more than ", kMaxHosts, " hosts: correct it, or unset it."));
     }
     hosts.push_back(host->host);
   }

@@ -11,7 +11,7 @@
 namespace libtrain::detail {
 namespace {
 
-constexpr std::size_t kMostHosts = 65'536;
+constexpr std::size_t kMaxHosts = 65'536;
 constexpr std::size_t kLongestList = 1 << 20;
 
 class Expander {
@@ -23,7 +23,7 @@ class Expander {
     std::vector<std::string> hosts;
     do {
       const auto expanded = expand_name();
-      if (hosts.size() + expanded.size() > kMostHosts) refuse("names more than 65536 hosts");
+      if (hosts.size() + expanded.size() > kMaxHosts) refuse("names more than 65536 hosts");
       hosts.insert(hosts.end(), expanded.begin(), expanded.end());
     } while (accept(','));
     return hosts;
@@ -48,7 +48,7 @@ class Expander {
     std::vector<std::string> names{""};
     while (!at_end() && list_[position_] != ',') {
       const auto pieces = accept('[') ? expand_ranges() : std::vector<std::string>{literal()};
-      if (names.size() * pieces.size() > kMostHosts) refuse("names more than 65536 hosts");
+      if (names.size() * pieces.size() > kMaxHosts) refuse("names more than 65536 hosts");
       std::vector<std::string> longer;
       longer.reserve(names.size() * pieces.size());
       for (const auto& name : names) {
@@ -86,7 +86,7 @@ class Expander {
     const auto high = parse_integer(last, 0, 999'999'999'999);
     if (!low || !high) refuse("has a number that is missing or too long");
     if (*low > *high) refuse("has a range that runs backwards");
-    if (*high - *low >= static_cast<long long>(kMostHosts - std::min(kMostHosts, numbers.size()))) {
+    if (*high - *low >= static_cast<long long>(kMaxHosts - std::min(kMaxHosts, numbers.size()))) {
       refuse("names more than 65536 hosts");
     }
     for (auto number = *low; number <= *high; ++number) {
@@ -131,14 +131,14 @@ std::vector<int> parse_slurm_tasks_per_node(std::string_view list) {
     long long repeat = 1;
     if (const auto bracket = item.find("(x"); bracket != std::string_view::npos) {
       const auto digits = item.substr(bracket + 2);
-      const auto count = parse_integer(digits.substr(0, digits.size() - 1), 1, kMostHosts);
+      const auto count = parse_integer(digits.substr(0, digits.size() - 1), 1, kMaxHosts);
       if (!digits.ends_with(')') || !count) refuse(list, "has a repetition that is not (xN)");
       repeat = *count;
       item = item.substr(0, bracket);
     }
     const auto count = parse_integer(item, 0, kLargestWorldSize);
     if (!count) refuse(list, "has an item that is not a number of tasks");
-    if (tasks.size() + static_cast<std::size_t>(repeat) > kMostHosts) refuse(list, "names more than 65536 nodes");
+    if (tasks.size() + static_cast<std::size_t>(repeat) > kMaxHosts) refuse(list, "names more than 65536 nodes");
     tasks.insert(tasks.end(), static_cast<std::size_t>(repeat), static_cast<int>(*count));
     start = comma + 1;
   }

@@ -11,15 +11,15 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kLeastLimit = std::size_t{64} << 10;
-constexpr std::size_t kGreatestLimit = std::size_t{256} << 20;
+constexpr std::size_t kMinLimit = std::size_t{64} << 10;
+constexpr std::size_t kMaxLimit = std::size_t{256} << 20;
 
 // Predictions closer than this are equally good: measured times are no better.
 constexpr double kTie = 1e-3;
 
 // Without any latency, buckets of one gradient each would look free.
-constexpr double kLeastLatency = 1e-7;
-constexpr double kLeastSecondsPerByte = 1e-13;
+constexpr double kMinLatency = 1e-7;
+constexpr double kMinSecondsPerByte = 1e-13;
 
 // A reduction of nothing, or among one rank, may take no time that the clock can see.
 constexpr double kClockResolution = 1e-9;
@@ -33,8 +33,8 @@ struct Candidate {
 std::vector<Candidate> candidates(const std::vector<GradientSpec>& gradients, const std::vector<double>& ready_s,
                                   const LinkCost& link, std::size_t alone_bytes) {
   std::vector<Candidate> result;
-  for (auto limit = kLeastLimit; limit <= kGreatestLimit; limit *= 2) {
-    for (auto first = kLeastLimit; first <= limit; first *= 2) {
+  for (auto limit = kMinLimit; limit <= kMaxLimit; limit *= 2) {
+    for (auto first = kMinLimit; first <= limit; first *= 2) {
       const BucketLimits limits{.bucket_bytes = limit, .first_bucket_bytes = first, .alone_bytes = alone_bytes};
       const auto buckets = plan_buckets(gradients, limits);
       result.push_back({limits, buckets.size(), predict_finish(buckets, ready_s, link)});
@@ -151,8 +151,8 @@ LinkCost fit_link(const std::vector<ReductionTime>& times) {
     seconds_per_byte = 0;
     latency = mean_seconds;
   }
-  return {.latency_s = std::max(latency, kLeastLatency),
-          .bytes_per_s = 1 / std::max(seconds_per_byte, kLeastSecondsPerByte)};
+  return {.latency_s = std::max(latency, kMinLatency),
+          .bytes_per_s = 1 / std::max(seconds_per_byte, kMinSecondsPerByte)};
 }
 
 }  // namespace libtrain::detail

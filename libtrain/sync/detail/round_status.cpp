@@ -14,7 +14,7 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kMostNames = 20;
+constexpr std::size_t kMaxNames = 20;
 
 // One line an entry: a letter for the list, then the text. Names and sentences hold no newlines.
 constexpr char kFailure = 'f';
@@ -23,10 +23,10 @@ constexpr char kNonFinite = 'n';
 
 std::string in_quotes(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
-  for (std::size_t index = 0; index < std::min(names.size(), kMostNames); ++index) {
+  for (std::size_t index = 0; index < std::min(names.size(), kMaxNames); ++index) {
     quoted.push_back("'" + names[index] + "'");
   }
-  if (names.size() > kMostNames) quoted.push_back(text("and ", names.size() - kMostNames, " more"));
+  if (names.size() > kMaxNames) quoted.push_back(text("and ", names.size() - kMaxNames, " more"));
   return join(quoted, ", ");
 }
 

@@ -50,13 +50,13 @@ HalfPrecisionWireFormat::HalfPrecisionWireFormat(HalfPrecisionOptions options) :
     throw UsageError(text("HalfPrecisionOptions::predivide is ", options.predivide,
                           "; give a number from 2^-20 to 2^20, such as the square root of the world size."));
   }
-  if (options.smallest < 0) {
-    throw UsageError(text("HalfPrecisionOptions::smallest is ", options.smallest, "; give 0 elements or more."));
+  if (options.min_elements < 0) {
+    throw UsageError(text("HalfPrecisionOptions::min_elements is ", options.min_elements, "; give 0 elements or more."));
   }
 }
 
 std::string HalfPrecisionWireFormat::signature() const {
-  return text(name(), ", predivide ", options_.predivide, ", smallest ", options_.smallest);
+  return text(name(), ", predivide ", options_.predivide, ", min_elements ", options_.min_elements);
 }
 
 std::string HalfPrecisionWireFormat::name() const {
@@ -73,7 +73,7 @@ void HalfPrecisionWireFormat::plan(const std::vector<BucketView>& buckets, Commu
   if (communicator.world_size() == 1) return;
   for (std::size_t index = 0; index < buckets.size(); ++index) {
     const auto& flat = buckets[index].flat;
-    if (!is_wide(flat.scalar_type()) || flat.numel() < options_.smallest) continue;
+    if (!is_wide(flat.scalar_type()) || flat.numel() < options_.min_elements) continue;
     wires_[index] = communicator.allocate(flat.numel(), options_.type);
     narrows_float64_ = narrows_float64_ || flat.scalar_type() == at::kDouble;
   }

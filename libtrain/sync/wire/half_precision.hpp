@@ -20,7 +20,7 @@ struct HalfPrecisionOptions {
   /// others two passes over the gradients.
   double predivide = 1;
   /// Buckets of fewer elements travel as they are: a message this small costs its latency, not its bytes.
-  std::int64_t smallest = 1024;
+  std::int64_t min_elements = 1024;
 };
 
 /// float32 and float64 gradients travel as 16-bit floats, which halves (quarters) what is sent. Each rank rounds once

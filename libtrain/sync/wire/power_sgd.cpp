@@ -53,8 +53,8 @@ PowerSgdWireFormat::PowerSgdWireFormat(PowerSgdOptions options) : options_(optio
   if (options.start_round < 0) {
     throw UsageError(text("PowerSgdOptions::start_round is ", options.start_round, "; give 0 rounds or more."));
   }
-  if (!(options.smallest_gain >= 1)) {
-    throw UsageError(text("PowerSgdOptions::smallest_gain is ", options.smallest_gain,
+  if (!(options.min_compression_rate >= 1)) {
+    throw UsageError(text("PowerSgdOptions::min_compression_rate is ", options.min_compression_rate,
                           "; give 1 or more: factors larger than their product would be no gain."));
   }
 }
@@ -62,7 +62,7 @@ PowerSgdWireFormat::PowerSgdWireFormat(PowerSgdOptions options) : options_(optio
 PowerSgdWireFormat::~PowerSgdWireFormat() = default;
 
 std::string PowerSgdWireFormat::signature() const {
-  return text(name(), ", start round ", options_.start_round, ", smallest gain ", options_.smallest_gain,
+  return text(name(), ", start round ", options_.start_round, ", smallest gain ", options_.min_compression_rate,
               options_.error_feedback ? "" : ", no error feedback", options_.warm_start ? "" : ", no warm start",
               ", seed ", options_.seed);
 }

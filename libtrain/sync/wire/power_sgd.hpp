@@ -16,8 +16,8 @@ struct PowerSgdOptions {
   /// once, with a warm-up of the learning rate; PyTorch after 1000 rounds.
   std::int64_t start_round = 100;
   /// A gradient of n x m travels as factors where those have so many times fewer elements than it:
-  /// (n + m) rank smallest_gain <= n m. At least 1.
-  double smallest_gain = 2;
+  /// (n + m) rank min_compression_rate <= n m. At least 1.
+  double min_compression_rate = 2;
   /// Whether what a round did not send is added to the next round's gradient. Without, training usually stalls.
   bool error_feedback = true;
   /// Whether the iteration starts where the last round's ended, instead of at random.

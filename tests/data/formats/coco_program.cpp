@@ -114,7 +114,7 @@ void print_overlaps(const std::string& path) {
     for (const auto& detection : found.objects.of_image(number)) {
       const auto detected = mask_of(found.objects, detection, image);
       for (const auto& truth : found.objects.of_image(number)) {
-        const auto kind = truth.crowd ? data::Truth::crowd : data::Truth::object;
+        const auto kind = truth.crowd ? data::GroundTruth::crowd : data::GroundTruth::object;
         std::printf("iou %lld %lld %.17g %.17g\n", static_cast<long long>(detection.id),
                     static_cast<long long>(truth.id),
                     data::mask_iou(detected, mask_of(found.objects, truth, image), kind),

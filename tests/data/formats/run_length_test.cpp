@@ -166,7 +166,7 @@ TEST(RunLength, OverlapsAreCountedInPixels) {
     const auto first = encode_mask(a, 5, 6);
     const auto second = encode_mask(b, 5, 6);
     EXPECT_DOUBLE_EQ(mask_iou(first, second), both > 0 ? both / either : 0);
-    EXPECT_DOUBLE_EQ(mask_iou(first, second, Truth::crowd), both > 0 ? both / detection : 0);
+    EXPECT_DOUBLE_EQ(mask_iou(first, second, GroundTruth::crowd), both > 0 ? both / detection : 0);
   }
 }
 
@@ -179,7 +179,7 @@ TEST(RunLength, OverlapsOfPicturesOfDifferentSizes) {
 TEST(BoundingBox, OverlapsAreThoseOfContinuousRectangles) {
   const BoundingBox box{.x = 0, .y = 0, .width = 4, .height = 2};
   EXPECT_DOUBLE_EQ(box_iou(box, {.x = 2, .y = 1, .width = 4, .height = 2}), 2.0 / 14);
-  EXPECT_DOUBLE_EQ(box_iou(box, {.x = 2, .y = 1, .width = 4, .height = 2}, Truth::crowd), 2.0 / 8);
+  EXPECT_DOUBLE_EQ(box_iou(box, {.x = 2, .y = 1, .width = 4, .height = 2}, GroundTruth::crowd), 2.0 / 8);
   EXPECT_EQ(box_iou(box, {.x = 4, .y = 0, .width = 1, .height = 1}), 0);
   EXPECT_EQ(box_iou(box, {.x = 0, .y = 2, .width = 1, .height = 1}), 0);
 }

@@ -26,7 +26,7 @@ using libtrain::test::write_jpeg;
 using libtrain::test::write_png;
 
 constexpr int kMutationsOfEach = 150;
-constexpr std::uint64_t kMaximum = 1 << 20;
+constexpr std::uint64_t kMax = 1 << 20;
 
 using File = std::vector<std::byte>;
 
@@ -59,8 +59,8 @@ File mutated(const File& file, std::mt19937& random) {
 // Whether it is a picture.
 bool expect_error_or_picture(ImageDecoder& decoder, const File& file, const std::optional<Crop>& crop) {
   try {
-    const Image image = decoder.decode(file, {.crop = crop, .maximum_pixels = kMaximum});
-    const ImageHeader header = read_image_header(file, "file", kMaximum);
+    const Image image = decoder.decode(file, {.crop = crop, .maximum_pixels = kMax});
+    const ImageHeader header = read_image_header(file, "file", kMax);
     EXPECT_EQ(image.width, crop ? crop->width : header.width);
     EXPECT_EQ(image.height, crop ? crop->height : header.height);
     EXPECT_EQ(image.pixels.size(), image.row_bytes() * static_cast<std::size_t>(image.height));
@@ -84,7 +84,7 @@ void expect_survival(const File& file) {
     refused += expect_error_or_picture(decoder, damaged, std::nullopt) ? 0 : 1;
     expect_error_or_picture(decoder, damaged, crop);
     try {
-      detail::add_restart_markers(damaged, {.maximum_pixels = kMaximum});
+      detail::add_restart_markers(damaged, {.maximum_pixels = kMax});
     } catch (const EnvironmentError&) {
     }
   }

@@ -53,7 +53,7 @@ TEST(CropPolicy, DrawsAreasRatiosAndPlacesUniformly) {
   constexpr int kDraws = 20000;
   constexpr int kWidth = 3000;
   constexpr int kHeight = 2900;
-  constexpr double kMost = 3;  // 2.69, and what rounding to whole pixels may add
+  constexpr double kMax = 3;  // 2.69, and what rounding to whole pixels may add
   SampleRandom random(4, 5, 6);
   std::vector<double> shares, log_ratios, columns, rows;
   for (int i = 0; i < kDraws; ++i) {
@@ -64,10 +64,10 @@ TEST(CropPolicy, DrawsAreasRatiosAndPlacesUniformly) {
     columns.push_back(static_cast<double>(crop.x) / (kWidth - crop.width));
     rows.push_back(static_cast<double>(crop.y) / (kHeight - crop.height));
   }
-  EXPECT_LT(distance(shares, uniform_over(0.1, 0.3)), kMost);
-  EXPECT_LT(distance(log_ratios, uniform_over(std::log(0.5), std::log(3.0))), kMost);
-  EXPECT_LT(distance(columns, uniform_over(0, 1)), kMost);
-  EXPECT_LT(distance(rows, uniform_over(0, 1)), kMost);
+  EXPECT_LT(distance(shares, uniform_over(0.1, 0.3)), kMax);
+  EXPECT_LT(distance(log_ratios, uniform_over(std::log(0.5), std::log(3.0))), kMax);
+  EXPECT_LT(distance(columns, uniform_over(0, 1)), kMax);
+  EXPECT_LT(distance(rows, uniform_over(0, 1)), kMax);
 }
 
 // One pixel wide and as high as the picture, or the other way round.

@@ -67,10 +67,10 @@ std::uint16_t half_bits(float value) {
 }
 
 TEST(Normalize, RoundsToFloat16AsTheDefinitionDoes) {
-  constexpr std::size_t kMost = 256 + 17;
+  constexpr std::size_t kMax = 256 + 17;
   for (const float mean : {0.0F, 123.675F, 255.0F}) {
     for (const float factor : {1.0F, 1 / 58.395F, -1e-6F, 300.0F}) {
-      for (std::size_t count = 256; count <= kMost; ++count) {
+      for (std::size_t count = 256; count <= kMax; ++count) {
         std::vector<std::uint8_t> from(count);
         for (std::size_t i = 0; i < count; ++i) from[i] = static_cast<std::uint8_t>(i);
         const std::vector<float> means(count, mean);

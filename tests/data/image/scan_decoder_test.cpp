@@ -313,7 +313,7 @@ std::optional<std::vector<Block>> decoded_blocks(ScanDecoder& decoder, const Fil
   if (!decoder.start(std::span(file).subspan(offset), *layout)) return std::nullopt;
   const std::size_t mcus = std::size_t{info.MCU_rows_in_scan} * info.MCUs_per_row;
   std::vector<Block> blocks(mcus * layout->block_count);
-  std::array<std::int16_t*, ScanLayout::kMostBlocks> to = {};
+  std::array<std::int16_t*, ScanLayout::kMaxBlocks> to = {};
   for (std::size_t mcu = 0; mcu < mcus; ++mcu) {
     for (std::size_t i = 0; i < layout->block_count; ++i) to[i] = blocks[mcu * layout->block_count + i].data();
     if (!decoder.decode_mcu(is_wanted(mcu) ? to.data() : nullptr)) return std::nullopt;

@@ -173,7 +173,7 @@ TEST(HalfPrecision, RefusesOptionsOutOfRange) {
   EXPECT_THAT(message({.type = at::kFloat}), HasSubstr("HalfPrecisionOptions::type is Float"));
   EXPECT_THAT(message({.predivide = 0}), HasSubstr("HalfPrecisionOptions::predivide is 0"));
   EXPECT_THAT(message({.predivide = std::nan("")}), HasSubstr("predivide is nan"));
-  EXPECT_THAT(message({.smallest = -1}), HasSubstr("HalfPrecisionOptions::smallest is -1"));
+  EXPECT_THAT(message({.min_elements = -1}), HasSubstr("HalfPrecisionOptions::min_elements is -1"));
 }
 
 TEST(HalfPrecision, RefusesABucketThatWasNotPlanned) {

@@ -303,7 +303,7 @@ TEST(PowerSgd, RefusesOptionsOutOfRange) {
   };
   EXPECT_THAT(message({.rank = 0}), HasSubstr("PowerSgdOptions::rank is 0"));
   EXPECT_THAT(message({.start_round = -1}), HasSubstr("PowerSgdOptions::start_round is -1"));
-  EXPECT_THAT(message({.smallest_gain = 0.5}), HasSubstr("PowerSgdOptions::smallest_gain is 0.5"));
+  EXPECT_THAT(message({.min_compression_rate = 0.5}), HasSubstr("PowerSgdOptions::min_compression_rate is 0.5"));
   EXPECT_EQ(PowerSgdWireFormat{kAtOnce}.name(), "powersgd of rank 2");
 }
 

@@ -75,8 +75,8 @@ std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::connect(HostTransport& bas
   std::optional<Segment> staging;
   std::optional<Segment> state;
   try {
-    if (members.size() > kMostRanks) {
-      throw EnvironmentError(text("Shared memory connects at most ", kMostRanks, " ranks, not ", members.size(), "."));
+    if (members.size() > kMaxRanks) {
+      throw EnvironmentError(text("Shared memory connects at most ", kMaxRanks, " ranks, not ", members.size(), "."));
     }
     staging.emplace(kStagingBytes, 0);
     mine.staging = staging->name();

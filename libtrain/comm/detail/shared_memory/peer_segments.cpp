@@ -8,7 +8,7 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kMostOfOnePeer = 256;
+constexpr std::size_t kMaxOfOnePeer = 256;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::byte* PeerSegments::address(int rank, const Location& location) {
 
 PeerSegments::Entry& PeerSegments::map(int rank, const SegmentName& name) {
   auto& entries = entries_[static_cast<std::size_t>(rank)];
-  if (entries.size() == kMostOfOnePeer) {
+  if (entries.size() == kMaxOfOnePeer) {
     entries.erase(std::ranges::min_element(entries, {}, [](const auto& entry) { return entry.second.last_use; }));
   }
   return entries[name.number] = Entry{.mapping = map_segment(processes_.of(rank), name)};

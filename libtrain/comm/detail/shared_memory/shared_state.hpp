@@ -9,7 +9,7 @@
 
 namespace libtrain::detail {
 
-inline constexpr int kMostRanks = 256;
+inline constexpr int kMaxRanks = 256;
 
 /// Where a buffer lies, for peers.
 struct Location {
@@ -58,8 +58,8 @@ struct SharedState {
   alignas(128) std::atomic<Failure> failure = Failure::none;
   std::array<char, kLongestReason> reason{};
 
-  alignas(128) std::array<std::atomic<bool>, kMostRanks> left{};  ///< destroyed their side in good order
-  std::array<std::array<Slot, 2>, kMostRanks> slots;
+  alignas(128) std::array<std::atomic<bool>, kMaxRanks> left{};  ///< destroyed their side in good order
+  std::array<std::array<Slot, 2>, kMaxRanks> slots;
 
   Slot& slot(int rank, std::uint64_t meeting) { return slots[static_cast<std::size_t>(rank)][meeting % 2]; }
 };

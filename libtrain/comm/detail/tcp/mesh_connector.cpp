@@ -143,9 +143,9 @@ std::string MeshConnector::missing_peers() const {
     const auto& trouble = troubles_[peer];
     missing.push_back(text("rank ", peer, " at ", plan_.addresses[peer], trouble.empty() ? "" : " (" + trouble + ")"));
   }
-  constexpr std::size_t kMostNamed = 8;
-  if (missing.size() > kMostNamed) {
-    missing.resize(kMostNamed);
+  constexpr std::size_t kMaxNamed = 8;
+  if (missing.size() > kMaxNamed) {
+    missing.resize(kMaxNamed);
     missing.emplace_back("...");
   }
   return join(missing, ", ");

@@ -12,9 +12,9 @@ namespace {
 constexpr std::chrono::seconds kLongestStay{10};
 // A round trip, also over slow networks and to a busy process.
 constexpr std::chrono::milliseconds kHelloTime{250};
-constexpr int kMostStrangers = 16;
+constexpr int kMaxStrangers = 16;
 // Callers, handshakes and the deadline must have their turn between any two of these.
-constexpr int kMostAcceptedAtOnce = 16;
+constexpr int kMaxAcceptedAtOnce = 16;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ void PendingConnections::advance(int expected, const Admit& admit) {
 }
 
 void PendingConnections::accept(int expected) {
-  for (int count = 0; count < kMostAcceptedAtOnce; ++count) {
+  for (int count = 0; count < kMaxAcceptedAtOnce; ++count) {
     const auto leaves = is_full(expected) ? dispensable() : pending_.cend();
     if (is_full(expected) && leaves == pending_.cend()) return;
     SocketAddress remote;
@@ -65,7 +65,7 @@ void PendingConnections::accept(int expected) {
 }
 
 bool PendingConnections::is_full(int expected) const {
-  return pending_.size() >= static_cast<std::size_t>(expected + kMostStrangers);
+  return pending_.size() >= static_cast<std::size_t>(expected + kMaxStrangers);
 }
 
 // Whose place a newcomer may take. Few strangers can have seen what a Hello has to name.

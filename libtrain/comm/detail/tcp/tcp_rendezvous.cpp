@@ -295,9 +295,9 @@ class TcpRendezvous::Server {
         hosts.push_back(plan_.hosts[rank]);
       }
     }
-    constexpr std::size_t kMostHosts = 8;
-    if (hosts.size() > kMostHosts) {
-      hosts.resize(kMostHosts);
+    constexpr std::size_t kMaxHosts = 8;
+    if (hosts.size() > kMaxHosts) {
+      hosts.resize(kMaxHosts);
       hosts.emplace_back("...");
     }
     return text(ranks_in_words(ranks), " of ", plan_.world_size, hosts.empty() ? "" : ", on ", join(hosts, ", "),
@@ -317,9 +317,9 @@ class TcpRendezvous::Server {
         reasons.push_back(text("a process that connected as rank ", rank, " was refused, because ", refusals_[rank]));
       }
     }
-    constexpr std::size_t kMostReasons = 4;
-    if (reasons.size() > kMostReasons) {
-      reasons.resize(kMostReasons);
+    constexpr std::size_t kMaxReasons = 4;
+    if (reasons.size() > kMaxReasons) {
+      reasons.resize(kMaxReasons);
       reasons.emplace_back("and others");
     }
     return join(reasons, "; ");

@@ -9,9 +9,9 @@ namespace {
 
 // Below this the steps of a ring, of which there are twice as many as ranks, cost more than the bytes that it saves.
 std::size_t ring_from(int world_size) {
-  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  constexpr std::size_t kMin = std::size_t{64} << 10;
   constexpr std::size_t kForEachRank = std::size_t{12} << 10;
-  return std::max(kLeast, kForEachRank * static_cast<std::size_t>(world_size));
+  return std::max(kMin, kForEachRank * static_cast<std::size_t>(world_size));
 }
 
 struct Greeting {

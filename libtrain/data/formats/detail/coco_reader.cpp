@@ -24,8 +24,8 @@ std::int32_t side_of(ondemand::value& value, std::string_view key) {
   return static_cast<std::int32_t>(json_integer(value, key, 1, kLongestSide));
 }
 
-constexpr std::size_t kFewestCoordinates = 6;
-constexpr auto kMostPixels = static_cast<double>(kMostMaskPixels);
+constexpr std::size_t kMinCoordinates = 6;
+constexpr auto kMaxImagePixels = static_cast<double>(kMaxMaskPixels);
 
 bool is_whole(double number, double least, double most) {
   return number >= least && number <= most && std::floor(number) == number;
@@ -251,7 +251,7 @@ void CocoReader::read_polygons(ondemand::value& value, Entry& entry) {
     });
     const std::size_t count = shapes.coordinates.size() - first;
     ++entry.listed_polygons;
-    if (count >= kFewestCoordinates && count % 2 == 0) {
+    if (count >= kMinCoordinates && count % 2 == 0) {
       shapes.polygon_offsets.push_back(shapes.coordinates.size());
       ++entry.annotation.polygons;
     } else {
@@ -274,9 +274,9 @@ void CocoReader::read_run_length(ondemand::value& value, Entry& entry) {
     if (key == "size") {
       const char* const size_begin = json_begin(field);
       const auto size = numbers_of(field, key);
-      const bool usable = size.size() == 2 && is_whole(size[0], 1, kMostPixels) && is_whole(size[1], 1, kMostPixels) &&
-                          size[0] * size[1] <= kMostPixels;
-      if (!usable) throw JsonFault{size_begin, text("a height and a width of up to ", kMostMaskPixels, " pixels")};
+      const bool usable = size.size() == 2 && is_whole(size[0], 1, kMaxImagePixels) && is_whole(size[1], 1, kMaxImagePixels) &&
+                          size[0] * size[1] <= kMaxImagePixels;
+      if (!usable) throw JsonFault{size_begin, text("a height and a width of up to ", kMaxMaskPixels, " pixels")};
       mask.height = static_cast<std::uint32_t>(size[0]);
       mask.width = static_cast<std::uint32_t>(size[1]);
     } else if (key == "counts") {

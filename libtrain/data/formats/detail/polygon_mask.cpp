@@ -28,14 +28,14 @@ void require_usable(std::span<const double> polygon, std::uint32_t height, std::
     throw UsageError(text("A polygon has ", polygon.size(), " coordinates; expected pairs of x and y."));
   }
   const std::uint64_t pixels = std::uint64_t{height} * width;
-  if (pixels == 0 || pixels > kMostMaskPixels) {
+  if (pixels == 0 || pixels > kMaxMaskPixels) {
     throw UsageError(
-        text("A mask cannot be of ", height, " x ", width, ": expected 1 to ", kMostMaskPixels, " pixels."));
+        text("A mask cannot be of ", height, " x ", width, ": expected 1 to ", kMaxMaskPixels, " pixels."));
   }
   for (const double coordinate : polygon) {
-    if (!(std::abs(coordinate) <= kFurthestCoordinate)) {
-      throw EnvironmentError(text("A polygon has the coordinate ", coordinate, "; expected -", kFurthestCoordinate,
-                                  " to ", kFurthestCoordinate, "."));
+    if (!(std::abs(coordinate) <= kMaxCoordinate)) {
+      throw EnvironmentError(text("A polygon has the coordinate ", coordinate, "; expected -", kMaxCoordinate,
+                                  " to ", kMaxCoordinate, "."));
     }
   }
 }

@@ -17,7 +17,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-constexpr int kMostNested = 16;
+constexpr int kMaxNested = 16;
 
 }  // namespace
 
@@ -85,7 +85,7 @@ std::optional<WireField> WireReader::next() {
 }
 
 WireReader WireReader::nested(const WireField& field) const {
-  if (depth_ == kMostNested) fail(text("expected at most ", kMostNested, " nested messages, found more"));
+  if (depth_ == kMaxNested) fail(text("expected at most ", kMaxNested, " nested messages, found more"));
   const auto begin = static_cast<std::size_t>(field.bytes.data() - message_.data());
   return {field.bytes, source_, offset_ + begin, depth_ + 1};
 }

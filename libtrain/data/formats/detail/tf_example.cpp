@@ -108,14 +108,14 @@ void read_features(WireReader message, TfExample& example) {
 }
 
 std::string names_of(const TfExample& example) {
-  constexpr std::size_t kMost = 20;
+  constexpr std::size_t kMax = 20;
   std::vector<std::string_view> names;
   for (const auto& [name, feature] : example.features) {
-    if (names.size() == kMost) break;
+    if (names.size() == kMax) break;
     names.push_back(name);
   }
   if (names.empty()) return "there are no features";
-  return text("there are '", join(names, "', '"), "'", example.features.size() > kMost ? " and others" : "");
+  return text("there are '", join(names, "', '"), "'", example.features.size() > kMax ? " and others" : "");
 }
 
 std::string contents_of(const TfFeature& feature) {

@@ -43,7 +43,7 @@ bool FastScan::decode_mcu(const jpeg_decompress_struct& info, JBLOCKROW* blocks)
   column_ = column + 1 < info.MCUs_per_row ? column + 1 : 0;
   const bool wanted = column >= first_column_ && column <= last_column_;
   if (blocks == nullptr || !wanted) return decoder_.decode_mcu(nullptr);
-  JCOEF* coefficients[ScanLayout::kMostBlocks];
+  JCOEF* coefficients[ScanLayout::kMaxBlocks];
   for (int i = 0; i < info.blocks_in_MCU; ++i) coefficients[i] = blocks[i][0];
   return decoder_.decode_mcu(coefficients);
 }

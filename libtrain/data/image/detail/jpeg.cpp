@@ -20,7 +20,7 @@ namespace libtrain::data::detail {
 namespace {
 
 // Narrower parts are not worth the special cases that libjpeg has for them.
-constexpr int kNarrowestPart = 16;
+constexpr int kMinPartWidth = 16;
 
 J_COLOR_SPACE output_color(const jpeg_decompress_struct& info, const DecodeOptions& options) {
   switch (info.num_components) {
@@ -88,8 +88,8 @@ struct Columns {
 Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
   const int width = static_cast<int>(info.output_width);
   const int context = info.max_h_samp_factor > 1 ? 1 : 0;
-  const int begin = std::max(0, std::min(crop.x - context, width - kNarrowestPart));
-  return {.begin = begin, .end = std::min(width, std::max(crop.x + crop.width + context, begin + kNarrowestPart))};
+  const int begin = std::max(0, std::min(crop.x - context, width - kMinPartWidth));
+  return {.begin = begin, .end = std::min(width, std::max(crop.x + crop.width + context, begin + kMinPartWidth))};
 }
 
 // What read_rows() works on: it runs inside a guarded step, where nothing may own memory.
@@ -180,8 +180,8 @@ std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOpti
   return reader.errors().warnings;
 }
 
-constexpr int kGreatestQuality = 100;
-constexpr int kGreatestInterval = 65535;
+constexpr int kMaxQuality = 100;
+constexpr int kMaxInterval = 65535;
 
 void check_range(int value, int low, int high, const char* what) {
   if (value >= low && value <= high) return;
@@ -194,8 +194,8 @@ void require_encodable(const Image& image, const JpegEncoderOptions& options) {
     throw UsageError(text("A picture of ", image.width, " x ", image.height,
                           " pixels cannot be a JPEG; sides can have up to ", JPEG_MAX_DIMENSION, "."));
   }
-  check_range(options.quality, 1, kGreatestQuality, "quality");
-  check_range(options.restart_interval, 0, kGreatestInterval, "restart_interval");
+  check_range(options.quality, 1, kMaxQuality, "quality");
+  check_range(options.restart_interval, 0, kMaxInterval, "restart_interval");
 }
 
 // Runs inside a guarded step.

@@ -11,7 +11,7 @@ namespace {
 
 // Every scan of a progressive file visits the whole picture, however few bytes it has. Usual files have about ten
 // scans; libjpeg-turbo's own limit for untrusted files is the same.
-constexpr int kMaximumScans = 500;
+constexpr int kMaxScans = 500;
 
 constexpr std::size_t kFirstCapacity = std::size_t{64} << 10;
 
@@ -43,10 +43,10 @@ void count_warning(j_common_ptr info, int level) {
 void say_nothing(j_common_ptr /*info*/) {}
 
 void limit_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaximumScans) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   JpegErrors& errors = errors_of(info);
   errors.manager.msg_code = JMSG_NOMESSAGE;
-  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMaximumScans);
+  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMaxScans);
   std::longjmp(errors.escape, 1);
 }
 

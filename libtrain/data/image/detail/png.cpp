@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kChunkLimit = std::size_t{16} << 20;
 
 // No deflate stream becomes longer than this many times its length.
-constexpr std::uint64_t kMostInflation = 1032;
+constexpr std::uint64_t kMaxInflation = 1032;
 
 // The file as libspng reads it: piece by piece, so that errors can say where.
 struct Input {
@@ -93,7 +93,7 @@ class PngReader {
   void check_length() const {
     const auto bits = static_cast<std::uint64_t>(header_.channels() * header_.bit_depth);
     const std::uint64_t pixels = static_cast<std::uint64_t>(header_.width) * static_cast<std::uint64_t>(header_.height);
-    const std::uint64_t least = pixels / 8 * bits / kMostInflation;
+    const std::uint64_t least = pixels / 8 * bits / kMaxInflation;
     if (least <= input_.file.size()) return;
     fail_image("PNG", options_.name, input_.file.size(),
                text("expected at least ", least, " bytes for ", header_.width, " x ", header_.height,

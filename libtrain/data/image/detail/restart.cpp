@@ -17,7 +17,7 @@ namespace libtrain::data::detail {
 namespace {
 
 constexpr int kSmallestInterval = 4;
-constexpr int kGreatestInterval = 8;
+constexpr int kMaxInterval = 8;
 constexpr unsigned int kLongestMarker = 0xFFFF;
 constexpr int kApplicationMarkers = 16;
 
@@ -28,7 +28,7 @@ bool has_plain_scan(const JpegHeader& header) {
 }
 
 bool has_fine_markers(const JpegHeader& header) {
-  return header.restart_interval > 0 && header.restart_interval <= kGreatestInterval &&
+  return header.restart_interval > 0 && header.restart_interval <= kMaxInterval &&
          header.mcus_per_row() % header.restart_interval == 0;
 }
 
@@ -61,7 +61,7 @@ struct Part {
 
 // libjpeg upsamples smoothly only pictures with more than two samples of chroma in a row, so that a part of a wider
 // picture must not be narrower than that.
-constexpr int kMostCoarseWidth = 4;
+constexpr int kMaxCoarseWidth = 4;
 
 void set_width(Part& part, const JpegHeader& header, int segment_width) {
   part.x = part.first_column * segment_width;
@@ -85,7 +85,7 @@ Part part_of(const JpegHeader& header, const RestartIndex& index, const Crop& cr
             .first_row = first(crop.y, segment_height),
             .last_row = last(crop.y + crop.height, segment_height, header.height)};
   set_width(part, header, segment_width);
-  while (part.width <= kMostCoarseWidth * scale_denominator && part.width < header.width) {
+  while (part.width <= kMaxCoarseWidth * scale_denominator && part.width < header.width) {
     if (part.first_column > 0) {
       --part.first_column;
     } else {
@@ -161,11 +161,11 @@ void append_segments(std::vector<std::byte>& to, std::span<const std::byte> file
 
 int choose_restart_interval(int mcus_per_row, int wanted) {
   int chosen = 0;
-  for (int interval = kSmallestInterval; interval <= kGreatestInterval; ++interval) {
+  for (int interval = kSmallestInterval; interval <= kMaxInterval; ++interval) {
     if (mcus_per_row % interval != 0) continue;
     if (chosen == 0 || std::abs(interval - wanted) < std::abs(chosen - wanted)) chosen = interval;
   }
-  for (int interval = kGreatestInterval + 1; chosen == 0 && interval < mcus_per_row; ++interval) {
+  for (int interval = kMaxInterval + 1; chosen == 0 && interval < mcus_per_row; ++interval) {
     if (mcus_per_row % interval == 0) chosen = interval;
   }
   return chosen == 0 ? mcus_per_row : chosen;
@@ -173,7 +173,7 @@ int choose_restart_interval(int mcus_per_row, int wanted) {
 
 std::optional<std::vector<std::byte>> add_restart_markers(std::span<const std::byte> file,
                                                           const RestartOptions& options) {
-  if (options.interval < kSmallestInterval || options.interval > kGreatestInterval) {
+  if (options.interval < kSmallestInterval || options.interval > kMaxInterval) {
     throw UsageError(text("RestartOptions::interval is ", options.interval, ", expected 4 to 8."));
   }
   const JpegHeader header = parse_jpeg_header(file, options.name);

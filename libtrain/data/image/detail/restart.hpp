@@ -19,7 +19,7 @@ namespace libtrain::data::detail {
 struct RestartOptions {
   std::string name = "in memory";  ///< how messages name the file
   int interval = 4;                ///< MCUs of a segment wanted, 4 to 8: smaller ones save more and cost more bytes
-  std::uint64_t maximum_pixels = kMaximumPixels;
+  std::uint64_t maximum_pixels = kMaxPixels;
 };
 
 /// The interval nearest to `wanted` among those from 4 to 8 that divide a row of so many MCUs, the smaller of two;

@@ -18,16 +18,16 @@ namespace libtrain::data::detail {
 namespace {
 
 // The greatest numbers of a picture of 8 bits have 11 and 10 bits (T.81, tables F.1 and F.2).
-constexpr int kMaximumDifferenceBits = 11;
-constexpr int kMaximumCoefficientBits = 10;
+constexpr int kMaxDifferenceBits = 11;
+constexpr int kMaxCoefficientBits = 10;
 constexpr unsigned int kBlockSize = 64;
 constexpr std::uint8_t kEndOfBlockSymbol = 0x00;
 constexpr std::uint8_t kSixteenZeros = 0xF0;
 
 bool has_meaning(std::uint8_t symbol, HuffmanTable::Use use) {
-  if (use == HuffmanTable::Use::kDifference) return symbol <= kMaximumDifferenceBits;
+  if (use == HuffmanTable::Use::kDifference) return symbol <= kMaxDifferenceBits;
   const int bits = symbol & 0xF;
-  return bits == 0 ? symbol == kEndOfBlockSymbol || symbol == kSixteenZeros : bits <= kMaximumCoefficientBits;
+  return bits == 0 ? symbol == kEndOfBlockSymbol || symbol == kSixteenZeros : bits <= kMaxCoefficientBits;
 }
 
 // Where the coefficient of each place in a scan belongs (T.81, figure A.6). The place behind the last one, where an
@@ -39,17 +39,17 @@ constexpr std::array<std::uint8_t, ScanDecoder::kBlockSize + 1> kNaturalOrder = 
 
 // After Bits::refill() at least this many bits are there.
 constexpr int kRefilledBits = 56;
-constexpr int kMostBits = HuffmanTable::kLongestCode + HuffmanTable::kLongestNumber;  // of a symbol and its number
+constexpr int kMaxBits = HuffmanTable::kLongestCode + HuffmanTable::kLongestNumber;  // of a symbol and its number
 // So many entries can be read between two refills, of which only the last one may be incomplete.
 constexpr int kEntriesPerRefill = 3;
-static_assert((kEntriesPerRefill - 1) * HuffmanTable::kLookupBits + kMostBits <= kRefilledBits);
+static_assert((kEntriesPerRefill - 1) * HuffmanTable::kLookupBits + kMaxBits <= kRefilledBits);
 constexpr int kStridesPerRefill = 2;
-static_assert((kStridesPerRefill - 1) * HuffmanTable::kLongestStride + kMostBits <= kRefilledBits);
+static_assert((kStridesPerRefill - 1) * HuffmanTable::kLongestStride + kMaxBits <= kRefilledBits);
 
 // However wrong the data, one MCU reads no further behind the end than this; decode_mcu() looks where it is when it is
 // through with one.
 constexpr std::size_t kPadding =
-    ScanLayout::kMostBlocks * ScanDecoder::kBlockSize * kMostBits / 8 + 2 * sizeof(std::uint64_t);
+    ScanLayout::kMaxBlocks * ScanDecoder::kBlockSize * kMaxBits / 8 + 2 * sizeof(std::uint64_t);
 
 // One large picture should not take its memory from every worker for the rest of the run.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;

@@ -145,15 +145,15 @@ constexpr std::int32_t extend(std::uint32_t number, int bits) {
 
 /// What the header says of a scan.
 struct ScanLayout {
-  static constexpr std::size_t kMostBlocks = 10;  // of an MCU (T.81, B.2.3)
-  static constexpr std::size_t kMostTables = 4;
+  static constexpr std::size_t kMaxBlocks = 10;  // of an MCU (T.81, B.2.3)
+  static constexpr std::size_t kMaxTables = 4;
 
   struct Block {
     std::uint8_t component = 0;
     std::uint8_t difference_table = 0;
     std::uint8_t coefficient_table = 0;
   };
-  std::array<Block, kMostBlocks> blocks = {};  ///< of an MCU, in order
+  std::array<Block, kMaxBlocks> blocks = {};  ///< of an MCU, in order
   std::size_t block_count = 0;
   unsigned int restart_interval = 0;  ///< in MCUs; 0: none
   std::size_t segments = 1;           ///< that restart markers part the scan in
@@ -199,8 +199,8 @@ class ScanDecoder {
   bool is_in_segment(const Bits& bits) const noexcept;
 
   // Not on the stack, where decoders may be.
-  std::vector<HuffmanTable> difference_tables_ = std::vector<HuffmanTable>(ScanLayout::kMostTables);
-  std::vector<HuffmanTable> coefficient_tables_ = std::vector<HuffmanTable>(ScanLayout::kMostTables);
+  std::vector<HuffmanTable> difference_tables_ = std::vector<HuffmanTable>(ScanLayout::kMaxTables);
+  std::vector<HuffmanTable> coefficient_tables_ = std::vector<HuffmanTable>(ScanLayout::kMaxTables);
   ScanLayout layout_ = {};
 
   // The scan without its markers and stuffed zeros, and where each of its segments ends.

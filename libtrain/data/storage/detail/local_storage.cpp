@@ -82,7 +82,7 @@ class LocalFile final : public File {
   std::string version_;
 };
 
-constexpr std::size_t kDeepestFolder = 200;
+constexpr std::size_t kMaxFolderDepth = 200;
 constexpr std::string_view kOfTheFileSystem = "lost+found";  // at the root of ext4; only root may open it
 
 [[noreturn]] void fail(std::string_view what, const std::string& path, const std::string& found) {
@@ -136,8 +136,8 @@ class Listing {
 
   void add(const std::string& folder, const FolderIdentity& identity) {
     if (std::find(above_.begin(), above_.end(), identity) != above_.end()) return;
-    if (above_.size() == kDeepestFolder) {
-      fail("folder", path_of(folder), text("more than ", kDeepestFolder, " folders one in the other"));
+    if (above_.size() == kMaxFolderDepth) {
+      fail("folder", path_of(folder), text("more than ", kMaxFolderDepth, " folders one in the other"));
     }
     above_.push_back(identity);
     for (const auto& [inner, inner_identity] : add_files(folder)) {

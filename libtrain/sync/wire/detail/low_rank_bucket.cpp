@@ -36,7 +36,7 @@ at::Tensor as_matrix(const at::Tensor& gradient) {
 
 bool is_worth_it(const at::Tensor& matrix, const PowerSgdOptions& options) {
   const auto factors = static_cast<double>(matrix.size(0) + matrix.size(1)) * static_cast<double>(options.rank);
-  return factors * options.smallest_gain <= static_cast<double>(matrix.numel());
+  return factors * options.min_compression_rate <= static_cast<double>(matrix.numel());
 }
 
 // Parts of a message start at multiples of a cache line.
