@@ -41,12 +41,19 @@ function(libtrain_use_in_sources target)
   endforeach()
 endfunction()
 
-# Gives a target over LibTorch the options above and the library's precompiled header.
+# Gives a target over LibTorch the options above and all of LibTorch's headers, precompiled: for tests, benchmarks and
+# examples, which include them all. Reading them takes 10 s a file, and making them as long as three files take without
+# them: the library's own files, which include little of LibTorch, are compiled faster by themselves.
 function(libtrain_configure_torch_target target)
-  libtrain_compile_options(${target})
-  if(LIBTRAIN_PRECOMPILED_HEADER)
-    target_precompile_headers(${target} REUSE_FROM libtrain)
+  if(NOT TARGET libtrain_torch_headers)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_headers.cpp" CONTENT "")
+    add_library(libtrain_torch_headers OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/torch_headers.cpp")
+    target_link_libraries(libtrain_torch_headers PRIVATE libtrain_core LibTorch::LibTorch)
+    libtrain_compile_options(libtrain_torch_headers)
+    target_precompile_headers(libtrain_torch_headers PRIVATE <torch/torch.h>)
   endif()
+  libtrain_compile_options(${target})
+  target_precompile_headers(${target} REUSE_FROM libtrain_torch_headers)
 endfunction()
 
 function(libtrain_add_executable target)

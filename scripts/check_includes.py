@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fails where an #include under libtrain/ points up, or from a public header to a private one, and on wrong namespaces.
+"""Fails if an #include under libtrain/ points up, or from a public header to a private one, and on wrong namespaces.
 
-The dependencies between the folders go one way. What lies in a folder `detail` is private: no public header and no
+The dependencies between the folders go one way. A header in a folder `detail` is private: no public header and no
 example includes it, its names are in a namespace detail, and it is not installed. All other headers are public, and the
-umbrella header reaches them.
+umbrella header includes them.
 
-usage: check_includes.py [CHECKOUT]    (default: the checkout that this script lies in)
+usage: check_includes.py [CHECKOUT]    (default: the checkout of this script)
 """
 
 import re
@@ -26,11 +26,11 @@ MAY_INCLUDE = {
     "train": {"base", "numeric", "launch", "comm", "sync", "optim", "data", "observe", "checkpoint"},
     "models": set(),
 }
-# Files at the top, such as the umbrella header, may include everything but the models, which are a library apart.
+# Files at the top, such as the umbrella header, may include everything except the models, which are a separate library.
 TOP_MAY_INCLUDE = set(MAY_INCLUDE) - {"models"}
 
-# The sources of these targets compile without LibTorch, MPI and CUDA, and so does everything that they include; but for
-# those that get a foreign library's headers by libtrain_use_in_sources().
+# The sources of these targets compile without LibTorch, MPI and CUDA, and so does everything that they include, except
+# those that get a foreign library's headers from libtrain_use_in_sources().
 FREE_OF_TORCH = ("libtrain_core", "libtrain_data")
 HEAVY = re.compile(r"(torch|ATen|c10|caffe2)/|(mpi|nccl|cuda\w*)\.h$")
 
@@ -48,7 +48,7 @@ def includes(path):
 
 
 def arrow_errors(root):
-    """Includes that a folder may not have, and those whose target cannot be told from their text."""
+    """Includes that a folder must not have, and those whose target is unclear from their text."""
     for path in sorted(filter(is_source, (root / "libtrain").rglob("*"))):
         place = path.relative_to(root)
         folder = place.parts[1] if len(place.parts) > 2 else None
@@ -65,7 +65,7 @@ def arrow_errors(root):
 
 
 def way_to_torch(root, path, seen):
-    """The chain of includes from a file to a header of LibTorch, MPI or CUDA; empty where there is none."""
+    """The chain of includes from a file to a header of LibTorch, MPI or CUDA; empty if there is none."""
     for _, name in includes(path):
         if HEAVY.match(name):
             return [f"<{name}>"]
@@ -99,7 +99,7 @@ def torch_errors(root):
         yield f"libtrain/: no CMakeLists.txt has a source of {' or '.join(FREE_OF_TORCH)}"
 
 
-NESTED = ("data", "models", "optim")  # folders with a namespace of their own
+NESTED = ("data", "models", "optim")  # folders with their own namespace
 
 
 def is_private(place):
@@ -143,7 +143,7 @@ def main():
         print(error, file=sys.stderr)
     if errors:
         sys.exit(1)
-    print("includes: every arrow points down, and the public headers are whole.")
+    print("includes: no include points up, and the umbrella header reaches every public header.")
 
 
 if __name__ == "__main__":

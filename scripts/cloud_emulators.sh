@@ -3,10 +3,10 @@
 #        scripts/cloud_emulators.sh gcs [option of gcp-storage-emulator start]...
 #        scripts/cloud_emulators.sh --where
 #
-# Runs an emulator of S3 (moto) or of Google Cloud Storage (gcp-storage-emulator). Where they are missing, pip first
+# Runs an emulator of S3 (moto) or of Google Cloud Storage (gcp-storage-emulator). If they are missing, pip first
 # installs the wheels that scripts/cloud_emulators.txt pins, beside the environments that scripts/setup.sh makes.
-# --where installs them and prints the Python program that has them.
-# Exit code 77: they cannot be had here, for want of Python's venv module or of a network.
+# --where installs them and prints the path of the Python program that has them.
+# Exit code 77: they cannot be installed here, because Python's venv module or a network is missing.
 #
 #   scripts/cloud_emulators.sh s3 -H 127.0.0.1 -p 5000          AWS_ENDPOINT_URL=http://127.0.0.1:5000
 #   scripts/cloud_emulators.sh gcs --port 9000 --in-memory      CLOUD_STORAGE_EMULATOR_ENDPOINT=http://localhost:9000
@@ -26,12 +26,12 @@ esac
 list=$root/scripts/cloud_emulators.txt
 
 install_emulators() {
-  python3 -m venv "$folder" >&2 || unavailable "python3 could not make a virtual environment (Debian: python3-venv)."
+  python3 -m venv "$folder" >&2 || unavailable "python3 could not create a virtual environment (Debian: python3-venv)."
   PIP_USER=0 "$folder/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
     --only-binary :all: --no-cache-dir --requirement "$list" >&2 ||
-    unavailable "pip could not install what $list names (its messages are above)."
+    unavailable "pip could not install the packages in $list (its messages are above)."
   "$folder/bin/python" -c 'import gcp_storage_emulator.server, moto.iam.models, moto.s3.models, moto.server' >&2 ||
-    unavailable "what $list names is not complete (Python's message is above)."
+    unavailable "the packages in $list are incomplete (Python's message is above)."
 }
 
 name=$({ cat "$list" && python3 --version; } | sha256sum | cut -c1-12)

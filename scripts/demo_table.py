@@ -20,7 +20,7 @@ def table(lines):
     records = [json.loads(line) for line in lines if line.strip()]
     summaries = [record for record in records if record.get("event") == "summary"]
     if not summaries:
-        raise ValueError("there is no summary record: the run did not end well.")
+        raise ValueError("there is no summary record: the run did not finish.")
     absent = [key for _, key, _ in COLUMNS if summaries[-1].get(key) is None]
     if absent:
         raise ValueError(f"the summary record has no value for {', '.join(absent)}.")

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
 # usage: scripts/test.sh --full [part]...
 #
-# Tests everything that one machine can, which takes hours; all parts where none is named. A part that fails does not
-# keep the others from running. Ends with a table of results and seconds, and fails where a part failed.
+# Runs every test that one machine can run, which takes hours: the given parts, or all of them. If a part fails, the
+# others still run. Prints a table of results and seconds at the end, and fails if a part failed.
 #   push         what every push runs, and the tests of ctest's configuration "full"
 #   shell        shellcheck on all shell scripts
 #   asan, tsan   under AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   no-mpi       built without the MPI backend; here and in the next two, the tests that a build can change
+#   no-mpi       built without the MPI backend; like no-cuda and other-torch, runs the tests that a build can change
 #   no-cuda      built without CUDA and NCCL
-#   no-unity     built one file at a time: each includes what it needs
+#   no-unity     built one file at a time, which finds missing includes
 #   other-torch  built against a LibTorch from elsewhere: the torch wheel for Python 3.12, outside any environment
 #   mpich        built against Debian's MPICH; the tests of ranks run under its mpiexec
-#   launchers    jobs under Debian's Slurm, installed for it, and under torchrun with one and two agents
+#   launchers    jobs under Debian's Slurm, installed if missing, and under torchrun with one and two agents
 #   fuzz         every fuzz target for LIBTRAIN_FUZZ_SECONDS (default 120)
 #
-# LIBTRAIN_JOBS  how many files to compile at once (default: 2 at most, for want of memory)
+# LIBTRAIN_JOBS  how many files to compile at once (default: at most 2, to save memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 parts=(push shell asan tsan no-mpi no-cuda no-unity other-torch mpich launchers fuzz)
 
-# What a variant of the build can change: how programs link, start, find each other and end.
+# The tests that a build variant can change: how programs link, start, connect and exit.
 of_a_build='^core_tests|^tools|^packaging|^base|^jobs\.(examples|no_mpi|seeds|sockets|tcp_launch|tcp_network)'
 
 # test_variant <name> <options of cmake, separated by spaces> [option of ctest]...
@@ -33,17 +33,17 @@ test_variant() {
   "$python" scripts/run_tests.py "$tree" -j "$slots" --output-on-failure --no-tests=error "$@"
 }
 
-# Where a command is missing, installs Debian packages.
+# Installs Debian packages if a command is missing.
 require_command() {
   local name=$1
   shift
   command -v "$name" >/dev/null && return
   [ "$(id -u)" -ne 0 ] || DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@" >/dev/null || true
-  command -v "$name" >/dev/null || { echo "test: there is no $name: install the Debian packages $*." >&2 && exit 3; }
+  command -v "$name" >/dev/null || { echo "test: $name is missing. Install the Debian packages $*." >&2 && exit 3; }
 }
 
-# Prints the torch folder of an unpacked wheel, downloaded once; NVIDIA's libraries lie beside it as in an environment.
-# Outside the checkout, as a user's would be: CMake keeps no run path into its own source tree when it installs.
+# Prints the torch folder of an unpacked wheel, downloaded once; NVIDIA's libraries are beside it as in an environment.
+# It is outside the checkout, like a user's: CMake installs no run path that points into its own source tree.
 other_torch() {
   local folder pin
   folder=$(dirname "$(readlink -f .deps)")/other-torch
@@ -81,7 +81,7 @@ run_part() {
       require_command mpicxx.mpich mpich libmpich-dev
       local bin
       bin=$(dirname "$(command -v mpicxx.mpich)")
-      # MPICH polls, which more ranks than cores do not bear. What the tests of faults expect is Open MPI's way to end.
+      # MPICH polls, which is too slow with more ranks than cores. The fault tests expect Open MPI's exit behaviour.
       test_variant "$1" "-DMPI_CXX_COMPILER=$bin/mpicxx.mpich -DMPIEXEC_EXECUTABLE=$bin/mpiexec.mpich \
         -DLIBTRAIN_MPIRUN=$bin/mpiexec.mpich" \
         -R '^mpi_tests.*(comm|other)\.ranks_[12]$|^tools.libtrain_info|^jobs.(ddp_parity|seeds)'
@@ -110,7 +110,7 @@ failed=0
 for part in "${chosen[@]}"; do
   echo "== $part"
   began=$SECONDS
-  # A shell of its own, in which the first command that fails ends the part.
+  # A subshell, in which the first failing command ends the part.
   set +e
   (set -e; run_part "$part")
   code=$?

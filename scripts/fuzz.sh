@@ -2,15 +2,15 @@
 # usage: scripts/fuzz.sh [seconds for each target]
 #
 # Builds the fuzz targets of tests/fuzz in build/fuzz, with Clang, libFuzzer, AddressSanitizer and
-# UndefinedBehaviorSanitizer, and runs one after the other for so many seconds (default 120). Prints how many inputs each
-# one executed. Ends with exit code 1 where one crashes: build/fuzz/crashes has the input then. Inputs that reached new code
-# stay in build/fuzz/corpus, where the next run begins.
+# UndefinedBehaviorSanitizer, and runs each of them for the given number of seconds (default 120). Prints how many
+# inputs each one executed. Exits with 1 if one crashes; build/fuzz/crashes then has the input. Inputs that reached new
+# code stay in build/fuzz/corpus, from which the next run starts.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 case ${1:-} in --help | -h) print_usage scripts/fuzz.sh && exit 0 ;; esac
 seconds=${1:-120}
 if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
-  echo "fuzz: the seconds for each target are '$seconds', expected a number of at least 1." >&2
+  echo "fuzz: the seconds for each target are '$seconds'. Give a whole number of at least 1." >&2
   exit 2
 fi
 
@@ -28,7 +28,7 @@ if ! has_libfuzzer; then
   echo "fuzz: clang++ with libFuzzer is missing. Install the Debian packages clang and libclang-rt-dev." >&2
   exit 3
 fi
-# Warnings are for the compiler of the other builds to find.
+# The compiler of the other builds checks warnings.
 configure asan "$tree" -DCMAKE_CXX_COMPILER=clang++ -DLIBTRAIN_SANITIZE=address,undefined,fuzzer-no-link \
   -DLIBTRAIN_WERROR=OFF
 cmake --build "$tree" -j "$jobs" --target fuzz_targets

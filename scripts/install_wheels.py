@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Installs the pinned wheels of a requirements file into a virtual environment, and repairs one that is incomplete.
 
-A package counts as installed when its RECORD names INSTALLER, which pip adds last, and every file that it lists is
-there with its recorded size. Whatever is not installed in that sense is downloaded and installed again, so a run may
-be killed at any point and started anew. Downloads overlap with each other and with the installation.
+A package counts as installed if its RECORD names INSTALLER, which pip adds last, and every file that it lists exists
+with its recorded size. All other packages are downloaded and installed again, so a run may be killed at any point and
+restarted. Downloads overlap with each other and with the installation.
 
 Called by scripts/setup.sh, which holds the lock: python3 install_wheels.py ENVIRONMENT REQUIREMENTS
 """
@@ -19,9 +19,9 @@ from pathlib import Path
 
 PARALLEL_DOWNLOADS = 4
 DOWNLOAD_ATTEMPTS = 2
-# pip takes a second to start: a few packages at once save time, many would hide the progress.
+# pip takes a second to start: batches of a few packages save time, large ones would hide the progress.
 PACKAGES_AT_ONCE = 5
-# What an empty environment needs on disk while it is made (wheels and their contents), and what it holds in the end.
+# Disk space of a new environment: at its peak (wheels and their contents), and when it is complete.
 PEAK_BYTES = 8_000_000_000
 INSTALLED_BYTES = 5_000_000_000
 ENVIRONMENT_ERROR = 3
@@ -32,7 +32,7 @@ class SetupError(Exception):
 
 
 def read_pins(requirements):
-    """The (name, version) pairs of a file with one `name==version` a line."""
+    """The (name, version) pairs of a file with one `name==version` per line."""
     pins = []
     for line in Path(requirements).read_text().splitlines():
         line = line.split("#")[0].strip()
@@ -56,7 +56,7 @@ def dist_infos(site, name):
 
 
 def installed_bytes(site, name, version=None):
-    """The size of an installed package; None where it is missing, incomplete or of another version."""
+    """The size of an installed package; None if it is missing, incomplete or a different version."""
     found = dist_infos(site, name)
     if len(found) != 1 or (version and not found[0].name.endswith(f"-{version}.dist-info")):
         return None
@@ -74,11 +74,11 @@ def installed_bytes(site, name, version=None):
 
 
 def run(command, **variables):
-    """Runs a command; returns its exit status and the end of what it said."""
+    """Runs a command; returns its exit status and the end of its output."""
     environment = {key: value for key, value in os.environ.items()
                    if key not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONPATH", "PYTHONHOME")}
     environment.update(PIP_USER="0", PYTHONNOUSERSITE="1", **variables)
-    # The children inherit the lock of setup.sh: should this process be killed, the next run waits for them to end.
+    # The children inherit the lock of setup.sh: if this process is killed, the next run waits for them to end.
     result = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, close_fds=False)
     return result.returncode, "\n".join(result.stdout.strip().splitlines()[-6:])
@@ -100,22 +100,22 @@ class Installation:
             shutil.rmtree(leftover, ignore_errors=True)
         status, output = run([sys.executable, "-m", "venv", str(self.environment)])
         if status:
-            raise SetupError(f"could not make the virtual environment {self.environment}:\n{output}\n"
-                             "Python's venv module is needed (Debian: python3-venv).")
+            raise SetupError(f"could not create the virtual environment {self.environment}:\n{output}\n"
+                             "Install Python's venv module (Debian: python3-venv).")
 
     def pip(self, *arguments):
         return run([str(self.python), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
                    TMPDIR=str(self.scratch))
 
     def download(self, name, version):
-        """Returns the wheel of a package; what lies in .wheels is always whole."""
+        """Returns the wheel of a package; files in .wheels are always complete."""
         folder = self.wheels / f"{normalised(name)}-{version}"
         partial = self.scratch / folder.name
         for _ in range(DOWNLOAD_ATTEMPTS):
             if folder.exists():
                 break
             shutil.rmtree(partial, ignore_errors=True)
-            # === keeps a local version such as 2.11.0+cpu of another index out.
+            # === excludes a local version such as 2.11.0+cpu of another index.
             status, output = self.pip("download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--quiet",
                                       "--dest", str(partial), f"{name}==={version}")
             if status == 0:
@@ -123,7 +123,7 @@ class Installation:
         if folder.exists():
             return next(folder.glob("*.whl"))
         raise SetupError(f"could not download {name} {version}:\n{output}\n"
-                         "Run the same command again to go on from here. Proxies and mirrors are pip's own settings "
+                         "Run the same command again to continue. Proxies and mirrors are pip's own settings "
                          "(pip.conf, PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT).")
 
     def install(self, wheels):
@@ -139,17 +139,18 @@ class Installation:
             shutil.rmtree(wheel.parent)
         if status:
             names = ", ".join(f"{name} {version}" for name, version in wheels)
-            raise SetupError(f"could not install {names}:\n{output}\nRun the same command again to go on from here.")
+            raise SetupError(f"could not install {names}:\n{output}\nRun the same command again to continue.")
 
     def check_space(self, present_bytes):
         needed = PEAK_BYTES * (1 - min(1, present_bytes / INSTALLED_BYTES))
         free = shutil.disk_usage(self.environment).free
         if free < needed:
             raise SetupError(f"{self.environment} needs {needed / 1e9:.1f} GB of free disk space and has "
-                             f"{free / 1e9:.1f} GB: free some, or set LIBTRAIN_CACHE_DIR to a folder on a larger disk.")
+                             f"{free / 1e9:.1f} GB. Free disk space, or set LIBTRAIN_CACHE_DIR to a folder on a larger "
+                             "disk.")
 
     def complete(self, pins):
-        """Makes the environment and installs whatever is missing of the pinned packages."""
+        """Creates the environment and installs the pinned packages that are missing."""
         sizes = {pin: installed_bytes(self.site, *pin) for pin in pins}
         missing = [pin for pin in pins if sizes[pin] is None]
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -188,7 +189,7 @@ class Installation:
                     done += 1
                     print(f"[{done}/{total}] {name} {version}", flush=True)
                 if failure:
-                    # What is on its way still arrives and is kept.
+                    # Downloads that have started are finished and kept.
                     pending = {future: pin for future, pin in pending.items() if not future.cancel()}
         if failure:
             raise failure
@@ -199,15 +200,15 @@ def main():
         sys.exit(__doc__)
     try:
         if sys.version_info < (3, 11):
-            raise SetupError(f"Python 3.11 or newer is needed, and python3 is {sys.version.split()[0]}: "
-                             "put a newer one first on PATH.")
+            raise SetupError(f"Python 3.11 or newer is needed, but python3 is {sys.version.split()[0]}. "
+                             "Put a newer one first on PATH.")
         Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
         Installation(sys.argv[1]).complete(read_pins(sys.argv[2]))
     except (SetupError, OSError) as error:
         print(f"setup: {error}", file=sys.stderr)
         sys.exit(ENVIRONMENT_ERROR)
     except KeyboardInterrupt:
-        print("setup: interrupted; run the same command again to go on from here.", file=sys.stderr)
+        print("setup: interrupted. Run the same command again to continue.", file=sys.stderr)
         sys.exit(130)
 
 

@@ -1,22 +1,22 @@
 # shellcheck shell=bash disable=SC2034
-# What the scripts share; sourced, not run. Goes to the root of the checkout and puts the tools of .deps first on PATH.
+# Code that the scripts share; sourced, not run. Changes to the checkout's root and puts .deps/bin first on PATH.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cd "$root" || exit 3
 export PATH="$root/.deps/bin:$PATH"
-# Open MPI does not start without it.
+# Open MPI does not start without HOME.
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
 # Compiling a file that includes LibTorch takes up to 1.5 GB: two at once fit nearly everywhere.
 cores=$(nproc)
 jobs=${LIBTRAIN_JOBS:-$((cores < 2 ? cores : 2))}
-slots=$((2 * jobs))  # of ctest: a test takes one for each half of a core that it keeps busy (tests/CMakeLists.txt)
+slots=$((2 * jobs))  # of ctest: a test takes one per half core that it uses (tests/CMakeLists.txt)
 
-# The environment's Python, or python3 where only Debian packages were asked for.
+# The environment's Python, or python3 if only Debian packages are installed.
 python=python3
 [ ! -x .deps/bin/python ] || python=.deps/bin/python
 
-# Installs what is missing. A machine that brings its own LibTorch needs no wheels.
+# Installs what is missing. A machine with its own LibTorch needs no wheels.
 set_up() {
   if [ -n "${LIBTRAIN_TORCH_ROOT:-}" ]; then
     scripts/setup.sh --skip-wheels
@@ -30,13 +30,13 @@ set_up() {
 configure() {
   local preset=$1 tree=$2
   shift 2
-  # What CMake found in another environment must be found anew.
+  # In a different environment CMake must search for its packages again.
   local environment known=$tree/.environment fresh=()
   environment="$(readlink .deps || true) ${LIBTRAIN_TORCH_ROOT:-} $*"
   if [ -f "$known" ] && [ "$(cat "$known")" != "$environment" ]; then
     fresh=(--fresh)
-    # Made in the presence of the old one, the new one would differ from those of other trees, and no file over LibTorch
-    # be found in ccache.
+    # A precompiled header built while the old one exists differs from those of other trees, so that ccache misses every
+    # file that includes LibTorch.
     find "$tree" -name '*.gch' -delete
   fi
   cmake --preset "$preset" -B "$tree" "${fresh[@]}" "$@"
@@ -52,7 +52,7 @@ build() {
   cmake --build "build/$preset" -j "$jobs" "$@"
 }
 
-# Prints the options with which mpirun starts that many ranks on this machine, one a line.
+# Prints the options with which mpirun starts that many ranks on this machine, one per line.
 mpirun_options() {
   echo --bind-to
   echo none
@@ -69,22 +69,22 @@ mpirun_options() {
 # Prints the comment block at the top of a script as its help.
 print_usage() { sed -n '2,/^[^#]/ { s/^# \{0,1\}//p }' "$1"; }
 
-# Where what is downloaded is kept.
+# The folder for downloads.
 cache=${LIBTRAIN_CACHE_DIR:-$HOME/.cache/libtrain}
 
-# Ends a script with the exit code by which tests know that what they need cannot be had here.
+# Exits with the code that tells tests that a dependency cannot be installed here.
 unavailable() {
   printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2
   exit 77
 }
 
-# install_once <folder> <command>...   Runs the command, which fills the folder, unless that has succeeded before. One
-# process at a time does; .complete says that all is there.
+# install_once <folder> <command>...   Runs the command, which fills the folder, unless it has succeeded before. One
+# process at a time runs it; .complete marks a complete folder.
 install_once() {
   local folder=$1
   shift
   [ ! -e "$folder/.complete" ] || return 0
-  mkdir -p "$folder" || unavailable "cannot make the folder $folder: set LIBTRAIN_CACHE_DIR to one that can be written."
+  mkdir -p "$folder" || unavailable "cannot create the folder $folder. Set LIBTRAIN_CACHE_DIR to a writable folder."
   exec 9>>"$folder/install.lock"
   flock 9
   if [ ! -e "$folder/.complete" ]; then

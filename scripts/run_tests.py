@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """usage: scripts/run_tests.py BUILD_TREE [option of ctest]...
 
-Runs ctest and lists, before its summary, what the tests left out: tests that skip themselves (GoogleTest, unittest, exit
-code 77), disabled ones, and test programs that ran no test. Whatever tests/skips.txt does not allow fails the run.
+Runs ctest and lists, before its summary, what was skipped: tests that skip themselves (GoogleTest, unittest, exit
+code 77), disabled tests, and test programs that ran no test. A skip that tests/skips.txt does not allow fails the run.
 """
 
 import os
@@ -18,11 +18,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = ROOT / "tests/skips.txt"
-# CMake 4.3 and later leave out how many failed where none did.
+# CMake 4.3 and later omit the number of failed tests if it is 0.
 SUMMARY = re.compile(r"(\d+)% tests passed(?:, (\d+) tests failed)? out of (\d+)")
 NO_REASON = "no reason given"
 
-# A reason is the line after "Skipped" of GoogleTest, or what unittest -v writes in quotes; the totals count them all.
+# A reason is the line after "Skipped" of GoogleTest, or the text that unittest -v quotes; the totals count all skips.
 REASONS = [re.compile(r"^[^\n]*: Skipped\n(.*)$", re.MULTILINE), re.compile(r"\bskipped (?:'(.*)'|\"(.*)\")$", re.MULTILINE)]
 TOTALS = [re.compile(r"^\[  SKIPPED \] (\d+) tests?\.$", re.MULTILINE),
           re.compile(r"^OK \(.*\bskipped=(\d+).*\)$", re.MULTILINE)]
@@ -31,8 +31,8 @@ EMPTY = re.compile(r"^\[==========\] 0 tests from|^Ran 0 tests in ", re.MULTILIN
 
 
 def skips_in(output):
-    """Why the tests of a program say that they were skipped, one reason a test."""
-    # The colours of a terminal, as ctest's JUnit file writes them.
+    """The reasons in a program's output, one per skipped test."""
+    # Without the colours of a terminal, also as ctest's JUnit file writes them.
     output = re.sub(r"(?:\x1b|\[NON-XML-CHAR-0x1B\])\[[0-9;]*m", "", output)
     reasons = []
     for reason, total in zip(REASONS, TOTALS):
@@ -46,7 +46,7 @@ def skips_in(output):
 
 
 def skips_of(case):
-    """The same of a test of ctest, an element of its JUnit file."""
+    """The same for a test of ctest, given as an element of its JUnit file."""
     output = case.findtext("system-out", "").strip()
     if case.get("status") == "disabled":
         return ["disabled in ctest"]
@@ -102,7 +102,7 @@ def print_skips(title, skips):
 
 
 def count_as_failures(summary, more):
-    """ctest's summary with so many of the tests that passed counted among those that failed."""
+    """ctest's summary with that many passed tests counted as failed."""
     def counted(match):
         failed, total = int(match[2] or 0) + more, int(match[3])
         return f"{100 * max(total - failed, 0) // max(total, 1)}% tests passed, {failed} tests failed out of {total}"
@@ -110,7 +110,7 @@ def count_as_failures(summary, more):
 
 
 def run_ctest(tree, options, report):
-    """Passes ctest's output on up to its summary; returns that and the exit code."""
+    """Prints ctest's output up to its summary; returns the summary and the exit code."""
     command = ["ctest", "--test-dir", str(tree), "--output-junit", str(report),
                "--test-output-size-passed", str(1 << 30), "--test-output-size-failed", str(1 << 30), *options]
     summary = ""
@@ -128,9 +128,9 @@ def main(tree, options):
         report = Path(folder) / "tests.xml"
         summary, exit_code = run_ctest(tree, options, report)
         if not summary:
-            return exit_code  # it was asked for something else than to run tests, or could not
+            return exit_code  # the options did not ask ctest to run tests, or ctest could not
         if not report.exists():
-            sys.exit(f"{summary}\nctest wrote no report to {report}: what was skipped is not known.")
+            sys.exit(f"{summary}\nctest wrote no report to {report}, so the skipped tests are unknown.")
         cases = xml.parse(report).getroot().iter("testcase")
         skips = {case: Counter(skips_of(case)) for case in cases}
     allowed = Allowed(read_rules(ALLOWED), tree)
@@ -142,8 +142,8 @@ def main(tree, options):
             (listed if is_allowed else unlisted)[name, reason] += count
             if not is_allowed and case.get("status") != "fail":
                 failed.add(name)
-    print_skips("Left out, as tests/skips.txt allows here:", listed)
-    print_skips("Left out, which tests/skips.txt does not allow here, and which counts as failed:", unlisted)
+    print_skips("Skipped, as tests/skips.txt allows here:", listed)
+    print_skips("Skipped, which tests/skips.txt does not allow here; counted as failed:", unlisted)
     print("\n" + count_as_failures(summary, len(failed)), end="")
     return exit_code or (1 if unlisted else 0)
 

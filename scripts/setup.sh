@@ -6,34 +6,34 @@ usage() {
   cat <<'EOF'
 usage: scripts/setup.sh [option]
 
-Installs the Debian packages that are missing (apt-get; through sudo where not root) and the wheels pinned in
+Installs the missing Debian packages (with apt-get, through sudo if not root), and the wheels pinned in
 requirements.txt into the environment ~/.cache/libtrain/deps-<hash of that list>, linked as .deps in the checkout.
-Does nothing where all is there; may be interrupted and run again.
+Does nothing if everything is installed; may be interrupted and run again.
 
   --skip-wheels     Debian packages only (for a machine with its own LibTorch and MPI)
-  --repair          look at every installed file again and replace what is damaged
-  --print-packages  print the names of the Debian packages and stop
+  --repair          check every installed file again and reinstall damaged packages
+  --print-packages  print the names of the Debian packages and exit
   --help            print this text
 
-LIBTRAIN_CACHE_DIR  the folder that holds the environments (default ~/.cache/libtrain); about 8 GB free are needed
+LIBTRAIN_CACHE_DIR  the folder that holds the environments (default ~/.cache/libtrain); needs about 8 GB of free space
 pip's own settings (pip.conf, PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT) choose mirrors and proxies.
 EOF
 }
 
-# Debian package | what it is for | how to see that the machine has it, packaged or not
+# Debian package | purpose | command that succeeds if the machine has it, packaged or not
 debian_packages=(
   "g++|the C++ compiler, GCC 12 or newer|command -v g++"
-  "ccache|compiles unchanged files only once; may be left out|true"
+  "ccache|compiles unchanged files only once; optional|true"
   "git|the revision that a run records|command -v git"
   "ca-certificates|certificates for the downloads|ls /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt | grep -q ."
   "python3|installs the wheels, 3.11 or newer|python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'"
   "python3-venv|virtual environments|python3 -c 'import ensurepip, venv'"
   "libgtest-dev|the tests|has_header gtest/gtest.h"
   "libgmock-dev|the tests|has_header gmock/gmock.h"
-  "libssl-dev|how ranks that meet over TCP prove who they are|has_header openssl/evp.h"
+  "libssl-dev|authentication of ranks that connect over TCP|has_header openssl/evp.h"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
-  "libjpeg62-turbo-dev|JPEG pictures (libjpeg-turbo)|has_header jpeglib.h"
-  "libspng-dev|PNG pictures|has_header spng.h"
+  "libjpeg62-turbo-dev|JPEG images (libjpeg-turbo)|has_header jpeglib.h"
+  "libspng-dev|PNG images|has_header spng.h"
   "zlib1g-dev|compressed data files|has_header zlib.h"
   "libsimdjson-dev|COCO annotations|has_header simdjson.h"
   "libxxhash-dev|checksums of cached files|has_header xxhash.h"
@@ -50,7 +50,7 @@ fail() {
 
 package_names() { printf '%s\n' "${debian_packages[@]%%|*}"; }
 
-# The wanted Debian packages that dpkg does not have; all of them where there is no dpkg.
+# The required Debian packages that dpkg does not list; all of them if there is no dpkg.
 missing_packages() {
   local installed=""
   if command -v dpkg-query >/dev/null; then
@@ -60,7 +60,7 @@ missing_packages() {
   comm -23 <(package_names | sort) <(sort <<<"$installed")
 }
 
-# How to call apt-get here; fails where it cannot be called.
+# Prints the command to run before apt-get; fails if apt-get cannot be used.
 apt_prefix() {
   command -v apt-get >/dev/null || return 1
   if [ "$(id -u)" -eq 0 ]; then
@@ -81,7 +81,7 @@ install_packages() {
   local prefix=$1
   shift
   echo "Debian packages to install: $*"
-  # An installation that was killed half-way is finished first: dpkg refuses anything else.
+  # An interrupted installation is finished first: dpkg refuses anything else.
   if [ -n "$(dpkg --audit)" ]; then
     "$prefix" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >/dev/null || true
     apt_get --fix-broken install || true
@@ -90,10 +90,10 @@ install_packages() {
     return
   fi
   { apt_get update && apt_get --no-install-recommends install "$@"; } ||
-    fail "apt-get could not install $* (its messages are above). Run the same command again to go on from here."
+    fail "apt-get could not install $* (its messages are above). Run the same command again to continue."
 }
 
-# Where apt-get cannot be used: names the packages to install by hand, and stops if the tools are missing as well.
+# If apt-get cannot be used: lists the packages to install by hand, and fails if their tools are missing as well.
 check_by_hand() {
   local entry package purpose probe report="" state absent=0
   for entry in "${debian_packages[@]}"; do
@@ -106,7 +106,7 @@ check_by_hand() {
   if [ $absent -ne 0 ] || [ ! -e "$root/.deps" ]; then
     echo "These Debian packages are not installed, and apt-get cannot be used here (no root, no sudo, or no apt):$report" >&2
   fi
-  [ $absent -eq 0 ] || fail "install what is marked MISSING, or its like from another source, and run this again."
+  [ $absent -eq 0 ] || fail "install the packages marked MISSING, or equivalents, and run this again."
 }
 
 set_up_packages() {
@@ -139,7 +139,7 @@ set_up_wheels() {
     touch "$environment/.complete"
     echo "Python packages are complete in $environment"
   fi
-  [ -L "$root/.deps" ] || [ ! -e "$root/.deps" ] || fail "$root/.deps is not a link: move it away and run this again."
+  [ -L "$root/.deps" ] || [ ! -e "$root/.deps" ] || fail "$root/.deps is not a link. Move it away and run this again."
   is_linked "$environment" || ln -sfn "$environment" "$root/.deps"
   [ $is_new = no ] || mention_old_environments "$environment"
 }
@@ -147,7 +147,7 @@ set_up_wheels() {
 mention_old_environments() {
   local other
   for other in "$cache"/deps-*; do
-    [ "$other" = "$1" ] || echo "An older environment is left as it is; remove it once no checkout uses it:" \
+    [ "$other" = "$1" ] || echo "An older environment is kept; delete it when no checkout uses it:" \
       "$(du -sh "$other" | tr '\t' ' ')"
   done
 }
@@ -167,10 +167,10 @@ done
 
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 cache=${LIBTRAIN_CACHE_DIR:-$HOME/.cache/libtrain}
-mkdir -p "$cache" || fail "cannot make the folder $cache: set LIBTRAIN_CACHE_DIR to one that can be written."
+mkdir -p "$cache" || fail "cannot create the folder $cache. Set LIBTRAIN_CACHE_DIR to a writable folder."
 cache=$(cd "$cache" && pwd -P)
 
-# Nothing to do is by far the most common case; it takes no lock.
+# In the most common case there is nothing to do; it takes no lock.
 if [ $repair = no ] && [ -z "$(missing_packages)" ]; then
   [ $wheels = yes ] || exit 0
   environment=$cache/$(environment_name)
@@ -179,7 +179,7 @@ fi
 
 exec 9>>"$cache/setup.lock"
 if ! flock -n 9; then
-  echo "Another setup is running; this one goes on when it ends."
+  echo "Another setup is running; this one continues when it ends."
   flock 9
 fi
 set_up_packages

@@ -2,16 +2,16 @@
 # usage: scripts/test.sh [option of ctest]...
 #        scripts/test.sh --full [part]...
 #
-# Sets up, builds, and runs the tests; ends with ctest's summary. A test that skips what tests/skips.txt does not list
-# counts as failed. For example
-#   scripts/test.sh -R BucketPlan       only the tests whose name matches
+# Sets up, builds, and runs the tests; ends with ctest's summary. A skip that tests/skips.txt does not allow counts
+# as a failure. For example
+#   scripts/test.sh -R BucketPlan       only the tests whose names match
 #   scripts/test.sh -L mpi              only the tests with that label
-# --full runs everything, sanitizers and build variants included: scripts/test.sh --full --help
+# --full runs everything, including sanitizers and build variants: scripts/test.sh --full --help
 #
 # LIBTRAIN_PRESET  what to build: release (default), debug, asan or tsan; the tree is build/<preset>
 # LIBTRAIN_CMAKE_OPTIONS  options for configuring, such as -DLIBTRAIN_CUDA=OFF
-# LIBTRAIN_ALLOW_SKIPS=emulators  tests of object stores may be skipped where their emulators cannot be installed
-# LIBTRAIN_JOBS    how many files to compile at once (default: 2 at most, for want of memory)
+# LIBTRAIN_ALLOW_SKIPS=emulators  tests of object stores may be skipped if their emulators cannot be installed
+# LIBTRAIN_JOBS    how many files to compile at once (default: at most 2, to save memory)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 case ${1:-} in

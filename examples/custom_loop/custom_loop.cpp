@@ -1,10 +1,10 @@
-// A training loop written by hand: gradients of several batches for one step, clipping, a learning rate that follows a
-// schedule, evaluation.
+// A training loop written by hand: gradient accumulation over several batches, clipping, a learning rate schedule,
+// evaluation.
 //
-//   mpirun -n 2 custom_loop                        4 batches of 8 images a rank for each step
+//   mpirun -n 2 custom_loop                        4 batches of 8 images per rank and step
 //   mpirun -n 2 custom_loop --batches-per-step 1 --batch-size 32
 //
-// Every image counts once an epoch, so that ranks may have different numbers of images in its last step.
+// Every image is used once per epoch, so ranks may have different numbers of images in the last step.
 
 #include <algorithm>
 #include <optional>
@@ -18,7 +18,7 @@ namespace lt = libtrain;
 
 namespace {
 
-// Of the training images' pixels, scaled to 0..1.
+// Mean and standard deviation of the training images' pixels, scaled to 0..1.
 constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f, .classes = 10};
 
 constexpr double kPeakRate = 0.1;
@@ -30,7 +30,7 @@ torch::nn::Sequential make_model(const lt::data::IdxImages& images) {
                                torch::nn::ReLU(),    torch::nn::Linear(64, images.classes())};
 }
 
-// The next batches of an epoch: `count` of them, or as many as are left.
+// The next `count` batches of an epoch, or the remaining ones.
 std::vector<lt::data::Batch> take(lt::data::LoaderEpoch& epoch, std::int64_t count) {
   std::vector<lt::data::Batch> batches;
   while (std::ssize(batches) < count) {
@@ -41,7 +41,7 @@ std::vector<lt::data::Batch> take(lt::data::LoaderEpoch& epoch, std::int64_t cou
   return batches;
 }
 
-// Leaves the gradient of the mean loss over these batches of all ranks in the model; returns this rank's mean.
+// Computes the gradient of the mean loss over these batches of all ranks; returns this rank's mean loss.
 double accumulate(torch::nn::Sequential& model, const std::vector<lt::data::Batch>& batches,
                   lt::GradientSynchronizer& synchronizer) {
   std::int64_t images = 0;
@@ -51,7 +51,7 @@ double accumulate(torch::nn::Sequential& model, const std::vector<lt::data::Batc
   double mean_loss = 0;
   for (std::size_t index = 0; index < batches.size(); ++index) {
     const auto outputs = model->forward(batches[index].images);
-    // Their sum is the mean. A rank without images still takes part; its gradients count for nothing.
+    // The sum of these losses is the mean. A rank without images still takes part, with a weight of zero.
     const auto loss =
         torch::nn::functional::cross_entropy(outputs, batches[index].labels, sum) / std::max<std::int64_t>(images, 1);
     std::optional<lt::GradientSynchronizer::NoSync> guard;
@@ -85,13 +85,13 @@ void train(lt::Context& context) {
 
   const auto batches = static_cast<std::int64_t>(loader.batches_per_epoch());
   const auto steps = (batches + batches_per_step - 1) / batches_per_step;
-  // A tenth of the run, but no more than an epoch.
+  // A tenth of the run, but at most one epoch.
   const auto warm_up_steps = std::min(steps, epochs * steps / 10);
   lt::optim::LearningRate rate{optimizer, kPeakRate,
                                lt::optim::warm_up({.steps = warm_up_steps, .first_factor = 0.1},
                                                   lt::optim::cosine_decay({.steps = epochs * steps}))};
 
-  context.metrics();  // an output folder that cannot be written should be known before the training
+  context.metrics();  // fails before the training if the output folder cannot be written
   const lt::Stopwatch stopwatch;
   double held_out_accuracy = 0;
   double mean_loss = 0;
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
                  {.description = "Trains a small network on handwritten digits, in a loop written by hand.",
                   .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
                               {"epochs", "Passes over the training images", "20"},
-                              {"batch-size", "Images that go through the network at once, per rank", "8"},
-                              {"batches-per-step", "Batches of a rank whose gradients make one step", "4"}}},
+                              {"batch-size", "Images per rank and batch", "8"},
+                              {"batches-per-step", "Batches per rank and step", "4"}}},
                  train);
 }

@@ -1,6 +1,6 @@
 // Trains a small ResNet on handwritten digits, on any number of ranks:
 //
-//   mpirun -n 2 digits                      the 1,797 digits of 8x8 pixels that come with libtrain
+//   mpirun -n 2 digits                      the 1,797 digits of 8x8 pixels that libtrain includes
 //   mpirun -n 2 digits --data mnist-folder  MNIST's four files
 
 #include <algorithm>
@@ -13,20 +13,20 @@ namespace lt = libtrain;
 
 namespace {
 
-// Of the training images' pixels, scaled to 0..1.
+// Mean and standard deviation of the training images' pixels, scaled to 0..1.
 constexpr lt::data::IdxImagesOptions kScale{.mean = 0.3056f, .standard_deviation = 0.3761f, .classes = 10};
 
 constexpr double kPeakRate = 0.005;
 constexpr std::int64_t kWarmUpEpochs = 2;
 
-// Rises linearly for two epochs, or for half of a run that is shorter than four, and falls to zero as half a cosine.
+// Linear warm-up for two epochs, or for half of a run of less than four, then cosine decay to zero.
 lt::optim::Schedule learning_rates(std::int64_t epochs, std::int64_t steps_per_epoch) {
   const auto steps = epochs * steps_per_epoch;
   return lt::optim::warm_up({.steps = std::min(kWarmUpEpochs * steps_per_epoch, steps / 2), .first_factor = 0.01},
                             lt::optim::cosine_decay({.steps = steps}));
 }
 
-// Moves the image by up to one pixel each way; what comes in at the edges is background.
+// Shifts the image by up to one pixel in each direction; new pixels at the edges are background.
 void shift(lt::data::Sample& sample, lt::data::SampleRandom& random) {
   const auto down = random.integer(-1, 1);
   const auto right = random.integer(-1, 1);
@@ -36,7 +36,7 @@ void shift(lt::data::Sample& sample, lt::data::SampleRandom& random) {
   if (right != 0) sample.image.select(2, right > 0 ? 0 : -1).fill_(background);
 }
 
-// Does `work`, and lets `--timeline FILE` show it.
+// Runs `work` in a span for `--timeline FILE`.
 template <typename Work>
 auto traced(lt::Context& context, const char* lane, const char* name, const Work& work) {
   const lt::TraceSpan span{context.trace(), lane, name};
@@ -69,7 +69,7 @@ void train(lt::Context& context) {
 
   const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
   lt::optim::LearningRate rate{optimizer, kPeakRate, learning_rates(epochs, steps)};
-  context.metrics();  // an output folder that cannot be written should be known before the training
+  context.metrics();  // fails before the training if the output folder cannot be written
   double samples = 0;
   double mean_loss = 0;
   double held_out_accuracy = 0;
@@ -130,6 +130,6 @@ int main(int argc, char** argv) {
                   .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
                               {"epochs", "Passes over the training images", "12"},
                               {"batch-size", "Images per rank and step", "32"},
-                              {"check-replicas", "Steps between checks that all ranks hold equal weights", "0"}}},
+                              {"check-replicas", "Steps between checks that all ranks have equal weights", "0"}}},
                  train);
 }

@@ -23,6 +23,6 @@ int main(int argc, char** argv) {
       }
       lt::log_info("epoch " + std::to_string(epoch) + ": loss " + std::to_string(loss.item<double>()));
     }
-    lt::require_finite(*model);  // weights of no use are no result
+    lt::require_finite(*model);  // fails if the weights are not finite
   });
 }

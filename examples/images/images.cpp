@@ -2,8 +2,8 @@
 //
 //   mpirun -n 2 images --data FOLDER
 //
-// FOLDER, a local path or a URI such as az://container/birds, has the folders train and val: image files in folders
-// named after their classes, or shards of them (tar, TFRecord, Parquet), as libtrain-pack makes them.
+// FOLDER, a local path or a URI such as az://container/birds, contains the folders train and val: image files in
+// folders named after their classes, or shards (tar, TFRecord, Parquet), such as those of libtrain-pack.
 
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ Images open_split(const std::shared_ptr<const lt::data::Storage>& storage, const
 lt::models::ResNet make_model(const std::string& name, std::int64_t classes) {
   if (name == "resnet18") return lt::models::resnet18({.classes = classes});
   if (name == "resnet50") return lt::models::resnet50({.classes = classes});
-  throw lt::UsageError("--model is '" + name + "': choose resnet18 or resnet50.");
+  throw lt::UsageError("--model is '" + name + "', which is not known. Choose resnet18 or resnet50.");
 }
 
 void train(lt::Context& context) {
@@ -43,9 +43,9 @@ void train(lt::Context& context) {
       train_set,
       {.batch_size = batch_size,
        .workers = workers,
-       // Of shards, a few are read at a time; of single files, any order costs the same.
+       // Shards are read a few at a time; for single files any order costs the same.
        .order = train_set.blocks().empty() ? lt::data::Order::shuffled : lt::data::Order::blocks,
-       // Batch norm cannot learn from a last batch of one small image.
+       // Batch norm fails on a last batch of one small image.
        .remainder = train_set.size() < global_batch ? lt::data::Remainder::pad : lt::data::Remainder::drop,
        .classes = classes,
        .bad_samples = {.maximum_count = bad_samples}},
@@ -59,20 +59,20 @@ void train(lt::Context& context) {
                                 context.shard()};
 
   if (train_set.classes() != test_set.classes()) {
-    throw lt::UsageError("train and val have different classes: both need a folder for every class.");
+    throw lt::UsageError("train and val have different classes. Give both a folder for every class.");
   }
 
   auto model = make_model(context.option("model"), classes);
   model->to(context.device());
   lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.non_finite = lt::NonFinite::fatal}};
-  // The rate is that of one rank with 256 images a step, as in Goyal et al., arXiv:1706.02677.
+  // --learning-rate is for 256 images per step and is scaled linearly, as in Goyal et al., arXiv:1706.02677.
   const double peak_rate =
       context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
   torch::optim::SGD optimizer{model->parameters(),
                               torch::optim::SGDOptions(peak_rate).momentum(0.9).weight_decay(1e-4)};
 
   const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
-  context.metrics();  // an output folder that cannot be written should be known before the training
+  context.metrics();  // fails before the training if the output folder cannot be written
   double samples = 0;
   double held_out_accuracy = 0;
   const lt::Stopwatch stopwatch;
@@ -120,9 +120,9 @@ int main(int argc, char** argv) {
                               {"classes", "Number of classes", "1000"},
                               {"epochs", "Passes over the training images", "90"},
                               {"batch-size", "Images per rank and step", "32"},
-                              {"learning-rate", "For 256 images a step; scaled with the batch of all ranks", "0.1"},
-                              {"size", "Height and width of what the model sees, in pixels", "224"},
+                              {"learning-rate", "Rate for 256 images per step; scaled with the global batch", "0.1"},
+                              {"size", "Height and width of the model's input in pixels", "224"},
                               {"workers", "Threads that read and decode, per rank", "2"},
-                              {"bad-samples", "Damaged images that a rank may replace by others", "0"}}},
+                              {"bad-samples", "Damaged images that a rank may replace", "0"}}},
                  train);
 }

@@ -1,5 +1,5 @@
-// Learns which pixels belong to objects of which category, on any number of ranks: pictures of different sizes with
-// masks, in COCO's form.
+// Learns the object category of each pixel, on any number of ranks: pictures of different sizes with masks, in COCO's
+// format.
 //
 //   mpirun -n 2 objects --data COCO --pictures train2017 --annotations annotations/instances_train2017.json
 
@@ -12,9 +12,9 @@ namespace lt = libtrain;
 
 namespace {
 
-constexpr std::int64_t kIgnored = -100;  // what cross_entropy_loss leaves out
+constexpr std::int64_t kIgnored = -100;  // label that cross_entropy_loss ignores
 
-// The category of each pixel, int64 [B, H, W]: 0 for the background, kIgnored in crowds and beside the pictures.
+// The category of each pixel, int64 [B, H, W]: 0 for the background, kIgnored in crowds and in the padding.
 torch::Tensor categories_of(const lt::data::DetectionBatch& batch) {
   const auto all =
       torch::full({batch.images.size(0), batch.images.size(2), batch.images.size(3)}, kIgnored, torch::kLong);
@@ -57,12 +57,12 @@ void train(lt::Context& context) {
                     .flip_probability = flip_probability}}};
   };
   const auto mirrored = open(0.5);
-  const auto as_they_are = open(0);
+  const auto unchanged = open(0);
   const auto pad = [](const std::vector<lt::data::DetectionSample>& samples) {
     return lt::data::pad_detections(samples, 8);
   };
   lt::data::DataLoaderOf loader(mirrored, pad, {.batch_size = batch_size}, context.shard());
-  lt::data::DataLoaderOf once(as_they_are, pad, {.batch_size = 1, .remainder = lt::data::Remainder::exact},
+  lt::data::DataLoaderOf once(unchanged, pad, {.batch_size = 1, .remainder = lt::data::Remainder::exact},
                               context.shard());
 
   auto model = make_model(std::ssize(mirrored.classes()));
@@ -82,7 +82,7 @@ void train(lt::Context& context) {
     context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss.item<double>()));
   }
   lt::require_finite(*model);
-  // Of each picture, the share of its objects' pixels that get their category.
+  // For each picture, the share of its objects' pixels that get the right category.
   const double accuracy =
       lt::evaluate(*model, once, context.communicator(), [&](const lt::data::DetectionBatch& batch) {
         const auto categories = categories_of(batch);
@@ -98,7 +98,7 @@ void train(lt::Context& context) {
 
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
-                 {.description = "Learns which pixels belong to objects of which category.",
+                 {.description = "Learns the object category of each pixel.",
                   .options = {{"data", "Folder or URI with pictures and annotations"},
                               {"pictures", "Folder of the pictures in it", "train2017"},
                               {"annotations", "COCO's instances file in it", "annotations/instances_train2017.json"},

@@ -1,10 +1,9 @@
-// A program that has a main() of its own and finds its peers itself, for a place where lt::run does not fit, such as a
-// simulation that trains in between:
+// A program with its own main() that connects the ranks without lt::run, for example a simulation that trains in
+// between:
 //
 //   mpirun -n 2 own_main examples/digits/data
 //
-// What lt::run would do, and such a program does itself: logging, threads, seeds, and ending the job where a rank
-// fails.
+// Such a program does what lt::run would do: logging, threads, seeds, and ending the job if a rank fails.
 
 #include <chrono>
 #include <cstdint>
@@ -53,21 +52,21 @@ int main(int argc, char** argv) {
   std::optional<lt::Launch> launch;
   std::shared_ptr<lt::Communicator> communicator;
   try {
-    if (argc != 2) throw lt::UsageError("usage: own_main FOLDER, the one with MNIST's four files.");
+    if (argc != 2) throw lt::UsageError("usage: own_main FOLDER, the folder with MNIST's four files.");
     launch = lt::detect_launch(lt::Environment::of_process());
     lt::set_log_identity(launch->rank.value, launch->world_size.value);
     for (const auto& warning : launch->warnings) lt::log_warning(warning);
     communicator = lt::connect(*launch, {.timeout = std::chrono::minutes(5)});
-    // Otherwise each rank takes all cores.
+    // Otherwise each rank uses all cores.
     torch::set_num_threads(1);
-    // The weights will be rank 0's; equal seeds would repeat its dropout masks on every rank.
+    // The weights become rank 0's; with equal seeds all ranks would have the same dropout masks.
     torch::manual_seed(kSeed + static_cast<std::uint64_t>(communicator->rank()));
     train(argv[1], *communicator);
-    // A rank that leaves earlier would take the job along.
+    // A rank that exits earlier would end the job.
     communicator->barrier();
     return 0;
   } catch (...) {
-    // The peers wait for this rank in a collective: returning would leave them to find out that it has gone.
+    // The peers wait for this rank in a collective: after a return they would wait until their timeout.
     return lt::end_failed_job(launch, communicator.get());
   }
 }

@@ -1,7 +1,7 @@
-// Classifies short texts, on any number of ranks: a data set of one's own, whose samples have different lengths.
+// Classifies short texts, on any number of ranks: a custom data set whose samples have different lengths.
 //
-//   mpirun -n 2 texts                      sentences that the program makes up
-//   mpirun -n 2 texts --data reviews.tsv   lines of a label from 0 on, a tab, and a text
+//   mpirun -n 2 texts                      sentences that the program generates
+//   mpirun -n 2 texts --data reviews.tsv   lines of a label (0 or more), a tab, and a text
 
 #include <array>
 #include <fstream>
@@ -16,14 +16,14 @@ namespace lt = libtrain;
 namespace {
 
 constexpr std::int64_t kPad = 0;
-constexpr std::int64_t kVocabulary = 257;  // the bytes, from 1 on, and padding
+constexpr std::int64_t kVocabulary = 257;  // the bytes, numbered from 1, and padding
 
 struct Line {
   std::int64_t label = 0;
   std::string text;
 };
 
-// Bytes as tokens. For training, each is masked with a probability of 5%.
+// Bytes as tokens, each masked with probability `masked`.
 class Texts : public lt::data::DatasetOf<lt::data::TokenSample> {
  public:
   Texts(std::vector<Line> lines, double masked) : lines_(std::move(lines)), masked_(masked) {}
@@ -38,7 +38,7 @@ class Texts : public lt::data::DatasetOf<lt::data::TokenSample> {
     return sample;
   }
 
-  // With a checksum, by which ranks and resumed runs notice other texts.
+  // With a checksum, so that ranks and resumed runs detect other texts.
   lt::data::DatasetIdentity identity() const override {
     lt::data::ContentHasher hasher;
     for (const auto& line : lines_) hasher.update(std::to_string(line.label) + '\t' + line.text + '\n');
@@ -50,7 +50,7 @@ class Texts : public lt::data::DatasetOf<lt::data::TokenSample> {
   double masked_;
 };
 
-// "the small cat sleeps": the class is the animal, the other words are chance.
+// "the small cat sleeps": the class is the animal, the other words are random.
 std::vector<Line> made_up(std::uint64_t count, std::uint64_t seed) {
   constexpr std::array kSizes = {"small", "large", "very old", "tired", "remarkably friendly"};
   constexpr std::array kAnimals = {"cat", "horse", "penguin", "tortoise"};
@@ -70,21 +70,21 @@ std::vector<Line> made_up(std::uint64_t count, std::uint64_t seed) {
 
 std::vector<Line> read_lines(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw lt::EnvironmentError("cannot open '" + path + "'. Check the path.");
+  if (!file) throw lt::EnvironmentError("Cannot open '" + path + "'. Check the path.");
   std::vector<Line> lines;
   for (std::string line; std::getline(file, line);) {
     const auto tab = line.find('\t');
     const auto label = lt::parse_integer(std::string_view(line).substr(0, tab), 0, 1'000'000);
     if (tab == std::string::npos || !label || tab + 1 == line.size()) {
-      throw lt::EnvironmentError("line " + std::to_string(lines.size() + 1) + " of '" + path +
-                                 "' is not a label, a tab and a text. Labels are whole numbers from 0 on.");
+      throw lt::EnvironmentError("Line " + std::to_string(lines.size() + 1) + " of '" + path +
+                                 "' is not a label, a tab and a text. Write labels as whole numbers of 0 or more.");
     }
     lines.push_back({*label, line.substr(tab + 1)});
   }
   return lines;
 }
 
-// The mean of the embeddings of a text's tokens, then two layers.
+// An embedding, a convolution, the maximum over the text, and a linear layer.
 struct ClassifierImpl : torch::nn::Module {
   explicit ClassifierImpl(std::int64_t classes) {
     register_module("embedding", embedding);
@@ -154,7 +154,7 @@ void train(lt::Context& context) {
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Classifies short texts.",
-                  .options = {{"data", "File of lines: label, tab, text (default: made-up sentences)", ""},
+                  .options = {{"data", "File of lines: label, tab, text (default: generated sentences)", ""},
                               {"epochs", "Passes over the training texts", "3"},
                               {"batch-size", "Texts per rank and step", "32"}}},
                  train);

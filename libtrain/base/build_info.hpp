@@ -5,7 +5,7 @@
 
 namespace libtrain {
 
-/// What this library was built from; empty where a part is off.
+/// The versions this library was built with; a string is empty if that part is disabled.
 struct BuildInfo {
   std::string version;
   std::string git_revision;

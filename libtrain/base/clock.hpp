@@ -4,7 +4,7 @@
 
 namespace libtrain {
 
-/// Seconds since it was made, on the steady clock.
+/// Measures seconds since its construction on the steady clock.
 class Stopwatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,12 +23,12 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-/// The moment at which a wait gives up, on the steady clock. A value: copied freely, shared by the steps of one wait.
+/// The time at which a wait gives up, on the steady clock. A cheap value type, shared by the steps of one wait.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `timeout` from now; a negative one has expired already, one past the end of the clock never does.
+  /// `timeout` from now. A negative timeout has already expired; one past the end of the clock never expires.
   static Deadline after(std::chrono::milliseconds timeout) {
     const auto now = Clock::now();
     const auto furthest = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::time_point::max() - now);
@@ -38,10 +38,10 @@ class Deadline {
 
   static Deadline at(Clock::time_point time) { return Deadline{time}; }
 
-  /// For callers that asked for no bound in so many words.
+  /// Never expires. For callers that explicitly request no timeout.
   static Deadline never() { return Deadline{Clock::time_point::max()}; }
 
-  /// The same moment put off; `never()` stays so.
+  /// This deadline postponed by `time`; `never()` is unchanged.
   Deadline later_by(std::chrono::milliseconds time) const {
     return at_ > Clock::time_point::max() - time ? never() : Deadline{at_ + time};
   }
@@ -50,7 +50,7 @@ class Deadline {
 
   bool expired() const { return !is_never() && Clock::now() >= at_; }
 
-  /// Time left: zero once expired, the longest duration for `never()`.
+  /// Time left: zero once expired, the maximum duration for `never()`.
   Clock::duration remaining() const {
     if (is_never()) return Clock::duration::max();
     const auto now = Clock::now();

@@ -2,9 +2,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
-#include <system_error>
-
 namespace libtrain {
 
 Environment Environment::of_process() {
@@ -22,14 +19,6 @@ std::optional<std::string> Environment::get(std::string_view name) const {
   const auto found = variables_.find(name);
   if (found == variables_.end() || found->second.empty()) return std::nullopt;
   return found->second;
-}
-
-std::optional<long long> parse_integer(std::string_view digits, long long minimum, long long maximum) {
-  long long number = 0;
-  const auto* end = digits.data() + digits.size();
-  const auto [rest, failure] = std::from_chars(digits.data(), end, number);
-  if (failure != std::errc{} || rest != end || number < minimum || number > maximum) return std::nullopt;
-  return number;
 }
 
 }  // namespace libtrain

@@ -11,14 +11,14 @@ enum class ExitCode : int {
   failure = 1,        ///< an exception that is not a libtrain::Error
   usage = 2,          ///< fix the call
   environment = 3,    ///< fix the machine, the launch or the data
-  communication = 4,  ///< this run is over: a peer was lost, stalled, or did something else
+  communication = 4,  ///< this run is over: a peer was lost or stalled, or made different calls
   stopped = 5,        ///< stopped on request, after a checkpoint
 };
 
 /// Whether an error was thrown by this rank alone or, after an agreement between ranks, by all of them.
 enum class ErrorScope { this_rank, all_ranks };
 
-/// Base of everything libtrain throws. `what()` is one or more plain sentences: what was wrong, the value, what to do.
+/// Base of everything libtrain throws. `what()` is one or more sentences: what was wrong, the value, what to do.
 /// Secrets (URL queries, tokens) are masked when the message is stored.
 class Error : public std::runtime_error {
  public:

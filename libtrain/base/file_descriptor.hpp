@@ -2,18 +2,20 @@
 
 #include <unistd.h>
 
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
 namespace libtrain::detail {
 
-/// Owns a file descriptor (a file, a socket, whatever else the kernel numbers so) and closes it at the end. What
-/// close(2) says is dropped: who has written and must know releases the number and closes it. Any thread may ask for
-/// the number while none changes it.
+/// Owns a file descriptor and closes it in its destructor. The result of close(2) is ignored: code that writes and
+/// needs it calls release() and closes the descriptor itself. Any thread may call get() while no thread changes the
+/// object.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
 
-  /// Takes over `number`, as a system call has returned it: below 0 where that has failed. errno stays as it is.
+  /// Takes over `number` as a system call returned it: below 0 if the call failed. errno is unchanged.
   explicit FileDescriptor(int number) noexcept : number_(number) {}
 
   FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
@@ -26,12 +28,12 @@ class FileDescriptor {
   }
   ~FileDescriptor() { reset(); }
 
-  /// The number, -1 or what the system call returned where nothing is open.
+  /// The number; -1, or the negative result of the system call, if nothing is open.
   int get() const noexcept { return number_; }
 
   bool is_open() const noexcept { return number_ >= 0; }
 
-  /// The number, which is the caller's to close from now on.
+  /// Returns the number, which the caller must close.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
   /// Closes it now.
@@ -43,5 +45,9 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
+
+/// Writes `bytes` to the open file `descriptor`. Returns how many were written: all of them, or fewer after an error,
+/// which is in errno.
+std::size_t write_all(int descriptor, std::string_view bytes) noexcept;
 
 }  // namespace libtrain::detail

@@ -2,12 +2,12 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include <libtrain/base/detail/redact.hpp>
+#include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain {
@@ -49,7 +49,7 @@ void Logger::configure(const Environment& environment) {
   if (const auto parsed = parse_level(*word)) {
     level = *parsed;
   } else {
-    pending_warning = text("LIBTRAIN_LOG is '", *word, "', which is none of debug, info, warning, error; using info.");
+    pending_warning = text("LIBTRAIN_LOG is '", *word, "'; it must be debug, info, warning or error. Using info.");
   }
 }
 
@@ -74,7 +74,7 @@ std::string lines_of(const std::string& prefix, std::string_view message) {
     if (character == '\n') {
       lines += "\n  ";
     } else {
-      // File names and peers' answers must not be able to move the cursor of the terminal they are shown on.
+      // File names and peers' messages must not move the cursor of the terminal.
       lines += is_control ? '?' : character;
     }
   }
@@ -98,16 +98,7 @@ void log_message(LogLevel level, std::string_view message) noexcept try {
   }
   if (log.enabled(level)) log.write(level, message);
 } catch (...) {
-  // A message that cannot be written must not end the run it reports on.
-}
-
-bool log_enabled(LogLevel level) noexcept try {
-  auto& log = logger();
-  const std::lock_guard lock{log.mutex};
-  if (!log.configured) log.configure(Environment::of_process());
-  return log.enabled(level);
-} catch (...) {
-  return false;
+  // A message that cannot be written must not end the run.
 }
 
 void set_log_identity(int rank, int world_size) {
@@ -143,13 +134,7 @@ LogSink log_sink() {
 }
 
 void write_log_to_stderr(LogLevel, const std::string& lines) noexcept {
-  std::string_view rest{lines};
-  while (!rest.empty()) {
-    const auto written = ::write(STDERR_FILENO, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  detail::write_all(STDERR_FILENO, lines);
 }
 
 }  // namespace libtrain

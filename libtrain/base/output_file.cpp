@@ -5,14 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -23,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr int kMaxLinks = 40;  // as the kernel has it
+constexpr int kMaxLinks = 40;  // the kernel's own limit
 
-// Random, as process numbers repeat on the machines that share a folder.
+// Random, because process numbers repeat on the machines that share a folder.
 std::string temporary_name(const std::string& path) {
   std::random_device random;
   return text(path, ".", random(), "-", random(), ".partial");
@@ -34,29 +35,25 @@ std::string temporary_name(const std::string& path) {
 [[noreturn]] void throw_error(std::string_view action, const std::string& path, int error) {
   if (error == ENXIO) {
     throw EnvironmentError(text("Cannot ", action, " '", path,
-                                "': it is a FIFO that no process reads from, or a socket. Start what reads from it "
-                                "first, or name another file."));
+                                "': it is a FIFO without a reader, or a socket. Start its reader first, or give "
+                                "another file."));
   }
   throw EnvironmentError(text("Cannot ", action, " '", path, "': ", std::system_category().message(error),
-                              ". Make room there, or name another file."));
+                              ". Free disk space there, or give another file."));
 }
 
-// What a path leads to.
+// The file that a path refers to.
 struct Target {
   std::string path = {};
   bool is_replaced = true;             // by a new file
   std::optional<int> descriptor = {};  // of this process, whose link it is
 };
 
-// The descriptor of this process for which the link stands, as /dev/stdout does in the end.
+// The descriptor of this process that the link refers to, as /dev/stdout does.
 std::optional<int> own_descriptor(const fs::path& link) {
   std::error_code error;
   if (fs::canonical(link.parent_path(), error) != fs::canonical("/proc/self/fd", error) || error) return std::nullopt;
-  const auto name = link.filename().string();
-  int number = 0;
-  const auto end = name.data() + name.size();
-  if (std::from_chars(name.data(), end, number).ptr != end) return std::nullopt;
-  return number;
+  return parse_decimal(link.filename().string(), 0, std::numeric_limits<int>::max());
 }
 
 Target target_of(const std::string& path) {
@@ -79,9 +76,9 @@ Target target_of(const std::string& path) {
   throw_error("write", path, ELOOP);
 }
 
-int open_as_it_is(const Target& target) {
+int open_without_replacing(const Target& target) {
   if (target.descriptor) return ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0);
-  // A FIFO that no process reads from would keep this one waiting.
+  // Opening a FIFO without a reader would block.
   const int descriptor = ::open(target.path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return descriptor;
@@ -96,13 +93,13 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     temporary_ = temporary_name(replaced_);
     descriptor_ = FileDescriptor{::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
   } else {
-    descriptor_ = FileDescriptor{open_as_it_is(target)};
+    descriptor_ = FileDescriptor{open_without_replacing(target)};
   }
   if (!descriptor_.is_open()) fail("write", errno);
 }
 
 OutputFile::~OutputFile() {
-  // First, as network file systems keep what is removed while it is open.
+  // First, because network file systems keep a file that is removed while it is open.
   descriptor_.reset();
   if (!committed_ && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
@@ -112,7 +109,7 @@ void OutputFile::require_writable(const std::string& path) {
   if (target.is_replaced) {
     const OutputFile begun{path};
   } else if (!target.descriptor && ::access(target.path.c_str(), W_OK) != 0) {
-    // Not opened: what reads from a FIFO would take the end of this for the end of all.
+    // Not opened: closing it again would be the end of file for the reader of a FIFO.
     throw_error("write", path, errno);
   }
 }
@@ -122,7 +119,7 @@ bool OutputFile::replaces(const std::string& path) {
 }
 
 void OutputFile::write(std::string_view bytes) {
-  require_sound();
+  require_no_error();
   if (buffer_.size() + bytes.size() > kBufferBytes) flush();
   if (bytes.size() > kBufferBytes) {
     write_through(bytes);
@@ -133,11 +130,11 @@ void OutputFile::write(std::string_view bytes) {
 }
 
 void OutputFile::commit() {
-  require_sound();
+  require_no_error();
   flush();
-  // A pipe or a device has nothing to store.
+  // fsync fails on pipes and devices, which need none.
   if (::fsync(descriptor_.get()) != 0 && errno != EINVAL && errno != EROFS) fail("store", errno);
-  // A remote mount may report only now that it could not write.
+  // A network file system may report a failed write only here.
   if (::close(descriptor_.release()) != 0) fail("close", errno);
   if (!replaced_.empty() && std::rename(temporary_.c_str(), replaced_.c_str()) != 0) fail("rename", errno);
   committed_ = true;
@@ -149,15 +146,10 @@ void OutputFile::flush() {
 }
 
 void OutputFile::write_through(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const auto written = ::write(descriptor_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail("write", written == 0 ? ENOSPC : errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (write_all(descriptor_.get(), bytes) < bytes.size()) fail("write", errno);
 }
 
-void OutputFile::require_sound() {
+void OutputFile::require_no_error() {
   if (error_ != 0) fail("write", error_);
 }
 

@@ -8,14 +8,14 @@
 
 namespace libtrain::detail {
 
-/// A local file that is complete or absent: it is written under a temporary name beside its own, which nothing else
-/// uses, and takes its name when it is committed. A link is followed: the file that it leads to is replaced.
+/// A local file that is complete or absent: it is written under a unique temporary name in the same folder and renamed
+/// when it is committed. A symbolic link is followed: its target is replaced.
 ///
-/// What is no regular file (a device, a FIFO) is never replaced but written to as it is, and so is what this process
-/// has open already (/dev/stdout, /dev/fd/5): that may have part of the bytes before commit().
+/// A device, a FIFO and a file that this process already has open (/dev/stdout, /dev/fd/5) are not replaced: bytes are
+/// written to them directly, possibly before commit().
 ///
-/// Errors are EnvironmentError that name the file; once something could not be written, all that follows fails, so that
-/// no file with a hole gets the name. Used by one thread at a time.
+/// Errors are EnvironmentError that name the file. After a failed write all later calls fail, so that no incomplete
+/// file gets the name. Used by one thread at a time.
 class OutputFile {
  public:
   /// The folder of `path` must exist; a FIFO must have a reader.
@@ -24,18 +24,18 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;  // owns the file of the temporary name
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Removes what was written, unless it is committed.
+  /// Removes the temporary file unless it was committed.
   ~OutputFile();
 
-  /// Finds out whether the file could be written, and changes nothing.
+  /// Throws if the file cannot be written; changes nothing.
   static void require_writable(const std::string& path);
 
-  /// Whether a file of this path is put in place as a whole, and not written to as it is.
+  /// Whether a file at this path is replaced as a whole instead of written to directly.
   static bool replaces(const std::string& path);
 
   void write(std::string_view bytes);
 
-  /// Stores everything on the disk and gives the file its name, in place of a file that had it. The last call.
+  /// Stores all bytes on the disk and renames the file, replacing an existing one. Must be the last call.
   void commit();
 
   const std::string& path() const { return path_; }
@@ -48,12 +48,12 @@ class OutputFile {
  private:
   void flush();
   void write_through(std::string_view bytes);
-  void require_sound();
+  void require_no_error();
   [[noreturn]] void fail(std::string_view action, int error);
 
   std::string path_;
-  std::string replaced_;   // what the path leads to; empty where that is written to as it is
-  std::string temporary_;  // of what is replaced
+  std::string replaced_;   // the file that the path refers to; empty if it is written to directly
+  std::string temporary_;  // empty likewise
   std::string buffer_;
   std::uint64_t size_ = 0;
   int error_ = 0;  // the first one

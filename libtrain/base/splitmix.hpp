@@ -16,7 +16,7 @@ constexpr std::uint64_t mix_bits(std::uint64_t bits) {
 /// SplitMix64's increment: 2^64 divided by the golden ratio, made odd.
 inline constexpr std::uint64_t kGoldenRatioBits = 0x9e3779b97f4a7c15u;
 
-/// One key out of two numbers; mix_bits(0) is 0, which the increments keep away from.
+/// Combines two numbers into one key. The increments avoid mix_bits(0), which is 0.
 constexpr std::uint64_t combine_keys(std::uint64_t a, std::uint64_t b) {
   return mix_bits(mix_bits(a + kGoldenRatioBits) + b + kGoldenRatioBits);
 }

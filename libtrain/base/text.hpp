@@ -5,7 +5,7 @@
 
 namespace libtrain {
 
-/// Joins anything printable into one string: `text("rank ", 3, " of ", 8)`.
+/// Joins printable values into one string: `text("rank ", 3, " of ", 8)`.
 template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;

@@ -6,22 +6,22 @@
 
 namespace libtrain {
 
-/// Receives what a rank did and when. Code that has something to report holds a pointer to one, which is null while no
-/// one listens: then nothing is measured and nothing built.
+/// Receives spans of what a rank did. Code that reports spans holds a TraceSink pointer; while the pointer is null,
+/// nothing is measured or formatted.
 class TraceSink {
  public:
   using Clock = std::chrono::steady_clock;
 
   virtual ~TraceSink() = default;
 
-  /// Something that lasted from `begin` to `end`, such as ("reduce", "bucket 3", ...). Spans of one `lane` are drawn in
-  /// one row: "compute", "communication", "data". `detail` is free text, such as the names of a bucket's parameters.
+  /// Reports work that lasted from `begin` to `end`, such as ("reduce", "bucket 3", ...). Spans of one `lane` are drawn
+  /// in one row: "compute", "communication", "data". `detail` is free text, such as the names of a bucket's parameters.
   /// Any thread; never throws.
   virtual void span(std::string_view lane, std::string_view name, Clock::time_point begin, Clock::time_point end,
                     std::string_view detail = {}) noexcept = 0;
 };
 
-/// A span from construction to destruction; costs one comparison without a sink.
+/// A span from construction to destruction; without a sink it costs one comparison.
 class TraceSpan {
  public:
   TraceSpan(TraceSink* sink, std::string_view lane, std::string_view name)

@@ -12,13 +12,13 @@ namespace libtrain {
 
 namespace {
 
-// The built-in ones. What carries the bytes between hosts follows from the launch: MPI where it has started the ranks
-// and the name allows it, else TCP.
+// The built-in backends. The transport between hosts depends on the launch: MPI if MPI started the ranks and the name
+// allows it, else TCP.
 std::vector<Backend> built_in() {
   return {
       {.name = "auto", .connect = connect_host_memory},
       {.name = "gloo", .connect = connect_host_memory},  // never MPI
-      {.name = "tcp", .connect = connect_host_memory},   // the same under our own name
+      {.name = "tcp", .connect = connect_host_memory},   // an alias of gloo
       {.name = "mpi", .connect = connect_host_memory},   // always MPI
       detail::nccl_backend(),
   };
@@ -44,7 +44,7 @@ void register_backend(Backend backend) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_";
   if (backend.name.empty() || backend.name.find_first_not_of(kAllowed) != std::string::npos) {
     throw UsageError(text("Cannot register a backend as '", backend.name,
-                          "': a name has lower-case letters, digits and underscores. Choose another name."));
+                          "': a name consists of lower-case letters, digits and underscores. Choose another name."));
   }
   if (!backend.connect) {
     throw UsageError(text("Cannot register backend '", backend.name, "': it has no connect function. Set one."));
@@ -77,7 +77,7 @@ Backend find_backend(const Launch& launch) {
     const auto found = find_in(backends, name);
     if (found != backends.end()) return *found;
   }
-  throw EnvironmentError(text("Backend '", name, "' (", source, ") is not known to this program: use one of ",
+  throw EnvironmentError(text("Backend '", name, "' (", source, ") is not known to this program. Use one of ",
                               join(backend_names(), ", "), "."));
 }
 

@@ -7,14 +7,14 @@
 
 namespace libtrain {
 
-/// One collective as this rank saw it.
+/// One collective on this rank.
 struct CollectiveRecord {
   enum class State { queued, running, done, failed };
 
   std::uint64_t sequence = 0;  ///< the same on every rank
-  std::string what = {};       ///< "all_reduce of 10 float32 (sum)", and what it was for where that was said
+  std::string what = {};       ///< "all_reduce of 10 float32 (sum)", followed by its label if it has one
   State state = State::queued;
-  WorkTimes times = {};  ///< as far as they have come: the clock's epoch otherwise
+  WorkTimes times = {};  ///< the clock's epoch for a time that has not been reached
 };
 
 /// "queued", "running", "done" or "failed".

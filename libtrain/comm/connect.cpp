@@ -10,7 +10,7 @@
 #include <libtrain/comm/detail/connect_transport.hpp>
 #include <libtrain/comm/detail/host_communicator.hpp>
 #include <libtrain/comm/detail/single/single_communicator.hpp>
-#include <libtrain/comm/detail/tcp/agent_store_place.hpp>
+#include <libtrain/comm/detail/tcp/agent_store_endpoint.hpp>
 
 namespace libtrain {
 
@@ -19,11 +19,11 @@ namespace {
 void require_same_ranks(const Launch& launch, const Communicator& communicator) {
   if (communicator.rank() == launch.rank.value && communicator.world_size() == launch.world_size.value) return;
   throw EnvironmentError(
-      text("The launch environment says rank ", launch.rank.value, " of ", launch.world_size.value, " (",
-           launch.rank.source, ", ", launch.world_size.source, "), but its peers say rank ", communicator.rank(),
+      text("The launch environment gives rank ", launch.rank.value, " of ", launch.world_size.value, " (",
+           launch.rank.source, ", ", launch.world_size.source, "), but its peers report rank ", communicator.rank(),
            " of ", communicator.world_size(),
            ". Start the program with the mpirun of the MPI it was built with (libtrain-info names it), with "
-           "srun --mpi=pmix, or have the ranks meet without MPI: --dist-url tcp://host:port."));
+           "srun --mpi=pmix, or without MPI: --dist-url tcp://host:port."));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ std::shared_ptr<Communicator> connect_host_memory(const ConnectRequest& request)
   const auto& launch = request.launch;
   if (launch.world_size.value == 1) return std::make_shared<detail::SingleCommunicator>();
   const WaitPolicy policy{Deadline::after(request.connect_timeout)};
-  auto transport = detail::connect_transport(launch, policy, detail::open_agent_store_place);
+  auto transport = detail::connect_transport(launch, policy, detail::open_agent_store_endpoint);
   const auto description = transport->describe();
   auto communicator = communicate_over(std::move(transport), request.options);
   detail::run_together(*communicator, "Connecting", [&] { require_same_ranks(launch, *communicator); });

@@ -7,7 +7,7 @@
 
 namespace libtrain {
 
-/// When a collective was called on this rank, when it began to run and when it had ended.
+/// When a collective was called on this rank, when it began to run and when it ended.
 struct WorkTimes {
   using Clock = std::chrono::steady_clock;
   Clock::time_point called = {};
@@ -19,13 +19,13 @@ struct WorkTimes {
 
 namespace detail {
 
-/// How long a communicator that is destroyed waits for what is under way. When an exception unwinds, the peers may
-/// never come to what this rank has still called.
+/// How long the destructor of a communicator waits for pending collectives. During stack unwinding, the peers may never
+/// call the collectives that this rank has called.
 inline std::chrono::milliseconds drain_time() {
   return std::chrono::milliseconds(std::uncaught_exceptions() > 0 ? 200 : 5000);
 }
 
-/// What a Work refers to: a collective that has been called and may not have ended.
+/// The state behind a Work: a collective that has been called and may not have finished.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -36,23 +36,23 @@ class Pending {
   virtual void wait() = 0;
   virtual bool done() = 0;
 
-  /// Empty until it has ended, and where the backend does not know.
+  /// std::nullopt until it has finished, and if the backend does not measure times.
   virtual std::optional<WorkTimes> times() { return {}; }
 };
 
 }  // namespace detail
 
-/// A collective under way: its result is there when wait() has returned, and not before. Copies refer to the same one.
-/// Any thread may wait. Dropping it does not cancel it, and the tensors it was given stay alive until it has ended; but
-/// it cannot be waited for any more, which a communicator of the host reports as a warning.
+/// A pending collective: its result may be used after wait() has returned. Copies refer to the same collective. Any
+/// thread may wait. Dropping the Work does not cancel the collective, and its tensors stay alive until it has finished;
+/// but no code can wait for it any more, which a communicator for host memory reports as a warning.
 class [[nodiscard]] Work {
  public:
-  /// Already done.
+  /// A Work that is already done.
   Work() = default;
   explicit Work(std::shared_ptr<detail::Pending> pending) : pending_(std::move(pending)) {}
 
-  /// Returns when the result may be used: on the host when it is in place, on a GPU when the caller's current stream
-  /// has been made to wait for it. Throws what the collective failed with, or CommunicationError when its deadline has
+  /// Returns when the result may be used: for host memory when it is complete, for a GPU when the caller's current
+  /// stream has been made to wait for it. Throws the error of the collective, or CommunicationError if its deadline has
   /// passed.
   void wait() {
     if (pending_) pending_->wait();
@@ -60,7 +60,7 @@ class [[nodiscard]] Work {
 
   bool done() const { return !pending_ || pending_->done(); }
 
-  /// Empty until it has ended, and where the backend does not say: those of GPUs, and a single process.
+  /// std::nullopt until it has finished, and always for backends for GPUs and for a single process.
   std::optional<WorkTimes> times() const { return pending_ ? pending_->times() : std::nullopt; }
 
  private:

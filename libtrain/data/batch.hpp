@@ -8,17 +8,17 @@
 
 namespace libtrain::data {
 
-/// Samples stacked for one step of one rank. Its memory is used for a later batch once nothing refers to it any more:
-/// neither this object nor a tensor, view or graph made from it.
+/// Samples stacked for one step of one rank. Its memory is reused for a later batch once nothing refers to it: neither
+/// this object nor a tensor, view or graph made from it.
 struct Batch {
   at::Tensor images;  ///< [B, C, H, W], of the data set's type
-  at::Tensor labels;  ///< int64 [B]; with mixing float32 [B, classes], the shares of the classes
+  at::Tensor labels;  ///< int64 [B]; with mixing float32 [B, classes], probabilities of the classes
 
   std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
 };
 
-/// Calls `visit(tensor)` for each tensor of a batch: how a loader brings batches to a GPU. A type of your own has a
-/// function of that name beside it.
+/// Calls `visit(tensor)` for each tensor of a batch. A loader copies batches to a GPU by this function; define one for
+/// your own batch type in that type's namespace.
 template <typename Visit>
 void visit_tensors(Batch& batch, const Visit& visit) {
   visit(batch.images);

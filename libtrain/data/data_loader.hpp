@@ -24,9 +24,9 @@ namespace libtrain::data {
 template <typename B>
 class DataLoaderOf;
 
-/// One pass over the batches of an epoch, for a range-for loop or next(). It can be walked once, by one thread. Its
-/// worker threads start with it and stop when it is destroyed, or another one is assigned to it, after the sample that
-/// each of them is reading. It can be moved, which ends its iterators; what is left then takes no call.
+/// One pass over the batches of an epoch, for a range-for loop or next(), by one thread. Its worker threads start with
+/// it and stop when it is destroyed or assigned to, each after its current sample. It can be moved, which invalidates
+/// its iterators; any call on a moved-from epoch throws UsageError.
 template <typename B>
 class LoaderEpochOf {
  public:
@@ -36,7 +36,7 @@ class LoaderEpochOf {
     B& operator*() const { return *epoch_->current_; }
     B* operator->() const { return &*epoch_->current_; }
     Iterator& operator++() {
-      epoch_->current_.reset();  // first: its memory can be had again
+      epoch_->current_.reset();  // first, so that the next batch can reuse its memory
       epoch_->current_ = epoch_->next();
       return *this;
     }
@@ -46,7 +46,7 @@ class LoaderEpochOf {
     LoaderEpochOf* epoch_;
   };
 
-  /// The next batch in the order of the steps, or nothing after the last one. Throws what reading it threw.
+  /// The next batch in the order of the steps, std::nullopt after the last one. Throws what reading it threw.
   std::optional<B> next() {
     detail::EpochCore& core = this->core();
     const auto slot = core.next();
@@ -60,11 +60,11 @@ class LoaderEpochOf {
   Iterator begin() { return ++Iterator(*this); }
   std::default_sentinel_t end() const { return {}; }
 
-  /// How many samples are in the batch that was taken last: what GradientSynchronizer::set_samples() wants.
+  /// The number of samples in the batch that was taken last, for GradientSynchronizer::set_samples().
   std::uint64_t samples_of_batch() const { return core().samples_of_batch(); }
 
-  /// Where the run stands once all ranks have used the batches that were taken so far: batches that were only read
-  /// ahead do not count. resume() of the loader goes on from there.
+  /// The state of the run once all ranks have used the batches that were taken so far; batches that were only read
+  /// ahead do not count. Pass it to the loader's resume() to continue from there.
   LoaderState state() const { return core().state(); }
 
  private:
@@ -76,7 +76,7 @@ class LoaderEpochOf {
 
   detail::EpochCore& core() const {
     if (core_) return *core_;
-    throw UsageError("An epoch of a loader is used that was moved from: use the object that it moved to.");
+    throw UsageError("This LoaderEpoch has been moved from. Use the object that it was moved to.");
   }
 
   std::optional<B> current_;
@@ -84,28 +84,28 @@ class LoaderEpochOf {
   std::unique_ptr<detail::EpochCore> core_;
 };
 
-/// Batches of type B of a data set for one rank, in an order that is a pure function of (seed, epoch, step, shard):
-/// neither the number of workers nor their speed changes a batch.
+/// Batches of type B of a data set for one rank, in an order that is a pure function of (seed, epoch, step, shard): a
+/// batch does not depend on the number of workers or their speed.
 ///
 ///     DataLoaderOf loader(texts, pad, {.batch_size = 32}, context.shard());
 ///     for (auto& batch : loader.epoch(epoch)) ...
 ///
-/// The workers of a loader read the samples of one batch together; the one that is last has `collate` make the batch.
-/// Every rank gets the same number of batches, but with Remainder::uneven; with Remainder::exact the last one may be
-/// one of no samples, so that ranks stay in step. What the data set or `collate` throws arrives in the loop at the
-/// position of its batch and ends the epoch, unless the bad sample is replaced: see BadSampleOptions.
+/// The workers of a loader read the samples of one batch together; the worker that reads the last sample calls
+/// `collate`. Every rank gets the same number of batches, except with Remainder::uneven; with Remainder::exact the last
+/// batch may have no samples, so that ranks stay in step. An exception of the data set or of `collate` is thrown in the
+/// loop at the position of its batch and ends the epoch, unless the bad sample is replaced: see BadSampleOptions.
 ///
-/// Where the shard asks for a GPU, the tensors of a batch (visit_tensors()) are copied there as soon as it is made, on
-/// a stream of their own.
+/// If the shard's device is a GPU, the tensors of a batch (visit_tensors()) are copied to it as soon as the batch is
+/// made, on a separate stream.
 ///
-/// When the first epoch begins, ranks whose shard is Context::shard() compare their data: where they differ, all throw
-/// UsageError. So each rank makes its loaders and begins their epochs in the same order.
+/// When the first epoch starts, ranks whose shard is Context::shard() compare their data; if it differs, all throw
+/// UsageError. Therefore each rank must create its loaders and start their epochs in the same order.
 template <typename B>
 class DataLoaderOf {
  public:
   /// `collate` makes a batch of the samples, in their order: B(std::vector<S>), or B(std::vector<S>, SampleRandom&)
-  /// with random numbers that belong to the batch. It is called from the workers, several at once. The data set must
-  /// outlive the loader. Throws UsageError as Sampler does, and for options out of range.
+  /// with random numbers that belong to the batch. Several workers call it at once. The data set must outlive the
+  /// loader. Throws UsageError as Sampler does, and for options out of range.
   template <typename S, typename Collate>
   DataLoaderOf(const DatasetOf<S>& dataset, Collate collate, const LoaderOptions& options, const RankShard& shard)
       : core_(dataset, options, detail::require_copyable<B>(shard)),
@@ -124,20 +124,21 @@ class DataLoaderOf {
   template <typename S, typename Collate>
   DataLoaderOf(const DatasetOf<S>&& dataset, Collate collate, const LoaderOptions& options = {},
                Shard shard = {}) = delete;
-  DataLoaderOf(const DataLoaderOf&) = delete;  // epochs refer to their loader
+  DataLoaderOf(const DataLoaderOf&) = delete;  // its epochs refer to it
   DataLoaderOf& operator=(const DataLoaderOf&) = delete;
 
   /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader. Throws
-  /// UsageError for a step past the end, and where ranks have different data.
+  /// UsageError for a step past the end, and if ranks have different data.
   LoaderEpochOf<B> epoch(std::uint64_t epoch, std::uint64_t first_step = 0) & {
     return {core_, make_(epoch), epoch, core_.position_of_step(first_step)};
   }
 
-  /// The rest of the epoch in which a run stopped, of which LoaderEpochOf::state() told; world size and batch size may
-  /// have changed, and no sample is repeated or left out. Throws UsageError where the state is that of another data set
-  /// (see IndexedDataset::identity()), order or seed. Of W ranks rank r goes on counting the bad samples that the ranks
-  /// r, r + W, ... of the state have met, and where it has fewer ranks, V, those of rank r % V; EnvironmentError where
-  /// these are more than BadSampleOptions allow.
+  /// The rest of the epoch in which LoaderEpochOf::state() was called. World size and batch size may differ from those
+  /// of the previous run; no sample is repeated or skipped. Throws UsageError if the state was saved for another data
+  /// set (see IndexedDataset::identity()), order or seed.
+  ///
+  /// With W ranks, rank r continues the bad sample counts of ranks r, r + W, ... of the state; if the state has V < W
+  /// ranks, it continues the count of rank r % V. Throws EnvironmentError if that is more than BadSampleOptions allows.
   LoaderEpochOf<B> resume(const LoaderState& state) & {
     core_.resume(state);
     return {core_, make_(state.epoch), state.epoch, state.position};
@@ -146,10 +147,10 @@ class DataLoaderOf {
   std::uint64_t batches_per_epoch() const { return sampler().batches(); }
   const Sampler& sampler() const { return core_.sampler(); }
 
-  /// Over all epochs, the one that runs included. Any thread may ask.
+  /// Over all epochs, including the current one. Any thread may call it.
   LoaderStatistics statistics() const { return core_.statistics(); }
 
-  /// Time that the loop has spent waiting for batches, over all epochs. Any thread may ask.
+  /// Seconds that the loop has waited for batches, over all epochs. Any thread may call it.
   double seconds_waiting() const { return statistics().seconds_waiting; }
 
  protected:
@@ -172,33 +173,34 @@ DataLoaderOf(const DatasetOf<S>&, Collate, const LoaderOptions& = {}, Shard = {}
     -> DataLoaderOf<detail::CollatedBy<S, Collate>>;
 
 struct DataLoaderOptions {
-  // As in LoaderOptions:
+  // See LoaderOptions:
   std::uint64_t batch_size = 32;
   int workers = 2;
   std::optional<std::uint64_t> seed = std::nullopt;
   Order order = Order::shuffled;
   Remainder remainder = Remainder::pad;
   int prefetch = 3;
-  Transform transform = {};  ///< of each sample
-  /// Of the model: a label that is not in [0, classes) is a UsageError that names sample and file. Without it labels
-  /// are not checked, except where `mixing` has the number.
+  Transform transform = {};  ///< applied to each sample
+  /// Number of classes of the model: a label that is not in [0, classes) is a UsageError that names sample and file.
+  /// Without it labels are not checked, unless `mixing` gives the number.
   std::optional<std::int64_t> classes = std::nullopt;
   std::optional<BatchMixing> mixing = std::nullopt;
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;
 };
 
-/// Batches of labelled images of one shape. They are written into memory that was a batch's before, pinned where the
-/// shard asks for a GPU. A batch of no samples still has its trailing shape.
+/// Batches of labelled images of one shape. Their memory is reused for later batches, and pinned if the shard's device
+/// is a GPU. A batch without samples still has its trailing shape.
 class DataLoader : public DataLoaderOf<Batch> {
  public:
-  /// The data set must outlive the loader; its functions are called from the workers. Throws UsageError as DataLoaderOf
-  /// does, and for a data set of more than `classes` classes.
-  DataLoader(const Dataset& dataset, DataLoaderOptions options, const RankShard& shard);
-  explicit DataLoader(const Dataset& dataset, DataLoaderOptions options = {}, Shard shard = {});
+  /// The data set must outlive the loader; workers call its functions. Throws UsageError as DataLoaderOf does, and for
+  /// a data set with more than `classes` classes.
+  DataLoader(const Dataset& dataset, const DataLoaderOptions& options, const RankShard& shard);
+  explicit DataLoader(const Dataset& dataset, const DataLoaderOptions& options = {}, Shard shard = {});
 
-  DataLoader(const Dataset&& dataset, DataLoaderOptions options, const RankShard& shard) = delete;  // would dangle
-  DataLoader(const Dataset&& dataset, DataLoaderOptions options = {}, Shard shard = {}) = delete;
+  DataLoader(const Dataset&& dataset, const DataLoaderOptions& options,
+             const RankShard& shard) = delete;  // would dangle
+  DataLoader(const Dataset&& dataset, const DataLoaderOptions& options = {}, Shard shard = {}) = delete;
 };
 
 using LoaderEpoch = LoaderEpochOf<Batch>;

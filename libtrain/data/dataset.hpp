@@ -17,11 +17,11 @@ struct Sample {
 /// Labelled images of one shape.
 class Dataset : public DatasetOf<Sample> {
  public:
-  /// How many classes there are, which DataLoaderOptions::classes must allow. 0 where it is not known.
+  /// The number of classes, at most DataLoaderOptions::classes; 0 if it is not known.
   virtual std::int64_t class_count() const { return 0; }
 };
 
-/// What all images of a data set look like.
+/// Shape, type and memory format of every image of a data set.
 struct ImageShape {
   std::int64_t channels = 3;
   std::int64_t height = 0;
@@ -32,22 +32,22 @@ struct ImageShape {
   std::int64_t elements() const { return channels * height * width; }
 };
 
-/// A data set whose images are written straight into their batch: nothing is allocated or copied for a sample.
+/// A data set that writes its images directly into the batch: nothing is allocated or copied for a sample.
 class InPlaceDataset : public Dataset {
  public:
   virtual ImageShape image_shape() const = 0;
 
-  /// Writes image number `index` to `image`, image_shape().elements() of its type, dense in its format, and returns
-  /// the label. Augmentation draws from `random`. Called from several threads at once. Throws as get().
+  /// Writes the image of sample `index` to `image`: image_shape().elements() elements of its type, contiguous in its
+  /// format. Returns the label. Augmentation draws from `random`. Called from several threads at once. Throws as get().
   virtual std::int64_t read(std::uint64_t index, SampleRandom& random, void* image) const = 0;
 
-  /// The same in a tensor of its own.
+  /// Calls read() with a new tensor.
   Sample get(std::uint64_t index, SampleRandom& random) const final;
 };
 
 namespace detail {
 
-/// Throws UsageError that names label, sample and file: for a label that is not in [0, classes).
+/// Throws UsageError for a label that is not in [0, classes). The message names label, sample and file.
 [[noreturn]] void refuse_label(std::int64_t label, std::int64_t classes, std::uint64_t index,
                                const SampleOrigin& origin);
 

@@ -9,19 +9,19 @@
 
 namespace libtrain::data {
 
-/// What tells a data set from others, a line each: how many samples, their classes, where they are stored. Equal for
-/// copies of the same data in other places.
+/// Lines that identify a data set: number of samples, classes, places of the samples in their storage. Equal for copies
+/// of the same data in other places.
 using DatasetIdentity = std::vector<std::string>;
 
 namespace detail {
 
-/// A line for each of about a thousand runs of consecutive samples: its first one, and a checksum of the paths, offsets
-/// and lengths of all; of more than two million samples, of some that are spread evenly. Of a path what comes after
-/// `root` counts, or where it does not begin with that, the last folder and the file's name.
+/// One line for each of about a thousand runs of consecutive samples: the first sample, and a checksum of the paths,
+/// offsets and lengths of all samples of the run (of evenly spread ones for more than two million samples). Only the
+/// part of a path after `root` counts or, if the path does not start with `root`, the last folder and the file name.
 DatasetIdentity describe_samples(std::uint64_t size, const std::string& root,
                                  const std::function<SampleOrigin(std::uint64_t index)>& origin);
 
-/// One number for all lines; never 0.
+/// A digest of all lines; never 0.
 std::uint64_t digest_of(const DatasetIdentity& identity);
 
 /// A few of the lines, for messages.

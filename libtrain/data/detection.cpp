@@ -23,23 +23,23 @@ namespace libtrain::data {
 
 namespace {
 
-// What is left of an object that a crop cuts off must have an area to learn from.
+// In pixels. Objects with a smaller side after cropping are left out.
 constexpr double kSmallestSide = 1;
 
-// The pictures to read, in the order of the annotations.
+// The images to read, in the order of the annotations.
 std::vector<std::uint32_t> chosen_images(const CocoAnnotations& annotations, CocoUse use) {
   std::vector<std::uint32_t> images;
   for (std::size_t image = 0; image < annotations.images.size(); ++image) {
-    const auto objects = annotations.objects.of_image(image);
-    const bool has_object = std::any_of(objects.begin(), objects.end(), [](const auto& each) { return !each.crowd; });
-    if (use == CocoUse::evaluation || has_object) images.push_back(static_cast<std::uint32_t>(image));
+    if (use == CocoUse::evaluation || annotations.objects.has_object(image)) {
+      images.push_back(static_cast<std::uint32_t>(image));
+    }
   }
   return images;
 }
 
-std::unique_ptr<const ImageSource> open_pictures(std::shared_ptr<const Storage> storage, const std::string& folder,
-                                                 const CocoAnnotations& annotations,
-                                                 const std::vector<std::uint32_t>& images) {
+std::unique_ptr<const ImageSource> open_images(std::shared_ptr<const Storage> storage, const std::string& folder,
+                                               const CocoAnnotations& annotations,
+                                               const std::vector<std::uint32_t>& images) {
   ImageList list;
   list.add_class("picture");
   for (const std::uint32_t image : images) {
@@ -49,7 +49,7 @@ std::unique_ptr<const ImageSource> open_pictures(std::shared_ptr<const Storage> 
   return std::make_unique<FolderImages>(std::move(storage), folder, std::move(list));
 }
 
-// Sets the pixels of the runs, which go down the columns, in rows.
+// Sets pixels of a row-major mask from runs, which are column-major.
 void paint(RunLengthView runs, std::uint8_t* mask) {
   std::uint64_t position = 0;
   bool is_one = false;
@@ -65,14 +65,14 @@ void paint(RunLengthView runs, std::uint8_t* mask) {
 std::vector<double> finished_polygon(std::span<const double> polygon, const Geometry& geometry) {
   std::vector<double> finished(polygon.size());
   for (std::size_t k = 0; k + 1 < polygon.size(); k += 2) {
-    const PicturePoint point = geometry.map_point(PicturePoint{polygon[k], polygon[k + 1]});
+    const ImagePoint point = geometry.map_point(ImagePoint{polygon[k], polygon[k + 1]});
     finished[k] = point[0];
     finished[k + 1] = point[1];
   }
   return finished;
 }
 
-// For each pixel in a row or a column of the finished picture, the nearest one of the file's; -1 outside of it.
+// For each pixel in a row or a column of the finished image, the nearest pixel of the file's image; -1 outside of it.
 std::vector<std::int64_t> nearest_pixels(int count, double begin, double end, std::int64_t available, bool mirrored) {
   std::vector<std::int64_t> nearest(static_cast<std::size_t>(count));
   for (int pixel = 0; pixel < count; ++pixel) {
@@ -86,7 +86,7 @@ std::vector<std::int64_t> nearest_pixels(int count, double begin, double end, st
 }  // namespace
 
 DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::int64_t multiple_of) {
-  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ": it must be at least 1."));
+  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ". It must be at least 1."));
   std::int64_t height = 0;
   std::int64_t width = 0;
   for (const auto& sample : samples) {
@@ -111,28 +111,29 @@ DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::
 CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::string& folder,
                              const std::string& annotations, const CocoDetectionOptions& options)
     : options_(options) {
-  if (!storage) throw UsageError("A data set of pictures with objects has no storage.");
+  if (!storage) throw UsageError("CocoDetection was given no storage.");
   if (options.images.type != PixelType::float32 || options.images.layout != Layout::nchw ||
       options.images.channels != 3) {
-    throw UsageError("CocoDetection makes pictures of float32 in NCHW with 3 channels: leave these options out.");
+    throw UsageError(
+        "CocoDetection makes float32 images in NCHW with 3 channels. Leave the options type, layout and channels out.");
   }
   if (options.images.trivial_augment || options.images.rand_augment) {
     throw UsageError(
-        "TrivialAugment and RandAugment move what is in a picture, but not its boxes and masks: leave them "
-        "out for CocoDetection, or change colours with color_jitter.");
+        "TrivialAugment and RandAugment move the content of an image, but not its boxes and masks. Leave them out for "
+        "CocoDetection, or change colours with color_jitter.");
   }
   const ImagePipeline checks_the_options(options.images);
   annotations_ = read_coco(*storage->open(annotations), {.use = options.use});
   images_ = chosen_images(annotations_, options.use);
   if (images_.empty()) {
-    throw EnvironmentError(text("'", storage->name(), "/", annotations, "' has no picture with objects: ",
-                                annotations_.images.size(), " pictures in all. Check that it is the instances file."));
+    throw EnvironmentError(text("'", storage->name(), "/", annotations, "' has no image with objects: ",
+                                annotations_.images.size(), " images in all. Check that it is the instances file."));
   }
-  source_ = open_pictures(std::move(storage), folder, annotations_, images_);
+  source_ = open_images(std::move(storage), folder, annotations_, images_);
 }
 
 DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) const {
-  // One of each a thread: it keeps the memory of the picture before.
+  // One per thread, so that its memory is reused.
   thread_local EncodedImage encoded;
   source_->read(index, encoded);
   const auto file = std::as_bytes(std::span(encoded.bytes));
@@ -145,10 +146,10 @@ DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) co
   if (header.width != annotated.width || header.height != annotated.height) {
     throw EnvironmentError(text("image '", name, "' is ", header.width, " x ", header.height,
                                 " pixels, but the annotations say ", annotated.width, " x ", annotated.height,
-                                ". Use the pictures that were annotated."));
+                                ". Use the images that were annotated."));
   }
   ImagePipeline pipeline(options_.images);
-  const PicturePlan plan = pipeline.plan(header, random, name);
+  const ImagePlan plan = pipeline.plan(header, random, name);
   DetectionSample sample{.image = at::empty({3, plan.geometry.height, plan.geometry.width}, at::kFloat),
                          .target = target_of(image, plan.geometry)};
   pipeline.render(plan, file, name, random,
@@ -158,12 +159,12 @@ DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) co
 
 DetectionTarget CocoDetection::target_of(std::size_t image, const Geometry& geometry) const {
   std::vector<const CocoAnnotation*> kept;
-  std::vector<PictureBox> boxes;
+  std::vector<ImageBox> boxes;
   for (const CocoAnnotation& each : annotations_.objects.of_image(image)) {
     const BoundingBox& box = each.box;
-    const PictureBox finished =
-        geometry.clipped(geometry.map_box(PictureBox{box.x, box.y, box.x + box.width, box.y + box.height}));
-    // Where nothing was cut off, the smallest object stays.
+    const ImageBox finished =
+        geometry.clipped(geometry.map_box(ImageBox{box.x, box.y, box.x + box.width, box.y + box.height}));
+    // Without a crop, objects of any size stay.
     const bool is_whole = options_.images.shorter_side.has_value();
     if (!is_whole && std::min(finished[2] - finished[0], finished[3] - finished[1]) < kSmallestSide) continue;
     kept.push_back(&each);
@@ -193,7 +194,7 @@ DetectionTarget CocoDetection::target_of(std::size_t image, const Geometry& geom
   return target;
 }
 
-// Polygons are moved and then drawn, as exactly as their corners are known; runs of pixels are resized to the nearest.
+// Polygons are transformed and then drawn, without loss of precision; runs of pixels are resized by nearest neighbour.
 void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage& image, const Geometry& geometry,
                                std::uint8_t* mask) const {
   const CocoShapes& shapes = annotations_.objects.shapes;
@@ -210,7 +211,7 @@ void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage
   if (runs.height != static_cast<std::uint32_t>(image.height) ||
       runs.width != static_cast<std::uint32_t>(image.width)) {
     throw EnvironmentError(text("the mask of annotation ", annotation.id, " is ", runs.width, " x ", runs.height,
-                                " pixels, but its picture is ", image.width, " x ", image.height,
+                                " pixels, but its image is ", image.width, " x ", image.height,
                                 ". Correct the annotation."));
   }
   std::vector<std::uint8_t> stored(std::size_t{runs.height} * runs.width);

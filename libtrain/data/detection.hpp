@@ -17,13 +17,13 @@
 
 namespace libtrain::data {
 
-/// The N objects in a picture of height H and width W.
+/// The N objects in an image of height H and width W.
 struct DetectionTarget {
   at::Tensor boxes;   ///< float32 [N, 4]: left, top, right, bottom in pixels
-  at::Tensor labels;  ///< int64 [N]: the category's place by id, from 1 on; 0 is left for the background
-  at::Tensor masks;   ///< uint8 [N, H, W]: 1 where the object is; undefined where none were asked for
-  at::Tensor crowd;   ///< bool [N]: a region of many objects rather than one
-  at::Tensor area;    ///< float32 [N]: as annotated, of the mask in the picture as it is stored, in its pixels
+  at::Tensor labels;  ///< int64 [N]: rank of the category by its id, from 1 on; 0 is the background
+  at::Tensor masks;   ///< uint8 [N, H, W]: 1 for pixels of the object; undefined without CocoDetectionOptions::masks
+  at::Tensor crowd;   ///< bool [N]: true for a region of many objects
+  at::Tensor area;    ///< float32 [N]: the annotated area of the mask, in pixels of the stored image
   std::int64_t image_id = 0;
 };
 
@@ -32,15 +32,15 @@ struct DetectionSample {
   DetectionTarget target;
 };
 
-/// Pictures of different sizes in one tensor.
+/// Images of different sizes in one tensor.
 struct DetectionBatch {
-  at::Tensor images;                     ///< [B, 3, H, W]: each at the top left, zeros beside it
-  at::Tensor sizes;                      ///< int64 [B, 2]: height and width of each picture
-  std::vector<DetectionTarget> targets;  ///< of each picture; masks are as large as the picture, not as the batch
+  at::Tensor images;                     ///< [B, 3, H, W]: each at the top left, padded with zeros
+  at::Tensor sizes;                      ///< int64 [B, 2]: height and width of each image
+  std::vector<DetectionTarget> targets;  ///< of each image; masks are as large as the image, not as the batch
 };
 
-/// H and W are those of the largest pictures, rounded up to a multiple of `multiple_of`; 0 for no pictures. Throws
-/// UsageError where `multiple_of` is below 1.
+/// H and W are the largest height and width, rounded up to a multiple of `multiple_of`; 0 without images. Throws
+/// UsageError if `multiple_of` is below 1.
 DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::int64_t multiple_of = 32);
 
 template <typename Visit>
@@ -59,38 +59,38 @@ void visit_tensors(DetectionBatch& batch, const Visit& visit) {
 struct CocoDetectionOptions {
   CocoUse use = CocoUse::training;
   bool masks = true;
-  /// How pictures are resized, cropped and mirrored, and their objects with them. float32 and NCHW; no TrivialAugment
-  /// and RandAugment, and a uint8_step that leaves objects where they are.
+  /// How images and their objects are resized, cropped and mirrored. Only float32 and NCHW, without TrivialAugment and
+  /// RandAugment; a uint8_step must not move objects.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
 };
 
-/// Pictures with objects, annotated as COCO's instances files do it.
+/// Images with objects, annotated by an instances file of COCO.
 ///
 ///     const lt::data::CocoDetection set{storage, "train2017", "annotations/instances_train2017.json"};
 ///     lt::data::DataLoaderOf loader(set, [](const auto& samples) { return lt::data::pad_detections(samples); }, ...);
 class CocoDetection : public DatasetOf<DetectionSample> {
  public:
-  /// `folder` has the pictures, `annotations` is the instances file; both are paths below the storage's root. With
-  /// CocoUse::training pictures without an object that is not a crowd are left out. Throws as read_coco() and
-  /// ImagePipeline do, and EnvironmentError where no picture is left.
+  /// `folder` contains the images, `annotations` is the instances file; both are paths below the storage's root. With
+  /// CocoUse::training images without an object that is not a crowd are left out. Throws as read_coco() and
+  /// ImagePipeline do, and EnvironmentError if no image is left.
   CocoDetection(std::shared_ptr<const Storage> storage, const std::string& folder, const std::string& annotations,
                 const CocoDetectionOptions& options = {});
 
   std::uint64_t size() const override { return images_.size(); }
 
-  /// Objects of which less than a pixel is left by a crop are left out. Throws EnvironmentError where the picture
-  /// cannot be read, or is not of the size that the annotations say.
+  /// Objects are left out if a crop leaves less than a pixel of them. Throws EnvironmentError if the image cannot be
+  /// read or its size differs from the annotations.
   DetectionSample get(std::uint64_t index, SampleRandom& random) const override;
 
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }
 
-  /// Covers the annotations as well.
+  /// Includes the annotations.
   DatasetIdentity identity() const override;
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
     return source_->read_ahead(order);
   }
 
-  /// By label, which starts at 1: classes()[0] is the first category, with label 1.
+  /// The categories by label - 1: classes()[0] has label 1.
   const std::vector<CocoCategory>& classes() const { return annotations_.categories; }
   const CocoAnnotations& annotations() const { return annotations_; }
 
@@ -101,7 +101,7 @@ class CocoDetection : public DatasetOf<DetectionSample> {
 
   const CocoDetectionOptions options_;
   CocoAnnotations annotations_;
-  std::vector<std::uint32_t> images_;  // of each sample, its place in the annotations
+  std::vector<std::uint32_t> images_;  // index in the annotations of each sample's image
   std::unique_ptr<const ImageSource> source_;
 };
 

@@ -16,7 +16,7 @@ namespace libtrain::data {
 
 namespace {
 
-// `name` is MNIST's; where only the spelling with a dot exists, that one.
+// The path of MNIST's file `name`; if only the spelling with a dot exists, the path of that file.
 std::string path_of(const std::string& directory, const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored)) {
@@ -49,10 +49,10 @@ IdxFile read_with_dimensions(const std::string& path, std::size_t dimensions) {
 IdxImages::IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options) : options_(options) {
   if (!(options.standard_deviation > 0 && std::isfinite(options.standard_deviation) && std::isfinite(options.mean))) {
     throw UsageError(text("mean is ", options.mean, " and standard_deviation ", options.standard_deviation,
-                          ": both must be finite, and the second positive."));
+                          ". Both must be finite, and standard_deviation must be positive."));
   }
   if (options.classes && *options.classes < 1) {
-    throw UsageError(text("classes is ", *options.classes, ": it must be at least 1."));
+    throw UsageError(text("classes is ", *options.classes, ". It must be at least 1."));
   }
   const std::string prefix = split == IdxSplit::train ? "train" : "t10k";
   images_path_ = path_of(directory, prefix + "-images-idx3-ubyte");

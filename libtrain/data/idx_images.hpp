@@ -9,25 +9,25 @@
 
 namespace libtrain::data {
 
-/// Which pair of MNIST's files to read: train-* or t10k-*.
+/// The pair of MNIST's files to read: train-* or t10k-*.
 enum class IdxSplit { train, test };
 
 struct IdxImagesOptions {
-  float mean = 0.f;                ///< subtracted from pixels that were scaled to 0..1
-  float standard_deviation = 1.f;  ///< by which the difference is divided
-  /// Labels must be below it. Without it the largest label tells, so that a single wrong one adds classes: give it
-  /// where it is known.
+  float mean = 0.f;                ///< of pixels scaled to 0..1
+  float standard_deviation = 1.f;  ///< of pixels scaled to 0..1
+  /// Labels must be below it. Without it the number of classes is the largest label plus one, so that a single wrong
+  /// label adds classes: set it if it is known.
   std::optional<std::int64_t> classes = std::nullopt;
 };
 
 /// Grey images and their labels from a directory of IDX files with MNIST's names, held in memory:
-/// train-images-idx3-ubyte and train-labels-idx1-ubyte, or t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; also with
-/// a dot before "idx".
+/// train-images-idx3-ubyte and train-labels-idx1-ubyte, or t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte; a dot in
+/// place of the dash before "idx" is accepted.
 class IdxImages : public Dataset {
  public:
-  /// Throws EnvironmentError where a file is missing, damaged, empty, or the two do not belong together; UsageError for
-  /// a mean or a standard deviation that is not finite, one that is not positive, and a label that is not below
-  /// `classes`, with its place in the file.
+  /// Throws EnvironmentError if a file is missing, damaged or empty, or if the two files do not match; UsageError for a
+  /// mean or standard deviation that is not finite, a standard deviation that is not positive, and a label that is not
+  /// below `classes`, with its place in the file.
   IdxImages(const std::string& directory, IdxSplit split, IdxImagesOptions options = {});
 
   std::uint64_t size() const override { return labels_.size(); }
@@ -43,7 +43,7 @@ class IdxImages : public Dataset {
   std::int64_t height() const { return height_; }
   std::int64_t width() const { return width_; }
 
-  /// As the options say, or the largest label plus one.
+  /// IdxImagesOptions::classes, or the largest label plus one.
   std::int64_t classes() const { return classes_; }
 
  private:

@@ -24,38 +24,35 @@ at::ScalarType scalar_type(PixelType type) {
   return at::kFloat;
 }
 
-// One large file should not keep its memory for the rest of the run.
+// The memory of a larger file is not kept for the rest of the run.
 constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
 
-// Of many pictures in a shard, which one it is.
+// A shard holds many images: the name contains the offset.
 std::string name_of(const SampleOrigin& origin) {
   return origin.offset == 0 ? origin.path : text(origin.path, " at byte ", origin.offset);
 }
 
 }  // namespace
 
-// The memory that a thread needs to make a picture; it is kept from one to the next.
+// The memory that a thread needs to make an image, reused from image to image.
 struct ImageDataset::Workspace {
   explicit Workspace(const ImagePipelineOptions& images) : pipeline(images) {}
   ImagePipeline pipeline;
   EncodedImage encoded;
 };
 
-void ImageDataset::WorkspaceDeleter::operator()(Workspace* workspace) const {
-  delete workspace;
-}
-
 ImageDataset::ImageDataset(std::shared_ptr<const ImageSource> source, const ImagePipelineOptions& images)
     : source_(std::move(source)), images_(images) {
-  if (!source_) throw UsageError("A data set of images has no source.");
+  if (!source_) throw UsageError("ImageDataset was given no source.");
   if (images_.shorter_side) {
     throw UsageError(
-        "An ImageDataset writes pictures into a batch, where all have one size, and ImagePipelineOptions::shorter_side "
-        "gives each its own. Leave the option out, or read the pictures with an ImagePipeline in a Dataset of your "
-        "own.");
+        "ImageDataset needs images of one size, but ImagePipelineOptions::shorter_side gives each image its own size. "
+        "Leave the option out, or read the images with an ImagePipeline in your own Dataset.");
   }
-  give_back(OwnedWorkspace(new Workspace(images_)));  // whose pipeline has checked the options
+  give_back(std::make_unique<Workspace>(images_));  // its pipeline checks the options
 }
+
+ImageDataset::~ImageDataset() = default;
 
 ImageShape ImageDataset::image_shape() const {
   return {.channels = images_.channels,
@@ -66,7 +63,7 @@ ImageShape ImageDataset::image_shape() const {
 }
 
 std::int64_t ImageDataset::read(std::uint64_t index, SampleRandom& random, void* image) const {
-  // Lost where something throws, which is rare.
+  // Not given back after an exception, which is rare.
   auto workspace = take_workspace();
   source_->read(index, workspace->encoded);
   const auto file = std::as_bytes(std::span(workspace->encoded.bytes));
@@ -75,8 +72,8 @@ std::int64_t ImageDataset::read(std::uint64_t index, SampleRandom& random, void*
   try {
     workspace->pipeline.run(file, {}, random, to);
   } catch (const EnvironmentError&) {
-    // Again, for the same error with a name: to make that for every picture would cost more than to try a bad one
-    // twice.
+    // Runs again for the same error with a name: making the name for every image would cost more than decoding a bad
+    // image twice.
     random = undrawn;
     workspace->pipeline.run(file, name_of(source_->origin(index)), random, to);
   }
@@ -94,7 +91,7 @@ DatasetIdentity ImageDataset::identity() const {
   return lines;
 }
 
-ImageDataset::OwnedWorkspace ImageDataset::take_workspace() const {
+std::unique_ptr<ImageDataset::Workspace> ImageDataset::take_workspace() const {
   {
     const std::lock_guard lock(mutex_);
     if (!workspaces_.empty()) {
@@ -103,10 +100,10 @@ ImageDataset::OwnedWorkspace ImageDataset::take_workspace() const {
       return workspace;
     }
   }
-  return OwnedWorkspace(new Workspace(images_));
+  return std::make_unique<Workspace>(images_);
 }
 
-void ImageDataset::give_back(OwnedWorkspace workspace) const {
+void ImageDataset::give_back(std::unique_ptr<Workspace> workspace) const {
   const std::lock_guard lock(mutex_);
   workspaces_.push_back(std::move(workspace));
 }

@@ -13,12 +13,13 @@
 
 namespace libtrain::data {
 
-/// Labelled images that are decoded, augmented and resized as they are read, whatever they are stored in.
+/// Labelled images from any ImageSource, decoded, augmented and resized as they are read.
 class ImageDataset : public InPlaceDataset {
  public:
   /// Throws UsageError without a source, and as ImagePipeline does.
   explicit ImageDataset(std::shared_ptr<const ImageSource> source,
                         const ImagePipelineOptions& images = training_images());
+  ~ImageDataset() override;
 
   std::uint64_t size() const override { return source_->size(); }
   ImageShape image_shape() const override;
@@ -32,25 +33,19 @@ class ImageDataset : public InPlaceDataset {
     return source_->read_ahead(order);
   }
 
-  const ImageSource& source() const { return *source_; }
-
-  /// The names of the classes by label; empty where they are not known.
+  /// The names of the classes by label; empty if they are not known.
   const std::vector<std::string>& classes() const { return source_->classes(); }
 
  private:
   struct Workspace;
-  struct WorkspaceDeleter {
-    void operator()(Workspace* workspace) const;
-  };
-  using OwnedWorkspace = std::unique_ptr<Workspace, WorkspaceDeleter>;
 
-  OwnedWorkspace take_workspace() const;
-  void give_back(OwnedWorkspace workspace) const;
+  std::unique_ptr<Workspace> take_workspace() const;
+  void give_back(std::unique_ptr<Workspace> workspace) const;
 
   const std::shared_ptr<const ImageSource> source_;
   const ImagePipelineOptions images_;
   mutable std::mutex mutex_;
-  mutable std::vector<OwnedWorkspace> workspaces_;  // that no thread uses; as many as have read at once
+  mutable std::vector<std::unique_ptr<Workspace>> workspaces_;  // not in use; at most one per thread that reads
 };
 
 }  // namespace libtrain::data

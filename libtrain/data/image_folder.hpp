@@ -9,9 +9,8 @@
 
 namespace libtrain::data {
 
-/// Images in folders named after their classes, as torchvision's ImageFolder has them: see list_image_folder(). By
-/// default they are augmented as ImageNet is for training, to float32 [3, 224, 224]; evaluation_images() has the other
-/// half.
+/// Images in folders named after their classes, as in torchvision's ImageFolder: see list_image_folder(). By default
+/// they get the augmentation of ImageNet training, to float32 [3, 224, 224]; for evaluation pass evaluation_images().
 class ImageFolder : public ImageDataset {
  public:
   /// `location` is a local path or a URI. Throws as open_storage(), FolderImages and ImagePipeline do.
@@ -19,7 +18,7 @@ class ImageFolder : public ImageDataset {
                        const FolderImagesOptions& options = {})
       : ImageFolder(open_storage(location), images, options) {}
 
-  /// Of a storage that was opened before, such as by Context::storage().
+  /// Uses a storage that is already open, such as that of Context::storage().
   explicit ImageFolder(std::shared_ptr<const Storage> storage, const ImagePipelineOptions& images = training_images(),
                        const FolderImagesOptions& options = {})
       : ImageDataset(std::make_shared<const FolderImages>(std::move(storage), options), images) {}

@@ -15,12 +15,12 @@ constexpr std::uint64_t kFormat = 1;
 
 [[noreturn]] void fail(const std::string& reason) {
   throw EnvironmentError(
-      text("The loader's state is not what LoaderState::to_text() made: ", reason, ". Take an older checkpoint."));
+      text("The loader's state was not written by LoaderState::to_text(): ", reason, ". Use an older checkpoint."));
 }
 
-// nlohmann turns negative numbers, fractions and truth values into unsigned ones without a word.
+// nlohmann silently converts negative numbers, fractions and booleans to unsigned numbers.
 std::uint64_t number_of(const Json& json, const char* name) {
-  if (!json.is_number_unsigned()) fail(text("'", name, "' is ", json.dump(), ", expected a whole number from 0 on"));
+  if (!json.is_number_unsigned()) fail(text("'", name, "' is ", json.dump(), ", expected a whole number of 0 or more"));
   return json.get<std::uint64_t>();
 }
 
@@ -53,16 +53,16 @@ std::string LoaderState::to_text() const {
                   {"content", content},
                   {"data", data},
                   {"bad_samples", bad_samples}};
-  // Names of classes and files need not be UTF-8.
+  // Names of classes and files may not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 LoaderState LoaderState::from_text(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail("it is no JSON object");
+  if (!json.is_object()) fail("it is not a JSON object");
   if (const auto format = number_in(json, "format"); format != kFormat) {
-    throw EnvironmentError(libtrain::text("The loader's state has format ", format, ", and this libtrain reads format ",
-                                          kFormat, ": go on with the libtrain that wrote it."));
+    throw EnvironmentError(libtrain::text("The loader's state has format ", format, ", but this libtrain reads format ",
+                                          kFormat, ". Resume with the libtrain version that wrote it."));
   }
   if (!json.contains("data") || !json.at("data").is_string()) fail("it has no text 'data'");
   return {.seed = number_in(json, "seed"),

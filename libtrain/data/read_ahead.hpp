@@ -6,16 +6,16 @@
 
 namespace libtrain::data {
 
-/// Tells the samples that a rank will read, in their order.
+/// Returns the indices of the samples that a rank will read, in their order.
 using ReadingIndices = std::function<std::vector<std::uint64_t>()>;
 
-/// Fetches the samples of a known order before they are asked for, such as to a cache on the local disk. Stops when it
-/// is destroyed. Errors are left to the reader of the sample.
+/// Fetches the samples of a known order before they are read, for example to a cache on the local disk. Stops when it
+/// is destroyed. Errors are not reported: the reader of the sample gets them.
 class ReadAhead {
  public:
   virtual ~ReadAhead() = default;
 
-  /// The first `position` samples of the order have been read. Any thread may say so.
+  /// Reports that the first `position` samples of the order have been read. Any thread may call it.
   virtual void advance(std::uint64_t position) = 0;
 };
 

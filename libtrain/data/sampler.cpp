@@ -27,11 +27,11 @@ void check_remainder(const SamplerOptions& options, std::uint64_t world) {
   if (options.remainder == Remainder::drop && options.dataset_size < options.batch_size * world) {
     throw UsageError(text("An epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
                           " need ", options.batch_size * world, " samples for one full global batch, the data set has ",
-                          options.dataset_size, "; use a smaller batch_size, or pad instead of drop."));
+                          options.dataset_size, ". Use a smaller batch_size, or pad instead of drop."));
   }
   if (options.remainder == Remainder::uneven && options.dataset_size < world) {
     throw UsageError(text("A data set of ", options.dataset_size, " samples leaves some of ", world,
-                          " ranks without any in an epoch; use at most ", options.dataset_size,
+                          " ranks without any in an epoch. Use at most ", options.dataset_size,
                           " ranks, or pad instead of uneven."));
   }
 }
@@ -40,13 +40,13 @@ void check_blocks(const SamplerOptions& options) {
   if (options.order != Order::blocks) return;
   if (options.blocks.empty()) {
     throw UsageError(
-        "Order::blocks needs to know how samples lie in files, but the data set's blocks() names none: use "
+        "Order::blocks needs the number of samples in each file, but the data set's blocks() is empty. Use "
         "Order::shuffled, or data in shards.");
   }
   const std::uint64_t samples = detail::BlockOrder(options.blocks, options.blocks_at_once, options.seed, 0).size();
   if (samples != options.dataset_size) {
-    throw UsageError(text("The ", options.blocks.size(), " blocks hold ", samples, " samples and the data set ",
-                          options.dataset_size, ": the blocks' sizes must add up to the data set's."));
+    throw UsageError(text("The ", options.blocks.size(), " blocks have ", samples, " samples, but the data set has ",
+                          options.dataset_size, ". The sizes of the blocks must add up to that of the data set."));
   }
 }
 
@@ -54,8 +54,8 @@ void check(const SamplerOptions& options, Shard shard) {
   if (shard.world_size < 1 || shard.rank < 0 || shard.rank >= shard.world_size) {
     throw UsageError(text("Rank ", shard.rank, " is outside a world of ", shard.world_size, " ranks."));
   }
-  if (options.dataset_size == 0) throw UsageError("The data set is empty: there is nothing to sample from.");
-  if (options.batch_size == 0) throw UsageError("batch_size is 0: it must be at least 1.");
+  if (options.dataset_size == 0) throw UsageError("The data set is empty. It must have at least one sample.");
+  if (options.batch_size == 0) throw UsageError("batch_size is 0. It must be at least 1.");
   const auto world = static_cast<std::uint64_t>(shard.world_size);
   if (options.batch_size > kMax / world || options.dataset_size > kMax - world) {
     throw UsageError(text("A batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
@@ -90,12 +90,12 @@ EpochOrder Sampler::order(std::uint64_t epoch) const {
 
 std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from) const {
   if (step >= batches(from)) {
-    throw UsageError(text("Step ", step, " is past the end: the number of batches that rank ", rank_,
-                          " has from position ", from, " on is ", batches(from), "."));
+    throw UsageError(text("Step ", step, " is past the end: the number of batches of rank ", rank_, " from position ",
+                          from, " on is ", batches(from), "."));
   }
   const std::uint64_t start = from + step * global_batch_;
   const std::uint64_t size = std::min(global_batch_, end(from) - start);
-  // The first `size % world_size_` ranks get one sample more; written so that nothing overflows.
+  // The first `size % world_size_` ranks get one sample more. Written so that nothing overflows.
   const std::uint64_t begin = start + size / world_size_ * rank_ + std::min(rank_, size % world_size_);
   const std::uint64_t count = size / world_size_ + (rank_ < size % world_size_ ? 1 : 0);
 
@@ -106,11 +106,11 @@ std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::ui
   return samples;
 }
 
-// The samples that slice would be if the global batch were sorted, in the order of the epoch. From one global batch to
-// the next of a window a rank meets the same blocks, as its slice covers about the same part of the window.
+// The rank's slice of the sorted global batch, in the order of the epoch. In consecutive global batches of a window a
+// rank reads the same blocks, because its slice covers about the same part of the window.
 std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, std::uint64_t start, std::uint64_t size,
                                                std::uint64_t begin, std::uint64_t count) const {
-  using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // and its position, which tells repeated ones apart
+  using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // with its position, because samples can be repeated
   std::vector<SampleAt> batch(size);
   for (std::uint64_t i = 0; i < size; ++i) batch[i] = {epoch_order((start + i) % options_.dataset_size), i};
   const auto first = batch.begin() + static_cast<std::ptrdiff_t>(begin - start);
@@ -151,11 +151,11 @@ std::uint64_t Sampler::position_after(std::uint64_t steps_done, std::uint64_t fr
   return std::min(end(from), options_.dataset_size);
 }
 
-// Where the order ends for who starts at `from`: padding lies beyond the data set, and what is dropped after the end.
+// The end of an order that starts at `from`: beyond the data set with padding, before its end if samples are dropped.
 std::uint64_t Sampler::end(std::uint64_t from) const {
   if (from > options_.dataset_size) {
     throw UsageError(text("Position ", from, " is beyond the end of a data set of ", options_.dataset_size,
-                          " samples: was the run begun with another data set?"));
+                          " samples. Resume with the data set of the previous run."));
   }
   const std::uint64_t left = options_.dataset_size - from;
   if (options_.remainder == Remainder::pad) return from + ceiling_of_ratio(left, world_size_) * world_size_;

@@ -7,31 +7,31 @@
 
 namespace libtrain::data {
 
-/// What a worker of a loader spends its time on.
+/// What a loader's worker spends its time on.
 enum class LoaderStage {
-  read,       ///< getting bytes from disk or network; also all that a data set does outside of the other stages
-  decode,     ///< making pixels of them
+  read,       ///< reading from disk or network; also everything that a data set does outside of the other stages
+  decode,     ///< decoding to pixels
   transform,  ///< augmenting, resizing, normalising
-  collate,    ///< putting samples together into a batch
+  collate,    ///< combining samples into a batch
 };
 
 inline constexpr std::size_t kLoaderStages = 4;
 
-/// What a thread has read.
+/// Counts of one thread.
 struct ReadCounts {
   std::uint64_t bytes = 0;
   std::uint64_t cache_hits = 0;
   std::uint64_t cache_misses = 0;
 };
 
-/// Seconds per stage, and what was read, of one thread. A thread that is not a loader's worker has none, and then a
-/// StageScope costs nothing but looking.
+/// Measures the seconds per stage and counts what was read by one thread. Threads other than a loader's workers have
+/// none; a StageScope then only looks for it.
 class StageClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Makes this the calling thread's clock while the object lives; the stage is `read`, and time runs between resume()
-  /// and pause() only.
+  /// Makes this the calling thread's clock while the object exists. The stage is `read`, and time is measured between
+  /// resume() and pause() only.
   StageClock();
   ~StageClock();
   StageClock(const StageClock&) = delete;  // its thread refers to it
@@ -40,14 +40,14 @@ class StageClock {
   void resume();
   void pause();
 
-  /// Stops charging the present stage, and returns it.
+  /// Measures for `stage` from now on, and returns the previous stage.
   LoaderStage enter(LoaderStage stage);
 
   const std::array<double, kLoaderStages>& seconds() const { return seconds_; }
   const ReadCounts& counts() const { return counts_; }
   ReadCounts& counts() { return counts_; }
 
-  /// The calling thread's clock; null where it has none.
+  /// The calling thread's clock, or null.
   static StageClock* of_this_thread();
 
  private:
@@ -61,8 +61,8 @@ class StageClock {
   ReadCounts counts_ = {};
 };
 
-/// Charges the time of its life to a stage of the calling thread's clock. What is opened within counts for the inner
-/// one.
+/// Measures the time of its lifetime as a stage of the calling thread's clock. The time of an inner scope counts for
+/// that scope's stage.
 class StageScope {
  public:
   explicit StageScope(LoaderStage stage) : clock_(StageClock::of_this_thread()) {
@@ -71,7 +71,7 @@ class StageScope {
   ~StageScope() {
     if (clock_ != nullptr) clock_->enter(outer_);
   }
-  StageScope(const StageScope&) = delete;  // would charge twice
+  StageScope(const StageScope&) = delete;  // would leave the stage twice
   StageScope& operator=(const StageScope&) = delete;
 
  private:

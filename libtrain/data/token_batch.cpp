@@ -26,7 +26,7 @@ at::Tensor labels_of(const std::vector<TokenSample>& texts) {
 }  // namespace
 
 TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of) {
-  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ": it must be at least 1."));
+  if (multiple_of < 1) throw UsageError(text("multiple_of is ", multiple_of, ". It must be at least 1."));
   std::size_t longest = 0;
   for (const auto& one : texts) longest = std::max(longest, one.ids.size());
   const std::int64_t length = (static_cast<std::int64_t>(longest) + multiple_of - 1) / multiple_of * multiple_of;

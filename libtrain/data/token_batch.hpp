@@ -7,28 +7,28 @@
 
 namespace libtrain::data {
 
-/// A text as the numbers of its tokens, and its class.
+/// A text as token ids, and its class.
 struct TokenSample {
   std::vector<std::int64_t> ids = {};
   std::int64_t label = 0;
 };
 
-/// Texts of different lengths, padded to that of the longest.
+/// Texts of different lengths, padded to the length of the longest.
 struct TokenBatch {
   at::Tensor ids;             ///< int64 [B, T]
-  at::Tensor attention_mask;  ///< bool [B, T]: true where there is a token
+  at::Tensor attention_mask;  ///< bool [B, T]: true for tokens, false for padding
   at::Tensor labels;          ///< int64 [B]
 };
 
-/// T is the length of the longest text, rounded up to a multiple of `multiple_of`; 0 for no texts.
-/// Throws UsageError where `multiple_of` is below 1.
+/// T is the length of the longest text, rounded up to a multiple of `multiple_of`; 0 without texts. Throws UsageError
+/// if `multiple_of` is below 1.
 TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of = 1);
 
-/// Texts end to end, without padding.
+/// Concatenated texts, without padding.
 struct PackedTokens {
-  at::Tensor ids;        ///< int64 [N], N tokens in all
-  at::Tensor positions;  ///< int64 [N]: of a token in its text, from 0 on
-  at::Tensor offsets;    ///< int64 [B + 1]: text b has the tokens from offsets[b] up to offsets[b + 1]
+  at::Tensor ids;        ///< int64 [N] for N tokens
+  at::Tensor positions;  ///< int64 [N]: position of each token in its text, from 0 on
+  at::Tensor offsets;    ///< int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1
   at::Tensor labels;     ///< int64 [B]
 };
 

@@ -39,12 +39,11 @@ std::string_view to_string(Launcher launcher) {
 
 int device_index(const Launch& launch, int visible_devices) {
   if (visible_devices < 1) {
-    throw UsageError(
-        text("This process sees ", visible_devices, " devices: choose the CPU, or make a device visible."));
+    throw UsageError(text("This process sees ", visible_devices, " devices. Use the CPU, or make a device visible."));
   }
   if (!launch.local_rank.value) {
     throw UsageError(text("The local rank of rank ", launch.rank.value,
-                          " is not known before the ranks have met: set LOCAL_RANK, or choose the device later."));
+                          " is not known before the ranks connect. Set LOCAL_RANK, or choose the device later."));
   }
   return *launch.local_rank.value % visible_devices;
 }

@@ -16,7 +16,7 @@ struct Sourced {
   std::string source = {};
 };
 
-/// Who started this process, as far as its variables tell.
+/// The launcher that started this process, as detected from its variables.
 enum class Launcher {
   explicit_options,
   torchrun,
@@ -36,7 +36,7 @@ enum class Launcher {
 /// A short stable name, equal to the enumerator: "open_mpi", "torchrun", "single".
 std::string_view to_string(Launcher launcher);
 
-/// What the caller decides instead of the environment. Everything set here wins.
+/// Values that the caller sets instead of the environment. They take precedence.
 struct LaunchOptions {
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
@@ -45,39 +45,40 @@ struct LaunchOptions {
   std::optional<std::string> dist_backend = {};
 };
 
-/// Which of how many processes this one is, and how it meets the others. Made without detect_launch: a single process.
+/// Rank, world size and rendezvous of this process. A default-constructed Launch is a single process.
 struct Launch {
   Sourced<int> rank;
   Sourced<int> world_size{.value = 1};
-  /// Nothing where the launcher does not say: the ranks find out when they have met.
+  /// std::nullopt if the launcher does not set it: the ranks determine it when they connect.
   Sourced<std::optional<int>> local_rank;
   Sourced<std::optional<int>> local_world_size;
   Sourced<std::optional<int>> node_rank;
   Sourced<std::optional<int>> node_count;
-  /// The host of each rank, where the launcher lets it be known; else empty. For messages.
+  /// The host of each rank, for messages; empty if the launcher does not provide it.
   std::vector<std::string> hosts;
   /// The host of rank 0, without brackets around an IPv6 address.
   Sourced<std::optional<std::string>> master_address;
   Sourced<std::optional<int>> master_port;
-  /// The job in words, the same on all its ranks and in no other job: "Slurm job 45, step 0". Nothing where no variable
-  /// says it.
+  /// The name of the job, the same on all its ranks and different from other jobs: "Slurm job 45, step 0". std::nullopt
+  /// if no variable gives it.
   Sourced<std::optional<std::string>> job;
   /// "mpi", "tcp://host:port", "file:///path", or "none" for a single process.
   Sourced<std::string> rendezvous{.value = "none"};
-  /// What was asked for, in lower case; "auto" where nothing was.
+  /// The requested backend, in lower case; "auto" by default.
   Sourced<std::string> backend{.value = "auto"};
   Launcher launcher = Launcher::single;
-  /// What looked wrong but could be decided. Whole sentences, for rank 0 to log.
+  /// Ambiguities that were resolved, as sentences for rank 0 to log.
   std::vector<std::string> warnings;
 };
 
-/// Finds out who this process is. A pure function: no system calls, no name lookups.
-/// Throws EnvironmentError for variables that are half set, garbage or contradictory, and UsageError for options that
-/// are; both name the variables and their values. docs/launch.md has the table of what is read in which order.
+/// Detects rank, world size and rendezvous. A pure function: no system calls, no name lookups. Throws EnvironmentError
+/// for variables that are incomplete, invalid or contradictory, and UsageError for such options; both name the
+/// variables and their values. docs/launch.md has the table of the variables and their order.
 Launch detect_launch(const Environment& environment, const LaunchOptions& options = {});
 
-/// The accelerator that this process uses: its local rank modulo `visible_devices`, because some launchers show each
-/// process its own device only. Throws UsageError where there is no device or the local rank is not known yet.
+/// The index of the accelerator that this process uses: its local rank modulo `visible_devices`, because some launchers
+/// make only one device visible to each process. Throws UsageError if there is no device or the local rank is not known
+/// yet.
 int device_index(const Launch& launch, int visible_devices);
 
 }  // namespace libtrain

@@ -22,8 +22,8 @@ torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64
   return result;
 }
 
-// The members are initialised in the order in which torchvision makes its modules (the shortcut first), and registered
-// in the order in which it registers them (the shortcut last): the same seed then gives the same weights.
+// The members are initialised in the order in which torchvision creates its modules (the shortcut first), and
+// registered in the order in which it registers them (the shortcut last): the same seed then gives the same weights.
 
 BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
     : downsample_(projection(options, kExpansion)),

@@ -11,10 +11,10 @@
 
 namespace libtrain::models::detail {
 
-/// Makes a norm of so many channels; where it is empty, norms are torch::nn::BatchNorm2d.
+/// Creates a norm of so many channels; if it is empty, norms are torch::nn::BatchNorm2d.
 using NormFactory = std::function<torch::nn::AnyModule(std::int64_t channels)>;
 
-/// Channels and stride of one residual block. The output has `width` channels times the block's expansion.
+/// Channels and stride of one residual block. The output has `width` times the block's expansion channels.
 struct ResidualBlockOptions {
   std::int64_t channels;
   std::int64_t width;

@@ -17,15 +17,15 @@ namespace {
 
 void check(const ResNetOptions& options) {
   if (options.layers.empty() || options.layers.size() > 4) {
-    throw std::invalid_argument("a ResNet has 1 to 4 stages, but layers has " + std::to_string(options.layers.size()) +
-                                " numbers");
+    throw std::invalid_argument("ResNetOptions::layers has " + std::to_string(options.layers.size()) +
+                                " entries. Give 1 to 4, one for each stage.");
   }
   const std::int64_t least = std::min({*std::min_element(options.layers.begin(), options.layers.end()), options.classes,
                                        options.width, options.input_channels});
   if (least < 1) {
     throw std::invalid_argument(
-        "layers, classes, width and input_channels of a ResNet must be at least 1, but one is " +
-        std::to_string(least));
+        "ResNetOptions::layers, classes, width and input_channels must be at least 1, but one of them is " +
+        std::to_string(least) + ".");
   }
 }
 

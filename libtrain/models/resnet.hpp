@@ -16,7 +16,7 @@ namespace libtrain::models {
 /// The residual block: two 3x3 convolutions, or 1x1, 3x3 and 1x1 with four times as many channels at the end.
 enum class Block { basic, bottleneck };
 
-/// What stands before the first stage.
+/// The layers before the first stage.
 enum class Stem {
   imagenet,  ///< 7x7 convolution with stride 2 and 3x3 max-pooling with stride 2
   small,     ///< 3x3 convolution with stride 1 and no pooling, for small images
@@ -26,19 +26,20 @@ struct ResNetOptions {
   Block block = Block::basic;                       ///< set by resnet18 and resnet50
   std::vector<std::int64_t> layers = {2, 2, 2, 2};  ///< blocks of each stage, 1 to 4 stages; set by resnet18, resnet50
   std::int64_t classes = 1000;
-  std::int64_t width =
-      64;  ///< channels of the first stage (before a bottleneck's factor of 4), doubled by each next one
+  /// Channels of the first stage (before a bottleneck's factor of 4), doubled in each next one.
+  std::int64_t width = 64;
   std::int64_t input_channels = 3;
   Stem stem = Stem::imagenet;
-  /// Makes each norm, of so many channels, such as what libtrain::sync_batch_norm_factory returns; it must register its
-  /// state as batch norm does to keep torchvision's names. Empty: torch::nn::BatchNorm2d.
+  /// Creates each norm, of so many channels, such as the function that libtrain::sync_batch_norm_factory returns; a
+  /// norm must register its state as batch norm does to keep torchvision's names. Empty: torch::nn::BatchNorm2d.
   std::function<torch::nn::AnyModule(std::int64_t channels)> norm = {};
 };
 
 /// Residual network for image classification: K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
 ///
 /// Names, shapes, order and initialisation of parameters and buffers are torchvision's, so that its weights load by
-/// name; the stride of a bottleneck is in its 3x3 convolution, as there. Each stage but the first halves the image.
+/// name; the stride of a bottleneck is in its 3x3 convolution, as in torchvision. Each stage but the first halves the
+/// image.
 class ResNetImpl : public torch::nn::Module {
  public:
   /// Throws std::invalid_argument for other than 1 to 4 stages, or a number below 1.
@@ -54,7 +55,7 @@ class ResNetImpl : public torch::nn::Module {
   void initialize();
 
   ResNetOptions options_;
-  std::int64_t channels_;  // of what the stages made so far put out
+  std::int64_t channels_;  // of the output of the stages created so far
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::AnyModule bn1_;
   std::vector<torch::nn::Sequential> stages_;

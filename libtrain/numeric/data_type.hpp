@@ -9,7 +9,8 @@ namespace libtrain {
 /// Element types that collectives move and reduce.
 enum class DataType : std::uint8_t { float32, float64, float16, bfloat16, int32, int64, uint8 };
 
-/// How elements of equal position are combined. `average` is the sum divided by the world size, floating types only.
+/// How elements at equal positions are combined. `average` is the sum divided by the world size, for floating types
+/// only.
 enum class ReduceOp : std::uint8_t { sum, average, minimum, maximum, product };
 
 constexpr std::size_t size_of(DataType type) {

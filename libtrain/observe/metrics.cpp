@@ -9,10 +9,8 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <iomanip>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -25,6 +23,7 @@
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/observe/detail/utc_time.hpp>
 
 namespace libtrain {
 namespace {
@@ -52,12 +51,12 @@ bool is_regular(int descriptor) {
 
 enum class Lock { taken, refused, unavailable };
 
-// Refused where another open of the file has it. What is given to a device lies in no file that could be shared.
+// `refused` if another open file holds the lock. Only regular files are locked.
 //
-// flock(2), for it belongs to the opened file: the kernel lets go of it when the process ends, however it ends. An NFS
-// client makes it a lock of the server's, which keeps other hosts out, too; the server forgets it some 90 s after the
-// host has gone (NFS 4), or when that host has restarted (NFS 3). A mount with local_lock, and most file systems in
-// user space, keep out processes of the same host only.
+// flock(2), because the lock belongs to the open file: the kernel releases it when the process ends, even if it is
+// killed. An NFS client turns it into a lock on the server, which keeps out other hosts as well; the server drops it
+// about 90 s after the host disappeared (NFS 4), or when that host has restarted (NFS 3). A mount with local_lock, and
+// most file systems in user space, keep out only processes of the same host.
 Lock try_lock(int descriptor) {
   if (!is_regular(descriptor)) return Lock::taken;
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
@@ -66,16 +65,7 @@ Lock try_lock(int descriptor) {
   return Lock::taken;
 }
 
-std::string time_in_words(double seconds) {
-  const auto time = static_cast<std::time_t>(seconds);
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  std::ostringstream words;
-  words << std::put_time(&parts, "%Y-%m-%d %H:%M:%S UTC");
-  return words.str();
-}
-
-// Who writes to the file, by its latest run that has not ended.
+// The process that writes to the file: that of the latest `run` event without a `summary` event.
 std::string writer_of(const std::filesystem::path& file) try {
   std::vector<nlohmann::json> runs;
   std::ifstream stream{file};
@@ -96,17 +86,17 @@ std::string writer_of(const std::filesystem::path& file) try {
   const auto host = run.value("host", "?");
   return text(process == ::getpid() && host == detail::host_name() ? "This process" : "Another run", " (run ",
               run.value("run_id", "?"), ", process ", process, " on ", host, ", since ",
-              time_in_words(run.value("time", 0.0)), ")");
+              detail::utc_time(static_cast<std::time_t>(run.value("time", 0.0))), ")");
 } catch (const nlohmann::json::exception&) {
-  return "Another run";  // a record that is not ours
+  return "Another run";  // not a record of this library
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& file) {
   const auto writer = writer_of(file);
-  throw EnvironmentError(text(writer, " is writing to '", file.string(), "': ",
+  throw EnvironmentError(text(writer, " is writing to '", file.string(), "'. ",
                               writer.starts_with("This")
-                                  ? "write through its MetricsWriter, Context::metrics(), or to another folder."
-                                  : "wait until it has ended, or give --output another folder."));
+                                  ? "Use its MetricsWriter, Context::metrics(), or another folder."
+                                  : "Wait until that run has ended, or set --output to another folder."));
 }
 
 double seconds_since_epoch() {
@@ -117,7 +107,7 @@ double seconds_since_epoch() {
 
 class MetricsWriter::File {
  public:
-  // Empty: other writers are not kept out.
+  // Without `in_use` the file is not locked.
   File(std::filesystem::path path, std::optional<InUse> in_use)
       : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
     if (!descriptor_.is_open()) fail("open", path_, errno);
@@ -125,35 +115,29 @@ class MetricsWriter::File {
     if (lock == Lock::refused && in_use == InUse::refused) refuse(path_);
     if (lock == Lock::unavailable) {
       log_warning(text("The file system cannot lock '", path_.string(), "' (", std::system_category().message(errno),
-                       "): a second run that writes to it at the same time is not noticed."));
+                       "). A second run that writes to it at the same time is not detected."));
     }
-    // Of a file in use, the last line may be growing at this moment.
+    // Another writer of the file may be in the middle of its last line.
     if (lock != Lock::refused) drop_unfinished_line();
   }
 
   void append(std::string_view line) {
     const std::lock_guard lock{mutex_};
-    std::size_t done = 0;
-    while (done < line.size()) {
-      const auto written = ::write(descriptor_.get(), line.data() + done, line.size() - done);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) {
-        const int error = written == 0 ? ENOSPC : errno;
-        take_back(done);
-        fail("write to", path_, error);
-      }
-      done += static_cast<std::size_t>(written);
-    }
+    const auto written = detail::write_all(descriptor_.get(), line);
+    if (written == line.size()) return;
+    const int error = errno;
+    take_back(written);
+    fail("write to", path_, error);
   }
 
   void sync() {
     const std::lock_guard lock{mutex_};
-    // A pipe or a device such as /dev/stdout has nothing to wait for.
+    // EINVAL: a pipe or a device such as /dev/stdout has nothing to sync.
     if (::fsync(descriptor_.get()) != 0 && errno != EINVAL && errno != EROFS) fail("store", path_, errno);
   }
 
  private:
-  // Leaves the file alone where another process has appended behind the part that was written.
+  // Leaves the file unchanged if another process has appended after the part that was written.
   void take_back(std::size_t written) {
     if (written == 0) return;
     const auto end = ::lseek(descriptor_.get(), 0, SEEK_CUR);
@@ -181,13 +165,13 @@ class MetricsWriter::File {
     if (!truncate_to(end)) fail("shorten", path_, errno);
   }
 
-  // A record cut short begins with a brace, or with zeros after a power cut; anything else is not ours to remove.
+  // A truncated record begins with a brace, or with zeros after a power failure; other text is the user's.
   void refuse_foreign_text_at(off_t offset) const {
     char first = 0;
     if (::pread(descriptor_.get(), &first, 1, offset) != 1) fail("read", path_, errno);
     if (first == '{' || first == '\0') return;
     throw EnvironmentError(text("'", path_.string(), "' does not end in a metrics record (byte ", offset,
-                                "); name another file to write metrics to."));
+                                "). Set another file for the metrics."));
   }
 
   bool truncate_to(off_t size) { return ::ftruncate(descriptor_.get(), size) == 0; }

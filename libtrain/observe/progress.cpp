@@ -13,14 +13,14 @@ namespace {
 constexpr int kUsualColumns = 80;
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
-// 0 where there is no terminal, or one that does not know.
+// 0 if the file is not a terminal, or the terminal does not report its width.
 int terminal_columns(int file_descriptor) {
   winsize size{};
   return ::ioctl(file_descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-// isatty would not do: Open MPI gives the standard output of every rank a terminal, one without a size, even where
-// mpirun's own output goes to a file.
+// isatty() is not enough: Open MPI connects the output of every rank to a terminal without a size, even if mpirun's own
+// output goes to a file.
 Progress::Output resolve(Progress::Output output, int file_descriptor) {
   if (output != Progress::Output::automatic) return output;
   return terminal_columns(file_descriptor) > 0 ? Progress::Output::bar : Progress::Output::lines;
@@ -117,7 +117,7 @@ void Progress::clear_bar() {
 }
 
 void Progress::draw_bar() {
-  // One column stays free: a full line makes some terminals wrap.
+  // Some terminals wrap a line that fills the last column.
   write(std::string{kClearLine} + progress_bar_line(state_, columns() - 1));
   bar_is_shown_ = true;
 }

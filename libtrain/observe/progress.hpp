@@ -12,17 +12,17 @@
 
 namespace libtrain {
 
-/// Shows how far training is: on a terminal as one line that redraws itself, elsewhere as plain lines, at most one
+/// Shows the progress of training: on a terminal as one line that is redrawn, otherwise as plain lines, at most one
 /// every few seconds and one at the end of each epoch.
 ///
-/// While it lives on a terminal, log messages appear above the bar. Any thread may call it. A stream that cannot be
-/// written to any more silences it: showing progress never ends a run.
+/// While an object with a bar exists, log messages appear above the bar. Any thread may call it. After a write error it
+/// shows nothing more: a failure to show progress never ends a run.
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
 
   enum class Output {
-    automatic,  ///< a bar where the file is a terminal of known width, else plain lines (so under mpirun)
+    automatic,  ///< a bar if the file is a terminal of known width, else plain lines (as under mpirun)
     bar,
     lines,
     quiet,  ///< nothing: `--quiet`, and ranks other than 0
@@ -34,14 +34,14 @@ class Progress {
     std::chrono::milliseconds redraw_interval{100};
     std::chrono::milliseconds line_interval{5000};
     std::function<Clock::time_point()> now = Clock::now;
-    std::function<int()> columns;  ///< empty: the terminal is asked at every redraw
+    std::function<int()> columns;  ///< empty: the terminal's width, read at every redraw
   };
 
   struct Epoch {
-    int number = 1;  ///< as shown: callers that count from 0 add 1
-    int count = 0;   ///< 0: not known
+    int number = 1;  ///< counted from 1
+    int count = 0;   ///< 0: unknown
     std::int64_t steps = 0;
-    std::int64_t first_step = 0;  ///< steps done before, where an epoch is resumed in its middle
+    std::int64_t first_step = 0;  ///< steps that were done before, if an epoch is resumed
   };
 
   Progress();
@@ -50,18 +50,19 @@ class Progress {
   Progress(const Progress&) = delete;  // the logger holds its address
   Progress& operator=(const Progress&) = delete;
 
-  /// Clears an unfinished bar and gives the log its former sink back.
+  /// Clears an unfinished bar and restores the log's previous sink.
   ~Progress();
 
   void begin_epoch(const Epoch& epoch);
 
-  /// `step` steps of this epoch are done. Cheap enough for every step: nothing is formatted unless it is due.
+  /// Reports that `step` steps of this epoch are done. Cheap enough for every step: it formats text only if it is time
+  /// to show it.
   void update(std::int64_t step, std::vector<ProgressFigure> figures = {});
 
-  /// The epoch's last line, with the figures of the last update or those given here (validation results).
+  /// Writes the epoch's last line, with these figures (such as validation results) or those of the last update.
   void end_epoch(std::vector<ProgressFigure> figures = {});
 
-  /// Writes a line of its own, above the bar.
+  /// Writes a line, above the bar if there is one.
   void print(std::string_view line);
 
  private:
@@ -78,7 +79,7 @@ class Progress {
   Clock::time_point epoch_start_;
   Clock::time_point last_shown_;
   bool bar_is_shown_ = false;
-  LogSink former_sink_;  // empty where this one was not installed
+  LogSink former_sink_;  // empty if this object installed none
 };
 
 }  // namespace libtrain

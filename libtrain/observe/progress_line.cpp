@@ -17,7 +17,7 @@ bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
 }
 
-// One column a character: figure names may be UTF-8.
+// One column per character: figure names may be UTF-8.
 std::size_t width_of(const std::string& line) {
   return static_cast<std::size_t>(
       std::count_if(line.begin(), line.end(), [](char c) { return !continues_character(c); }));
@@ -70,7 +70,7 @@ std::string progress_end_line(const ProgressState& state, double elapsed_s) {
 }
 
 std::string format_duration(double seconds) {
-  if (!(seconds < 1e9)) return "?";  // not a number, or decades: an estimate from a first step that hung
+  if (!(seconds < 1e9)) return "?";  // NaN, or an estimate of decades after a first step that hung
   const auto total = static_cast<std::int64_t>(std::llround(std::max(seconds, 0.0)));
   const auto two_digits = [](std::int64_t number) { return text(number < 10 ? "0" : "", number); };
   const auto minutes_and_seconds = ":" + two_digits(total % 60);
@@ -81,7 +81,7 @@ std::string format_duration(double seconds) {
 std::string format_figure(double value) {
   char digits[32];
   const bool is_long = std::abs(value) >= 1000 && std::abs(value) < 1e9;
-  // to_chars and not printf: the decimal point must not depend on the locale.
+  // Not printf, whose decimal point depends on the locale.
   const auto result = is_long ? std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, 0)
                               : std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3);
   return std::string(digits, result.ptr);

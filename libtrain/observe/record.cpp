@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Replaces what is not UTF-8: a metric must not be lost for a file name in another encoding.
+// Replaces invalid UTF-8: a file name in another encoding must not cost the record.
 std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -33,7 +33,7 @@ std::string dump_all(const std::vector<Element>& values) {
 }  // namespace
 
 Record::Record(std::string_view event) : event_(event) {
-  if (event.empty()) throw UsageError("The event name of a metrics record is empty.");
+  if (event.empty()) throw UsageError("The event name of a metrics record is empty. Give it a name such as 'step'.");
 }
 
 Record& Record::set(std::string_view key, bool value) {
@@ -87,7 +87,7 @@ Record& Record::set_unsigned(std::string_view key, std::uint64_t value) {
 Record& Record::set_json(std::string_view key, std::string json, bool is_finite) {
   if (key.empty() || key == "event" || key == "time" || key == "run_id") {
     throw UsageError(
-        text("'", key, "' cannot be a key of a metrics record; choose a name other than event, time and run_id."));
+        text("'", key, "' cannot be a key of a metrics record. Use a name other than event, time and run_id."));
   }
   const auto found = std::ranges::find(members_, key, &Member::key);
   if (found != members_.end()) {

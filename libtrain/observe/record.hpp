@@ -10,13 +10,13 @@
 
 namespace libtrain {
 
-/// One line of metrics.jsonl being put together: an event name and members in the order in which they were first set.
+/// One line of metrics.jsonl: an event name, and members in the order in which they were first set.
 ///
 ///   writer.write(Record{"step"}.set("step", 12).set("loss", loss).set("lr", 0.1));
 ///
-/// Setting a key again replaces its value. Strings pass through `redact`, those under a key that looks like a secret
-/// are masked whole, and bytes that are not UTF-8 become U+FFFD. NaN and infinities become null, as JSON has no word
-/// for them (`non_finite` names them); every other double reads back as the same double.
+/// Setting a key again replaces its value. Strings pass through `redact`; those whose key looks like a secret are
+/// masked entirely; bytes that are not UTF-8 become U+FFFD. NaN and infinities become null, because JSON cannot
+/// represent them (`non_finite` lists them); every other double is written so that it reads back exactly.
 class Record {
  public:
   /// Throws UsageError for an empty name.
@@ -45,20 +45,20 @@ class Record {
     return set_unsigned(key, static_cast<std::uint64_t>(value));
   }
 
-  /// A member that is an object itself, such as the configuration in a `run` event.
+  /// A member that is an object, such as the configuration in a `run` event.
   Record& set(std::string_view key, const std::vector<std::pair<std::string, std::string>>& members);
 
-  /// The same with members of any kind: those of `object`, whose event name is left out.
+  /// An object with the members of `object`; its event name is left out.
   Record& set(std::string_view key, const Record& object);
 
   const std::string& event() const { return event_; }
 
-  /// The keys whose numbers are NaN or infinity. In a list they are gaps, such as the accuracy of a class without
-  /// samples, and do not count.
+  /// The keys whose numbers are NaN or infinity. Lists are not checked: NaN in a list may be a gap, such as the
+  /// accuracy of a class without samples.
   std::vector<std::string> non_finite() const;
 
-  /// The line as it is written, newline included, with "time" set to `time_s` (seconds since the epoch, UTC) and,
-  /// unless `run_id` is empty, "run_id".
+  /// The line with its newline, with "time" set to `time_s` (seconds since the epoch, UTC) and, unless `run_id` is
+  /// empty, "run_id".
   std::string line(double time_s, std::string_view run_id = {}) const;
 
  private:

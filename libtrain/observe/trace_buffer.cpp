@@ -10,7 +10,7 @@ namespace libtrain {
 
 namespace {
 
-// What a short text takes beside its characters: the string, its place in the table, and the allocations of both.
+// The memory of a short text besides its characters: the string, its table entry, and the allocations of both.
 constexpr std::size_t kTextOverhead = 96;
 
 std::int64_t nanoseconds_of(TraceSink::Clock::time_point time) {
@@ -27,7 +27,7 @@ void TraceBuffer::span(std::string_view lane, std::string_view name, Clock::time
   try {
     if (keep(lane, name, begin, end, detail)) return;
   } catch (const std::bad_alloc&) {
-    // A run must not end because it is watched.
+    // Tracing must not end a run.
   }
   ++dropped_;
 }
@@ -48,7 +48,7 @@ bool TraceBuffer::keep(std::string_view lane, std::string_view name, Clock::time
 }
 
 std::optional<std::uint32_t> TraceBuffer::index_of(std::string_view text) {
-  // The same text mostly comes from the same place, and comparing long ones is several times cheaper than hashing them.
+  // The same text usually has the same address, and comparing long texts is several times cheaper than hashing them.
   auto& guess = guesses_[(reinterpret_cast<std::uintptr_t>(text.data()) >> 3) % guesses_.size()];
   if (guess < texts_.size() && texts_[guess] == text) return guess;
   if (const auto found = indices_.find(text); found != indices_.end()) return guess = found->second;
@@ -69,13 +69,13 @@ namespace detail {
 
 namespace {
 
-// Seven bits a byte, the lowest first; all but the last byte have the upper bit set.
+// Seven bits per byte, the lowest first; all bytes except the last have the upper bit set.
 void put(std::string& bytes, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
   bytes.push_back(static_cast<char>(value));
 }
 
-// Small numbers of either sign become small ones without.
+// Maps numbers of small magnitude to small unsigned numbers.
 void put_signed(std::string& bytes, std::int64_t value) {
   put(bytes, (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));
 }
@@ -106,7 +106,7 @@ class Reader {
 
   std::string text() { return std::string{take(number())}; }
 
-  // How many things follow, each of which takes a byte at least.
+  // The number of entries that follow; each takes at least one byte.
   std::size_t count() {
     const auto value = number();
     if (value > rest_.size()) refuse();
@@ -132,13 +132,13 @@ class Reader {
   }
 
   [[noreturn]] static void refuse() {
-    throw CommunicationError("A trace arrived damaged: run the same build of libtrain on every rank.");
+    throw CommunicationError("The trace of a rank could not be decoded. Run the same build of libtrain on every rank.");
   }
 
   std::string_view rest_;
 };
 
-// Without overflow, whatever the times are.
+// Unsigned arithmetic: times that a rank sent may overflow.
 std::int64_t difference(std::int64_t later, std::int64_t earlier) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(earlier));
 }

@@ -1,7 +1,6 @@
 #include <libtrain/optim/fused_adamw.hpp>
 
 #include <cmath>
-#include <tuple>
 
 #include <ATen/ops/maximum.h>
 
@@ -11,24 +10,6 @@
 namespace libtrain::optim {
 
 namespace {
-
-using detail::Piece;
-
-void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, torch::optim::AdamWParamState& state,
-                 const libtrain::detail::AdamWStep& step) {
-  detail::with_element_type(parameter, [&]<typename T>(T) {
-    auto* const values = parameter.mutable_data_ptr<T>();
-    const auto* const gradients = gradient.const_data_ptr<T>();
-    auto* const first = state.exp_avg().mutable_data_ptr<T>();
-    auto* const second = state.exp_avg_sq().mutable_data_ptr<T>();
-    detail::for_each_piece(parameter, [&](const Piece& piece) {
-      const auto begin = piece.begin;
-      libtrain::detail::adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count,
-                                     step);
-    });
-  });
-  detail::mark_changed(parameter);
-}
 
 void update_any(const at::Tensor& parameter, const at::Tensor& gradient, torch::optim::AdamWParamState& state,
                 const libtrain::detail::AdamWStep& step, const at::Tensor& largest_second) {
@@ -61,14 +42,10 @@ void FusedAdamW::update(const at::Tensor& parameter, const at::Tensor& gradient,
   detail::prepare_state(state.exp_avg_sq(), parameter);
   if (options.amsgrad()) detail::prepare_state(state.max_exp_avg_sq(), parameter);
   state.step(state.step() + 1);
-  const libtrain::detail::AdamWStep step{.learning_rate = options.lr(),
-                                         .beta1 = std::get<0>(options.betas()),
-                                         .beta2 = std::get<1>(options.betas()),
-                                         .epsilon = options.eps(),
-                                         .weight_decay = options.weight_decay(),
-                                         .step = state.step()};
+  const auto step = detail::adamw_step(options, state.step());
   if (detail::is_flat(parameter) && !options.amsgrad()) {
-    update_flat(parameter, gradient, state, step);
+    detail::adamw_pieces(parameter, gradient, state.exp_avg(), state.exp_avg_sq(), step);
+    detail::mark_changed(parameter);
   } else {
     update_any(parameter, gradient, state, step, options.amsgrad() ? state.max_exp_avg_sq() : at::Tensor());
   }

@@ -7,23 +7,6 @@ namespace libtrain::optim {
 
 namespace {
 
-using detail::Piece;
-
-void update_flat(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& buffer,
-                 const libtrain::detail::SgdStep& step) {
-  detail::with_element_type(parameter, [&]<typename T>(T) {
-    auto* const values = parameter.mutable_data_ptr<T>();
-    const auto* const gradients = gradient.const_data_ptr<T>();
-    auto* const kept = buffer.defined() ? buffer.mutable_data_ptr<T>() : nullptr;
-    detail::for_each_piece(parameter, [&](const Piece& piece) {
-      const auto begin = piece.begin;
-      libtrain::detail::sgd_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin,
-                                   piece.count, step);
-    });
-  });
-  detail::mark_changed(parameter);
-}
-
 void update_any(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& buffer,
                 const libtrain::detail::SgdStep& step) {
   auto update = step.weight_decay != 0 ? gradient.add(parameter, step.weight_decay) : gradient;
@@ -50,11 +33,7 @@ at::Tensor FusedSgd::step(LossClosure closure) {
 
 void FusedSgd::update(const at::Tensor& parameter, const at::Tensor& gradient,
                       const torch::optim::SGDOptions& options) {
-  libtrain::detail::SgdStep step{.learning_rate = options.lr(),
-                                 .momentum = options.momentum(),
-                                 .dampening = options.dampening(),
-                                 .weight_decay = options.weight_decay(),
-                                 .nesterov = options.nesterov()};
+  auto step = detail::sgd_step(options);
   at::Tensor buffer;
   if (step.momentum != 0) {
     auto& kept = detail::state_of<torch::optim::SGDParamState>(state_, parameter).momentum_buffer();
@@ -63,7 +42,8 @@ void FusedSgd::update(const at::Tensor& parameter, const at::Tensor& gradient,
     buffer = kept;
   }
   if (detail::is_flat(parameter)) {
-    update_flat(parameter, gradient, buffer, step);
+    detail::sgd_pieces(parameter, gradient, buffer, step);
+    detail::mark_changed(parameter);
   } else {
     update_any(parameter, gradient, buffer, step);
   }

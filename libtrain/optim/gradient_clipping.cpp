@@ -25,7 +25,7 @@ namespace {
 using libtrain::detail::Maximum;
 using Gradients = std::vector<std::vector<at::Tensor>>;
 
-// What a gradient on the host adds to the norm.
+// The contribution of a gradient on the host.
 double part_of_norm(const at::Tensor& gradient, double norm) {
   const auto dense = gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const void* const data = dense.const_data_ptr();
@@ -36,7 +36,7 @@ double part_of_norm(const at::Tensor& gradient, double norm) {
   return libtrain::detail::largest_magnitude(data, count, type);
 }
 
-// The same of gradients on a GPU: few kernels for all, and one copy to the host.
+// The same for gradients on a GPU: few kernels for all, and one copy to the host.
 std::vector<double> parts_on_device(const std::vector<at::Tensor>& gradients, double norm) {
   const auto type = gradients.front().scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto norms = at::stack(at::_foreach_norm(gradients, norm, type)).to(at::Device(at::kCPU), at::kDouble);
@@ -63,21 +63,21 @@ double norm_of(const Gradients& groups, double norm) {
 
 void check_norm(double norm) {
   if (norm != 1 && norm != 2 && !(std::isinf(norm) && norm > 0)) {
-    throw UsageError(text("The norm of gradients was asked for with exponent ", norm, "; use 1, 2 or infinity."));
+    throw UsageError(text("The norm of gradients has exponent ", norm, "; use 1, 2 or infinity."));
   }
 }
 
 [[noreturn]] void throw_non_finite(const std::vector<at::Tensor>& parameters, double norm) {
-  std::string culprit = "each gradient alone is finite, but not their norm";
+  std::string cause = "each gradient is finite, but their norm is not";
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     const auto& gradient = parameters[index].grad();
     if (!gradient.defined() || at::isfinite(gradient).all().item<bool>()) continue;
-    culprit = text("the gradient of parameter ", index, " of ", parameters.size(), ", of shape ", gradient.sizes(),
-                   ", is the first with NaN or infinity");
+    cause = text("the gradient of parameter ", index, " of ", parameters.size(), ", of shape ", gradient.sizes(),
+                 ", is the first with NaN or infinity");
     break;
   }
-  throw UsageError(text("The norm of the gradients is ", norm, ": ", culprit,
-                        ". Lower the learning rate or the loss scale, look at the data of this step, or skip the step "
+  throw UsageError(text("The norm of the gradients is ", norm, ": ", cause,
+                        ". Lower the learning rate or the loss scale, check the data of this step, or skip the step "
                         "(NonFinite::skipped, LossScaler)."));
 }
 
@@ -116,7 +116,7 @@ void require_dense(const at::Tensor& gradient, std::size_t index, std::size_t co
   if (floating && gradient.layout() == at::kStrided) return;
   throw UsageError(text("The gradient of parameter ", index, " of ", count, ", of shape ", gradient.sizes(), ", is ",
                         gradient.layout() == at::kStrided ? "dense" : "sparse", " and of dtype ", type,
-                        "; it must be dense and of float16, bfloat16, float32 or float64."));
+                        "; it must be dense and of dtype float16, bfloat16, float32 or float64."));
 }
 
 }  // namespace

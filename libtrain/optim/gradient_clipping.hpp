@@ -10,40 +10,40 @@ struct ClippingOptions {
   double max_norm = 1;  ///< more than 0
   /// 2 (Euclidean), 1 (sum of magnitudes) or infinity (largest magnitude).
   double norm = 2;
-  /// Throw UsageError, before any gradient is changed, for a norm that is NaN or infinite. Otherwise such a norm
-  /// spreads to the gradients, as in PyTorch.
+  /// Throw UsageError, before any gradient is changed, if the norm is NaN or infinite. Otherwise such a norm makes the
+  /// gradients NaN or zero, as in PyTorch.
   bool error_if_non_finite = false;
 };
 
-/// The norm of the gradients of all `parameters`, taken as one vector; 0 where there are none. Parameters without a
-/// gradient are skipped, and those listed twice (tied weights) counted once. Gradients are dense, of any shape, and of
-/// float16, bfloat16, float32 or float64; throws UsageError for others, and for a `norm` that ClippingOptions lacks.
+/// The norm of the gradients of all `parameters` as one vector; 0 if there are none. Parameters without a gradient are
+/// skipped, and those listed twice (tied weights) counted once. Gradients must be dense, of any shape, and of float16,
+/// bfloat16, float32 or float64; throws UsageError for others, and for a `norm` that ClippingOptions does not list.
 ///
-/// After GradientSynchronizer::wait() every rank gets the same bits, without a message, since the gradients are equal:
-/// on the host, sums are kept in float64, in an order that depends neither on the processor nor on the number of
-/// threads; GPUs sum in float32 (float64 for float64) and must be of one kind. One pass over the memory. With gradients
-/// on a GPU it waits for the current stream. Any thread.
+/// After GradientSynchronizer::wait() every rank gets the same bits, without communication, since the gradients are
+/// equal: the host sums in float64, in an order that depends neither on the processor nor on the number of threads;
+/// GPUs sum in float32 (float64 for float64) and must be of one kind. One pass over the memory. With gradients on a GPU
+/// it waits for the current stream. Any thread.
 double gradient_norm(const std::vector<at::Tensor>& parameters, double norm = 2);
 
 /// Scales the gradients of all `parameters`, in place, by min(1, max_norm / (norm + 1e-6)), as
 /// torch.nn.utils.clip_grad_norm_ does: Pascanu et al., "On the difficulty of training recurrent neural networks", ICML
-/// 2013, section 3.2. Returns the norm before that, with what gradient_norm() says of it; gradients that are short
-/// enough are not touched.
+/// 2013, section 3.2. Returns the norm before scaling, as gradient_norm() does; if that is below max_norm, gradients
+/// are not touched.
 ///
 ///     synchronizer.wait();                                         // the norm is that of the averaged gradients
 ///     const auto norm = optim::clip_gradients(model->parameters(), {.max_norm = 1});
 ///     optimizer.step();
 ///
-/// Throws UsageError for options out of their range, too.
+/// Throws UsageError as gradient_norm() does, and for options out of range.
 double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options = {});
 
 }  // namespace libtrain::optim
 
 namespace libtrain::optim::detail {
 
-/// The defined, non-empty gradients of `parameters`, each parameter's once, those of one device and dtype together, as
-/// operators on lists of tensors want them; in the order of the parameters. Throws UsageError for gradients that
-/// gradient_norm() refuses.
+/// The defined, non-empty gradients of `parameters`, each parameter's once, grouped by device and dtype, as operators
+/// on lists of tensors require; in the order of the parameters. Throws UsageError for gradients that gradient_norm()
+/// refuses.
 std::vector<std::vector<at::Tensor>> group_gradients(const std::vector<at::Tensor>& parameters);
 
 }  // namespace libtrain::optim::detail

@@ -136,12 +136,8 @@ void Lamb::update(const at::Tensor& parameter, const at::Tensor& gradient, const
   detail::prepare_state(state.exp_avg_sq(), parameter);
   state.step(state.step() + 1);
   const bool skipped = is_skipped(parameter, options);
-  const libtrain::detail::AdamWStep step{.learning_rate = options.lr(),
-                                         .beta1 = std::get<0>(options.betas()),
-                                         .beta2 = std::get<1>(options.betas()),
-                                         .epsilon = options.eps(),
-                                         .weight_decay = skipped ? 0 : options.weight_decay(),
-                                         .step = state.step()};
+  auto step = detail::adamw_step(options, state.step());
+  if (skipped) step.weight_decay = 0;
   if (detail::is_flat(parameter)) {
     update_flat(parameter, gradient, state, step, skipped);
   } else {

@@ -6,16 +6,16 @@
 
 namespace libtrain::optim {
 
-/// Options of Lars, set as those of torch's optimizers are: `LarsOptions(4.8).weight_decay(5e-5)`.
+/// Options of Lars, with setters as in torch's optimizers: `LarsOptions(4.8).weight_decay(5e-5)`.
 struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions> {
   LarsOptions(double lr);
   TORCH_ARG(double, lr);
   TORCH_ARG(double, momentum) = 0.9;
   TORCH_ARG(double, weight_decay) = 0;
-  /// The share of a tensor's own length by which a step of rate 1 changes it: eta.
+  /// eta in the paper: a step of rate 1 changes a tensor by this share of its norm.
   TORCH_ARG(double, trust_coefficient) = 0.001;
   TORCH_ARG(double, eps) = 1e-8;
-  /// Biases and normalization layers, whose tensors have at most one dimension, are neither adapted nor decayed.
+  /// Do not adapt or decay tensors of at most one dimension (biases and normalization layers).
   TORCH_ARG(bool, skip_one_dimensional) = true;
 
  public:
@@ -28,14 +28,15 @@ struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions>
 /// Layer-wise adaptive rate scaling for SGD with large batches: You, Gitman and Ginsburg, "Large Batch Training of
 /// Convolutional Networks", 2017, arXiv:1708.03888, algorithm 1. For each tensor w with gradient g:
 ///
-///     trust = trust_coefficient |w| / (|g| + weight_decay |w| + eps)     (1 where |w| or |g| is 0)
+///     trust = trust_coefficient |w| / (|g| + weight_decay |w| + eps)     (1 if |w| or |g| is 0)
 ///     v = momentum v + lr trust (g + weight_decay w)
 ///     w = w - v
 ///
-/// The rate is inside of v, as in the paper and in MLPerf's ResNet-50: a changed rate does not change what earlier
-/// gradients have left behind. torch::optim::SGD has it outside. Use it with a warm-up and rates of 1 to 20.
+/// The rate is part of v, as in the paper and in MLPerf's ResNet-50: a changed rate does not scale the contribution of
+/// earlier gradients. In torch::optim::SGD it does. Use it with a warm-up and rates of 1 to 20.
 ///
-/// The state is torch's SGDParamState, with v for momentum buffer. Memory, layouts, threads and bits: see FusedSgd.
+/// The state is torch's SGDParamState, with v as momentum buffer. For layouts, threads and reproducibility see
+/// FusedSgd.
 class Lars : public torch::optim::Optimizer {
  public:
   /// Throws UsageError for options that are negative or not finite, and for groups with options of another type.

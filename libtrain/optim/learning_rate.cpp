@@ -7,14 +7,11 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/optim/detail/option_checks.hpp>
 
 namespace libtrain::optim {
 
 namespace {
-
-bool is_rate(double value) {
-  return value >= 0 && std::isfinite(value);
-}
 
 std::vector<double> present_rates(const torch::optim::Optimizer& optimizer) {
   std::vector<double> rates;
@@ -23,11 +20,8 @@ std::vector<double> present_rates(const torch::optim::Optimizer& optimizer) {
 }
 
 void require_rates(const std::vector<double>& bases, const Schedule& schedule) {
-  if (!schedule) throw UsageError("LearningRate was given no schedule.");
-  for (const double base : bases) {
-    if (is_rate(base)) continue;
-    throw UsageError(text("LearningRate was given the base rate ", base, "; it must be a finite number, 0 or more."));
-  }
+  if (!schedule) throw UsageError("LearningRate was given an empty schedule. Give constant() for constant rates.");
+  for (const double base : bases) detail::require_not_negative(base, "The base rate of LearningRate");
 }
 
 }  // namespace
@@ -39,7 +33,7 @@ LearningRate::LearningRate(torch::optim::Optimizer& optimizer, double base, Sche
   if (std::ranges::adjacent_find(rates, std::not_equal_to<>{}) == rates.end()) return;
   throw UsageError(text("LearningRate was given one base rate for the optimizer's ", rates.size(),
                         " parameter groups, whose rates are ", join(rates, ", "),
-                        ": give a list of bases, one for each group."));
+                        ". Give a list of base rates, one for each group."));
 }
 
 LearningRate::LearningRate(torch::optim::Optimizer& optimizer, std::vector<double> bases, Schedule schedule)
@@ -51,20 +45,18 @@ LearningRate::LearningRate(torch::optim::Optimizer& optimizer, std::vector<doubl
 void LearningRate::require_base_of_each_group() const {
   const auto groups = optimizer_.param_groups().size();
   if (is_common_ || groups == bases_.size()) return;
-  throw UsageError(text("LearningRate was given ", bases_.size(), " base rates, and the optimizer has ", groups,
-                        " parameter groups: give a base for each group, that is its rate where the factor is 1."));
+  throw UsageError(text("LearningRate was given ", bases_.size(), " base rates, but the optimizer has ", groups,
+                        " parameter groups. Give a base rate for each group: its rate when the factor is 1."));
 }
 
 void LearningRate::set(std::int64_t step) {
   require_base_of_each_group();
   const auto factor = schedule_(step);
-  if (!is_rate(factor)) {
-    throw UsageError(
-        text("The schedule gave ", factor, " for step ", step, "; a factor is a finite number, 0 or more."));
-  }
+  detail::require_not_negative(factor, text("The schedule's factor of step ", step));
   for (const double base : bases_) {
-    if (is_rate(base * factor)) continue;
-    throw UsageError(text("The learning rate of step ", step, ", ", base, " times ", factor, ", is not finite."));
+    if (std::isfinite(base * factor)) continue;
+    throw UsageError(text("The learning rate of step ", step, ", ", base, " times ", factor,
+                          ", is not finite. Use a smaller base rate or factor."));
   }
   auto& groups = optimizer_.param_groups();
   for (std::size_t group = 0; group < groups.size(); ++group) {

@@ -18,7 +18,7 @@ namespace libtrain::optim {
 
 namespace {
 
-// Scales and their inverses are float32 on their way to the gradients: neither may overflow there.
+// Gradients are divided in float32: neither a scale nor its inverse may overflow there.
 bool is_scale(double value) {
   return value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max();
 }
@@ -44,8 +44,8 @@ void require_gradients(const std::vector<at::Tensor>& parameters) {
     if (parameter.defined() && parameter.grad().defined()) return;
   }
   throw UsageError(text("LossScaler was given ", parameters.size(),
-                        " parameters, none of which has a gradient: call it after backward() and wait(), and where "
-                        "wait() returned false (NonFinite::skipped), call report_overflow() first."));
+                        " parameters, none of which has a gradient. Call it after backward() and wait(), and if wait() "
+                        "returned false (NonFinite::skipped), call report_overflow() first."));
 }
 
 }  // namespace
@@ -66,11 +66,10 @@ LossScaler::LossScaler(const LossScalerOptions& options) : options_(options) {
 
 at::Tensor LossScaler::scale(const at::Tensor& loss) const {
   if (!loss.defined() || !loss.is_floating_point()) {
-    throw UsageError(text("The loss to be scaled ",
-                          loss.defined() ? text("is of dtype ", loss.scalar_type()) : text("is undefined"),
+    throw UsageError(text("The loss ", loss.defined() ? text("is of dtype ", loss.scalar_type()) : text("is undefined"),
                           "; it must be a tensor of a floating dtype."));
   }
-  // Float16 ends at 65504, below the usual scale.
+  // The largest float16 is 65504, below the usual scale.
   const auto wide = c10::isReducedFloatingType(loss.scalar_type()) ? loss.to(at::kFloat) : loss;
   return wide.mul(at::Scalar(state_.scale));
 }
@@ -85,7 +84,7 @@ bool LossScaler::unscale(const std::vector<at::Tensor>& parameters) {
     if (unscaled_.count(parameters[index].unsafeGetTensorImpl()) == 0) continue;
     throw UsageError(text("LossScaler::unscale would divide the gradient of parameter ", index, " of ",
                           parameters.size(), ", of shape ", parameters[index].sizes(),
-                          ", a second time: call update() once a step, after all optimizers have stepped."));
+                          ", a second time. Call update() once in each step, after all optimizers have stepped."));
   }
   require_gradients(parameters);
   return divide(parameters);
@@ -97,7 +96,7 @@ void LossScaler::report_overflow() {
 
 bool LossScaler::step(torch::optim::Optimizer& optimizer) {
   if (std::find(stepped_.begin(), stepped_.end(), &optimizer) != stepped_.end()) {
-    throw UsageError("LossScaler::step was called twice for one optimizer: call update() after each step.");
+    throw UsageError("LossScaler::step was called twice for one optimizer. Call update() after each step.");
   }
   bool finite = !reported_;
   if (!reported_) {
@@ -121,7 +120,7 @@ bool LossScaler::step(torch::optim::Optimizer& optimizer) {
 
 void LossScaler::update() {
   if (!reported_ && unscaled_.empty()) {
-    throw UsageError("LossScaler::update was called without a step: call step() for each optimizer first.");
+    throw UsageError("LossScaler::update was called without a step. Call step() for each optimizer first.");
   }
   const auto is_finite = [](const auto& entry) { return entry.second; };
   const bool overflow = reported_ || !std::all_of(unscaled_.begin(), unscaled_.end(), is_finite);
@@ -159,8 +158,8 @@ bool LossScaler::divide(const std::vector<at::Tensor>& parameters) {
     for (const auto& group : groups) {
       if (group.front().scalar_type() != at::kHalf) continue;
       throw UsageError(text("LossScaler found ", group.size(),
-                            " gradients of float16, which underflow when they are divided by the scale: keep the "
-                            "parameters in float32 and run the forward under autocast, or set "
+                            " gradients of float16, which underflow when they are divided by the scale. Keep the "
+                            "parameters in float32 and run the forward pass under autocast, or set "
                             "LossScalerOptions::float16_gradients."));
     }
   }

@@ -25,7 +25,7 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// The dtype of a tensor's average: a 16-bit one would not move by a ten-thousandth of itself.
+// The dtype of a tensor's average: a 16-bit one cannot change by a ten-thousandth of itself.
 at::ScalarType average_type(at::ScalarType type) {
   return c10::isReducedFloatingType(type) ? at::kFloat : type;
 }
@@ -47,7 +47,7 @@ bool fits(const at::Tensor& average, const at::Tensor& tensor) {
   return average.sizes() == tensor.sizes() && average.scalar_type() == average_type(tensor.scalar_type());
 }
 
-// Whoever holds a tensor sees its new values: modules share parameters, and views of them lie in others' memory.
+// In place: modules share parameters, and parameters may be views of other memory.
 void copy_values(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const at::NoGradGuard no_grad;
   for (std::size_t index = 0; index < to.size(); ++index) to[index].copy_(from[index]);
@@ -87,7 +87,7 @@ void MovingAverage::update(const torch::nn::Module& module) {
     if (average.device() != value.device()) {
       throw UsageError(text("The moving average of '", tensors[index].first, "' is on ", average.device(),
                             " and the module's tensor on ", value.device(),
-                            ": make the MovingAverage after the module has been moved."));
+                            ". Create the MovingAverage after the module has been moved."));
     }
     if (!is_averaged(average)) continue;
     averages.push_back(average);
@@ -106,7 +106,7 @@ MovingAverage::Swap MovingAverage::swap(torch::nn::Module& module) {
   require_same(tensors);
   const at::NoGradGuard no_grad;
   Swap swap;
-  // All are saved before the first is overwritten: a tensor may stand under several names.
+  // All are saved before the first is overwritten: a tensor may have several names.
   for (const auto& entry : tensors) swap.saved_.push_back(entry.second.detach().clone());
   swap.tensors_ = without_names(tensors);
   swap.swapped_ = swapped_;
@@ -122,27 +122,26 @@ void MovingAverage::copy_to(torch::nn::Module& module) const {
 }
 
 void MovingAverage::load(const NamedTensors& tensors, std::int64_t updates) {
-  if (updates < 0) throw UsageError(text("A moving average cannot have had ", updates, " updates; load 0 or more."));
+  if (updates < 0) throw UsageError(text("A moving average cannot have ", updates, " updates. Load 0 or more."));
   std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
   std::vector<at::Tensor> values;
+  constexpr auto kAdvice = ". Load the state of a moving average of the same module.";
   for (const auto& [name, average] : tensors_) {
     const auto found = given.find(name);
     if (found == given.end()) {
-      throw UsageError(text("What the moving average was to be loaded from lacks ", describe(name, average),
-                            ". Load what a moving average of the same module has saved."));
+      throw UsageError(text("The loaded state has no ", describe(name, average), kAdvice));
     }
     const auto value = found->second;
     given.erase(found);
     if (!value.defined() || value.sizes() != average.sizes() || value.scalar_type() != average.scalar_type()) {
-      throw UsageError(text("The moving average holds ", describe(name, average), " and was to be loaded with ",
-                            value.defined() ? describe(name, value) : text("an undefined tensor"),
-                            ". Load what a moving average of the same module has saved."));
+      throw UsageError(text("The moving average has ", describe(name, average), ", but the loaded state has ",
+                            value.defined() ? describe(name, value) : text("an undefined tensor"), kAdvice));
     }
     values.push_back(value);
   }
   if (!given.empty()) {
-    throw UsageError(text("What the moving average was to be loaded from has a tensor '", given.begin()->first,
-                          "', which the module has not. Load what a moving average of the same module has saved."));
+    throw UsageError(
+        text("The loaded state has a tensor '", given.begin()->first, "' that the module does not have", kAdvice));
   }
   copy_values(values, without_names(tensors_));
   updates_ = updates;
@@ -154,24 +153,24 @@ void MovingAverage::require_same(const NamedTensors& tensors) const {
         fits(tensors_[index].second, tensors[index].second)) {
       continue;
     }
-    throw UsageError(text("The moving average is of another module: it has ", describe(tensors_, index),
-                          " where the module has ", describe(tensors, index),
-                          ". Use a module of the same structure as that it was made from."));
+    throw UsageError(text("The moving average belongs to another module: it has ", describe(tensors_, index),
+                          ", but the module has ", describe(tensors, index),
+                          ". Use a module of the same structure as the one that it was created from."));
   }
 }
 
 void MovingAverage::require_not_swapped(const char* call) const {
   if (!*swapped_) return;
   throw UsageError(text("MovingAverage::", call,
-                        " was called while a module holds the average: let the Swap go, or "
-                        "call its swap_back(), first."));
+                        " was called while the average is swapped into a module. Destroy the Swap or call its "
+                        "swap_back() first."));
 }
 
 MovingAverage::Swap::~Swap() {
   try {
     swap_back();
   } catch (...) {
-    // Only a device that has failed refuses a copy, and it says so to whoever uses it next.
+    // Only a failed device refuses a copy, and its next use reports the error.
   }
 }
 

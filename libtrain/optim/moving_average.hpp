@@ -12,9 +12,9 @@
 namespace libtrain::optim {
 
 struct MovingAverageOptions {
-  double decay = 0.9999;  ///< what each update keeps of the average; 0 or more, less than 1
-  /// Keep min(decay, (1 + n) / (10 + n)) in update n = 0, 1, ... instead, so that the random weights at the start of
-  /// training are soon forgotten: the num_updates of TensorFlow's ExponentialMovingAverage.
+  double decay = 0.9999;  ///< the weight of the previous average in an update; 0 or more, less than 1
+  /// Use min(decay, (1 + n) / (10 + n)) in update n = 0, 1, ... instead, so that the random weights at the start of
+  /// training lose their influence soon: the num_updates of TensorFlow's ExponentialMovingAverage.
   bool warm_up = false;
 };
 
@@ -33,37 +33,37 @@ struct MovingAverageOptions {
 ///       evaluate(*model);
 ///     }
 ///
-/// Floating and complex tensors are averaged, in float32 where they are float16 or bfloat16, otherwise in their own
-/// dtype; integers (num_batches_tracked) are those of the last update. The average lives on the module's device.
+/// Floating and complex tensors are averaged, float16 and bfloat16 in float32, others in their own dtype; integers
+/// (num_batches_tracked) are those of the last update. The average is on the module's device.
 ///
-/// Every rank keeps its own and sends nothing: weights are equal on all ranks, and so are their averages. Those of
-/// buffers are not under BufferPolicy::local: call GradientSynchronizer::broadcast_buffers() after swap(), so that all
-/// ranks evaluate with rank 0's. Before swap() it would change the buffers that the averages take the place of. What it
-/// changes goes with the Swap, which brings each rank's own buffers back. One thread.
+/// Every rank keeps its own average, without communication: weights are equal on all ranks, and so are their averages.
+/// Those of buffers are not under BufferPolicy::local: call GradientSynchronizer::broadcast_buffers() after swap(), so
+/// that all ranks evaluate with rank 0's. Do not call it before swap(): it would change the module's own buffers. When
+/// the Swap is destroyed, each rank gets its own buffers back. Not thread-safe.
 class MovingAverage {
  public:
   /// Names as in the module's named_parameters() and named_buffers().
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-  /// Starts from the module's present values, copied. Make it where all ranks have the same: after the
-  /// GradientSynchronizer. Throws UsageError for a decay out of its range.
+  /// Starts with a copy of the module's current values. Create it after the GradientSynchronizer, when all ranks have
+  /// the same values. Throws UsageError for a decay out of range.
   explicit MovingAverage(const torch::nn::Module& module, const MovingAverageOptions& options = {});
 
-  MovingAverage(const MovingAverage&) = delete;  // what is swapped belongs to one average
+  MovingAverage(const MovingAverage&) = delete;  // a Swap refers to one average
   MovingAverage& operator=(const MovingAverage&) = delete;
 
-  /// average = decay * average + (1 - decay) * value. After each optimizer step. Throws UsageError for a module whose
-  /// tensors differ from the average's in name, shape, dtype or device, and while swapped.
+  /// average = decay * average + (1 - decay) * value. Call it after each optimizer step. Throws UsageError for a module
+  /// whose tensors differ from the average's in name, shape, dtype or device, and while a Swap exists.
   void update(const torch::nn::Module& module);
 
-  /// While it lives, the module holds the average. Copies back what was there before, bit by bit, when it goes.
+  /// While it exists, the module has the average. Its destructor restores the previous values, bit by bit.
   class [[nodiscard]] Swap {
    public:
     ~Swap();
     Swap(Swap&&) noexcept = default;
     Swap& operator=(Swap&&) = delete;
 
-    /// Does so now; nothing, the second time.
+    /// Restores them now; a second call does nothing.
     void swap_back();
 
    private:
@@ -74,22 +74,22 @@ class MovingAverage {
     std::shared_ptr<bool> swapped_;
   };
 
-  /// Copies the average into the module for an evaluation, rounded to the module's dtypes; what the module held is kept
-  /// in a copy meanwhile. Not between a forward and the synchronizer's wait(). Throws UsageError for a module whose
-  /// tensors differ in name, shape or dtype, and while swapped.
+  /// Copies the average into the module for an evaluation, rounded to the module's dtypes; the Swap keeps a copy of the
+  /// module's values. Not between a forward pass and the synchronizer's wait(). Throws UsageError for a module whose
+  /// tensors differ in name, shape or dtype, and while another Swap exists.
   Swap swap(torch::nn::Module& module);
 
-  /// The same for good, such as into a module made for exporting the average.
+  /// Copies the average permanently, such as into a module for exporting it.
   void copy_to(torch::nn::Module& module) const;
 
   /// The average itself, not copies, for checkpoints.
   NamedTensors named_tensors() const { return tensors_; }
 
-  /// Updates so far; belongs into checkpoints, too.
+  /// The number of updates; part of a checkpoint, too.
   std::int64_t updates() const { return updates_; }
 
-  /// Goes on from what named_tensors() and updates() said, in any order of the names. Throws UsageError, and changes
-  /// nothing, for tensors that are missing, unknown, or differ in shape or dtype.
+  /// Continues from the values of named_tensors() and updates(), in any order of the names. Throws UsageError, and
+  /// changes nothing, for tensors that are missing, unknown, or differ in shape or dtype.
   void load(const NamedTensors& tensors, std::int64_t updates);
 
  private:

@@ -8,6 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/optim/detail/option_checks.hpp>
 
 namespace libtrain::optim {
 
@@ -17,26 +18,23 @@ void check_steps(std::int64_t steps, std::int64_t least, std::string_view what) 
   if (steps < least) throw UsageError(text(what, " is ", steps, "; it must be at least ", least, "."));
 }
 
-void check_factor(double factor, std::string_view what) {
-  if (!(factor >= 0) || !std::isfinite(factor)) {
-    throw UsageError(text(what, " is ", factor, "; it must be a finite number, 0 or more."));
-  }
-}
-
 void check_positive(double value, std::string_view what) {
   if (!(value > 0) || !std::isfinite(value)) {
     throw UsageError(text(what, " is ", value, "; it must be a finite number above 0."));
   }
 }
 
-// 0 at the first step, 1 from the last on.
+// 0 at the first step, 1 from the last step on.
 double progress(std::int64_t step, std::int64_t steps) {
   return static_cast<double>(std::clamp<std::int64_t>(step, 0, steps)) / static_cast<double>(steps);
 }
 
 double checked_ranks(double learning_rate, int ranks) {
-  check_factor(learning_rate, "The learning rate");
-  if (ranks < 1) throw UsageError(text("A learning rate was to be scaled for ", ranks, " ranks."));
+  detail::require_not_negative(learning_rate, "The learning rate");
+  if (ranks < 1) {
+    throw UsageError(
+        text("Cannot scale a learning rate for ", ranks, " ranks; the number of ranks must be at least 1."));
+  }
   return static_cast<double>(ranks);
 }
 
@@ -69,7 +67,7 @@ Schedule multi_step_decay(MultiStepDecay options) {
 
 Schedule cosine_decay(const CosineDecay& options) {
   check_steps(options.steps, 1, "CosineDecay::steps");
-  check_factor(options.final_factor, "CosineDecay::final_factor");
+  detail::require_not_negative(options.final_factor, "CosineDecay::final_factor");
   return [options](std::int64_t step) {
     const auto share = (1 + std::cos(std::numbers::pi * progress(step, options.steps))) / 2;
     return options.final_factor + (1 - options.final_factor) * share;
@@ -79,7 +77,7 @@ Schedule cosine_decay(const CosineDecay& options) {
 Schedule polynomial_decay(const PolynomialDecay& options) {
   check_steps(options.steps, 1, "PolynomialDecay::steps");
   check_positive(options.power, "PolynomialDecay::power");
-  check_factor(options.final_factor, "PolynomialDecay::final_factor");
+  detail::require_not_negative(options.final_factor, "PolynomialDecay::final_factor");
   return [options](std::int64_t step) {
     const auto share = std::pow(1 - progress(step, options.steps), options.power);
     return options.final_factor + (1 - options.final_factor) * share;
@@ -88,13 +86,14 @@ Schedule polynomial_decay(const PolynomialDecay& options) {
 
 Schedule warm_up(const WarmUp& options, Schedule then) {
   check_steps(options.steps, 0, "WarmUp::steps");
-  check_factor(options.first_factor, "WarmUp::first_factor");
-  if (!then) throw UsageError("warm_up was given no schedule to go on with.");
+  detail::require_not_negative(options.first_factor, "WarmUp::first_factor");
+  if (!then)
+    throw UsageError("warm_up() was given an empty schedule. Give constant() for a rate that does not change.");
   const double reached = then(options.steps);
-  check_factor(reached, text("What follows a warm_up at step ", options.steps));
+  detail::require_not_negative(reached, text("The factor of warm_up()'s schedule at step ", options.steps));
   if (options.steps > 0 && options.first_factor < then(0) && reached <= options.first_factor) {
-    throw UsageError(text("WarmUp::steps is ", options.steps, ", but the schedule that follows has come down already: ",
-                          "the factor is ", reached, " by then. Make the warm-up shorter than the run."));
+    throw UsageError(text("WarmUp::steps is ", options.steps, ", but at that step the schedule after the warm-up has ",
+                          "already decayed to a factor of ", reached, ". Use fewer warm-up steps."));
   }
   return [options, reached, then = std::move(then)](std::int64_t step) {
     step = std::max<std::int64_t>(step, 0);

@@ -6,14 +6,14 @@
 
 namespace libtrain::optim {
 
-/// The learning rate over a run: step (0 for the first) -> the factor on the rate that an optimizer was made with. A
-/// pure function, so that resuming at a step needs nothing but the step (and LearningRate the base rates). It is called
-/// on every rank with the same step and gives the same bits there. Steps below 0 count as 0.
+/// The learning rate over a run: maps a step (0 for the first) to the factor of the base learning rate. A pure
+/// function, so that resuming at a step needs only the step (and, for LearningRate, the base rates). It is called on
+/// every rank with the same step and returns the same bits. Steps below 0 count as 0.
 ///
-/// Schedules of epochs are schedules of steps: multiply by the loader's steps in an epoch.
+/// For a schedule in epochs, multiply the epochs by the loader's number of steps in an epoch.
 using Schedule = std::function<double(std::int64_t step)>;
 
-/// 1 for ever.
+/// Always 1.
 Schedule constant();
 
 struct StepDecay {
@@ -27,7 +27,7 @@ struct MultiStepDecay {
   std::vector<std::int64_t> milestones = {};  ///< steps, in ascending order
   double factor = 0.1;                        ///< more than 0
 };
-/// factor^m, where m milestones are at or before the step: MultiStepLR.
+/// factor^m, with m the number of milestones at or before the step: MultiStepLR.
 Schedule multi_step_decay(MultiStepDecay options);
 
 struct CosineDecay {
@@ -39,7 +39,7 @@ Schedule cosine_decay(const CosineDecay& options);
 
 struct PolynomialDecay {
   std::int64_t steps = 1;   ///< at least 1
-  double power = 1;         ///< more than 0; 1 is a straight line, as BERT and RoBERTa are fine-tuned
+  double power = 1;         ///< more than 0; 1 is a straight line, as for fine-tuning BERT and RoBERTa
   double final_factor = 0;  ///< from step `steps` on
 };
 /// final + (1 - final) (1 - step / steps)^power: PolynomialLR.
@@ -49,10 +49,9 @@ struct WarmUp {
   std::int64_t steps = 0;   ///< at least 0; 0 leaves the schedule as it is
   double first_factor = 0;  ///< of step 0
 };
-/// A straight line from `first_factor` at step 0 to what `then` says at step `steps`, and `then` from there on. `then`
-/// counts from the run's first step, too. Throws UsageError for a `then` that begins above `first_factor` and by
-/// step `steps` has come down to it or below, such as a decay that is no longer than the warm-up: the rate would never
-/// rise.
+/// A straight line from `first_factor` at step 0 to the factor of `then` at step `steps`, and `then` after that. `then`
+/// is called with the run's steps, too. Throws UsageError if `then` begins above `first_factor` and has decayed to it
+/// or below at step `steps`, such as a decay that is not longer than the warm-up: the rate would never rise.
 ///
 /// With a rate that was scaled by the number of ranks, a first_factor of 1 / world_size starts at the rate of a single
 /// rank: Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2.
@@ -60,7 +59,7 @@ Schedule warm_up(const WarmUp& options, Schedule then);
 
 /// learning_rate * ranks: N ranks take N times the samples in a step, so a step may be N times as long. The same paper,
 /// section 2.1; for SGD, up to batches of about 8192 in their experiments. Throws UsageError for less than one rank,
-/// and for a rate that is not a finite number, 0 or more.
+/// and for a rate that is not a finite number of 0 or more.
 double scaled_linearly(double learning_rate, int ranks);
 
 /// learning_rate * sqrt(ranks), which suits Adam and LAMB better: You et al., "Large Batch Optimization for Deep

@@ -26,7 +26,7 @@ void broadcast_flat(const std::vector<at::Tensor>& tensors, Communicator& commun
       offset += tensor.numel();
     }
   }
-  // As bytes: communicators know no bool or complex, which buffers may well be.
+  // As bytes: buffers may be bool or complex, which communicators do not support.
   communicator.broadcast(flat.view(at::kByte), root).wait();
   if (communicator.rank() == root) return;
   for (const auto& tensor : tensors) {

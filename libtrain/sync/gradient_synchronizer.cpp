@@ -28,7 +28,7 @@ std::string name_of_next(Communicator& communicator) {
 GradientSynchronizer::GradientSynchronizer(ModuleRef held, Communicator& communicator, SynchronizerOptions options) {
   auto& module = *held;
   const CallPurpose purpose{communicator, "making a GradientSynchronizer"};
-  // Gradients are laid out like their parameters, and averaged place by place.
+  // Gradients are laid out like their parameters, and averaged in memory order.
   require_same_model(module, communicator, Layouts::compared);
   detail::run_together(communicator, "Making a GradientSynchronizer", [&] {
     rounds_ = std::make_shared<detail::GradientRounds>(module, communicator, std::move(options));
@@ -43,7 +43,7 @@ GradientSynchronizer::GradientSynchronizer(ModuleRef held, Communicator& communi
   broadcast_tensors(module.buffers(), communicator);
 }
 
-// A no_sync() guard may keep the rounds longer, and the module and the communicator may go after this.
+// A no_sync() guard may keep the rounds longer; the module and the communicator may be destroyed after this.
 GradientSynchronizer::~GradientSynchronizer() {
   rounds_->close();
 }

@@ -20,55 +20,55 @@ namespace detail {
 class GradientRounds;
 }
 
-/// What a parameter without a gradient means.
+/// The meaning of a parameter without a gradient.
 enum class UnusedParameters {
   refused,  ///< a mistake: wait() fails on all ranks and names parameters and ranks
-  allowed,  ///< its gradient is zero on this rank; where no rank has one, an undefined one stays undefined
+  allowed,  ///< its gradient is zero on this rank; if no rank has one, an undefined gradient stays undefined
 };
 
 /// What happens to a gradient with NaN or infinity.
 enum class NonFinite {
-  unchecked,  ///< it is averaged like any other; the first NaN that one element of each average shows gives a warning
+  unchecked,  ///< it is averaged like any other; the first NaN found in one element of each average gives a warning
   skipped,    ///< wait() returns false on all ranks, and all gradients are undefined: optimizers then change nothing
   fatal,      ///< wait() throws on all ranks and names rank, parameter and round
 };
 
-/// What wait() does to buffers, such as the running statistics of batch norm.
+/// What wait() does with buffers, such as the running statistics of batch norm.
 enum class BufferPolicy {
   local,      ///< nothing: ranks keep their own until broadcast_buffers()
-  broadcast,  ///< all ranks take those of the first rank that had samples (of rank 0 without set_samples)
+  broadcast,  ///< all ranks get those of the first rank that had samples (of rank 0 without set_samples)
   averaged,   ///< floating ones are averaged, weighted as gradients are, others (in a round without samples all)
               ///< broadcast
 };
 
-/// Whether wait() looks for replicas that have diverged, at no message of its own.
+/// Whether wait() checks for replicas that have diverged, without an additional message.
 enum class Replicas {
-  compared,  ///< one element of each parameter, another one in each round; where ranks differ, wait() fails on all of
+  compared,  ///< one element of each parameter, a different one in each round; if ranks differ, wait() fails on all of
              ///< them and names parameter and ranks. A difference in few elements is found some rounds later
   unchecked  ///< for ranks that change their copies on purpose, or whose processors round differently
 };
 
 enum class Overlap {
-  backward,  ///< a bucket is reduced as soon as it is full, while backward() goes on
-  none,      ///< wait() reduces: any number of backward() passes may come before it, and reach a parameter many times
+  backward,  ///< a bucket is reduced as soon as it is full, while backward() runs
+  none,      ///< wait() reduces: any number of backward() passes may precede it, and reach a parameter many times
 };
 
 struct SynchronizerOptions {
   BucketLimits buckets = {};
-  /// Names of parameters, a list a bucket, in the order of reduction, instead of a computed plan; each trainable
-  /// parameter once.
+  /// Names of parameters, one list for each bucket, in the order of reduction, instead of a computed plan; each
+  /// trainable parameter once.
   std::vector<std::vector<std::string>> plan = {};
-  /// Plan once more after the first round, by the order in which rank 0 saw gradients. Not with a plan given.
+  /// Plan again after the first round, by the order of rank 0's gradients. Ignored if a plan is given.
   bool replan = true;
   UnusedParameters unused = UnusedParameters::refused;
   NonFinite non_finite = NonFinite::unchecked;
   BufferPolicy buffers = BufferPolicy::local;
   Replicas replicas = Replicas::compared;
   Overlap overlap = Overlap::backward;
-  /// Null: gradients travel as they are.
+  /// Null: gradients are sent unchanged.
   std::shared_ptr<WireFormat> wire_format = {};
-  /// Told of gradients that are copied, of waiting, and of every bucket's reduction; must outlive the synchronizer.
-  /// Null: none.
+  /// Receives spans of copied gradients, of waiting, and of every bucket's reduction; must outlive the synchronizer.
+  /// Null: no spans.
   TraceSink* trace = nullptr;
 };
 
@@ -82,52 +82,53 @@ struct SynchronizerOptions {
 ///       synchronizer.zero_grad();
 ///     }
 ///
-/// One round is any number of backward() under no_sync(), one backward() without, and one wait(). Life of a bucket in a
-/// round:
-///   filling   gradients arrive, in any order; each is copied to its place and made to live there, or, if large (see
-///             BucketLimits::alone_bytes), lies in memory of its own that becomes its place;
+/// One round is any number of backward() under no_sync(), one backward() without, and one wait(). The states of a
+/// bucket in a round:
+///   filling   gradients arrive, in any order; each is copied to its place, to which parameter.grad() then refers; the
+///             memory of a large one (see BucketLimits::alone_bytes) itself becomes its place;
 ///   full      all have arrived; it waits for the buckets before it, since all ranks reduce in plan order;
 ///   reducing  its collectives are queued on the communicator;
-///   averaged  wait() has seen it end; the parameters' gradients are the average.
-/// A gradient's place keeps its value until the next round, so optimizers may read `parameter.grad()` at leisure.
-/// `zero_grad()` of any optimizer may be used instead of this one's, with either setting.
+///   averaged  wait() has seen them finish; the parameters' gradients are the average.
+/// A gradient's place keeps its value until the next round, so optimizers may read `parameter.grad()` at any time until
+/// then. `zero_grad()` of any optimizer may be used instead of this one's, with either setting.
 ///
-/// A mistake that only some ranks make ends the round on all of them: a small message behind the buckets says so, the
-/// next wait() throws the same UsageError on every rank (ErrorScope::all_ranks), and the communicator can still be
-/// used. Methods throw UsageError where they do not belong, and say where they do.
+/// A mistake on some ranks ends the round on all of them: a small message after the buckets reports it, the next wait()
+/// throws the same UsageError on every rank (ErrorScope::all_ranks), and the communicator can still be used. A method
+/// that is called at the wrong point of a round throws UsageError; the message says when to call it. A round that fails
+/// in another way, such as by the loss of a peer, cannot be ended: every later call throws the same error.
 ///
-/// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward, on all ranks alike.
-/// Parameters that are made or replaced after construction are not seen; torch::load(model) is one way to replace them,
-/// and is refused by the next wait(). The module and the communicator must outlive
-/// this object. Two synchronizers whose backward passes run at the same time need communicators of their own (split);
-/// their wait() is called in one order on all ranks.
-/// Hooks run on the threads that run backward(); everything else belongs to one thread.
+/// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward pass, on all ranks
+/// equally. Parameters that are created or replaced after construction are not synchronised; torch::load(model)
+/// replaces them, so the next wait() throws. The module and the communicator must outlive this object. Two
+/// synchronizers whose backward passes run at the same time need separate communicators (split); all ranks must call
+/// their wait() in the same order. Hooks run on the threads that run backward(); all other calls must be on one thread.
 class GradientSynchronizer {
  public:
   /// All ranks must call it. Compares the modules (see require_same_model) and the options, then copies rank 0's
-  /// parameters and buffers to all ranks. Throws UsageError, on all ranks, where either differs, for a module without
-  /// trainable parameters, for gradients no bucket can hold, for parameters that another synchronizer has, and for a
-  /// given plan that does not name each trainable parameter once or mixes dtypes in a bucket. Takes a module, a module
-  /// holder, or a shared pointer to one.
+  /// parameters and buffers to all ranks. Throws UsageError, on all ranks, if either differs, for a module without
+  /// trainable parameters, for gradients that buckets cannot hold, for parameters that another synchronizer has, and
+  /// for a given plan that does not name each trainable parameter once or mixes dtypes in a bucket. `module` is a
+  /// module, a module holder, or a shared pointer to a module.
   GradientSynchronizer(ModuleRef module, Communicator& communicator, SynchronizerOptions options = {});
 
-  /// Removes the hooks; gradients stay as they are.
+  /// Removes the hooks; gradients are unchanged.
   ~GradientSynchronizer();
 
   GradientSynchronizer(const GradientSynchronizer&) = delete;  // hooks refer to this object's state
   GradientSynchronizer& operator=(const GradientSynchronizer&) = delete;
 
   /// Returns when every gradient is the average over all ranks; true unless NonFinite::skipped found a reason to skip.
-  /// All ranks must call it. Throws UsageError for a round that went wrong on any rank, with what to do, and
+  /// All ranks must call it. Throws UsageError for a round that failed on any rank (the message says what to do), and
   /// CommunicationError when a peer is lost or the communicator's deadline passes.
   bool wait();
 
-  /// Forgets all gradients, at no cost: the next backward() writes instead of adding. Throws UsageError between
-  /// backward() and wait().
+  /// Resets all gradients to undefined, at no cost: the next backward() writes instead of adding. Throws UsageError
+  /// between backward() and wait().
   void zero_grad();
 
-  /// While it lives, backward() adds to this rank's gradients and reduces nothing: the micro-steps of an accumulated
-  /// batch. The round's last backward() comes after it has gone. Scale losses so that their sum is the mean you want.
+  /// While it exists, backward() adds to this rank's gradients and reduces nothing: the micro-steps of an accumulated
+  /// batch. Call the round's last backward() after the guard is destroyed. Scale losses so that their sum is the mean
+  /// you want.
   class [[nodiscard]] NoSync {
    public:
     ~NoSync();
@@ -141,51 +142,51 @@ class GradientSynchronizer {
   };
   NoSync no_sync();
 
-  /// Says that this rank's gradient of the coming round is the mean over so many samples (0 or more): gradients are
-  /// then averaged by sample, not by rank. Before the round's backward() without no_sync(), on all ranks or on none;
-  /// returns the samples of all ranks. A rank with 0 counts for nothing, whatever its gradients are, NaN included.
-  /// Where the module has a SyncBatchNorm, before the first backward() under no_sync(), too.
+  /// Sets the number of samples (0 or more) over which this rank's gradient of the next round is a mean: gradients are
+  /// then averaged by sample, not by rank. Call it before the round's backward() without no_sync(), on all ranks or on
+  /// none. Returns the samples of all ranks. The gradients of a rank with 0 samples are ignored, even if they are NaN.
+  /// If the module has a SyncBatchNorm, call it before the first backward() under no_sync(), too.
   std::int64_t set_samples(std::int64_t samples);
 
-  /// For ranks whose data has ended while others still train: takes part in one round with nothing (set_samples(0) on
-  /// this rank, and the others must call set_samples too), and returns true with gradients to step with instead of
-  /// those there were, or false when every rank is here. Throws what wait() throws, and UsageError for gradients
-  /// accumulated under no_sync().
+  /// For ranks whose data has ended while others still train: takes part in one round without gradients (set_samples(0)
+  /// on this rank; the others must call set_samples, too). Returns true, with gradients to step with instead of the
+  /// previous ones, or false when every rank calls it. Throws as wait() does, and UsageError for gradients accumulated
+  /// under no_sync().
   ///
   ///     while (synchronizer.join()) optimizer.step();
   bool join();
 
-  /// Before backward(): the parameters that `outputs` do not depend on get no gradient in it. Walks the graph, so that
-  /// buckets need not wait for them until wait(). Not with checkpoints that run backward() inside backward(), whose
-  /// parameters are not in the graph. Under no_sync() it does nothing. For UnusedParameters::allowed.
+  /// Call it before backward(): walks the graph of `outputs` to find the parameters that get no gradient, so that their
+  /// buckets need not wait until wait(). Not with checkpointing that runs backward() inside backward(), whose
+  /// parameters are not in the graph. Does nothing under no_sync(). For UnusedParameters::allowed.
   void find_unused(const std::vector<at::Tensor>& outputs);
 
-  /// The same for parameters that are known by name, in this and all later rounds, on this rank; replaces what was
-  /// declared before. Between rounds. Throws UsageError for a name that there is not. For UnusedParameters::allowed.
+  /// The same for parameters given by name, in this and all later rounds, on this rank; replaces the previous
+  /// declaration. Call it between rounds. Throws UsageError for an unknown name. For UnusedParameters::allowed.
   void declare_unused(const std::vector<std::string>& names);
 
-  /// Makes all ranks' buffers (running statistics of batch norm) equal to rank 0's, such as before an evaluation. All
-  /// ranks must call it.
+  /// Copies rank 0's buffers (running statistics of batch norm) to all ranks, such as before an evaluation. All ranks
+  /// must call it.
   void broadcast_buffers();
 
   /// Chooses bucket limits from the latency and bandwidth of this communicator, measured now, and the times at which
-  /// gradients became ready in the last round, and plans anew; returns them, with `alone_bytes` as it was. All ranks
-  /// must call it, between two rounds. Not with a plan given.
+  /// gradients became ready in the last round, and plans again. Returns the limits, with `alone_bytes` unchanged. All
+  /// ranks must call it, between two rounds. Throws UsageError if a plan was given.
   BucketLimits tune();
 
-  /// The buckets in the order in which they are reduced. Members count parameter_names().
+  /// The buckets in the order in which they are reduced. Members are indices into parameter_names().
   const std::vector<Bucket>& buckets() const;
 
-  /// All parameters, frozen ones too, from the last to the first registered.
+  /// All parameters, including frozen ones, from the last to the first registered.
   std::vector<std::string> parameter_names() const;
 
-  /// Whether NonFinite::skipped has skipped the last round: what wait() returned false for, and join() does not say.
+  /// Whether NonFinite::skipped has skipped the last round, also if that was join(), which does not return it.
   bool skipped() const;
 
   /// Rounds that wait() and join() have ended.
   std::int64_t rounds() const;
 
-  /// What synchronising has cost on this rank since construction.
+  /// The cost of synchronisation on this rank since construction.
   SynchronizationStatistics statistics() const;
 
  private:

@@ -21,10 +21,12 @@ namespace detail {
 
 std::vector<std::string> model_signature(const torch::nn::Module& module, Layouts layouts) {
   std::vector<std::string> lines;
-  for (const auto& item : module.named_parameters())
+  for (const auto& item : module.named_parameters()) {
     lines.push_back(describe_tensor("parameter", item.key(), item.value(), layouts));
-  for (const auto& item : module.named_buffers())
+  }
+  for (const auto& item : module.named_buffers()) {
     lines.push_back(describe_tensor("buffer", item.key(), item.value(), layouts));
+  }
   return lines;
 }
 

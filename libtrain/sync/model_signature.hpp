@@ -9,19 +9,19 @@
 
 namespace libtrain {
 
-/// Whether two tensors of the same elements are the same where they lie in memory in different orders.
+/// Whether tensors must have equal strides to be the same.
 enum class Layouts { ignored, compared };
 
 /// Throws UsageError on every rank, all with the same text, unless all ranks' modules have the same parameters and
-/// buffers: names, order, shapes, dtypes and requires_grad, and strides as `layouts` says. The text names the first
-/// difference: the tensor, what it is on rank 0, what it is elsewhere, and on which ranks. All ranks must call it.
+/// buffers: names, order, shapes, dtypes and requires_grad, and strides with Layouts::compared. The text names the
+/// first difference: the tensor, its properties on rank 0 and on other ranks, and those ranks. All ranks must call it.
 void require_same_model(const torch::nn::Module& module, Communicator& communicator,
                         Layouts layouts = Layouts::ignored);
 
 namespace detail {
 
-/// One line a tensor: "parameter", name, shape, strides where they are compared and not those of a contiguous tensor,
-/// dtype, requires_grad.
+/// One line for each tensor: "parameter" or "buffer", name, shape, strides if they are compared and the tensor is not
+/// contiguous, dtype, requires_grad.
 std::vector<std::string> model_signature(const torch::nn::Module& module, Layouts layouts);
 
 }  // namespace detail

@@ -20,9 +20,9 @@ concept HoldsModule = std::derived_from<T, torch::nn::Module> ||
 
 }  // namespace detail
 
-/// A module, however a program holds it: a `torch::nn::Module&`, a module holder (TORCH_MODULE, torch::nn::Linear), or
-/// a `std::shared_ptr` to a module. Made of these without being named; it does not keep the module alive. Throws
-/// UsageError for an empty holder or pointer.
+/// A reference to a module, converted implicitly from a `torch::nn::Module&`, a module holder (TORCH_MODULE,
+/// torch::nn::Linear), or a `std::shared_ptr` to a module. It does not keep the module alive. Throws UsageError for an
+/// empty holder or pointer.
 class ModuleRef {
  public:
   template <detail::HoldsModule T>
@@ -36,11 +36,11 @@ class ModuleRef {
     if constexpr (std::derived_from<T, torch::nn::Module>) {
       return held;
     } else if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, std::remove_const_t<T>>) {
-      if (held.is_empty()) throw UsageError("An empty module holder was given where a module is needed.");
+      if (held.is_empty()) throw UsageError("The module holder is empty. Construct the module first.");
       return *held.ptr();
     } else {
       const std::shared_ptr<torch::nn::Module> module = held;
-      if (!module) throw UsageError("A null pointer was given where a module is needed.");
+      if (!module) throw UsageError("The pointer to the module is null. Construct the module first.");
       return *module;
     }
   }

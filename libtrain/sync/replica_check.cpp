@@ -13,6 +13,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/sync/model_signature.hpp>
@@ -23,14 +24,14 @@ namespace {
 
 using Digest = std::uint64_t;
 
-// A bijection of `state` for a given word and of `word` for a given state, so that a difference never gets lost by what
-// follows it. The product carries it to higher bits, the shift to lower ones.
+// Faster than combine_keys(), and like it a bijection of `state` for a given word and of `word` for a given state:
+// later words cannot cancel a difference. The product carries it to higher bits, the shift to lower ones.
 Digest absorb(Digest state, std::uint64_t word) {
-  state = (state ^ word) * 0x9E3779B97F4A7C15ull;
+  state = (state ^ word) * detail::kGoldenRatioBits;
   return state ^ (state >> 29);
 }
 
-// Four states, since each has to wait for its own last product only: one alone would read several times slower.
+// Four states, since each waits for its own last product only: a single state would be several times slower.
 using Words = std::array<std::uint64_t, 4>;
 
 void absorb_all(Words& states, const Words& words) {
@@ -45,7 +46,7 @@ Digest digest_of_bytes(const char* bytes, std::size_t count) {
     std::memcpy(words.data(), bytes + offset, sizeof(Words));
     absorb_all(states, words);
   }
-  // The count tells zeros at the end from none.
+  // The count distinguishes zeros at the end from padding.
   words = {};
   if (count > offset) std::memcpy(words.data(), bytes + offset, count - offset);
   absorb_all(states, words);
@@ -73,7 +74,7 @@ std::vector<Digest> digests_of(const std::vector<NamedTensor>& tensors) {
   for (const auto& [kind, name, tensor] : tensors) {
     if (tensor.layout() != at::kStrided) {
       throw UsageError(text("The ", kind, " '", name,
-                            "' is sparse, and only dense tensors can be compared between ranks: check a module without "
+                            "' is sparse, and only dense tensors can be compared between ranks. Check a module without "
                             "it."));
     }
     digests.push_back(detail::digest_of(tensor));
@@ -85,11 +86,7 @@ std::string_view bytes_of(const std::vector<Digest>& digests) {
   return {reinterpret_cast<const char*>(digests.data()), digests.size() * sizeof(Digest)};
 }
 
-bool all_equal(const std::vector<std::string>& values) {
-  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
-}
-
-// What most elements are; of values that are equally frequent the one that comes first.
+// The most frequent value; the first one of several.
 std::string_view most_frequent(const std::vector<std::string_view>& values) {
   std::map<std::string_view, std::ptrdiff_t> counts;
   for (const auto value : values) ++counts[value];
@@ -97,7 +94,7 @@ std::string_view most_frequent(const std::vector<std::string_view>& values) {
                            [&](const auto a, const auto b) { return counts.at(a) < counts.at(b); });
 }
 
-// Element r of `digests` holds those of all tensors on rank r.
+// Element r of `digests` has those of all tensors on rank r.
 std::string describe_divergence(const std::vector<NamedTensor>& tensors, const std::vector<std::string>& digests,
                                 const std::string& when, const std::string& advice) {
   std::string first;
@@ -116,12 +113,14 @@ std::string describe_divergence(const std::vector<NamedTensor>& tensors, const s
     if (other_ranks.empty()) continue;
     if (different++ > 0) continue;
     const auto& [kind, name, tensor] = tensors[index];
-    first = text(kind, " '", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(), " is not on ",
-                 detail::ranks_in_words(other_ranks), " what it is on ", detail::ranks_in_words(usual_ranks));
+    first = text(kind, " '", name, "' of shape ", tensor.sizes(), " and dtype ", tensor.scalar_type(),
+                 " has different values on ", detail::ranks_in_words(other_ranks), " than on ",
+                 detail::ranks_in_words(usual_ranks));
   }
   return text("The replicas have diverged", when, ": ", first, " (the first of ", different, " that differ, of ",
-              tensors.size(), " tensors). Look for weights that are changed on some ranks only, for optimizers with ",
-              "different options, and for faulty memory where it is always the same rank that is named.", advice);
+              tensors.size(),
+              " tensors). Look for code that changes weights on some ranks only and for optimizers with ",
+              "different options; if the same rank is named every time, check its memory.", advice);
 }
 
 void check(const torch::nn::Module& module, Communicator& communicator, const std::vector<NamedTensor>& tensors,
@@ -131,7 +130,7 @@ void check(const torch::nn::Module& module, Communicator& communicator, const st
   const auto digests = digests_of(tensors);
   const auto bytes = bytes_of(digests);
   const auto combined = std::to_string(digest_of_bytes(bytes.data(), bytes.size()));
-  if (all_equal(communicator.all_gather_bytes(combined))) return;
+  if (detail::all_equal(communicator.all_gather_bytes(combined))) return;
   require_same_model(module, communicator);
   throw UsageError(describe_divergence(tensors, communicator.all_gather_bytes(std::string{bytes}), when, advice),
                    ErrorScope::all_ranks);
@@ -164,7 +163,7 @@ ReplicaCheck::ReplicaCheck(const torch::nn::Module& module, Communicator& commun
                            ReplicaCheckOptions options)
     : module_(module), communicator_(communicator), every_(every), options_(options) {
   if (every < 0) {
-    throw UsageError(text("ReplicaCheck is to check every ", every, " steps: give 1 or more, or 0 for never."));
+    throw UsageError(text("ReplicaCheck cannot check every ", every, " steps. Give 1 or more, or 0 for never."));
   }
 }
 

@@ -23,7 +23,7 @@ using detail::ShardedBucket;
 
 namespace {
 
-// Whether the gradient lives in its place in a bucket.
+// Whether the gradient is in its place in a bucket.
 bool is_in(const at::Tensor& place, const at::Tensor& gradient) {
   return gradient.numel() == 0 ||
          (gradient.const_data_ptr() == place.const_data_ptr() && gradient.strides() == place.strides());
@@ -51,20 +51,22 @@ void ShardedOptimizer::State::require_averages() const {
       if (!parameter.has_gradient()) continue;
       any = true;
       if (is_in(view.gradients[member], parameter.tensor.grad())) continue;
-      throw UsageError(text("The gradient of parameter '", parameter.name,
-                            "' is another tensor than wait() has left: ShardedOptimizer takes averages from the "
-                            "synchronizer's memory; change them in place, or undefine them."));
+      throw UsageError(
+          text("The gradient of parameter '", parameter.name,
+               "' was replaced by another tensor after wait(), but ShardedOptimizer reads averages from the "
+               "synchronizer's memory. Change gradients in place, or reset them to undefined."));
     }
     if (!any) continue;
     if (!scattered->is_averaged()) {
       throw UsageError(text("ShardedOptimizer was called before the gradient of parameter '", view.names.front(),
-                            "' was averaged: call the synchronizer's wait() between backward() and step()."));
+                            "' was averaged. Call the synchronizer's wait() between backward() and step()."));
     }
     if (!scattered->is_untouched()) {
-      throw UsageError(text("The gradients from parameter '", view.names.front(), "' to '", view.names.back(),
-                            "' were changed as a whole since wait(), such as by optim::clip_gradients, LossScaler or "
-                            "another backward(), but a rank has the average of its own part alone: call wait() after "
-                            "every backward(), and clip_gradients() and unscale() of ShardedOptimizer."));
+      throw UsageError(
+          text("The gradients of parameters '", view.names.front(), "' to '", view.names.back(),
+               "' were modified after wait(), for example by optim::clip_gradients, LossScaler or another "
+               "backward(), but each rank holds the average of its own shard only. Call wait() after every "
+               "backward(), and use clip_gradients() and unscale() of ShardedOptimizer."));
     }
   }
 }
@@ -87,7 +89,7 @@ void ShardedOptimizer::State::update(std::size_t index) {
   for (const auto& member : bucket.members()) {
     auto& parameter = parameters[member.parameter];
     if (!parameter.has_gradient()) continue;
-    bucket.bind(member, parameter.tensor);  // loading a module gives it other memory
+    bucket.bind(member, parameter.tensor);  // loading a module replaces its memory
     ++parameter.steps;
     for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
       if (run.count > 0) detail::update_run(parameter.rule, learning_rate_factor, parameter.steps, memory, run);
@@ -100,10 +102,10 @@ void ShardedOptimizer::State::update(std::size_t index) {
 void ShardedOptimizer::State::wait_for_parameters() {
   for (auto& gather : gathers) gather.wait();
   gathers.clear();
-  format->parameters_have_come();
+  format->set_gathering(false);
 }
 
-// What all ranks have is counted by rank 0.
+// Rank 0 counts the elements that all ranks have.
 double ShardedOptimizer::State::own_squares() const {
   double squares = 0;
   for (std::size_t index = 0; index < buckets.size(); ++index) {
@@ -124,8 +126,8 @@ double ShardedOptimizer::State::sum_over_ranks(double value, std::string_view ca
   return sum.const_data_ptr<double>()[0];
 }
 
-// Of every bucket its part and its rest, each in the gradient of a tensor that stands for the parameters. The same
-// tensors in every round of a layout, so that LossScaler knows what it has already divided.
+// The part and the rest of every bucket, each as the gradient of a tensor that represents the parameters. The same
+// tensors in every round of a layout, so that LossScaler recognises those that it has already divided.
 std::vector<at::Tensor> ShardedOptimizer::State::gradient_shards() {
   shards.resize(2 * buckets.size());
   for (std::size_t index = 0; index < buckets.size(); ++index) {
@@ -154,10 +156,11 @@ void ShardedOptimizer::step() {
   const at::NoGradGuard no_grad;
   state_->prepare();
   state_->require_averages();
-  // The forward needs the first layers first, which are in the last buckets. While one is sent, the next is updated.
+  // The forward pass needs the first layers first, which are in the last buckets. While one is sent, the next is
+  // updated.
   for (std::size_t left = state_->buckets.size(); left > 0; --left) state_->update(left - 1);
   if (state_->options.gather == ParameterGather::in_step) return state_->wait_for_parameters();
-  state_->format->parameters_are_coming();
+  state_->format->set_gathering(true);
 }
 
 void ShardedOptimizer::wait_for_parameters() {

@@ -19,7 +19,7 @@ std::string type_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
 }
 
-// One line a parameter: all in which optimizers must agree.
+// One line for each parameter, with all properties that must be equal.
 std::vector<std::string> signature_of(const torch::optim::Optimizer& optimizer) {
   std::vector<std::string> lines;
   const auto& groups = optimizer.param_groups();
@@ -35,11 +35,9 @@ std::vector<std::string> signature_of(const torch::optim::Optimizer& optimizer) 
 }
 
 void require_same_optimizer(const torch::optim::Optimizer& optimizer, Communicator& communicator) {
-  detail::require_agreement({.subject = "The optimizer",
-                             .unit = "parameters",
-                             .advice = "Optimizers that differ cannot share their state: make the same one on every "
-                                       "rank."},
-                            signature_of(optimizer), communicator);
+  detail::require_agreement(
+      {.subject = "The optimizer", .unit = "parameters", .advice = "Create the same optimizer on every rank."},
+      signature_of(optimizer), communicator);
 }
 
 std::optional<at::Device> device_of(const torch::optim::Optimizer& optimizer) {
@@ -49,12 +47,12 @@ std::optional<at::Device> device_of(const torch::optim::Optimizer& optimizer) {
   return {};
 }
 
-// The archive calls parameters by the addresses they had on `root`; Optimizer::load finds the position of each by them.
+// The archive names parameters by their addresses on `root`; Optimizer::load finds the position of each by them.
 void load_state(torch::optim::Optimizer& optimizer, const char* data, std::size_t size) {
   torch::serialize::InputArchive archive;
   archive.load_from(data, size, device_of(optimizer));
   if (archive.keys().empty()) {
-    throw UsageError(text(type_of(optimizer), " saves nothing: it needs save() and load() of its own."));
+    throw UsageError(text(type_of(optimizer), " saves nothing. Implement its save() and load()."));
   }
   // Parameters without state on `root` would keep theirs.
   optimizer.state().clear();

@@ -16,15 +16,15 @@
 
 namespace libtrain {
 
-/// Gives every rank's optimizer the state of `root`'s: momentum, moments, step counts, and the options of its parameter
-/// groups with their learning rates (not defaults() for groups added later). State belongs to parameters by their
-/// position in the groups. For any optimizer with save() and load(), such as those of torch::optim; parameters
-/// themselves travel with broadcast_tensors.
+/// Copies the state of `root`'s optimizer to every rank's: momentum, moments, step counts, and the options of its
+/// parameter groups with their learning rates (not defaults() for groups added later). State belongs to parameters by
+/// their position in the groups. For any optimizer with save() and load(), such as those of torch::optim. Use
+/// broadcast_tensors for the parameters.
 ///
-/// All ranks must call it; what optimizers had before is forgotten on all but `root`. State goes to the device of a
-/// rank's first parameter, where all of them should be. Throws UsageError, the same on all ranks, for optimizers that
-/// differ in type, number of groups, or number, shapes or dtypes of parameters, before anything is changed, and for
-/// those that cannot be saved or loaded.
+/// All ranks must call it; the previous state is lost on all but `root`. State is moved to the device of a rank's first
+/// parameter, where all of them should be. Throws UsageError, the same on all ranks, for optimizers that differ in
+/// type, number of groups, or number, shapes or dtypes of parameters, before anything is changed, and for optimizers
+/// that cannot be saved or loaded.
 void broadcast_optimizer_state(torch::optim::Optimizer& optimizer, Communicator& communicator, int root = 0);
 
 namespace detail {
@@ -32,19 +32,19 @@ namespace detail {
 using Save = std::function<void(std::ostream&)>;
 using Load = std::function<void(const char* data, std::size_t size)>;
 
-/// Saves on `root`, loads on all others. Throws UsageError on all ranks for what either threw on any, naming `what`.
+/// Saves on `root`, loads on all others. Throws UsageError on all ranks, naming `what`, if either throws on any rank.
 void broadcast_serialized(const std::string& what, const Save& save, const Load& load, Communicator& communicator,
                           int root);
 
 }  // namespace detail
 
-/// Gives every rank's `value` what `root`'s holds, for whatever torch::save and torch::load take: a tensor, a module, a
-/// vector of tensors (which gets as many as `root`'s has), and types of your own with operator<< and operator>> for
-/// archives. Tensors go to `device`, or to the one they were on at `root`; they get new memory, so that modules whose
-/// memory others share are better served by broadcast_tensors, which is also faster. Plain bytes: broadcast_bytes.
+/// Copies `root`'s `value` to every rank, for types that torch::save and torch::load support: a tensor, a module, a
+/// vector of tensors (which gets the size of `root`'s), and other types with operator<< and operator>> for archives.
+/// Tensors are moved to `device`, or to their device on `root`; they get new memory, so for modules that share memory
+/// with others broadcast_tensors is better, which is also faster. For plain bytes use broadcast_bytes.
 ///
-/// All ranks must call it. Throws UsageError, the same on all ranks, for what cannot be saved, or loaded into what a
-/// rank has; that rank's value is then in an undefined state.
+/// All ranks must call it. Throws UsageError, the same on all ranks, for a value that cannot be saved, or loaded into a
+/// rank's value, which is then in an undefined state.
 template <typename T>
 void broadcast_object(T& value, Communicator& communicator, int root = 0, std::optional<at::Device> device = {}) {
   static_assert(!std::is_base_of_v<torch::optim::Optimizer, T>, "Use broadcast_optimizer_state, which checks more.");

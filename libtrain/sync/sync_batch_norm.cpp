@@ -28,15 +28,15 @@ SyncBatchNormImpl::SyncBatchNormImpl(const torch::nn::BatchNormOptions& the_opti
                                      std::shared_ptr<Communicator> communicator)
     : NormImplBase(the_options), state_(std::make_shared<detail::SyncBatchNormState>()) {
   if (communicator == nullptr) {
-    throw UsageError("SyncBatchNorm was given no communicator: pass one of its own, such as split(0, rank()) returns.");
+    throw UsageError("SyncBatchNorm was given no communicator. Pass a separate one, such as split(0, rank()) returns.");
   }
   state_->communicator = std::move(communicator);
 }
 
 void SyncBatchNormImpl::_check_input_dim(const at::Tensor& input) {
   if (input.dim() < 2 || input.dim() > 5 || input.size(1) != options.num_features()) {
-    throw UsageError(text("SyncBatchNorm of ", options.num_features(), " channels takes [N, ", options.num_features(),
-                          ", ...] of 2 to 5 dimensions, not a tensor of shape ", input.sizes(), "."));
+    throw UsageError(text("SyncBatchNorm of ", options.num_features(), " channels was given a tensor of shape ",
+                          input.sizes(), ". Pass [N, ", options.num_features(), ", ...] with 2 to 5 dimensions."));
   }
   if (!at::isFloatingType(input.scalar_type())) {
     throw UsageError(text("SyncBatchNorm takes float32, float64, float16 or bfloat16, not ", input.scalar_type(),
@@ -68,7 +68,7 @@ at::Tensor SyncBatchNormImpl::normalize_alone(const at::Tensor& input, bool by_b
           options.eps()));
 }
 
-// How much the batch counts in the running statistics; without a momentum they are the mean over all batches.
+// The weight of the batch in the running statistics; without a momentum they are the mean over all batches.
 double SyncBatchNormImpl::count_batch() {
   if (!options.track_running_stats()) return 0;
   num_batches_tracked += 1;
@@ -87,8 +87,8 @@ void SyncBatchNormImpl::update_running_statistics(const detail::BatchStatistics&
 
 void SyncBatchNormImpl::set_gradient_weight(double the_weight) {
   if (!(the_weight >= 0) || std::isinf(the_weight)) {
-    throw UsageError(text("set_gradient_weight was given ", the_weight,
-                          ": it takes this rank's number of samples, or 1 where all ranks count alike."));
+    throw UsageError(text("set_gradient_weight() was given ", the_weight,
+                          ". Pass this rank's number of samples, or 1 if all ranks have the same weight."));
   }
   state_->gradient_weight = the_weight;
 }
@@ -118,8 +118,8 @@ using torch::nn::AnyModule;
 using torch::nn::BatchNormOptions;
 using torch::nn::Module;
 
-// Empty for modules that are no batch norm. What can be changed after construction counts as it is now, what cannot as
-// it was then.
+// std::nullopt if the module is not a batch norm. Its tensors show whether it is affine and tracks statistics: later
+// changes of these options have no effect.
 std::optional<BatchNormOptions> batch_norm_options(const Module& module) {
   const auto options_of = [](const auto& batch_norm) {
     auto result = batch_norm.options;
@@ -145,47 +145,47 @@ struct Place {
   std::shared_ptr<Module> batch_norm = {};
 };
 
-struct Survey {
+struct FoundBatchNorms {
   std::vector<Place> places = {};
   std::vector<std::string> out_of_reach = {};
   std::set<const Module*> seen = {};
 };
 
-void survey_children(Module& parent, const std::string& prefix, Survey& survey) {
-  if (!survey.seen.insert(&parent).second) return;
+void find_batch_norms(Module& parent, const std::string& prefix, FoundBatchNorms& found) {
+  if (!found.seen.insert(&parent).second) return;
   auto* const sequential = parent.as<torch::nn::Sequential>();
   for (const auto& child : parent.named_children()) {
     const auto& module = child.value();
     const auto name = prefix + child.key();
     if (!batch_norm_options(*module).has_value()) {
-      survey_children(*module, name + ".", survey);
+      find_batch_norms(*module, name + ".", found);
       continue;
     }
     const auto is_module = [&module](const AnyModule& slot) { return slot.ptr() == module; };
     const bool in_slot = sequential != nullptr && std::any_of(sequential->begin(), sequential->end(), is_module);
     if (in_slot && is_plain_batch_norm(*module)) {
-      survey.places.push_back({.sequential = sequential, .name = child.key(), .batch_norm = module});
+      found.places.push_back({.sequential = sequential, .name = child.key(), .batch_norm = module});
     } else {
-      survey.out_of_reach.push_back(text("'", name, "' (a ", module->name(), " in a ", parent.name(), ")"));
+      found.out_of_reach.push_back(text("'", name, "' (a ", module->name(), " in a ", parent.name(), ")"));
     }
   }
 }
 
-void require_all_in_reach(const Module& root, const Survey& survey) {
+void require_all_in_reach(const Module& root, const FoundBatchNorms& found) {
   constexpr std::size_t kNamed = 4;
   if (batch_norm_options(root).has_value()) {
-    throw UsageError("replace_batch_norms was given a batch norm itself: make a SyncBatchNorm instead.");
+    throw UsageError("replace_batch_norms was given a batch norm itself. Create a SyncBatchNorm instead.");
   }
-  auto names = survey.out_of_reach;
+  auto names = found.out_of_reach;
   if (names.empty()) return;
   if (names.size() > kNamed) {
     names.resize(kNamed);
-    names.push_back(text("and ", survey.out_of_reach.size() - kNamed, " more"));
+    names.push_back(text("and ", found.out_of_reach.size() - kNamed, " more"));
   }
   throw UsageError(
       text("replace_batch_norms cannot replace ", join(names, ", "),
-           ", and has changed nothing. A plain batch norm that is a child of a torch::nn::Sequential can be replaced; "
-           "other modules call theirs through a member or a cast of a fixed type. Build the model with "
+           ", and has changed nothing. Only a plain batch norm that is a child of a torch::nn::Sequential can be "
+           "replaced; other modules call theirs through a member or a cast of a fixed type. Build the model with "
            "sync_batch_norm_factory (see the option `norm` of libtrain's ResNet), or make the member a "
            "libtrain::SyncBatchNorm or a torch::nn::AnyModule."));
 }
@@ -200,21 +200,21 @@ SyncBatchNorm replacement_of(const Module& batch_norm, const std::shared_ptr<Com
 }  // namespace
 
 std::size_t replace_batch_norms(Module& root, Communicator& communicator) {
-  Survey survey;
-  survey_children(root, "", survey);
-  require_all_in_reach(root, survey);
-  if (survey.places.empty()) return 0;
+  FoundBatchNorms found;
+  find_batch_norms(root, "", found);
+  require_all_in_reach(root, found);
+  if (found.places.empty()) return 0;
   const auto own = communicator.split(0, communicator.rank());
-  // A batch norm that stands in several places stays one layer.
+  // A batch norm in several places stays one layer.
   std::map<const Module*, SyncBatchNorm> layers;
-  for (const auto& place : survey.places) {
+  for (const auto& place : found.places) {
     const auto* const old = place.batch_norm.get();
-    auto found = layers.find(old);
-    if (found == layers.end()) found = layers.emplace(old, replacement_of(*old, own)).first;
+    auto layer = layers.find(old);
+    if (layer == layers.end()) layer = layers.emplace(old, replacement_of(*old, own)).first;
     for (auto& slot : *place.sequential) {
-      if (slot.ptr() == place.batch_norm) slot = AnyModule(found->second);
+      if (slot.ptr() == place.batch_norm) slot = AnyModule(layer->second);
     }
-    place.sequential->replace_module(place.name, found->second.ptr());
+    place.sequential->replace_module(place.name, layer->second.ptr());
   }
   return layers.size();
 }

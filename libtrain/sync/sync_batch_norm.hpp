@@ -21,25 +21,25 @@ struct BatchStatistics;
 struct SyncBatchNormState;
 }  // namespace detail
 
-/// Batch norm over the samples of all ranks: N ranks with batch B normalise as one process with batch N*B does
-/// (S. Ioffe and C. Szegedy, Batch Normalization, ICML 2015). Parameters, buffers and options are those of
-/// torch::nn::BatchNorm1d, 2d and 3d, by the same names, so that state fits both ways.
+/// Batch norm over the samples of all ranks: N ranks with batch B normalise as one process with batch N*B does (S.
+/// Ioffe and C. Szegedy, Batch Normalization, ICML 2015). Parameters, buffers and options are those of
+/// torch::nn::BatchNorm1d, 2d and 3d, with the same names, so each loads the other's state.
 ///
 /// While training, all ranks must run forward() and backward() of all layers that share a communicator in the same
-/// order and equally often, one collective each: an all-gather of 2 C + 1 numbers, an all-reduce of 2 C. A rank without
-/// samples takes part with an empty batch (GradientSynchronizer::join would leave the others waiting here). In
+/// order and equally often, each with one collective: an all-gather of 2 C + 1 numbers, an all-reduce of 2 C. A rank
+/// without samples takes part with an empty batch (with GradientSynchronizer::join the others would wait here). In
 /// evaluation nothing is sent.
 ///
-/// backward() gives input gradients of the sum of all ranks' losses (see set_gradient_weight), and weight and bias
+/// backward() computes input gradients of the sum of all ranks' losses (see set_gradient_weight), and weight and bias
 /// gradients that are sums over this rank's samples: averaged over ranks by a GradientSynchronizer, they are those of
 /// the mean of the ranks' losses. It cannot be differentiated again.
 ///
-/// The communicator should serve nothing else: collectives run in the order of their calls, so that backward() would
-/// wait here for every bucket that a GradientSynchronizer has started on it. replace_batch_norms and
-/// sync_batch_norm_factory make one for all layers.
+/// Use a communicator for these layers only: collectives run in the order of their calls, so backward() would wait here
+/// for every bucket that a GradientSynchronizer has started on it. replace_batch_norms and sync_batch_norm_factory
+/// create one for all layers.
 ///
-/// Statistics are taken in float32 for float32, float16 and bfloat16, in float64 for float64; running statistics keep
-/// their dtype. The output has the dtype and the memory format (channels_last) of the input.
+/// Statistics are computed in float32 for float32, float16 and bfloat16, in float64 for float64; running statistics
+/// keep their dtype. The output has the dtype and the memory format (channels_last) of the input.
 class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, torch::nn::BatchNormOptions> {
  public:
   /// Clones share the communicator. Throws UsageError for a null one.
@@ -49,14 +49,14 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, t
   /// not floating and, on all ranks, for one value a channel on all ranks together while training.
   at::Tensor forward(const at::Tensor& input);
 
-  /// What this rank's gradients count when they are averaged, relative to other ranks: the samples of its batch where
-  /// GradientSynchronizer::set_samples is called, which weighs by sample; 1 otherwise, as at the start. Each rank's
-  /// loss then counts as much inside backward() as outside. To be set before the round's first backward(). Throws
-  /// UsageError for a number that is no weight.
+  /// The weight of this rank's gradients in their average, relative to other ranks: the samples of its batch if
+  /// GradientSynchronizer::set_samples is called, which weights by samples; otherwise 1, the default. Each rank's loss
+  /// then has the same weight inside backward() as outside. Call it before the round's first backward(). Throws
+  /// UsageError for a negative or non-finite number.
   void set_gradient_weight(double weight);
 
-  /// Takes the place of `batch_norm`, a BatchNorm1d, 2d or 3d of the same options: its parameters become this layer's,
-  /// the very same tensors, so that optimizers made before go on with them; buffers share their memory.
+  /// Replaces `batch_norm`, a BatchNorm1d, 2d or 3d with the same options: its parameters become this layer's, the same
+  /// tensors, so existing optimizers continue with them; buffers share their memory.
   void share_state_of(const torch::nn::Module& batch_norm);
 
   void pretty_print(std::ostream& stream) const override;
@@ -73,21 +73,21 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, t
 };
 TORCH_MODULE(SyncBatchNorm);
 
-/// Puts a SyncBatchNorm in the place of every BatchNorm1d, 2d and 3d below `root`, with its parameters, buffers,
-/// options and mode, on one communicator split from `communicator` for all of them; returns how many. All ranks must
-/// call it, before the GradientSynchronizer is made and with the same module; optimizers may have been made already.
+/// Replaces every BatchNorm1d, 2d and 3d below `root` by a SyncBatchNorm with its parameters, buffers, options and
+/// mode, on one communicator split from `communicator` for all of them; returns their number. All ranks must call it,
+/// before the GradientSynchronizer is created and with the same module; optimizers may exist already.
 ///
-/// LibTorch lets only children of torch::nn::Sequential (at any depth) be replaced: other modules call their batch norm
-/// through a member of a fixed type, such as `torch::nn::BatchNorm2d bn1`, which a change of the module tree does not
-/// reach, and elements of ModuleList and ModuleDict are called through a cast to a fixed type. Where there is such a
-/// batch norm, nothing is changed and UsageError names it. Models that let their norm be chosen are built with
-/// sync_batch_norm_factory instead: `resnet50({.norm = sync_batch_norm_factory(communicator)})`; in a module of your
-/// own make the member a SyncBatchNorm, or a torch::nn::AnyModule. Another holder of a replaced module still has the
-/// old one.
+/// LibTorch allows only children of torch::nn::Sequential (at any depth) to be replaced: other modules call their batch
+/// norm through a member of a fixed type, such as `torch::nn::BatchNorm2d bn1`, which a change of the module tree does
+/// not affect, and elements of ModuleList and ModuleDict are called through a cast to a fixed type. If there is such a
+/// batch norm, nothing is changed and UsageError names it. For models with a configurable norm use
+/// sync_batch_norm_factory instead: `resnet50({.norm = sync_batch_norm_factory(communicator)})`; in your own module
+/// make the member a SyncBatchNorm or a torch::nn::AnyModule. Other holders of a replaced module keep the old one.
 std::size_t replace_batch_norms(torch::nn::Module& root, Communicator& communicator);
 
-/// Makes SyncBatchNorm layers of so many channels, all on one communicator split from `communicator`, for modules that
-/// keep their norm in a torch::nn::AnyModule. All ranks must call it; the function it returns calls no collective.
+/// Returns a function that creates SyncBatchNorm layers of so many channels, all on one communicator split from
+/// `communicator`, for modules that keep their norm in a torch::nn::AnyModule. All ranks must call it; the returned
+/// function calls no collective.
 std::function<torch::nn::AnyModule(std::int64_t channels)> sync_batch_norm_factory(Communicator& communicator);
 
 }  // namespace libtrain

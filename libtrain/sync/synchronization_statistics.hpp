@@ -6,10 +6,10 @@
 
 namespace libtrain {
 
-/// What one bucket has cost a rank, summed over rounds.
+/// The cost of one bucket on a rank, summed over rounds.
 struct BucketStatistics {
   std::size_t bytes = 0;        ///< of its gradients
-  double seconds_reducing = 0;  ///< its collectives were under way
+  double seconds_reducing = 0;  ///< in which its collectives were running
   std::int64_t reductions = 0;
 
   /// 0 before the first reduction.
@@ -18,14 +18,14 @@ struct BucketStatistics {
   }
 };
 
-/// What synchronising has cost a rank. Buckets are those of the present plan.
+/// The cost of synchronisation on a rank. Buckets are those of the current plan.
 struct SynchronizationStatistics {
   std::int64_t rounds = 0;
-  double seconds_waiting = 0;   ///< wait() waited: communication that nothing has hidden
-  double seconds_reducing = 0;  ///< collectives were under way
+  double seconds_waiting = 0;   ///< in wait(): communication that did not overlap with computation
+  double seconds_reducing = 0;  ///< in which collectives were running
   std::vector<BucketStatistics> buckets = {};
 
-  /// The share of communication that ran beside backward(): 0 to 1; 1 where there was none.
+  /// The share of communication that overlapped with backward(): 0 to 1; 1 without communication.
   double overlap_share() const {
     if (seconds_reducing <= 0 || seconds_waiting <= 0) return 1;
     return seconds_waiting < seconds_reducing ? 1 - seconds_waiting / seconds_reducing : 0;

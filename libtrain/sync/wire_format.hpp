@@ -12,7 +12,7 @@
 
 namespace libtrain {
 
-/// A bucket as a wire format sees it. Names, shapes and dtypes are the same on all ranks.
+/// The view of a bucket for a wire format. Names, shapes and dtypes are the same on all ranks.
 struct BucketView {
   std::size_t index = 0;  ///< in the order of reduction
   /// All gradients end to end: one-dimensional, dense, from Communicator::allocate, of one floating dtype. Padding
@@ -22,22 +22,23 @@ struct BucketView {
   std::vector<at::Tensor> gradients;  ///< their places in `flat`, each of its parameter's shape, dense
 };
 
-/// The averaging of one bucket under way.
+/// The pending reduction of one bucket.
 class Reduction {
  public:
   virtual ~Reduction() = default;
 
-  /// Called by wait(), for all buckets in their order, again and again until it has returned true: then every rank's
-  /// bucket holds the same average. Waits for the collectives started before and may start others; how often it returns
-  /// false must be the same on all ranks. Throws what a collective throws.
+  /// wait() calls it for all buckets in their order, repeatedly until it returns true: then every rank's bucket has the
+  /// same average. Waits for the collectives started before and may start others; it must return false equally often on
+  /// all ranks. Throws as collectives do.
   virtual bool advance() = 0;
 
-  /// When the collectives of the last advance() were called, ran and ended; empty where the backend does not say.
+  /// When the collectives of the last advance() were called, ran and ended; std::nullopt if the backend does not
+  /// measure it.
   virtual std::optional<WorkTimes> times() const { return {}; }
 };
 
-/// How gradients travel between ranks: what is sent, and what becomes of a bucket. Derive from it for formats of your
-/// own. One object serves one synchronizer, on every rank with the same options.
+/// How gradients are sent between ranks, and how a bucket is computed from them. Derive from it for other formats. One
+/// object serves one synchronizer, on every rank with the same options.
 class WireFormat {
  public:
   virtual ~WireFormat() = default;
@@ -48,14 +49,14 @@ class WireFormat {
   /// "float16", "powersgd of rank 2": for logs and errors.
   virtual std::string name() const = 0;
 
-  /// All in which the ranks' formats must agree, their options included; compared when a synchronizer is made.
+  /// All settings that must be equal on all ranks, including options; compared when a synchronizer is created.
   virtual std::string signature() const { return name(); }
 
-  /// Whether finite gradients may become infinite on the way, so that NonFinite has to look at the result, too.
+  /// Whether finite gradients may become infinite in this format, so that NonFinite must check the result, too.
   virtual bool may_overflow() const = 0;
 
-  /// Called before the first round and whenever the buckets change, on all ranks; what it keeps between rounds is to be
-  /// kept by the parameters' names. It must not call collectives, only Communicator::allocate.
+  /// Called before the first round and whenever the buckets change, on all ranks. State that is kept between rounds
+  /// must be kept by the parameters' names. It must not call collectives, only Communicator::allocate.
   virtual void plan(const std::vector<BucketView>& buckets, Communicator& communicator) = 0;
 
   /// Starts to average `bucket`, one of those planned, over all ranks. Called in the order of the buckets, by the

@@ -20,7 +20,7 @@ namespace libtrain {
 
 namespace {
 
-// The host, unless the ranks' tensors travel between GPUs.
+// The CPU, unless the communicator takes only tensors on a GPU.
 c10::Device device_of(const Launch& launch, const Communicator& communicator) {
   if (communicator.supports(c10::kCPU)) return c10::kCPU;
   const auto visible = static_cast<int>(torch::cuda::device_count());
@@ -40,7 +40,7 @@ Context::Context(std::shared_ptr<Communicator> communicator, RunOptions options,
       summary_("summary"),
       progress_({.output = rank() == 0 && !options_.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
       trace_(trace) {
-  // Whatever asks for the current device later must not touch another rank's.
+  // Code that uses the current device later must not use another rank's GPU.
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
   summary_.set("ranks", world_size());
 }
@@ -94,7 +94,7 @@ std::string Context::option(std::string_view name) const {
   }
   const auto found = options_.options.find(std::string{name});
   if (found == options_.options.end()) {
-    throw UsageError(text("Option --", name, " is required: give it a value on the command line."));
+    throw UsageError(text("Option --", name, " is required. Give it a value on the command line."));
   }
   return found->second;
 }

@@ -30,7 +30,7 @@ constexpr Milliseconds kFirstRound{10};
 constexpr Milliseconds kLongestRound{100};  // below every --timeout
 constexpr std::chrono::seconds kShowInterval{5};
 
-// Of one node's copying, between the thread that does it and the one that waits.
+// Shared by the thread that copies the data to this node and the thread that waits for it.
 struct Staging {
   std::mutex mutex;
   std::condition_variable changed;
@@ -40,7 +40,7 @@ struct Staging {
   std::exception_ptr error;
 };
 
-// The copy on this node's disk, which stays as it is while this lives.
+// The copy on this node's disk, which is not replaced or removed while this object exists.
 struct StagedData {
   explicit StagedData(data::StagingResult result) : files(result.folder.string()), in_use(std::move(result.in_use)) {}
 
@@ -48,7 +48,7 @@ struct StagedData {
   std::shared_ptr<const void> in_use;
 };
 
-// "train-1f0c2a9b...": data of several places may be staged below one folder.
+// "train-1f0c2a9b...": data of several locations may be staged to one folder.
 std::string folder_name(const std::string& identity) {
   const auto slash = identity.find_last_of('/');
   std::string last = identity.substr(slash == std::string::npos ? 0 : slash + 1);
@@ -64,7 +64,7 @@ std::string describe(const data::StagingProgress& progress, const std::string& n
               megabytes(progress.bytes_done), " of ", megabytes(progress.bytes_total), " MB");
 }
 
-// A thread of its own, which is not joined where another node's failure ends the run before it is through.
+// On a thread that is not joined: another node's failure may end the run before the copy is complete.
 std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::filesystem::path to) {
   auto staging = std::make_shared<Staging>();
   std::thread([staging, from = std::move(from), to = std::move(to)] {
@@ -90,8 +90,8 @@ std::shared_ptr<Staging> start(std::shared_ptr<const data::Storage> from, std::f
 
 enum class State : char { copying = 'c', done = 'd', failed = 'f' };
 
-// Ranks ask each other again and again, since one node may be done minutes before another, longer than a collective may
-// take.
+// Ranks exchange their states repeatedly: one node may finish minutes before another, which exceeds the timeout of a
+// collective.
 data::StagingResult wait(Staging& staging, Communicator& communicator, const std::string& name,
                          const std::function<void(const std::string&)>& show) {
   Milliseconds round = kFirstRound;
@@ -115,7 +115,7 @@ data::StagingResult wait(Staging& staging, Communicator& communicator, const std
       throw_together(communicator, "Staging data", mine == State::failed ? staging.error : nullptr);
       return std::move(staging.result);
     }
-    // The last one to come sets the pace: who is through only waits.
+    // The ranks that still copy set the pace.
     if (mine == State::done) std::this_thread::sleep_for(round);
     round = std::min(2 * round, kLongestRound);
   }
@@ -127,10 +127,10 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
                                                Communicator& communicator,
                                                const std::function<void(const std::string&)>& show) {
   if (!access.stage.empty() && !access.cache.empty()) {
-    throw UsageError("--stage and --cache are both given: data that are staged need no cache, so leave one out.");
+    throw UsageError("--stage and --cache are both given. Staged data need no cache: remove one of the two options.");
   }
   if (access.cache.empty() && access.cache_limit_bytes != DataAccess{}.cache_limit_bytes) {
-    throw UsageError("--cache-limit is given without --cache: name the cache's folder as well.");
+    throw UsageError("--cache-limit is given without --cache. Set --cache to the folder of the cache.");
   }
   auto storage = data::open_storage(location);
   if (!access.stage.empty()) {

@@ -13,33 +13,33 @@
 
 namespace libtrain {
 
-/// What an evaluation has measured, over all ranks.
+/// The result of evaluate() over all ranks.
 struct Evaluation {
-  std::vector<double> sums = {};  ///< of each measure over all samples
+  std::vector<double> sums = {};  ///< sum of each value over all samples
   std::int64_t samples = 0;
 
-  /// Of measure number `measure` over all samples.
+  /// Mean of value number `measure` over all samples.
   double mean(std::size_t measure = 0) const { return sums.at(measure) / static_cast<double>(samples); }
 };
 
 namespace detail {
 
-/// Adds up what the ranks have measured. A rank without samples has an undefined tensor. All ranks call it.
+/// Sums the values of all ranks. The tensor of a rank without samples is undefined. All ranks must use it.
 class EvaluationSums {
  public:
-  /// Throws UsageError unless the loader gives each sample exactly once.
+  /// Throws UsageError unless the sampler covers each sample exactly once.
   EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler);
   EvaluationSums(const EvaluationSums&) = delete;
   EvaluationSums& operator=(const EvaluationSums&) = delete;
   ~EvaluationSums();
 
-  /// `measured` is of `samples` samples.
+  /// Adds the values of `samples` samples.
   void add(const at::Tensor& measured, std::uint64_t samples);
   Evaluation over_ranks(Communicator& communicator) const;
 
  private:
   torch::nn::Module& model_;
-  std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // each module's own, parents first
+  std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // the mode of each module, parents first
   const c10::AutoGradMode no_gradients_{false};
   at::Tensor sums_;
   std::int64_t samples_ = 0;
@@ -47,18 +47,18 @@ class EvaluationSums {
 
 }  // namespace detail
 
-/// Measures the model on every sample of epoch 0 of `loader` once, in evaluation mode and without gradients, and adds
-/// up over all ranks. `measure(batch)` returns a value for each sample of a batch, [B], or several, [B, K], of any
-/// number type; it is not called for a batch of no samples. The accuracy of a classifier:
+/// Evaluates the model on every sample of epoch 0 of `loader` once, in evaluation mode and without gradients, and sums
+/// over all ranks. `measure(batch)` returns one value for each sample of a batch, [B], or several, [B, K], of any
+/// number type; it is not called for an empty batch. The accuracy of a classifier:
 ///
 ///     lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
 ///       return model->forward(batch.images).argmax(1).eq(batch.labels);
 ///     }).mean()
 ///
-/// All ranks call it. Sums are made in float64. Throws UsageError unless the loader has Remainder::exact, or a data
-/// set that its ranks share evenly: a sample that is repeated or left out would falsify the result; UsageError for a
-/// tensor of another shape or number of rows, and what the loader and `measure` throw. Afterwards each submodule is in
-/// the mode in which it was.
+/// All ranks must call it. Sums are in float64. Throws UsageError unless the loader has Remainder::exact or the ranks
+/// share the data set evenly, because a repeated or omitted sample would falsify the result; UsageError for a tensor of
+/// another shape or number of rows; and what the loader and `measure` throw. Afterwards each submodule has its previous
+/// mode.
 template <typename B, typename Measure>
 Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Communicator& communicator,
                     const Measure& measure) {

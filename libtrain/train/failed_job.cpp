@@ -17,12 +17,12 @@ int detail::end_failed_job(const Failure& failure, const std::optional<Launch>& 
   } else {
     report_early_failure(failure);
   }
-  // What the program printed so far is the best clue to what went wrong.
+  // The program's own output may explain the failure.
   std::fflush(nullptr);
   std::cout.flush();
-  // Peers may be waiting for this rank: the job ends here, not at their deadlines.
+  // Peers may be waiting for this rank: end the job now, not at their deadlines.
   if (communicator != nullptr) communicator->abort(failure.message, failure.code);
-  // Static destructors would wait for threads that may be stuck in a foreign library.
+  // Static destructors would wait for threads that may be blocked in another library.
   if (launch && launch->world_size.value > 1) std::_Exit(static_cast<int>(failure.code));
   return static_cast<int>(failure.code);
 }

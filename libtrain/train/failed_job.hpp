@@ -8,22 +8,22 @@
 
 namespace libtrain {
 
-/// What `run` does with an exception, for a program with a main() of its own. Call it where everything else is caught,
+/// Handles an exception as `run` does, for a program with its own main(). Call it in a catch block for all exceptions,
 /// on any rank:
 ///
 ///     } catch (...) {
 ///       return lt::end_failed_job(launch, communicator.get());
 ///     }
 ///
-/// Reports the exception being handled, one of several ranks that fail for the same reason, and ends the whole job with
-/// the exit code that belongs to it; `launch` is empty and `communicator` null where it came too early for them. A
-/// single process gets the code back. A rank of several does not return: static destructors could wait for threads that
-/// are stuck in a foreign library.
+/// Reports the exception being handled (once if several ranks fail for the same reason), and ends the whole job with
+/// the exception's exit code. `launch` is empty and `communicator` null if the exception was thrown before they
+/// existed. In a single process it returns the code. In a job of several ranks it does not return: static destructors
+/// could wait for threads that are blocked in another library.
 int end_failed_job(const std::optional<Launch>& launch, Communicator* communicator);
 
 namespace detail {
 
-/// The same for a failure that is known, of which `collectives`, unless it is null, has been written.
+/// The same for a given failure; `collectives` is null or has been written for it.
 int end_failed_job(const Failure& failure, const std::optional<Launch>& launch, Communicator* communicator,
                    const CollectiveDump* collectives);
 

@@ -25,8 +25,8 @@ constexpr std::chrono::milliseconds kTimeToReport{3000};
 constexpr std::chrono::milliseconds kTimeToFindRanks{1000};
 constexpr std::chrono::milliseconds kTimeToStart{500};
 
-// How long a rank leaves it to lower ones to report and end the job.
-std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
+// How long a rank waits for a lower rank to report the failure and end the job.
+std::chrono::milliseconds report_delay(ErrorScope scope, int rank) {
   if (rank == 0) return std::chrono::milliseconds(0);
   if (scope == ErrorScope::all_ranks) return std::chrono::seconds(5);
   return std::chrono::milliseconds(400 + 20 * std::min(rank, 50));
@@ -34,7 +34,7 @@ std::chrono::milliseconds courtesy(ErrorScope scope, int rank) {
 
 Failure out_of_memory() {
   return {ExitCode::environment, ErrorScope::this_rank,
-          "Out of memory: use a smaller batch or model, fewer ranks on this host, or a larger machine."};
+          "Out of memory. Use a smaller batch or model, fewer ranks on this host, or a larger machine."};
 }
 
 }  // namespace
@@ -47,19 +47,19 @@ Failure current_failure() {
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const c10::Error& error) {
-    // Its what() goes on with dozens of lines of C++ frames.
+    // Its what() includes dozens of lines of C++ frames.
     const std::string message = error.what_without_backtrace();
     if (message.find("DefaultCPUAllocator") == std::string::npos) {
       return {ExitCode::failure, ErrorScope::this_rank, message};
     }
     auto failure = out_of_memory();
-    failure.message += " " + message.substr(0, message.find('\n'));  // how many bytes: they tell a mistaken shape
+    failure.message += " " + message.substr(0, message.find('\n'));  // the number of bytes reveals a wrong shape
     return failure;
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
       return {ExitCode::failure, ErrorScope::this_rank, error.what()};
     }
-    // What std::thread throws.
+    // Thrown by std::thread.
     return {ExitCode::environment, ErrorScope::this_rank,
             text(error.what(),
                  ": the system refuses another thread or process. Raise the limit (ulimit -u, pids.max "
@@ -67,24 +67,25 @@ Failure current_failure() {
   } catch (const std::exception& error) {
     return {ExitCode::failure, ErrorScope::this_rank, error.what()};
   } catch (...) {
-    return {ExitCode::failure, ErrorScope::this_rank, "Something that is not a std::exception was thrown."};
+    return {ExitCode::failure, ErrorScope::this_rank, "The program threw an object that is not a std::exception."};
   }
 }
 
 void report_failure(const Failure& failure, int rank, int world_size, const CollectiveDump* collectives) {
   if (world_size == 1) return log_error(failure.message);
-  std::this_thread::sleep_for(courtesy(failure.scope, rank));
-  // Held until the process ends, which is soon: ranks that fail later must find it.
+  std::this_thread::sleep_for(report_delay(failure.scope, rank));
+  // Held until the process exits: ranks that fail later must find it.
   static const ReportClaim claim{job_name(Environment::of_process())};
-  // The process that was first ends the job, and this one with it; ending it from here at the same moment could cut
-  // that report short. Where this one is still there, there is no launcher to do so, or that process is stuck.
+  // The process with the claim ends the job, including this process; ending it from here at the same time could
+  // truncate that report. If this process still runs after the wait, no launcher has ended it or that process is
+  // blocked.
   if (!claim.granted()) std::this_thread::sleep_for(kTimeToReport);
   const bool everywhere = failure.scope == ErrorScope::all_ranks;
-  log_error(text(everywhere ? "all ranks, told by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
+  log_error(text(everywhere ? "all ranks, reported by " : "", "rank ", rank, " of ", world_size, " on ", host_name(),
                  " (process ", getpid(), ") failed: ", failure.message, collectives ? "\n" : "",
                  collectives ? collectives->where_to_look() : ""));
   if (collectives == nullptr) return;
-  // A message of its own: where a rank was killed, its launcher may end this one before all files are there.
+  // A separate message: if a rank was killed, the launcher may end this process before all files exist.
   const auto places = collectives->where_ranks_are(kTimeToFindRanks);
   if (!places.empty()) log_warning("Which rank is where:\n" + places);
 }
@@ -94,7 +95,7 @@ void report_early_failure(const Failure& failure) {
   const ReportClaim claim{job};
   if (!claim.granted()) return;
   log_error(failure.message);
-  // Ranks of the same job that start a little later must find the claim.
+  // Ranks of the job that start slightly later must find the claim.
   if (!job.empty()) std::this_thread::sleep_for(kTimeToStart);
 }
 

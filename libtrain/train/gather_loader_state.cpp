@@ -11,7 +11,7 @@ data::LoaderState gather_loader_state(const data::LoaderState& own, Communicator
   const CallPurpose purpose{communicator, "gather_loader_state()"};
   detail::require_agreement({.subject = "The loader's state",
                              .unit = "lines",
-                             .advice = "Ask for it after the same step on every rank, with the same data and options."},
+                             .advice = "Gather it after the same step on every rank, with the same data and options."},
                             {text("epoch ", own.epoch, ", position ", own.position), text("seed ", own.seed),
                              text("a data set of ", own.dataset_size, " samples: ", own.data),
                              text("order ", own.order, ", content ", own.content)},

@@ -5,9 +5,9 @@
 
 namespace libtrain {
 
-/// The state of all ranks' loaders, the same on every rank: what one rank stores for all, and all resume from. `own` is
-/// what this rank's LoaderEpoch::state() says after the same step as on the others. All ranks must call it. Throws
-/// UsageError on every rank where they stand at different places.
+/// The combined state of all ranks' loaders, the same on every rank: one rank stores it, and all ranks resume from it.
+/// `own` is this rank's LoaderEpoch::state() after the same step as on the other ranks. All ranks must call it. Throws
+/// UsageError on every rank if their positions differ.
 data::LoaderState gather_loader_state(const data::LoaderState& own, Communicator& communicator);
 
 }  // namespace libtrain

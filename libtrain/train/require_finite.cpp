@@ -17,7 +17,7 @@ void require_finite(const at::Tensor& tensor, std::string_view kind, const std::
   if (finite == tensor.numel()) return;
   throw UsageError(text(kind, " '", name, "' has ", tensor.numel() - finite, " of ", tensor.numel(),
                         " elements that are not finite: the training has diverged. Lower the learning rate, clip "
-                        "gradients, or set NonFinite::fatal to see where it begins."));
+                        "gradients, or set NonFinite::fatal to find the first non-finite gradient."));
 }
 
 }  // namespace

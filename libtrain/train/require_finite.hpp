@@ -4,8 +4,8 @@
 
 namespace libtrain {
 
-/// Throws UsageError, which names the first one, where a parameter or buffer of the module holds NaN or infinity: when
-/// training has ended, so that weights of no use do not pass for a result. Reads them once, on any device.
+/// Throws UsageError if a parameter or buffer of the module contains NaN or infinity; the message names the first. Call
+/// it after training, so that non-finite weights are not used as a result. Reads each tensor once, on any device.
 void require_finite(const torch::nn::Module& module);
 
 }  // namespace libtrain

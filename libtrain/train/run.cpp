@@ -39,7 +39,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-// Of ranks that the program has connected itself.
+// For ranks that the program has connected.
 Launch launch_of(const Communicator& communicator) {
   const std::string source = "the program's communicator";
   Launch launch;
@@ -49,14 +49,14 @@ Launch launch_of(const Communicator& communicator) {
   return launch;
 }
 
-// Where each value came from, once, on rank 0; a single process has nothing to explain.
+// The source of each value. A single process has none to report.
 void log_launch(const Launch& launch) {
   const auto& [rank, rank_source] = launch.rank;
   const auto& [world_size, world_size_source] = launch.world_size;
   if (world_size > 1) {
     log_info(text("rank ", rank, " of ", world_size, " (", rank_source, ", ", world_size_source, "), launched by ",
-                  to_string(launch.launcher), ", meeting over ", launch.rendezvous.value, " (",
-                  launch.rendezvous.source, "); libtrain-info has the details"));
+                  to_string(launch.launcher), ", rendezvous over ", launch.rendezvous.value, " (",
+                  launch.rendezvous.source, "). libtrain-info prints the details."));
   }
   for (const auto& line : detail::describe(launch)) log_debug(line);
   for (const auto& warning : launch.warnings) log_warning(warning);
@@ -71,8 +71,8 @@ void share_cores(const CommandLine& line, Communicator& communicator) {
   }
 }
 
-// A result that is no number would pass for one: null in the summary, and exit code 0. Rank 0's is the one that is
-// written; a rank whose last batch was empty may have no loss to tell.
+// Otherwise a diverged run would end with null in the summary and exit code 0. Only rank 0's summary is written; a rank
+// whose last batch was empty may have no loss.
 void require_finite_summary(Context& context) {
   if (context.rank() != 0) return;
   const auto names = context.summary().non_finite();
@@ -80,21 +80,21 @@ void require_finite_summary(Context& context) {
   throw UsageError(
       text("The run has ended with NaN or infinity as its ", join(names, ", "),
            ": the training has diverged, or nothing was measured. Lower the learning rate, clip gradients, "
-           "or set NonFinite::fatal to see where it begins."));
+           "or set NonFinite::fatal to find the first non-finite gradient."));
 }
 
 void write_summary_event(Context& context) {
   context.summary()
       .set("seconds", context.seconds())
       .set("peak_rss_bytes", detail::peak_rss_of_ranks(context.communicator()));
-  // A program that has kept no metrics until now must not fail after its work because another run came meanwhile.
+  // A program that opens its metrics only now must not fail after its work because another run has opened the file.
   context.metrics(MetricsWriter::InUse::shared).write(context.summary());
 }
 
-// Before the failure is reported: the rank that reports it ends the job, and with it the ranks that are still writing.
+// Called before the failure is reported: the rank that reports it ends the job, including ranks that are still writing.
 void write_own_timeline(const Timeline& timeline, const CommandLine& line, int rank) {
   try {
-    // There is no place for one of each rank beside a device or a pipe.
+    // No file per rank can be created next to a device or a pipe.
     if (!detail::OutputFile::replaces(line.timeline)) return;
     timeline.write_local(text(line.timeline, ".rank", rank));
   } catch (const std::exception& error) {
@@ -105,23 +105,24 @@ void write_own_timeline(const Timeline& timeline, const CommandLine& line, int r
 void warn_of_unused_options(const Context& context, const CommandLine& line) {
   if (context.rank() != 0) return;
   for (const auto& name : context.unused_options()) {
-    log_warning(text("--", name, " had no effect: this program did not ask for it."));
+    log_warning(text("--", name, " had no effect: this program does not read it. Check the name of the option."));
   }
   if (context.has_opened_storage()) return;
   for (const auto& [name, value] :
        {std::pair{"--stage", line.run.data.stage}, std::pair{"--cache", line.run.data.cache}}) {
     if (!value.empty())
-      log_warning(text(name, " had no effect: this program opens its data without Context::storage()."));
+      log_warning(
+          text(name, " had no effect: this program opens its data without Context::storage(). Remove the option."));
   }
 }
 
 void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
               const std::string& run_id, const std::function<void(Context&)>& body) {
   std::optional<CallPurpose> purpose{std::in_place, *communicator, "the start of run()"};
-  // Known before the data are read, but for a folder without metrics, which stays so until the first ones.
+  // Fails before the data are read. Creates nothing: metrics.jsonl appears with the first record.
   if (communicator->rank() == 0) MetricsWriter::require_free(line.run.output);
   share_cores(line, *communicator);
-  // An odd constant keeps the ranks' seeds apart; rank 0's is the run's own.
+  // An odd constant makes the ranks' seeds differ; rank 0 has the run's seed.
   torch::manual_seed(line.run.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
   std::optional<Timeline> timeline;
   if (!line.timeline.empty()) {
@@ -179,7 +180,7 @@ int run(int argc, char** argv, const Program& program, std::shared_ptr<Communica
     return 0;
   } catch (...) {
     const auto failure = detail::current_failure();
-    // Before the report, as all ranks do it: the rank that reports ends the job.
+    // Before the report, on all ranks: the rank that reports ends the job.
     const bool dumped = collectives && collectives->write_after(failure);
     return detail::end_failed_job(failure, launch, communicator.get(), dumped ? &*collectives : nullptr);
   }

@@ -9,7 +9,7 @@ void require_same_data(const data::DatasetIdentity& identity, Communicator& comm
   const CallPurpose purpose{communicator, "comparing the data of the ranks"};
   detail::require_agreement({.subject = "The data set",
                              .unit = "lines",
-                             .advice = "Give all ranks the same data, and start once they are complete."},
+                             .advice = "Give all ranks the same data, and start the job after the data are complete."},
                             identity, communicator);
 }
 

@@ -13,7 +13,7 @@ namespace libtrain {
 
 namespace {
 
-// Ranks that differ by less, of the run's time, differ by chance.
+// Smaller differences between ranks, as a share of the run's time, are noise.
 constexpr double kMeaningfulShare = 0.02;
 
 std::vector<double> to_numbers(const SynchronizationStatistics& statistics, double seconds) {
@@ -39,7 +39,7 @@ SynchronizationStatistics from_numbers(const std::vector<double>& numbers) {
   return statistics;
 }
 
-// As bytes, because some communicators take tensors on a GPU only.
+// As bytes, because some communicators accept only tensors on a GPU.
 std::vector<std::vector<double>> gather(const std::vector<double>& mine, Communicator& communicator) {
   const CallPurpose purpose{communicator, "summarize()"};
   std::string bytes(mine.size() * sizeof(double), '\0');
@@ -130,7 +130,7 @@ SynchronizationSummary summary_of(const std::vector<SynchronizationStatistics>& 
 
 std::string to_text(const SynchronizationSummary& summary) {
   auto line = text(detail::decimal(summary.exposed_communication_ms_per_step, 1), " ms of the run's ",
-                   detail::decimal(summary.ms_per_step, 1), " ms a step were not hidden (",
+                   detail::decimal(summary.ms_per_step, 1), " ms per step were exposed communication (",
                    detail::decimal(100 * summary.overlap_share, 0), "% overlapped)");
   if (summary.slowest_rank) {
     line += text("; rank ", *summary.slowest_rank, " is the slowest: the others waited ",

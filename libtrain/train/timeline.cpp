@@ -22,14 +22,14 @@ struct BarrierTimes {
   std::int64_t after_ns = 0;
 };
 
-// The first ones wait for ranks that come late; some of many run undisturbed.
+// The first barriers wait for late ranks; among many, some run without disturbance.
 using Barriers = std::array<BarrierTimes, 20>;
 
 std::int64_t length_of(const BarrierTimes& times) {
   return times.after_ns - times.before_ns;
 }
 
-// All ranks see rank 0's.
+// Returns rank 0's times on all ranks.
 Barriers broadcast_times(const Barriers& mine, Communicator& communicator) {
   std::string bytes(sizeof(Barriers), '\0');
   std::memcpy(bytes.data(), mine.data(), bytes.size());
@@ -66,7 +66,7 @@ Timeline::ClockOffset Timeline::measure_clock_offset() {
   for (std::size_t index = 1; index < mine.size(); ++index) {
     if (length(index) < length(best)) best = index;
   }
-  // No rank leaves before all have arrived, on rank 0's clock:
+  // No rank leaves a barrier before all have arrived; on rank 0's clock:
   // mine.before + offset <= of_rank_0.after, and of_rank_0.before <= mine.after + offset.
   const auto least = of_rank_0[best].before_ns - mine[best].after_ns;
   result.at_ns = mine[best].before_ns + length_of(mine[best]) / 2;
@@ -88,7 +88,7 @@ Trace Timeline::trace_until(const ClockOffset& last) const {
   };
   for (auto& span : trace.spans) {
     span.begin_ns = on_common_clock(span.begin_ns);
-    // Clocks that are set right by little must not make a short span end before it begins.
+    // A small correction of the clock must not make a short span end before it begins.
     span.end_ns = std::max<std::int64_t>(span.begin_ns, on_common_clock(span.end_ns));
   }
   return trace;
@@ -105,7 +105,7 @@ void Timeline::write(const std::filesystem::path& file) {
   uncertainty_ns_ = std::max(uncertainty_ns_, last.uncertainty_ns);
   const bool writes = communicator_.rank() == 0;
   std::optional<detail::ChromeTraceFile> output;
-  // Told at the end: until then the other ranks go on giving their spans.
+  // Thrown at the end: until then the other ranks continue to send their spans.
   std::exception_ptr failure;
   const auto on_rank_0 = [&](const auto& body) {
     if (writes && !failure) failure = detail::failure_of(body);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -19,7 +20,7 @@ static_assert(!std::is_copy_constructible_v<FileDescriptor> && !std::is_copy_ass
 static_assert(std::is_nothrow_move_constructible_v<FileDescriptor>);
 static_assert(std::is_nothrow_move_assignable_v<FileDescriptor>);
 
-// A pipe: its reading end tells whether the writing end is still open, whatever becomes of the number.
+// A pipe: its reading end shows whether the writing end is still open, even if another object owns the number.
 class Pipe {
  public:
   Pipe() {
@@ -116,6 +117,19 @@ TEST(FileDescriptor, OfACallThatFailedIsNotOpenAndKeepsItsError) {
   }
   EXPECT_EQ(errno, ENOENT);
   EXPECT_FALSE(FileDescriptor{}.is_open());
+}
+
+TEST(WriteAll, ReturnsHowMuchWasWrittenBeforeAnError) {
+  const Pipe pipe;
+  const FileDescriptor end{pipe.writing_end()};
+  EXPECT_EQ(write_all(end.get(), "some"), 4u);
+  const std::string more_than_a_pipe_holds(4 << 20, 'x');
+  const auto written = write_all(end.get(), more_than_a_pipe_holds);
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_GT(written, 0u);
+  EXPECT_LT(written, more_than_a_pipe_holds.size());
+  EXPECT_EQ(write_all(-1, "some"), 0u);
+  EXPECT_EQ(errno, EBADF);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// LibTorch's wheel exports an older std::filesystem of its own: the C++ library's must be found first (see
-// cmake/FindLibTorch.cmake). These tests say something only in a program that is linked with LibTorch.
+// LibTorch's wheel exports its own, older std::filesystem: that of the C++ library must be found first (see
+// cmake/FindLibTorch.cmake). These tests are meaningful only in a program that is linked with LibTorch.
 
 #include <dlfcn.h>
 

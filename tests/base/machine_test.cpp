@@ -20,6 +20,13 @@ TEST(Machine, KnowsItsName) {
   EXPECT_EQ(detail::host_name(), name);
 }
 
+TEST(Machine, KnowsItsNamespaces) {
+  EXPECT_TRUE(detail::own_namespace("pid").starts_with("pid:["));
+  EXPECT_EQ(detail::own_namespace("pid").back(), ']');
+  EXPECT_EQ(detail::own_namespace("none"), "");
+  EXPECT_NE(detail::machine_id(), "");
+}
+
 TEST(Machine, CountsOnlyTheCoresThatMayBeUsed) {
   const auto all = detail::usable_cores();
   ASSERT_FALSE(all.empty());

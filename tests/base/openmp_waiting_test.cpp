@@ -10,7 +10,7 @@
 namespace libtrain {
 namespace {
 
-// The variable that gave its place is back; what else it does, openmp_waiting_test.py sees.
+// The replaced variable has been restored; openmp_waiting_test.py tests the rest.
 TEST(OpenMpWaiting, LeavesTheEnvironmentAsTheKernelGaveIt) {
   std::vector<std::string> given;
   std::ifstream file{"/proc/self/environ"};

@@ -30,7 +30,7 @@ using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// More than is kept in memory.
+// More than the buffer in memory.
 constexpr std::size_t kLong = std::size_t{2} << 20;
 
 TEST(OutputFile, AppearsWholeWhenItIsCommitted) {
@@ -55,9 +55,9 @@ TEST(OutputFile, ThatIsNotCommittedLeavesNothing) {
   EXPECT_EQ(folder.count(), 0);
 }
 
-// Writes pieces of `piece_bytes` where files may have 3 MiB, and tries to go on when they may have more.
+// Writes pieces of `piece_bytes` with a limit of 3 MiB for files, and tries to continue without that limit.
 void fail_and_go_on(const std::string& path, std::size_t piece_bytes) {
-  signal(SIGXFSZ, SIG_IGN);  // or the write would not fail but end the process
+  signal(SIGXFSZ, SIG_IGN);  // otherwise the write would end the process instead of failing
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlim_t before = limit.rlim_cur;
@@ -117,7 +117,7 @@ TEST(OutputFile, WritesThroughAFifoThatIsRead) {
   EXPECT_NO_THROW(OutputFile::require_writable(path));
   EXPECT_FALSE(OutputFile::replaces(path));
   EXPECT_THAT(message_of<EnvironmentError>([&] { OutputFile file(path); }),
-              AllOf(HasSubstr(path), HasSubstr("no process reads from")));
+              AllOf(HasSubstr(path), HasSubstr("without a reader")));
   const FileDescriptor reader{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   EXPECT_NO_THROW(OutputFile::require_writable(path));
   OutputFile file(path);
@@ -130,7 +130,7 @@ TEST(OutputFile, WritesThroughAFifoThatIsRead) {
   EXPECT_EQ(folder.count(), 1);
 }
 
-// By links in a folder of the test: should they be replaced, the machine keeps its devices.
+// Through links in a folder of the test: if they are replaced, the machine's devices are unaffected.
 TEST(OutputFile, LeavesDevicesWhatTheyAre) {
   const TemporaryFolder folder;
   for (const std::string name : {"null", "full"}) std::filesystem::create_symlink("/dev/" + name, folder / name);
@@ -148,7 +148,7 @@ TEST(OutputFile, LeavesDevicesWhatTheyAre) {
   EXPECT_TRUE(OutputFile::replaces(folder / "absent"));
 }
 
-// Standard output that leads to a file is that file, at the place where the next byte belongs.
+// Standard output that is redirected to a file is written at the current offset of that file.
 TEST(OutputFile, WritesToWhatThisProcessHasOpen) {
   const TemporaryFolder folder;
   const FileDescriptor open_file{open((folder / "file").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};

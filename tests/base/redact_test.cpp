@@ -82,13 +82,13 @@ TEST(Redact, KnowsSecretNames) {
                            "pad_token_id", "AZUREML_RUN_TOKEN_EXPIRY", "monkey", "NCCL_DEBUG", "insignificant"}) {
     EXPECT_FALSE(detail::looks_secret(name)) << name;
   }
-  // What else clouds, data bases and web services call theirs.
+  // Further names that clouds, databases and web services use.
   for (const auto* name : {"AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING", "LDAP_PASSWD", "SSH_PASSPHRASE",
                            "awsCredentials", "access_key", "private_key", "SharedKey", "signing-key", "encryptionKey",
                            "Ocp-Apim-Subscription-Key", "blob_sas", "db_pwd", "passcode"}) {
     EXPECT_TRUE(detail::looks_secret(name)) << name;
   }
-  // What else the tokens of a text have.
+  // Further names about the tokens of a text.
   for (const auto* name : {"bos_token", "eos_token", "mask_token", "sep_token", "unk_token", "special_token",
                            "loss_per_token", "token_ids", "token_type", "token_length", "token_embeddings",
                            "token_index", "token_dim", "token_limit", "token_bias", "token_classifier"}) {

@@ -1,5 +1,5 @@
-// One rank's problem is the same error on all ranks. What they must have in common: sync/diverged_replicas_test.cpp and
-// other tests of those who ask.
+// The failure of one rank is the same error on all ranks. For require_agreement() see sync/diverged_replicas_test.cpp
+// and the tests of other callers.
 
 #include <libtrain/comm/detail/agreement.hpp>
 
@@ -19,7 +19,7 @@ namespace {
 
 using test::message_of;
 
-// What all of three ranks throw as an `Expected`, where rank 1 fails by `fail`, and rank 2 too.
+// The message of the `Expected` that all of three ranks throw if ranks 1 and 2 fail with `fail`.
 template <typename Expected, typename Fail>
 std::string thrown_together(const Fail& fail) {
   std::string message;

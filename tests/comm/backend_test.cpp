@@ -1,4 +1,4 @@
-// Backends of a program's own.
+// Backends that a program registers.
 
 #include <string>
 #include <vector>

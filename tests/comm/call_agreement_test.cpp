@@ -1,4 +1,4 @@
-// How ranks find out that they make different calls, on ranks as threads and under mpirun.
+// How ranks detect that they make different calls, on ranks as threads and under mpirun.
 
 #include <libtrain/comm/detail/nccl/call_agreement.hpp>
 
@@ -83,7 +83,7 @@ TEST(CallAgreement, ACallsOwnTimeoutBoundsTheExchange) {
       EXPECT_THROW(agreement.next_collective(all_reduce_of(10), options), CommunicationError);
       EXPECT_LT(stopwatch.seconds(), 20.0);
     }
-    // Nobody leaves before that: nothing but the timeout ends the call.
+    // No rank exits before that: only the timeout ends the call.
     communicator.barrier();
   });
 }

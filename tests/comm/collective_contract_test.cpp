@@ -1,4 +1,4 @@
-// What every backend must keep beside the values: order, bits, shapes, groups, control messages.
+// What every backend must guarantee besides the values: order, bits, shapes, groups, control messages.
 
 #include <algorithm>
 #include <chrono>
@@ -62,7 +62,7 @@ TEST(CollectiveContract, SumsHaveTheSameBitsOnAllRanksAndInAllRuns) {
 
 TEST(CollectiveContract, SixteenBitSumsAccumulateInThirtyTwo) {
   on_ranks([](Communicator& communicator) {
-    // 256 + 1 is 256 in bfloat16, so that a sum taken in bfloat16 would stay at 256 however many ones follow.
+    // 256 + 1 is 256 in bfloat16, so that a sum in bfloat16 would stay at 256.
     const auto tensor = torch::full({5}, communicator.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);
     communicator.all_reduce(tensor).wait();
     const double sum = 256.0 + communicator.world_size() - 1;
@@ -96,7 +96,7 @@ TEST(CollectiveContract, RunInTheOrderOfTheCalls) {
   });
 }
 
-// One element count, two shapes: what is reduced is a run of elements.
+// One element count, two shapes: the shapes do not matter.
 TEST(CollectiveContract, ShapesMayDiffer) {
   on_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
@@ -209,7 +209,7 @@ struct Possessions {
   }
 };
 
-// One look at a time where ranks are threads: it opens descriptors, too.
+// One reading at a time if ranks are threads, because reading opens descriptors.
 Possessions possessions() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -241,7 +241,7 @@ TEST(CollectiveContract, GroupsThatComeAndGoLeaveNothingOpen) {
     }
     EXPECT_LE(after.descriptors, before.descriptors);
     EXPECT_LE(after.threads, before.threads);
-    EXPECT_LT(after.mappings, before.mappings + 100);  // the allocator's own come and go
+    EXPECT_LT(after.mappings, before.mappings + 100);  // the number of the allocator's own mappings varies
     communicator.barrier();
   });
 }

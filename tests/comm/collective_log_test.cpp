@@ -59,7 +59,7 @@ TEST(Position, AreOutsideWhereAllHaveSucceeded) {
   const auto here = position_of({done(7, kBucket), done(8, "barrier")}, kNow);
   EXPECT_EQ(here.place, "outside of collectives, after barrier (collective number 8)");
   EXPECT_DOUBLE_EQ(here.seconds, 12);
-  EXPECT_EQ(position_of({}, kNow).place, "in front of its first collective");
+  EXPECT_EQ(position_of({}, kNow).place, "before its first collective");
 }
 
 TEST(Position, KnowWhatIsUnderWay) {
@@ -114,7 +114,8 @@ TEST(Places, AreToldOnceWithTheirRanks) {
   EXPECT_EQ(describe_places({bucket, std::nullopt, later, outside}),
             "ranks 0 and 2: in bucket (collective number 8), for 3.1 s\n"
             "rank 3: outside of collectives, after barrier (collective number 7), for 12.0 s\n"
-            "rank 1: no log found: it is stopped, has ended or failed by itself, or its host has another disk");
+            "rank 1: no collective log found (the rank is stopped, has exited, failed for a different reason, or "
+            "writes to a disk that this host cannot read)");
   EXPECT_EQ(describe_places({outside}),
             "rank 0: outside of collectives, after barrier (collective number 7), for 12.0 s");
 }

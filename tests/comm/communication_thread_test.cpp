@@ -1,4 +1,4 @@
-// Who runs collectives, how they end, and that none is forgotten.
+// Which thread runs collectives, how they end, and that none is forgotten.
 
 #include <libtrain/comm/detail/communication_thread.hpp>
 
@@ -47,7 +47,7 @@ class LoneTransport : public ThreadTransport {
   const bool interruptible_;
 };
 
-// Its thread starts when a test says so: without it callers run what they wait for.
+// A test starts its thread: without it callers run the collectives that they wait for.
 class TestedThread {
  public:
   explicit TestedThread(bool interruptible = true) : thread_(std::make_unique<LoneTransport>(interruptible), kLong) {}
@@ -64,7 +64,7 @@ class TestedThread {
     for (int index = 0; index < count; ++index) submit().wait();
   }
 
-  // Becomes ready when an operation that nobody waits for is run, after all that have been submitted before it.
+  // Becomes ready when an operation without a waiting caller is run, after all operations submitted before it.
   std::future<void> submit_unattended() {
     const auto promise = std::make_shared<std::promise<void>>();
     auto ran = promise->get_future();
@@ -91,7 +91,8 @@ TEST(CommunicationThread, RunsWhatNobodyWaitsForAfterCallersHaveRunMany) {
   thread.run_by_caller(kMany);
   thread.start();
   EXPECT_TRUE(comes(thread.submit_unattended()));
-  // In all states in which the communication thread may be: before and in its naps, between them, and sound asleep.
+  // In all states in which the communication thread may be: before and during its short waits, between them, and
+  // asleep.
   for (const int microseconds : {0, 50, 300, 500, 700, 1500, 2500, 10000}) {
     thread.run_by_caller(kMany);
     let_pass(std::chrono::microseconds(microseconds));
@@ -190,10 +191,10 @@ TEST(CommunicationThread, WhatIsLeftHasEndedWell) {
     for (int index = 0; index < kMany; ++index) last = thread.submit();
   }
   EXPECT_TRUE(last.done());
-  last.wait();  // throws where it was given up
+  last.wait();  // throws if it was given up
 }
 
-// One rank of a group of two that has no other, and whose calls end as the test says.
+// A rank of a group of two without the other rank; the test defines its all_reduce().
 class FakeTransport : public HostTransport {
  public:
   using Body = std::function<void(const WaitPolicy&)>;
@@ -251,7 +252,7 @@ TEST(CommunicationThread, AStuckLibraryHoldsUpNeitherTheWaitNorTheDestructor) {
     const auto message = failure_of(first);
     EXPECT_THAT(message,
                 AllOf(HasSubstr("all_reduce of 8 float32 (sum) (collective number 0)"), HasSubstr("still stuck")));
-    // Those behind it, and those to come, fail at once and for the same reason.
+    // Queued and later calls fail at once and with the same reason.
     const Stopwatch later;
     EXPECT_EQ(failure_of(second), message);
     EXPECT_EQ(failure_of(first), message);
@@ -272,7 +273,7 @@ TEST(CommunicationThread, ACallThatCannotBeginNamesTheOneThatIsStuck) {
     thread.start();
     static_cast<void>(submit_all_reduce(thread));
     EXPECT_THAT(failure_of(submit_all_reduce(thread)),
-                AllOf(HasSubstr("(collective number 1) could not begin"), HasSubstr("(collective number 0), called")));
+                AllOf(HasSubstr("(collective number 1) did not start"), HasSubstr("(collective number 0) was called")));
   }
   end.set_value();
 }
@@ -288,8 +289,8 @@ TEST(CommunicationThread, ACallKeepsItsDeadlineBehindOneWithALaterOne) {
     auto slow_call = submit_all_reduce(thread);
     auto call = submit_all_reduce(thread, std::chrono::milliseconds(200));
     const Stopwatch stopwatch;
-    EXPECT_THAT(failure_of(call), AllOf(HasSubstr("(collective number 1) could not begin before its deadline"),
-                                        HasSubstr("(collective number 0), called before it, has not ended")));
+    EXPECT_THAT(failure_of(call), AllOf(HasSubstr("(collective number 1) did not start before its deadline"),
+                                        HasSubstr("(collective number 0) was called before it and has not finished")));
     EXPECT_LT(stopwatch.seconds(), 3.0);
     end.set_value();
   }
@@ -308,7 +309,7 @@ TEST(CommunicationThread, WhatFailsOnThisRankAloneIsToldToTheTransport) {
   EXPECT_EQ(message_of<CommunicationError>([&] { submit_all_reduce(thread).wait(); }), message);
 }
 
-// What is dropped runs all the same, but the rank that reads its tensor reads it too early.
+// A dropped collective runs nevertheless, but its rank may read the tensor too early.
 TEST(CommunicationThread, AWorkThatIsNeverWaitedForIsReportedOnce) {
   const test::CapturedLog log{LogLevel::warning};
   {

@@ -1,4 +1,4 @@
-// What connects the ranks of one host, and how it ends their job. What it computes: collectives_test.cpp.
+// How the ranks of one host are connected, and how their job ends. Values: collectives_test.cpp.
 
 #include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
 
@@ -48,11 +48,11 @@ TEST(OneHost, SharesMemoryAlsoAfterASplitAndEndsTheJobOfItsLauncher) {
         std::make_unique<JobTransport>(group, rank, job_code, alive), {.host = "this one"}, wait_policy());
     EXPECT_NE(dynamic_cast<detail::SharedMemoryTransport*>(transport.get()), nullptr);
     EXPECT_EQ(transport->describe(), "3 ranks on 1 host: shared memory");
-    detail::meet(*transport, wait_policy());
+    detail::barrier(*transport, wait_policy());
     const auto part = transport->split(rank == 1 ? 1 : 0, 0, wait_policy());
     EXPECT_NE(dynamic_cast<detail::SharedMemoryTransport*>(part.get()), nullptr);
     EXPECT_EQ(part->world_size(), rank == 1 ? 1 : 2);
-    detail::meet(*transport, wait_policy());
+    detail::barrier(*transport, wait_policy());
     // The launcher's transport lives as long as a part does.
     transport.reset();
     EXPECT_GT(alive, 0);

@@ -1,4 +1,4 @@
-// The secret by which the ranks of a job know each other, and the encryption that follows from it.
+// The secret that the ranks of a job have in common, and the encryption that is derived from it.
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -102,7 +102,7 @@ TEST(JobKey, IsWhatTheUserGives) {
   EXPECT_TRUE(given.is_of_all_hosts && read.is_of_all_hosts);
   EXPECT_THAT(
       message_of<EnvironmentError>([&] { find_job_key(Environment{{{"LIBTRAIN_SECRET", "password"}}}, "job"); }),
-      AllOf(HasSubstr("LIBTRAIN_SECRET holds 8 characters"), HasSubstr("at least 16")));
+      AllOf(HasSubstr("LIBTRAIN_SECRET has only 8 characters"), HasSubstr("at least 16")));
   EXPECT_THAT(message_of<EnvironmentError>(
                   [&] { find_job_key(Environment{{{"LIBTRAIN_SECRET_FILE", folder / "none"}}}, "job"); }),
               HasSubstr(folder / "none"));

@@ -1,4 +1,4 @@
-// What callers and peers can do wrong, on ranks as threads and under mpirun.
+// Mistakes of callers and peers, on ranks as threads and under mpirun.
 
 #include <string_view>
 #include <thread>
@@ -53,7 +53,7 @@ TEST(CollectiveMisuse, DifferentCallsEndOnEveryRankAndShowBothSides) {
   });
 }
 
-// Control messages look alike whatever they are for.
+// Control messages differ only in their purpose.
 TEST(CollectiveMisuse, TheSameCallForAnotherPurposeIsNoticed) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
     const auto call = [&](std::string_view purpose) {
@@ -62,7 +62,7 @@ TEST(CollectiveMisuse, TheSameCallForAnotherPurposeIsNoticed) {
     };
     EXPECT_EQ(call("the start").size(), static_cast<std::size_t>(communicator.world_size()));
     {
-      // What is outermost says most, and what is inside need not be the same.
+      // The outermost purpose wins, and inner ones may differ.
       const CallPurpose outer{communicator, "all of it"};
       call(communicator.rank() == 1 ? "the end" : "the start");
     }
@@ -131,12 +131,12 @@ TEST(CollectiveMisuse, NoAllocationIsTooLargeToCount) {
   });
 }
 
-// The first deadline ends the call for all, or their next where they were through with this one, whoever's it is, and
-// whether or not rank 0 has come.
+// The first deadline of any rank ends the call on all ranks, or their next call if they had finished this one, whether
+// or not rank 0 has arrived.
 TEST(CollectiveMisuse, TheShortestDeadlineEndsTheCallForAll) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(40)}, [](Communicator& communicator) {
     const bool is_last = communicator.rank() == communicator.world_size() - 1;
-    // Longer than the time that hosts give each other to tell a reason.
+    // Longer than the time that hosts give each other to send an error.
     if (!is_last) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
     const auto timeout = is_last ? std::chrono::milliseconds(300) : std::chrono::milliseconds(30000);
     const Stopwatch stopwatch;

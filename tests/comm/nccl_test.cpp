@@ -1,4 +1,5 @@
-// NCCL on this machine's GPU by one rank alone, staging by several that share it. What needs no GPU runs everywhere.
+// NCCL on this machine's GPU with one rank, staging with several ranks that share it. Tests without a GPU run
+// everywhere.
 
 #include <chrono>
 #include <cmath>
@@ -41,7 +42,7 @@ constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBF
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::product, ReduceOp::average};
 const at::Device kGpu{at::kCUDA, 0};
 
-// One rank alone, which is all that a machine with one GPU can have, gets the same from every operation.
+// A single rank, the only possible number on a machine with one GPU, gets the same result from every operation.
 static_assert(to_nccl(ReduceOp::sum) == ncclSum);
 static_assert(to_nccl(ReduceOp::average) == ncclAvg);
 static_assert(to_nccl(ReduceOp::minimum) == ncclMin);
@@ -55,7 +56,7 @@ static_assert(to_nccl(DataType::int32) == ncclInt32);
 static_assert(to_nccl(DataType::int64) == ncclInt64);
 static_assert(to_nccl(DataType::uint8) == ncclUint8);
 
-// What is enqueued to the current stream after this waits so long.
+// Work that is enqueued to the current stream after this waits for this time.
 template <int milliseconds>
 void occupy_stream() {
   C10_CUDA_CHECK(cudaLaunchHostFunc(

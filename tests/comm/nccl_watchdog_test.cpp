@@ -1,4 +1,4 @@
-// The watchdog over a communicator and operations that only pretend: no GPU is needed.
+// The watchdog with a fake communicator and fake operations: no GPU is needed.
 
 #include <libtrain/comm/detail/nccl/nccl_watchdog.hpp>
 
@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-constexpr auto kLongestWait = 30s;
+constexpr auto kMaxWait = 30s;
 
 class PretendedComm : public WatchedComm {
  public:
@@ -81,7 +81,7 @@ class Watchdog : public ::testing::Test {
     return std::make_unique<NcclWatchdog>(comm, failure, std::move(on_failure));
   }
 
-  void await_abort() { ASSERT_EQ(comm->aborted.get_future().wait_for(kLongestWait), std::future_status::ready); }
+  void await_abort() { ASSERT_EQ(comm->aborted.get_future().wait_for(kMaxWait), std::future_status::ready); }
 
   std::string reason() const {
     try {
@@ -103,7 +103,7 @@ TEST_F(Watchdog, LetsGoOfTensorsWhenTheDeviceIsThrough) {
   auto released = operation->released.get_future();
   EXPECT_EQ(released.wait_for(0s), std::future_status::timeout);
   operation->ended = true;
-  EXPECT_EQ(released.wait_for(kLongestWait), std::future_status::ready);
+  EXPECT_EQ(released.wait_for(kMaxWait), std::future_status::ready);
   EXPECT_EQ(reason(), "");
 }
 
@@ -144,10 +144,10 @@ TEST_F(Watchdog, TellsOfAMissedDeadlineWhileTheDeviceDoesNotAnswer) {
   operation->stuck = free.get_future().share();
   watchdog->watch(operation);
   auto reason_told = told.get_future();
-  ASSERT_EQ(reason_told.wait_for(kLongestWait), std::future_status::ready);
+  ASSERT_EQ(reason_told.wait_for(kMaxWait), std::future_status::ready);
   EXPECT_THAT(reason_told.get(), AllOf(HasSubstr("all_reduce of 10 float32 (sum)"), HasSubstr("deadline"),
-                                       HasSubstr("the CUDA runtime has not answered")));
-  EXPECT_THAT(reason(), HasSubstr("has not answered"));
+                                       HasSubstr("the CUDA runtime has not responded")));
+  EXPECT_THAT(reason(), HasSubstr("has not responded"));
   EXPECT_EQ(comm->aborts, 0);
   free.set_value();
   await_abort();
@@ -156,14 +156,14 @@ TEST_F(Watchdog, TellsOfAMissedDeadlineWhileTheDeviceDoesNotAnswer) {
 TEST_F(Watchdog, BearsWithADeviceThatDoesNotAnswerBeforeTheDeadline) {
   std::promise<void> free;
   const auto watchdog = start([](const std::string&) { ADD_FAILURE() << "nothing was late"; });
-  const auto operation = std::make_shared<PretendedOperation>(Deadline::after(kLongestWait));
+  const auto operation = std::make_shared<PretendedOperation>(Deadline::after(kMaxWait));
   operation->stuck = free.get_future().share();
   watchdog->watch(operation);
   auto released = operation->released.get_future();
   EXPECT_EQ(released.wait_for(2500ms), std::future_status::timeout);  // more than a round of the supervisor
   operation->ended = true;
   free.set_value();
-  EXPECT_EQ(released.wait_for(kLongestWait), std::future_status::ready);
+  EXPECT_EQ(released.wait_for(kMaxWait), std::future_status::ready);
   EXPECT_EQ(reason(), "");
 }
 

@@ -9,7 +9,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/numeric/data_type.hpp>
 
-/// Values for tests of collectives, and what the ranks together make of them by torch alone.
+/// Values for tests of collectives, and the expected results, computed by torch.
 
 namespace libtrain::test {
 
@@ -37,7 +37,7 @@ inline at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
   return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
 }
 
-// What all ranks together make of `pattern`, by torch alone.
+// The reduction of all ranks' `pattern`, computed by torch.
 inline at::Tensor expected(int world_size, std::int64_t size, at::ScalarType type, ReduceOp op) {
   auto result = pattern(0, size, type);
   for (int rank = 1; rank < world_size; ++rank) {

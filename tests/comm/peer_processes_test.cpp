@@ -24,22 +24,22 @@ pid_t start_child() {
   return child;
 }
 
-void expect_end_is_seen(pid_t child, const auto& is_gone) {
-  EXPECT_FALSE(is_gone());
+void expect_end_is_seen(pid_t child, const auto& has_exited) {
+  EXPECT_FALSE(has_exited());
   ASSERT_EQ(kill(child, SIGKILL), 0);
   siginfo_t info{};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_TRUE(is_gone()) << "while its parent has not taken note";
+  EXPECT_TRUE(has_exited()) << "before its parent has waited for it";
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  EXPECT_TRUE(is_gone());
+  EXPECT_TRUE(has_exited());
 }
 
 TEST(PeerProcesses, TheEndOfOneIsSeen) {
   const auto child = start_child();
   ASSERT_GT(child, 0);
   const PeerProcesses processes{{getpid(), child}};
-  expect_end_is_seen(child, [&] { return processes.is_gone(1); });
-  EXPECT_FALSE(processes.is_gone(0));
+  expect_end_is_seen(child, [&] { return processes.has_exited(1); });
+  EXPECT_FALSE(processes.has_exited(0));
 }
 
 TEST(PeerProcesses, TheEndOfOneIsSeenWithoutPidfds) {

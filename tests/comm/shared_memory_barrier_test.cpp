@@ -1,5 +1,5 @@
-// The barrier of shared memory on a state that threads reach at one address, so that a thread sanitizer can see
-// whether meetings order what the ranks do: between mappings of one file it cannot.
+// The barrier of shared memory on a state that threads reach at one address, so that a thread sanitizer can see whether
+// barriers order what the ranks do: between mappings of one file it cannot.
 
 #include <libtrain/comm/detail/shared_memory/barrier.hpp>
 
@@ -14,7 +14,7 @@ namespace libtrain {
 namespace {
 
 using detail::Barrier;
-using detail::MeetingKind;
+using detail::BarrierPhase;
 using detail::SharedState;
 
 const std::atomic<int> kNoWaiters = 0;
@@ -46,25 +46,26 @@ TEST(SharedMemoryBarrier, OrdersWhatRanksDoBeforeAndAfter) {
       on_barriers(ranks, [&](Barrier& barrier, int rank) {
         for (int step = 1; step <= 1000; ++step) {
           steps[static_cast<std::size_t>(rank)] = step;
-          barrier.meet(MeetingKind::opening, policy_for(waiters));
+          barrier.wait(BarrierPhase::opening, policy_for(waiters));
           for (const int other : steps) EXPECT_EQ(other, step);
-          barrier.meet(MeetingKind::closing, policy_for(waiters));
+          barrier.wait(BarrierPhase::closing, policy_for(waiters));
         }
       });
     }
   }
 }
 
-TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
+TEST(SharedMemoryBarrier, KeepsWhatWasPublishedUntilTheNextBarrier) {
   constexpr int kRanks = 3;
   on_barriers(kRanks, [&](Barrier& barrier, int rank) {
     for (std::uint64_t step = 0; step < 2000; ++step) {
-      barrier.show({.kind = MeetingKind::arrival, .fingerprint = step, .input = {.offset = step + 1}}, policy_for());
+      barrier.publish({.phase = BarrierPhase::arrival, .fingerprint = step, .input = {.offset = step + 1}},
+                      policy_for());
       for (int other = 0; other < kRanks; ++other) {
-        EXPECT_EQ(barrier.showing(other).fingerprint, step);
-        EXPECT_EQ(barrier.showing(other).input.offset, step + 1);
+        EXPECT_EQ(barrier.published(other).fingerprint, step);
+        EXPECT_EQ(barrier.published(other).input.offset, step + 1);
       }
-      // A rank that is slow to look must not see what a fast one shows next.
+      // A rank that reads late must not see what a fast rank publishes next.
       if (step % 7 == static_cast<std::uint64_t>(rank)) std::this_thread::yield();
     }
   });
@@ -73,7 +74,7 @@ TEST(SharedMemoryBarrier, KeepsWhatWasShownUntilTheNextMeeting) {
 TEST(SharedMemoryBarrier, EveryRankFailsWithTheFirstReason) {
   on_barriers(4, [&](Barrier& barrier, int rank) {
     if (rank == 3) return barrier.abort("no");
-    EXPECT_THROW(barrier.meet(MeetingKind::closing, policy_for(&kNoWaiters)), CommunicationError);
+    EXPECT_THROW(barrier.wait(BarrierPhase::closing, policy_for(&kNoWaiters)), CommunicationError);
     try {
       barrier.give_up("later");
     } catch (const CommunicationError& error) {

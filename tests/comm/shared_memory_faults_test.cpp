@@ -1,4 +1,4 @@
-// What happens over shared memory when ranks die, stop, leave, disagree or get no memory.
+// What happens over shared memory when ranks die, stop, exit, disagree or get no memory.
 
 #include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
@@ -24,9 +24,9 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::fork_ranks;
-using test::MeetingTable;
 using test::on_processes;
 using test::on_threads;
+using test::SharedTable;
 using test::sum_up;
 using test::wait_for;
 using test::wait_policy;
@@ -37,7 +37,7 @@ using ::testing::HasSubstr;
 constexpr double kSoon = 2.0;  // seconds; what is bounded by 0.5 on an idle machine
 constexpr int kKilled = 128 + SIGKILL;
 
-// What ends the wait of a rank whose peers do not come.
+// The error that ends the wait of a rank whose peers do not arrive.
 std::string failure_of(HostTransport& transport, const WaitPolicy& limit = wait_policy()) {
   try {
     transport.arrive({.fingerprint = 2}, limit);
@@ -84,7 +84,7 @@ TEST(SharedMemoryFaults, APeerThatExitsIsNoticedSoon) {
 }
 
 TEST(SharedMemoryFaults, TheDeadlineNamesAllWhoAreStopped) {
-  MeetingTable table{4};
+  SharedTable table{4};
   auto processes = fork_ranks(4, [&](int rank) {
     const auto base = table.rank(rank);
     const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
@@ -98,17 +98,17 @@ TEST(SharedMemoryFaults, TheDeadlineNamesAllWhoAreStopped) {
   EXPECT_THAT(wait_for({processes[1], processes[3]}), ElementsAre(kKilled, kKilled));
 }
 
-TEST(SharedMemoryFaults, APeerThatLeavesInGoodOrderIsNamed) {
-  MeetingTable table{2};
+TEST(SharedMemoryFaults, APeerThatDestroysItsTransportIsNamed) {
+  SharedTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
     auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
     if (rank == 0) {
-      EXPECT_THAT(failure_of(*transport), HasSubstr("rank 1 has left"));
+      EXPECT_THAT(failure_of(*transport), HasSubstr("rank 1 destroyed its communicator"));
     } else {
       transport.reset();
     }
-    table.meet();
+    table.wait();
   }));
   EXPECT_THAT(results, ElementsAre(0, 0));
 }
@@ -139,10 +139,10 @@ TEST(SharedMemoryFaults, AnAbortEndsTheRanksOwnWait) {
 
 TEST(SharedMemoryFaults, RanksInDifferentStepsAreTold) {
   on_threads(2, [](HostTransport& transport) {
-    std::vector<float> shown(10);
+    std::vector<float> announced(10);
     std::vector<float> passed(10);
-    transport.arrive({.fingerprint = 1, .input = shown.data(), .output = shown.data()}, wait_policy());
-    auto* data = transport.rank() == 0 ? shown.data() : passed.data();
+    transport.arrive({.fingerprint = 1, .input = announced.data(), .output = announced.data()}, wait_policy());
+    auto* data = transport.rank() == 0 ? announced.data() : passed.data();
     EXPECT_THROW(transport.all_reduce(data, data, 10, DataType::float32, ReduceOp::sum, wait_policy()),
                  CommunicationError);
   });
@@ -150,7 +150,7 @@ TEST(SharedMemoryFaults, RanksInDifferentStepsAreTold) {
 
 // A limit on one rank, under which it cannot connect.
 void check_refusal(int limit, rlim_t value, const std::string& reason) {
-  MeetingTable table{3};
+  SharedTable table{3};
   const auto results = wait_for(fork_ranks(3, [&](int rank) {
     const auto base = table.rank(rank);
     const rlimit low{value, value};

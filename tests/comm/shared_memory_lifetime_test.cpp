@@ -1,17 +1,22 @@
-// How shared memory is given, kept and given back.
+// How shared memory is allocated, mapped and freed.
 
 #include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/shared_memory/peer_segments.hpp>
 
 #include <tests/comm/shared_memory_ranks.hpp>
 #include <tests/numeric/reference_reduction.hpp>
@@ -20,8 +25,9 @@ namespace libtrain {
 namespace {
 
 using test::fork_ranks;
-using test::MeetingTable;
+using test::on_processes;
 using test::on_threads;
+using test::SharedTable;
 using test::sum_up;
 using test::wait_for;
 using test::wait_policy;
@@ -51,7 +57,7 @@ TEST(SharedMemoryLifetime, OutlivesItsTransport) {
   std::memset(kept.get(), 1, 3 << 20);
 }
 
-TEST(SharedMemoryLifetime, GivesNothingWhereTheMachineHasNoMore) {
+TEST(SharedMemoryLifetime, ReturnsNullIfTheMachineHasNoMoreMemory) {
   on_threads(1, [](HostTransport& transport) {
     EXPECT_EQ(transport.allocate(std::size_t{1} << 50), nullptr);
     EXPECT_EQ(transport.allocate(~std::size_t{0}), nullptr);
@@ -59,7 +65,7 @@ TEST(SharedMemoryLifetime, GivesNothingWhereTheMachineHasNoMore) {
   });
 }
 
-// Bytes of shared memory that this process has touched and that exist still.
+// Bytes of shared memory that this process has touched and that still exist.
 std::size_t resident_shared_bytes() {
   std::ifstream status{"/proc/self/status"};
   for (std::string line; std::getline(status, line);) {
@@ -69,7 +75,7 @@ std::size_t resident_shared_bytes() {
 }
 
 TEST(SharedMemoryLifetime, FreedMemoryGoesBackAtOnceAlthoughPeersHaveItMapped) {
-  MeetingTable table{2};
+  SharedTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
     const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
@@ -78,16 +84,16 @@ TEST(SharedMemoryLifetime, FreedMemoryGoesBackAtOnceAlthoughPeersHaveItMapped) {
     auto memory = transport->allocate(kBytes);
     sum_up(*transport, static_cast<float*>(memory.get()), kBytes / sizeof(float));
     EXPECT_GT(resident_shared_bytes(), before + kBytes);
-    table.meet();
+    table.wait();
     memory.reset();
-    table.meet();
+    table.wait();
     EXPECT_LT(resident_shared_bytes(), before + kBytes / 8);
   }));
   EXPECT_THAT(results, ElementsAre(0, 0));
 }
 
 TEST(SharedMemoryLifetime, MemoryFreedTooEarlyDoesNotEndThePeer) {
-  MeetingTable table{2};
+  SharedTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
     const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());
@@ -96,7 +102,7 @@ TEST(SharedMemoryLifetime, MemoryFreedTooEarlyDoesNotEndThePeer) {
     sum_up(*transport, data, 1 << 18);
     transport->arrive({.fingerprint = 1, .input = data, .output = data}, wait_policy());
     if (rank == 0) memory.reset();
-    table.meet();
+    table.wait();
     if (rank == 0) return;
     EXPECT_THROW(transport->all_reduce(data, data, 1 << 18, DataType::float32, ReduceOp::sum, wait_policy()),
                  CommunicationError);
@@ -117,8 +123,62 @@ std::size_t mappings_of_ours() {
   return count;
 }
 
+// As with a gradient bucket for each of many parameters.
+constexpr std::size_t kManySegments = 300;
+
+TEST(PeerSegments, ARoundOverManyMapsEachOnce) {
+  std::vector<detail::Segment> segments;
+  for (std::uint32_t number = 1; number <= kManySegments; ++number) segments.emplace_back(4096, number);
+  const detail::PeerProcesses processes{{getpid()}};
+  detail::PeerSegments mapped{processes, 1};
+  for (std::size_t round = 1; round <= 5; ++round) {
+    for (const auto& segment : segments) {
+      const auto* data = mapped.address(0, {.segment = segment.name(), .offset = 8, .owned_segments = kManySegments});
+      EXPECT_EQ(data[0], std::byte{0});
+      if (&segment != &segments[kManySegments / 2]) continue;
+      // Of a buffer that is freed again in each round.
+      const detail::Segment short_lived{4096, static_cast<std::uint32_t>(kManySegments + round)};
+      mapped.address(0, {.segment = short_lived.name(), .owned_segments = kManySegments + 1});
+    }
+    EXPECT_EQ(mapped.times_mapped(), kManySegments + round);
+  }
+}
+
+TEST(PeerSegments, ThoseThatAPeerHasFreedAreUnmapped) {
+  const auto before = mappings_of_ours();
+  const detail::PeerProcesses processes{{getpid()}};
+  detail::PeerSegments mapped{processes, 1};
+  for (std::uint32_t number = 1; number <= 2000; ++number) {
+    const detail::Segment segment{4096, number};
+    mapped.address(0, {.segment = segment.name(), .owned_segments = 1});
+  }
+  EXPECT_EQ(mapped.times_mapped(), 2000u);
+  EXPECT_LE(mappings_of_ours(), before + 256);
+}
+
+// The sanitizer of undefined behaviour, which comes with that of addresses, opens a pipe to look at an object.
+#if !defined(__SANITIZE_ADDRESS__)
+
+TEST(SharedMemoryLifetime, RoundsOverManyBuffersOpenNoneAgain) {
+  const auto results = on_processes(2, [](HostTransport& transport) {
+    std::vector<std::shared_ptr<void>> buffers;
+    for (std::size_t index = 0; index < kManySegments; ++index) {
+      buffers.push_back(transport.allocate(4096));
+      ASSERT_NE(buffers.back(), nullptr);
+    }
+    for (int round = 0; round < 4; ++round) {
+      for (const auto& buffer : buffers) sum_up(transport, static_cast<float*>(buffer.get()), 1024);
+      const rlimit none_more{3, 3};
+      ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none_more), 0);
+    }
+  });
+  EXPECT_THAT(results, ElementsAre(0, 0));
+}
+
+#endif
+
 TEST(SharedMemoryLifetime, TwoThousandGroupsLeaveNothingBehind) {
-  MeetingTable table{2};
+  SharedTable table{2};
   const auto results = wait_for(fork_ranks(2, [&](int rank) {
     const auto base = table.rank(rank);
     const auto files = open_files();

@@ -23,39 +23,39 @@ namespace libtrain::test {
 namespace {
 
 constexpr std::size_t kMaxBytes = 4096;
-constexpr unsigned kLongestChildSeconds = 200;
+constexpr unsigned kMaxChildSeconds = 200;
 
 }  // namespace
 
-struct MeetingTable::Content {
+struct SharedTable::Content {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   int arrived = 0;
-  int meeting = 0;
+  int generation = 0;
   char bytes[8][kMaxBytes]{};
 };
 
 class TableTransport : public HostTransport {
  public:
-  TableTransport(MeetingTable& table, int rank) : table_(table), rank_(rank) {}
+  TableTransport(SharedTable& table, int rank) : table_(table), rank_(rank) {}
 
   int rank() const override { return rank_; }
   int world_size() const override { return table_.world_size_; }
   std::string_view name() const override { return "table"; }
 
   bool arrive(const Arrival&, const WaitPolicy&) override {
-    table_.meet();
+    table_.wait();
     return true;
   }
   void all_gather(const void* input, void* output, std::size_t bytes, const WaitPolicy&) override {
     if (bytes > kMaxBytes) throw std::logic_error("more than the table holds");
     std::memcpy(table_.content_->bytes[rank_], input, bytes);
-    table_.meet();
+    table_.wait();
     for (int rank = 0; rank < world_size(); ++rank) {
       std::memcpy(static_cast<char*>(output) + static_cast<std::size_t>(rank) * bytes, table_.content_->bytes[rank],
                   bytes);
     }
-    table_.meet();
+    table_.wait();
   }
 
   void all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const WaitPolicy&) override { refuse(); }
@@ -69,11 +69,11 @@ class TableTransport : public HostTransport {
  private:
   [[noreturn]] static void refuse() { throw std::logic_error("only all_gather is expected"); }
 
-  MeetingTable& table_;
+  SharedTable& table_;
   int rank_;
 };
 
-MeetingTable::MeetingTable(int world_size) : world_size_(world_size) {
+SharedTable::SharedTable(int world_size) : world_size_(world_size) {
   void* memory = mmap(nullptr, sizeof(Content), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   content_ = new (memory) Content;
@@ -87,32 +87,32 @@ MeetingTable::MeetingTable(int world_size) : world_size_(world_size) {
   pthread_cond_init(&content_->changed, &condition_attributes);
 }
 
-MeetingTable::~MeetingTable() {
+SharedTable::~SharedTable() {
   munmap(content_, sizeof(Content));
 }
 
-std::unique_ptr<HostTransport> MeetingTable::rank(int rank) {
+std::unique_ptr<HostTransport> SharedTable::rank(int rank) {
   return std::make_unique<TableTransport>(*this, rank);
 }
 
-void MeetingTable::meet() {
+void SharedTable::wait() {
   timespec limit{};
   clock_gettime(CLOCK_REALTIME, &limit);
   limit.tv_sec += 20;
   pthread_mutex_lock(&content_->mutex);
-  const int meeting = content_->meeting;
+  const int generation = content_->generation;
   if (++content_->arrived == world_size_) {
     content_->arrived = 0;
-    ++content_->meeting;
+    ++content_->generation;
     pthread_cond_broadcast(&content_->changed);
   }
   int result = 0;
-  while (content_->meeting == meeting && result == 0) {
+  while (content_->generation == generation && result == 0) {
     result = pthread_cond_timedwait(&content_->changed, &content_->mutex, &limit);
   }
-  const bool has_met = content_->meeting != meeting;
+  const bool all_arrived = content_->generation != generation;
   pthread_mutex_unlock(&content_->mutex);
-  if (!has_met) throw std::runtime_error("a rank of the test did not come to the table");
+  if (!all_arrived) throw std::runtime_error("a rank of the test did not arrive at the barrier of the table");
 }
 
 void sum_up(HostTransport& transport, float* data, std::size_t count) {
@@ -121,7 +121,7 @@ void sum_up(HostTransport& transport, float* data, std::size_t count) {
 }
 
 void on_threads(int world_size, const TransportBody& body) {
-  MeetingTable table{world_size};
+  SharedTable table{world_size};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&table, &body, rank] {
@@ -142,7 +142,7 @@ std::vector<pid_t> fork_ranks(int world_size, const std::function<void(int)>& bo
   for (int rank = 0; rank < world_size; ++rank) {
     processes.push_back(fork_child());
     if (processes.back() != 0) continue;
-    alarm(kLongestChildSeconds);
+    alarm(kMaxChildSeconds);
     try {
       body(rank);
     } catch (const std::exception& error) {
@@ -165,7 +165,7 @@ std::vector<int> wait_for(const std::vector<pid_t>& processes) {
 }
 
 std::vector<int> on_processes(int world_size, const TransportBody& body) {
-  MeetingTable table{world_size};
+  SharedTable table{world_size};
   return wait_for(fork_ranks(world_size, [&](int rank) {
     const auto base = table.rank(rank);
     const auto transport = detail::SharedMemoryTransport::connect(*base, wait_policy());

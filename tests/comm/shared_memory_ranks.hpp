@@ -12,19 +12,19 @@
 
 namespace libtrain::test {
 
-/// The other way in which ranks of a test are connected: a table in memory that threads and forked processes share. It
-/// can gather up to 4 KiB a rank, and nothing else.
-class MeetingTable {
+/// Connects the ranks of a test, threads or forked processes, through a table in memory that they share. It can gather
+/// up to 4 KiB per rank, and nothing else.
+class SharedTable {
  public:
-  explicit MeetingTable(int world_size);
-  ~MeetingTable();
-  MeetingTable(const MeetingTable&) = delete;  // processes share it by fork
-  MeetingTable& operator=(const MeetingTable&) = delete;
+  explicit SharedTable(int world_size);
+  ~SharedTable();
+  SharedTable(const SharedTable&) = delete;  // processes share it by fork
+  SharedTable& operator=(const SharedTable&) = delete;
 
   std::unique_ptr<HostTransport> rank(int rank);
 
-  /// Returns when all ranks have come; throws after 20 s.
-  void meet();
+  /// Returns when all ranks have called it; throws after 20 s.
+  void wait();
 
  private:
   friend class TableTransport;
@@ -42,7 +42,7 @@ using TransportBody = std::function<void(HostTransport& transport)>;
 void on_threads(int world_size, const TransportBody& body);
 
 /// Runs `body` in forked processes that share memory, and waits for all. Element r of the result is how rank r ended: 0
-/// when its expectations were met, 1 when not, otherwise its exit code, or 128 plus the signal that ended it.
+/// if its expectations were met, 1 if not, otherwise its exit code, or 128 plus the signal that ended it.
 std::vector<int> on_processes(int world_size, const TransportBody& body);
 
 /// Element r of the result is the process of rank r, which runs `body` with its rank as a child.

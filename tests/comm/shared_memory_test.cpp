@@ -1,4 +1,4 @@
-// What the collectives over shared memory compute, in all kinds of memory. Failures: shared_memory_faults_test.cpp.
+// The results of collectives over shared memory, in all kinds of memory. Failures: shared_memory_faults_test.cpp.
 
 #include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
@@ -18,7 +18,7 @@ using test::on_processes;
 using test::on_threads;
 using test::wait_policy;
 
-// Where the ranks' buffers lie; mixed: rank 0's in ordinary memory.
+// The memory of the ranks' buffers; mixed: rank 0's in ordinary memory.
 enum class Memory { shared, ordinary, mixed };
 
 // A buffer of one rank.

@@ -1,4 +1,5 @@
-// Tensors staged through host memory, on ranks as threads and under mpirun. CPU tensors stand for a device's.
+// Tensors staged through host memory, on ranks as threads and under mpirun. CPU tensors take the place of device
+// tensors.
 
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ std::unique_ptr<Communicator> stage(Communicator& communicator) {
   return std::make_unique<detail::StagedCommunicator>(communicator.split(0, communicator.rank()), at::kCPU);
 }
 
-// A staged communicator of its own on every rank, for every type and some sizes.
+// A separate staged communicator on every rank, for every type and some sizes.
 void on_staged_ranks(const std::function<void(Communicator&, std::int64_t, at::ScalarType)>& body) {
   on_ranks([&](Communicator& communicator) {
     const auto owner = stage(communicator);

@@ -1,4 +1,4 @@
-// Ranks that die, stop, leave or fail: all others learn of it soon, and of the same.
+// Ranks that die, stop, exit or fail: all others get the same error soon.
 
 #include <atomic>
 #include <latch>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/comm/detail/tcp/control_channel.hpp>
-#include <libtrain/comm/detail/tcp/roll_call.hpp>
+#include <libtrain/comm/detail/tcp/liveness_check.hpp>
 
 #include <tests/comm/tcp_knocks.hpp>
 #include <tests/comm/tcp_processes.hpp>
@@ -30,7 +30,7 @@ void meet_and_reduce(HostTransport& transport, std::size_t count, milliseconds t
   reduce(transport, data, time);
 }
 
-// What a survivor sees. Its policy is longer than this bound, but for ranks that are only stopped.
+// The error of a surviving rank. Its timeout is longer than this bound, except if the lost rank is only stopped.
 template <typename Call>
 std::string survive(HostTransport& transport, const Call& call) {
   const Stopwatch stopwatch;
@@ -69,7 +69,7 @@ TEST_P(TcpFaults, BetweenCollectivesEndAllRanks) {
   const auto results = on_tcp_processes(4, fault.rank, [&](HostTransport& transport) {
     for (int step = 0; step < 20; ++step) meet_and_reduce(transport, 50'000);
     return survive(transport, [&] {
-      // Who has left this meeting may be lost before the others have.
+      // A rank that has left this arrival may be lost before the others leave it.
       transport.arrive({.fingerprint = 1}, wait_policy());
       if (transport.rank() == fault.rank) fault.strike();
       transport.arrive({.fingerprint = 1}, wait_policy(fault.timeout));
@@ -89,7 +89,7 @@ TEST_P(TcpFaults, WithinACollectiveEndAllRanks) {
   const auto results = on_tcp_processes(3, fault.rank, [&](HostTransport& transport) {
     std::vector<float> data(std::size_t{1} << 20, 1.0f);
     return survive(transport, [&] {
-      // Who has left this meeting may be lost before the others have.
+      // A rank that has left this arrival may be lost before the others leave it.
       transport.arrive({.fingerprint = 1}, wait_policy());
       if (transport.rank() == fault.rank) fault.strike();
       reduce(transport, data, fault.timeout);
@@ -104,11 +104,11 @@ TEST_P(TcpFaults, WithinACollectiveEndAllRanks) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, TcpFaults,
-    ::testing::Values(Fault{"SIGKILL", 0, be_killed, "is gone", std::chrono::seconds(60)},
-                      Fault{"SIGKILL", 2, be_killed, "is gone", std::chrono::seconds(60)},
+    ::testing::Values(Fault{"SIGKILL", 0, be_killed, "exited or was killed", std::chrono::seconds(60)},
+                      Fault{"SIGKILL", 2, be_killed, "exited or was killed", std::chrono::seconds(60)},
                       Fault{"SIGSTOP", 0, be_stopped, "did not arrive before the deadline", milliseconds(1500)},
                       Fault{"SIGSTOP", 1, be_stopped, "did not arrive before the deadline", milliseconds(1500)},
-                      Fault{"exit(0)", 1, exit_early, "is gone", std::chrono::seconds(60)}));
+                      Fault{"exit(0)", 1, exit_early, "exited or was killed", std::chrono::seconds(60)}));
 
 TEST(TcpDeadline, NamesAllRanksThatDidNotComeOnAllRanks) {
   std::latch done{3};
@@ -128,7 +128,7 @@ TEST(TcpDeadline, DoesNotAccuseThoseWhoHaveFinished) {
   on_tcp_ranks(4, [&](HostTransport& transport) {
     const int rank = transport.rank();
     if (rank == 1) return done.wait();
-    // Without an arrival, as groups do it while they are set up. Rank 3 sends to rank 2, and that one to rank 0.
+    // Without an arrival, as during the setup of a group. Rank 3 sends to rank 2, which sends to rank 0.
     const auto reduce_to_0 = [&] {
       const auto time = rank == 0 ? milliseconds(300) : milliseconds(60'000);
       int sum = 1;
@@ -245,8 +245,8 @@ TEST(TcpFault, OfAMemberEndsASplit) {
     });
     return text(stopwatch.seconds() < 30.0 ? "soon: " : "late: ", message);
   });
-  EXPECT_THAT(results[0], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("is gone")));
-  EXPECT_THAT(results[1], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("is gone")));
+  EXPECT_THAT(results[0], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));
+  EXPECT_THAT(results[1], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));
 }
 
 TEST(TcpLeaving, IsNoFailureForThoseWhoNeedNothingMore) {
@@ -265,16 +265,16 @@ TEST(TcpLeaving, IsNamedByThoseWhoStillWait) {
     meet_and_reduce(transport, 10);
     if (transport.rank() == 1) return;
     EXPECT_THAT(failure_of([&] { meet_and_reduce(transport, 10); }),
-                AllOf(HasSubstr("rank 1 at"), HasSubstr("has left")));
+                AllOf(HasSubstr("rank 1 at"), HasSubstr("destroyed its communicator")));
   });
 }
 
 TEST(TcpControlChannel, GivesNothingRatherThanGarbage) {
   const auto listener = detail::listen_at(any_port_of_loopback());
-  detail::ControlChannel sender{knock(detail::local_address(listener).name())};
+  detail::ControlChannel sender{{.socket = knock(detail::local_address(listener).name())}};
   ASSERT_TRUE(wait_for(listener.get(), POLLIN));
   detail::SocketAddress remote;
-  detail::ControlChannel receiver{detail::accept_from(listener, remote)};
+  detail::ControlChannel receiver{{.socket = detail::accept_from(listener, remote)}};
   // More than the connection holds, in messages that no buffer ends with.
   const std::string words(1013, 'w');
   const auto send = [&] { sender.send({.word = detail::ControlMessage::Word::failure, .text = words}); };
@@ -288,16 +288,16 @@ TEST(TcpControlChannel, GivesNothingRatherThanGarbage) {
   for (const auto& message : messages) ASSERT_EQ(message.text, words);
 }
 
-TEST(RollCall, FollowsWhoWaitsForWhom) {
-  detail::RollCall roll{5, 0, 1};
-  EXPECT_EQ(roll.silent_rank(), 1);
-  roll.answered(1, 3);
-  EXPECT_EQ(roll.silent_rank(), 3);
-  EXPECT_EQ(roll.silent(), (std::vector<int>{2, 3, 4}));
-  roll.answered(3, 0);
-  EXPECT_EQ(roll.silent_rank(), std::nullopt);
-  roll.answered(3, detail::RollCall::kNoRank);
-  EXPECT_EQ(roll.silent_rank(), std::nullopt);
+TEST(LivenessCheck, FollowsTheRanksThatWaitForEachOther) {
+  detail::LivenessCheck liveness{5, 0, 1};
+  EXPECT_EQ(liveness.silent_rank(), 1);
+  liveness.answered(1, 3);
+  EXPECT_EQ(liveness.silent_rank(), 3);
+  EXPECT_EQ(liveness.silent(), (std::vector<int>{2, 3, 4}));
+  liveness.answered(3, 0);
+  EXPECT_EQ(liveness.silent_rank(), std::nullopt);
+  liveness.answered(3, detail::LivenessCheck::kNoRank);
+  EXPECT_EQ(liveness.silent_rank(), std::nullopt);
 }
 
 }  // namespace

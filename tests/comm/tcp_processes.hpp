@@ -15,21 +15,21 @@
 
 namespace libtrain::test {
 
-/// What a rank's process says about its part, whatever happens in it.
-inline std::string run_rank(LoopbackMeeting& meeting, int rank, int world_size,
+/// The result of `body` on one rank, or the message of what it throws.
+inline std::string run_rank(LoopbackRendezvous& loopback, int rank, int world_size,
                             const std::function<std::string(HostTransport&)>& body) {
   try {
-    return body(*detail::TcpTransport::connect(*meeting.of(rank), rank, world_size, {}, wait_policy()));
+    return body(*detail::TcpTransport::connect(*loopback.of(rank), rank, world_size, {}, wait_policy()));
   } catch (const std::exception& error) {
     return text("thrown: ", error.what());
   }
 }
 
 /// Ranks that are processes, so that they can be killed and stopped. Element r of the result is what `body` returned on
-/// rank r, as soon as all ranks but `lost` have ended; nothing for `lost`, which is killed then.
+/// rank r, once all ranks but `lost` have exited; empty for `lost`, which is then killed.
 inline std::vector<std::string> on_tcp_processes(int world_size, int lost,
                                                  const std::function<std::string(HostTransport&)>& body) {
-  LoopbackMeeting meeting{world_size};
+  LoopbackRendezvous loopback{world_size};
   struct Child {
     pid_t pid;
     int output;
@@ -41,7 +41,7 @@ inline std::vector<std::string> on_tcp_processes(int world_size, int lost,
     const pid_t pid = fork_child();
     if (pid == 0) {
       alarm(60);
-      const auto result = run_rank(meeting, rank, world_size, body);
+      const auto result = run_rank(loopback, rank, world_size, body);
       static_cast<void>(!write(ends[1], result.data(), result.size()));
       _exit(0);
     }

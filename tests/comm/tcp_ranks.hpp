@@ -15,17 +15,17 @@
 
 namespace libtrain::test {
 
-/// Where ranks of one test meet: at a listener on loopback, which is there from the start, with a key of their own.
-class LoopbackMeeting {
+/// The rendezvous of the ranks of one test: a listener on loopback, which exists from the start, with its own key.
+class LoopbackRendezvous {
  public:
-  explicit LoopbackMeeting(int world_size, const std::string& job = "test")
+  explicit LoopbackRendezvous(int world_size, const std::string& job = "test")
       : world_size_(world_size), job_(job), key_{.key = detail::GroupKey::random(), .source = "the test"} {
     key_.key.id = detail::open_key(job).id;
   }
 
   /// For one rank, which may be a thread of this process or a process forked from it.
   std::unique_ptr<detail::Rendezvous> of(int rank) {
-    return std::make_unique<detail::TcpRendezvous>(std::make_unique<Place>(*this), plan(rank));
+    return std::make_unique<detail::TcpRendezvous>(std::make_unique<Endpoint>(*this), plan(rank));
   }
 
   detail::RendezvousPlan plan(int rank) const {
@@ -35,15 +35,15 @@ class LoopbackMeeting {
   const detail::SocketAddress& address() const { return address_; }
 
  private:
-  class Place : public detail::RendezvousPlace {
+  class Endpoint : public detail::RendezvousEndpoint {
    public:
-    explicit Place(LoopbackMeeting& meeting) : meeting_(meeting) {}
-    std::string name() const override { return "tcp://" + meeting_.address_.name(); }
-    detail::FileDescriptor serve(const Deadline& /*deadline*/) override { return std::move(meeting_.listener_); }
-    std::vector<detail::SocketAddress> find(const Deadline& /*deadline*/) override { return {meeting_.address_}; }
+    explicit Endpoint(LoopbackRendezvous& loopback) : loopback_(loopback) {}
+    std::string name() const override { return "tcp://" + loopback_.address_.name(); }
+    detail::FileDescriptor serve(const Deadline& /*deadline*/) override { return std::move(loopback_.listener_); }
+    std::vector<detail::SocketAddress> find(const Deadline& /*deadline*/) override { return {loopback_.address_}; }
 
    private:
-    LoopbackMeeting& meeting_;
+    LoopbackRendezvous& loopback_;
   };
 
   int world_size_;
@@ -62,18 +62,19 @@ inline void join_all(std::vector<std::thread>& threads) {
 
 /// Runs `body` on `world_size` ranks that are threads, connected over loopback.
 inline void on_tcp_ranks(int world_size, const TcpBody& body, const detail::TcpOptions& options = {}) {
-  LoopbackMeeting meeting{world_size};
+  LoopbackRendezvous loopback{world_size};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto transport = detail::TcpTransport::connect(*meeting.of(rank), rank, world_size, options, wait_policy());
+      const auto transport =
+          detail::TcpTransport::connect(*loopback.of(rank), rank, world_size, options, wait_policy());
       body(*transport);
     });
   }
   join_all(threads);
 }
 
-/// The message of the CommunicationError that `call` throws; empty where it throws none.
+/// The message of the CommunicationError that `call` throws; empty if it throws none.
 template <typename Call>
 std::string failure_of(const Call& call) {
   try {

@@ -18,8 +18,8 @@
 
 namespace libtrain::test {
 
-/// Passes bytes between clients and a server on this host until it is told to stop. From then on it says nothing and
-/// ends nothing, like a process that is stopped. `change` may change what passes from a client to the server.
+/// Passes bytes between clients and a server on this host until stop(). From then on it sends nothing and closes no
+/// connection, like a process that is stopped. `change` may change the bytes from a client to the server.
 class Relay {
  public:
   using Change = std::function<void(std::string& bytes)>;

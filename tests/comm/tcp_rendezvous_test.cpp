@@ -1,4 +1,4 @@
-// How ranks meet at tcp://host:port and file:///path, and who is kept out.
+// The rendezvous at tcp://host:port and file:///path, and which processes are refused.
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -32,14 +32,14 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Long enough for everything that shall succeed.
+// Long enough for every call that must succeed.
 constexpr milliseconds kAmple{20'000};
 
 Deadline in(milliseconds time) {
   return Deadline::after(time);
 }
 
-// Free a moment ago; the system hands out others first.
+// It was free a moment ago; the system assigns other ports first.
 int unused_port() {
   return detail::local_address(detail::listen_at(any_port_of_loopback())).port();
 }
@@ -60,15 +60,15 @@ struct Job {
   std::unique_ptr<detail::TcpRendezvous> of(int rank) const {
     auto own = key;
     own.key.id = detail::open_key(name).id;
-    auto place = url.starts_with("file") ? detail::open_file_place(url, {.master_address = "127.0.0.1"})
-                                         : detail::open_tcp_place(url);
-    return std::make_unique<detail::TcpRendezvous>(std::move(place), detail::RendezvousPlan{.job = name,
-                                                                                            .arguments = arguments,
-                                                                                            .rank = rank,
-                                                                                            .world_size = world_size,
-                                                                                            .key = own,
-                                                                                            .is_one_host = true,
-                                                                                            .hosts = hosts});
+    auto endpoint = url.starts_with("file") ? detail::open_file_endpoint(url, {.master_address = "127.0.0.1"})
+                                            : detail::open_tcp_endpoint(url);
+    return std::make_unique<detail::TcpRendezvous>(std::move(endpoint), detail::RendezvousPlan{.job = name,
+                                                                                               .arguments = arguments,
+                                                                                               .rank = rank,
+                                                                                               .world_size = world_size,
+                                                                                               .key = own,
+                                                                                               .is_one_host = true,
+                                                                                               .hosts = hosts});
   }
 
   std::vector<std::string> gather(int rank, milliseconds time = kAmple) const {
@@ -78,7 +78,7 @@ struct Job {
     return records;
   }
 
-  void require_meeting() const {
+  void require_rendezvous() const {
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < world_size; ++rank) {
       ranks.emplace_back([&, rank] {
@@ -101,18 +101,18 @@ Job at_some_port(int world_size = 2) {
 
 TEST(TcpRendezvous, GathersOverTcp) {
   const auto url = loopback_url(unused_port());
-  for (const int world_size : {1, 2, 3, 8}) Job{.url = url, .world_size = world_size}.require_meeting();
+  for (const int world_size : {1, 2, 3, 8}) Job{.url = url, .world_size = world_size}.require_rendezvous();
 }
 
-TEST(TcpRendezvous, GathersOverAFileWhichIsGoneAfterwards) {
+TEST(TcpRendezvous, GathersOverAFileAndRemovesIt) {
   const TemporaryFolder folder;
   for (const int world_size : {3, 2}) {
-    Job{.url = "file://" + folder / "meet", .world_size = world_size}.require_meeting();
+    Job{.url = "file://" + folder / "meet", .world_size = world_size}.require_rendezvous();
     EXPECT_EQ(folder.count(), 0);
   }
 }
 
-// Rank 0 of a job that was killed has left its note.
+// Rank 0 of a job that was killed has not removed its file.
 TEST(TcpRendezvous, TakesOverTheFileOfAJobThatHasEnded) {
   const TemporaryFolder folder;
   const Job job{.url = "file://" + folder / "meet"};
@@ -121,10 +121,10 @@ TEST(TcpRendezvous, TakesOverTheFileOfAJobThatHasEnded) {
     EXPECT_THROW(killed->all_gather("record", in(milliseconds(100))), CommunicationError);
   }
   ASSERT_EQ(folder.count(), 1);
-  job.require_meeting();
+  job.require_rendezvous();
 }
 
-TEST(TcpRendezvous, LeavesTheFileToTheJobThatMeetsInIt) {
+TEST(TcpRendezvous, LeavesTheFileToTheJobThatUsesIt) {
   const TemporaryFolder folder;
   const Job first{.url = "file://" + folder / "meet", .name = "the first job"};
   std::thread rank_0{[&] { EXPECT_EQ(first.gather(0).size(), 2U); }};
@@ -134,13 +134,13 @@ TEST(TcpRendezvous, LeavesTheFileToTheJobThatMeetsInIt) {
   Job second = first;
   second.name = "the second job";
   EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(0); }),
-              AllOf(HasSubstr("(the first job)"), HasSubstr(folder / "meet"), HasSubstr("a file of its own")));
-  EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(1); }), HasSubstr("another job"));
+              AllOf(HasSubstr("(the first job)"), HasSubstr(folder / "meet"), HasSubstr("its own file")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(1); }), HasSubstr("Another job"));
   EXPECT_EQ(first.gather(1).size(), 2U);
   rank_0.join();
 }
 
-std::string trouble_with_file(const std::string& path) {
+std::string message_for_file(const std::string& path) {
   const Job job{.url = "file://" + path, .world_size = 1};
   return message_of<EnvironmentError>([&] { job.gather(0); });
 }
@@ -151,30 +151,30 @@ TEST(TcpRendezvous, RefusesAFileThatOthersCanOpen) {
   write_file(path, "");
   for (const unsigned mode : {0644U, 0620U, 0601U}) {
     std::filesystem::permissions(path, static_cast<std::filesystem::perms>(mode));
-    EXPECT_THAT(trouble_with_file(path),
-                AllOf(HasSubstr("'" + path + "'"), HasSubstr("open to other users"), HasSubstr("delete it")));
+    EXPECT_THAT(message_for_file(path),
+                AllOf(HasSubstr("'" + path + "'"), HasSubstr("open to other users"), HasSubstr("Delete it")));
   }
-  EXPECT_THAT(trouble_with_file(path), HasSubstr("(mode 0601)"));
+  EXPECT_THAT(message_for_file(path), HasSubstr("(mode 0601)"));
 }
 
-TEST(TcpRendezvous, RefusesWhatIsNoFileOfItsOwn) {
+TEST(TcpRendezvous, RefusesWhatIsNotAFileOfItsOwn) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("elsewhere", folder / "link");
-  EXPECT_THAT(trouble_with_file(folder / "link"), AllOf(HasSubstr(folder / "link"), HasSubstr("no symbolic link")));
+  EXPECT_THAT(message_for_file(folder / "link"), AllOf(HasSubstr(folder / "link"), HasSubstr("not a symbolic link")));
   std::filesystem::create_directory(folder / "folder");
-  EXPECT_THAT(trouble_with_file(folder / "folder"), HasSubstr(folder / "folder"));
-  EXPECT_THAT(trouble_with_file(folder / "none/meet"), HasSubstr("an existing folder"));
+  EXPECT_THAT(message_for_file(folder / "folder"), HasSubstr(folder / "folder"));
+  EXPECT_THAT(message_for_file(folder / "none/meet"), HasSubstr("an existing folder"));
   write_file(folder / "thesis", "Chapter 1");
   ASSERT_EQ(chmod((folder / "thesis").c_str(), 0600), 0);
-  EXPECT_THAT(trouble_with_file(folder / "thesis"), HasSubstr("holds something else"));
+  EXPECT_THAT(message_for_file(folder / "thesis"), HasSubstr("was not written by libtrain"));
   EXPECT_EQ(read_file(folder / "thesis"), "Chapter 1");
 }
 
-TEST(TcpRendezvous, SaysThatAPortIsTaken) {
+TEST(TcpRendezvous, SaysThatAPortIsInUse) {
   const auto other = detail::listen_at(any_port_of_loopback());
   const auto address = detail::local_address(other).name();
   EXPECT_THAT(message_of<EnvironmentError>([&] { Job{.url = "tcp://" + address}.gather(0); }),
-              AllOf(HasSubstr(address), HasSubstr("taken"), HasSubstr("choose another port")));
+              AllOf(HasSubstr(address), HasSubstr("in use"), HasSubstr("Choose another port")));
 }
 
 TEST(TcpRendezvous, LooksForANameUntilTheDeadline) {
@@ -195,17 +195,17 @@ TEST(TcpRendezvous, RefusesAHostThatIsEveryAddress) {
   }
 }
 
-TEST(TcpRendezvous, SaysThatRank0IsNotThere) {
+TEST(TcpRendezvous, SaysThatRank0DoesNotListen) {
   const auto job = at_some_port();
   const Stopwatch stopwatch;
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(500)); }),
-              AllOf(HasSubstr("Rank 0 was not found at " + job.url), HasSubstr("Connection refused"),
-                    HasSubstr("it did not start")));
+              AllOf(HasSubstr("Rank 0 did not accept a connection at " + job.url), HasSubstr("Connection refused"),
+                    HasSubstr("Check that rank 0 is running")));
   EXPECT_LT(stopwatch.seconds(), 10.0);
 }
 
 TEST(TcpRendezvous, SaysThatThereIsNoRoute) {
-  // To an address for all hosts no connection can even begin.
+  // connect() fails at once for a broadcast address.
   const Job job{.url = "tcp://255.255.255.255:9"};
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(300)); }),
               AllOf(HasSubstr("tcp://255.255.255.255:9"), HasSubstr("unreachable")));
@@ -220,27 +220,28 @@ TEST(TcpRendezvous, SaysThatWhatListensThereDoesNotAnswer) {
   EXPECT_LT(stopwatch.seconds(), 10.0);
 }
 
-TEST(TcpRendezvous, NamesTheRanksThatHaveNotCome) {
+TEST(TcpRendezvous, NamesTheRanksThatDidNotConnect) {
   const auto job = at_some_port(5);
   std::thread rank_2{[&] {
-    EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(2); }), HasSubstr("no sign of ranks 1, 3 and 4 of 5"));
+    EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(2); }),
+                HasSubstr("ranks 1, 3 and 4 of 5 did not connect"));
   }};
   const Stopwatch stopwatch;
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(1000)); }),
-              AllOf(HasSubstr("no sign of ranks 1, 3 and 4 of 5"), HasSubstr(job.url)));
+              HasSubstr("ranks 1, 3 and 4 of 5 did not connect to " + job.url + " within"));
   rank_2.join();
   EXPECT_LT(stopwatch.seconds(), 10.0);
 }
 
-TEST(TcpRendezvous, SpeaksOfALongWaitAndNamesTheHosts) {
+TEST(TcpRendezvous, WarnsOfALongWaitAndNamesTheHosts) {
   auto job = at_some_port(4);
   job.hosts = {"node-0", "node-0", "node-1", "node-1"};
   std::thread rank_1{[&] { EXPECT_THROW(job.gather(1), CommunicationError); }};
   const CapturedLog log{LogLevel::warning};
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(5500)); }),
-              HasSubstr("no sign of ranks 2 and 3 of 4, on node-1, at " + job.url));
+              HasSubstr("ranks 2 and 3 of 4 on node-1 did not connect to " + job.url));
   rank_1.join();
-  EXPECT_THAT(log.lines(), Contains(HasSubstr("Still waiting for ranks 2 and 3 of 4, on node-1, at " + job.url)));
+  EXPECT_THAT(log.lines(), Contains(HasSubstr("Still waiting for ranks 2 and 3 of 4 on node-1 at " + job.url)));
 }
 
 TEST(TcpRendezvous, NamesTwoProcessesOfOneRank) {
@@ -254,7 +255,7 @@ TEST(TcpRendezvous, NamesTwoProcessesOfOneRank) {
       try {
         EXPECT_EQ(job.gather(1).size(), 3U);
       } catch (const EnvironmentError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("two processes have the same rank"));
+        EXPECT_THAT(error.what(), HasSubstr("no two processes have the same rank"));
         ++refused;
         end.set_value();
       }
@@ -284,7 +285,7 @@ TEST(TcpRendezvous, TurnsAwayTheRanksOfAnotherJobByName) {
   other.name = "the other job";
   std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
   EXPECT_THAT(message_of<EnvironmentError>([&] { other.gather(1); }),
-              AllOf(HasSubstr("another job are meeting (the job)"), HasSubstr("this rank belongs to the other job"),
+              AllOf(HasSubstr("Another job (the job) uses"), HasSubstr("this rank belongs to the other job"),
                     HasSubstr("MASTER_PORT")));
   EXPECT_EQ(job.gather(1).size(), 2U);
   rank_0.join();
@@ -297,15 +298,18 @@ TEST(TcpRendezvous, PrefersRanksThatWereStartedAlike) {
   other.arguments = 2;
   const CapturedLog log{LogLevel::warning};
   std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};
-  std::thread other_rank_1{
-      [&] { EXPECT_THAT(message_of<EnvironmentError>([&] { other.gather(1); }), HasSubstr("two jobs meet there")); }};
+  std::thread other_rank_1{[&] {
+    EXPECT_THAT(message_of<EnvironmentError>([&] { other.gather(1); }),
+                HasSubstr("Another process has already connected as rank 1"));
+  }};
   std::thread other_rank_2{[&] { EXPECT_EQ(other.gather(2).size(), 3U); }};
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_EQ(job.gather(1).size(), 3U);
   rank_0.join();
   other_rank_1.join();
   other_rank_2.join();
-  EXPECT_THAT(log.lines(), Contains(AllOf(HasSubstr("Rank 2 at"), HasSubstr("other arguments than rank 0"))));
+  EXPECT_THAT(log.lines(),
+              Contains(AllOf(HasSubstr("Rank 2 at"), HasSubstr("different command line arguments than rank 0"))));
 }
 
 TEST(TcpRendezvous, TurnsAwayRanksWithAnotherSecret) {
@@ -315,7 +319,7 @@ TEST(TcpRendezvous, TurnsAwayRanksWithAnotherSecret) {
   const CapturedLog log{LogLevel::warning};
   std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 2U); }};
   EXPECT_THAT(message_of<EnvironmentError>([&] { stranger.gather(1); }),
-              AllOf(HasSubstr("does not have this rank's secret"), HasSubstr("another secret"), HasSubstr("the test"),
+              AllOf(HasSubstr("has a different job secret"), HasSubstr("another secret"), HasSubstr("the test"),
                     HasSubstr("LIBTRAIN_SECRET")));
   // Nor on this host with none.
   stranger.key = {.key = detail::open_key(job.name)};
@@ -331,12 +335,12 @@ TEST(TcpRendezvous, SaysWhyARankThatIsMissingWasRefused) {
   stranger.key = {.key = detail::GroupKey::random(), .source = "another secret"};
   std::thread rank_1{[&] { EXPECT_THROW(stranger.gather(1), EnvironmentError); }};
   EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(0, milliseconds(2000)); }),
-              AllOf(HasSubstr("rank 1 of 2, at " + job.url + " did not connect"),
+              AllOf(HasSubstr("rank 1 of 2 did not connect to " + job.url + " within"),
                     HasSubstr("connected as rank 1 was refused, because it does not have the job's secret")));
   rank_1.join();
 }
 
-TEST(TcpRendezvous, ARankThatLeavesMayComeAgain) {
+TEST(TcpRendezvous, ARankThatDisconnectsMayReconnect) {
   const auto job = at_some_port(3);
   std::thread rank_0{[&] { EXPECT_EQ(job.gather(0).size(), 3U); }};
   EXPECT_THROW(job.gather(1, milliseconds(500)), CommunicationError);
@@ -346,7 +350,7 @@ TEST(TcpRendezvous, ARankThatLeavesMayComeAgain) {
   rank_1.join();
 }
 
-TEST(TcpRendezvous, RanksFindARank0ThatComesAgain) {
+TEST(TcpRendezvous, RanksFindARank0ThatIsStartedAgain) {
   const TemporaryFolder folder;
   for (const auto& url : {loopback_url(unused_port()), "file://" + folder / "meet"}) {
     const Job job{.url = url, .world_size = 3};
@@ -357,7 +361,7 @@ TEST(TcpRendezvous, RanksFindARank0ThatComesAgain) {
       _exit(0);
     }
     std::thread rank_1{[&] { EXPECT_EQ(job.gather(1).size(), 3U); }};
-    // Long enough for rank 1 to meet it; the test holds, too, where it has not.
+    // Long enough for rank 1 to connect to it; the test holds even if it has not.
     std::this_thread::sleep_for(milliseconds(300));
     kill(killed, SIGKILL);
     waitpid(killed, nullptr, 0);
@@ -368,7 +372,7 @@ TEST(TcpRendezvous, RanksFindARank0ThatComesAgain) {
   }
 }
 
-TEST(TcpRendezvous, EndsOnAllRanksWhereOneLeavesAfterTheFirstTable) {
+TEST(TcpRendezvous, EndsOnAllRanksIfOneExitsAfterTheFirstTable) {
   const auto job = at_some_port(3);
   std::vector<std::thread> ranks;
   for (const int rank : {0, 1, 2}) {
@@ -401,7 +405,7 @@ TEST(TcpRendezvous, IsNotStoppedByStrangers) {
   rank_0.join();
 }
 
-// What a stranger has recorded of one meeting is of no use for another.
+// A recording of one rendezvous is of no use for another.
 TEST(TcpRendezvous, IsNotFooledByARecordedHandshake) {
   const auto job = at_some_port();
   const int port = detail::SocketAddress::parse(job.url.substr(6)).value().port();
@@ -429,7 +433,7 @@ TEST(TcpRendezvous, IsNotFooledByARecordedHandshake) {
   rank_0.join();
 }
 
-// Somebody in the middle sees and passes on everything, and can change nothing unnoticed.
+// An attacker in the middle passes on all bytes, and cannot change one unnoticed.
 TEST(TcpRendezvous, NoticesEveryBitThatIsChangedOnTheWay) {
   const auto job = at_some_port();
   const int port = detail::SocketAddress::parse(job.url.substr(6)).value().port();
@@ -463,7 +467,7 @@ TEST(TcpRendezvous, NoticesEveryBitThatIsChangedOnTheWay) {
 }
 
 TEST(TcpRendezvous, RefusesOtherUrls) {
-  EXPECT_THROW(detail::open_tcp_place("tcp://localhost"), UsageError);
+  EXPECT_THROW(detail::open_tcp_endpoint("tcp://localhost"), UsageError);
 }
 
 }  // namespace

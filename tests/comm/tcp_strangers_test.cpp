@@ -1,4 +1,4 @@
-// Whoever else knocks where the ranks of a job connect.
+// Other processes that connect to the listeners of a job's ranks.
 
 #include <cerrno>
 #include <cstring>
@@ -27,16 +27,16 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A guest may stay this long, so a job that takes longer has waited for one.
+// A connection may stay unauthenticated for this long, so a job that takes longer has waited for one.
 constexpr double kGuestTime_s = 10.0;
 
-// Empty where the handshake succeeds.
-std::string trouble_of(Handshake& handshake) {
+// Empty if the handshake succeeds.
+std::string reason_of(Handshake& handshake) {
   while (handshake.state() == Handshake::State::underway) {
     if (!wait_for(handshake.descriptor(), handshake.events())) return "waited too long";
     handshake.advance();
   }
-  return handshake.state() == Handshake::State::done ? "" : handshake.trouble();
+  return handshake.state() == Handshake::State::done ? "" : handshake.reason();
 }
 
 Handshake call_as(const std::string& address, const GroupKey& key, int from, Channel channel = Channel::data) {
@@ -44,15 +44,15 @@ Handshake call_as(const std::string& address, const GroupKey& key, int from, Cha
   return Handshake::call(knock(address), hello, key.secret);
 }
 
-std::string trouble_as(const std::string& address, const GroupKey& key, int from) {
+std::string reason_as(const std::string& address, const GroupKey& key, int from) {
   auto handshake = call_as(address, key, from);
-  return trouble_of(handshake);
+  return reason_of(handshake);
 }
 
-/// Three ranks. The last one does not connect before `release`, so that the others still listen.
+/// Three ranks. The last one does not connect before `go_`, so that the others still listen.
 class TcpStrangers : public ::testing::Test {
  protected:
-  /// Lets a test see what the ranks tell each other, and rank 2 wait for `go` before it connects.
+  /// Shows a test the records of the ranks, and makes rank 2 wait for `go_` before it connects.
   class Watched : public detail::Rendezvous {
    public:
     Watched(std::unique_ptr<detail::Rendezvous> rendezvous, std::function<void(const std::vector<std::string>&)> watch)
@@ -81,7 +81,7 @@ class TcpStrangers : public ::testing::Test {
 
   void run(int rank) {
     std::vector<std::string> of_rank_0;
-    Watched rendezvous{meeting_.of(rank), [&](const std::vector<std::string>& records) {
+    Watched rendezvous{loopback_.of(rank), [&](const std::vector<std::string>& records) {
                          of_rank_0.push_back(records.front());
                          if (of_rank_0.size() < 2) return;
                          if (rank == 0) told_.set_value(of_rank_0);
@@ -95,7 +95,7 @@ class TcpStrangers : public ::testing::Test {
     EXPECT_EQ(sum, 3);
   }
 
-  /// Lets rank 2 connect; the job goes on to its end.
+  /// Lets rank 2 connect, and waits for the end of the job.
   void finish() {
     if (threads_.empty()) return;
     go_.set_value();
@@ -103,8 +103,8 @@ class TcpStrangers : public ::testing::Test {
     threads_.clear();
   }
 
-  LoopbackMeeting meeting_{3};
-  std::promise<std::vector<std::string>> told_;  // what rank 0 has said: its introduction, its address
+  LoopbackRendezvous loopback_{3};
+  std::promise<std::vector<std::string>> told_;  // the records of rank 0: its introduction, its address
   std::promise<void> go_;
   std::promise<void> connected_;
   std::vector<std::thread> threads_;
@@ -166,7 +166,7 @@ TEST_F(TcpStrangers, WhoTrickleDoNotStopTheJob) {
 TEST_F(TcpStrangers, WithAnotherSecretAreDropped) {
   auto wrong = key_;
   wrong.secret[31] ^= 1;
-  EXPECT_THAT(trouble_as(address_, wrong, 2), HasSubstr("secret"));
+  EXPECT_THAT(reason_as(address_, wrong, 2), HasSubstr("secret"));
   // One that ignores the answerer's proof and sends its own.
   const auto stranger = knock(address_);
   const detail::Hello hello{.magic = detail::kHelloMagic, .group = key_.id, .from = 2, .to = 0};
@@ -179,9 +179,9 @@ TEST_F(TcpStrangers, WithAnotherSecretAreDropped) {
 }
 
 TEST_F(TcpStrangers, OfAnotherGroupOrWithAnImpossibleRankAreDropped) {
-  EXPECT_NE(trouble_as(address_, GroupKey::random(), 2), "");
-  EXPECT_NE(trouble_as(address_, key_, 0), "");
-  EXPECT_NE(trouble_as(address_, key_, 3), "");
+  EXPECT_NE(reason_as(address_, GroupKey::random(), 2), "");
+  EXPECT_NE(reason_as(address_, key_, 0), "");
+  EXPECT_NE(reason_as(address_, key_, 3), "");
 }
 
 TEST_F(TcpStrangers, FindNobodyListeningWhileTheJobRuns) {
@@ -203,7 +203,7 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   std::thread answerer([&, listens = greeted.get_future()] {
     detail::MeshConnector{plan, std::move(listener)}.connect(wait_policy().deadline, [&] { listens.wait(); });
   });
-  // No answer is there yet: with one at hand, advance() would go on, to the end of the handshake even.
+  // There is no answer yet: with one, advance() could go on to the end of the handshake.
   auto data = call_as(address, plan.key, 1, Channel::data);
   EXPECT_EQ(data.advance(), Handshake::State::underway);
   greeted.set_value();
@@ -211,14 +211,14 @@ TEST(TcpMeshConnector, KeepsAMemberThroughABurstOfStrangers) {
   std::vector<FileDescriptor> strangers;
   for (int count = 0; count < 40; ++count) strangers.push_back(knock(address));
   EXPECT_TRUE(is_dropped(strangers.front()));
-  EXPECT_EQ(trouble_of(data), "");
+  EXPECT_EQ(reason_of(data), "");
   auto control = call_as(address, plan.key, 1, Channel::control);
-  EXPECT_EQ(trouble_of(control), "");
+  EXPECT_EQ(reason_of(control), "");
   answerer.join();
 }
 
 TEST(TcpMeshConnector, SaysWhyAPeerCannotBeReached) {
-  // To an address for all hosts no connection can even begin.
+  // connect() fails at once for a broadcast address.
   const detail::MeshPlan plan{.rank = 1, .addresses = {"255.255.255.255:9", "127.0.0.1:1"}, .key = GroupKey::random()};
   detail::MeshConnector connector{plan, detail::listen_at(any_port_of_loopback())};
   const auto message = failure_of([&] { connector.connect(wait_policy(milliseconds(200)).deadline, [] {}); });
@@ -229,17 +229,17 @@ TEST(TcpMeshConnector, DropsASecondOneOfARank) {
   auto listener = detail::listen_at(any_port_of_loopback());
   const auto address = detail::local_address(listener).name();
   const detail::MeshPlan plan{.rank = 0, .addresses = {address, "127.0.0.1:1"}, .key = GroupKey::random()};
-  std::vector<detail::Link> links;
+  std::vector<detail::MeshPeer> peers;
   std::thread answerer(
-      [&] { links = detail::MeshConnector{plan, std::move(listener)}.connect(wait_policy().deadline, [] {}); });
+      [&] { peers = detail::MeshConnector{plan, std::move(listener)}.connect(wait_policy().deadline, [] {}); });
   auto first = call_as(address, plan.key, 1, Channel::data);
-  EXPECT_EQ(trouble_of(first), "");
-  EXPECT_NE(trouble_as(address, plan.key, 1), "");
+  EXPECT_EQ(reason_of(first), "");
+  EXPECT_NE(reason_as(address, plan.key, 1), "");
   auto control = call_as(address, plan.key, 1, Channel::control);
-  EXPECT_EQ(trouble_of(control), "");
+  EXPECT_EQ(reason_of(control), "");
   answerer.join();
   const auto kept = first.take_socket();
-  say(links[1].data, "!");
+  say(peers[1].data.socket, "!");
   EXPECT_TRUE(wait_for(kept.get(), POLLIN));
 }
 
@@ -252,11 +252,11 @@ TEST(TcpHandshake, RefusesAnAnswererThatDoesNotKnowTheSecret) {
   SocketAddress remote;
   ASSERT_TRUE(wait_for(listener.get(), POLLIN));
   auto answerer = Handshake::answer(detail::accept_from(listener, remote),
-                                    [&](const detail::Hello&) { return Handshake::Verdict{.secret = other.secret}; });
+                                    [&](const detail::Hello&) { return Handshake::Outcome{.secret = other.secret}; });
   while (caller.advance() == Handshake::State::underway) {
     ASSERT_EQ(answerer.advance(), Handshake::State::underway);
   }
-  EXPECT_THAT(caller.trouble(), HasSubstr("secret"));
+  EXPECT_THAT(caller.reason(), HasSubstr("secret"));
 }
 
 TEST(TcpSecret, IsHmacSha256) {

@@ -195,7 +195,7 @@ TEST_P(TcpCollectives, MoveEverySize) {
   });
 }
 
-// Rounding, NaN and signed zeros: where the order of the operands shows.
+// Rounding, NaN and signed zeros show the order of the operands.
 TEST_P(TcpCollectives, GiveAllRanksTheSameBitsInEveryRun) {
   const int ranks = GetParam();
   for (const std::size_t count : {std::size_t{101}, std::size_t{50'001}}) {
@@ -256,7 +256,7 @@ TEST(TcpSplit, RanksByKeyAndNumbersThemAnew) {
   });
 }
 
-TEST(TcpConnect, MeetsOverAnyTransport) {
+TEST(TcpConnect, WorksOverAnyTransport) {
   const auto group = std::make_shared<detail::ThreadGroup>(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
@@ -271,12 +271,12 @@ TEST(TcpConnect, MeetsOverAnyTransport) {
 }
 
 TEST(TcpConnect, WorksOverIpv6) {
-  LoopbackMeeting meeting{2};
+  LoopbackRendezvous loopback{2};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       const auto transport =
-          detail::TcpTransport::connect(*meeting.of(rank), rank, 2, {.master_address = "::1"}, wait_policy());
+          detail::TcpTransport::connect(*loopback.of(rank), rank, 2, {.master_address = "::1"}, wait_policy());
       check_reductions<float>(*transport, 1000, DataType::float32, ReduceOp::sum);
     });
   }
@@ -284,9 +284,9 @@ TEST(TcpConnect, WorksOverIpv6) {
 }
 
 TEST(TcpConnect, NamesAnUnknownInterface) {
-  LoopbackMeeting meeting{1};
+  LoopbackRendezvous loopback{1};
   try {
-    detail::TcpTransport::connect(*meeting.of(0), 0, 1, {.interface = "ether9"}, wait_policy());
+    detail::TcpTransport::connect(*loopback.of(0), 0, 1, {.interface = "ether9"}, wait_policy());
     FAIL() << "nothing was thrown";
   } catch (const EnvironmentError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'ether9'"), HasSubstr("lo")));
@@ -295,19 +295,19 @@ TEST(TcpConnect, NamesAnUnknownInterface) {
 
 TEST(TcpConnect, RefusesAMasterThatIsEveryAddress) {
   for (const std::string master : {"0.0.0.0", "::", "::ffff:0.0.0.0"}) {
-    LoopbackMeeting meeting{1};
+    LoopbackRendezvous loopback{1};
     try {
-      detail::TcpTransport::connect(*meeting.of(0), 0, 1, {.master_address = master}, wait_policy());
+      detail::TcpTransport::connect(*loopback.of(0), 0, 1, {.master_address = master}, wait_policy());
       ADD_FAILURE() << "nothing was thrown";
     } catch (const EnvironmentError& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("'" + master + "'"), HasSubstr("set MASTER_ADDR")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("'" + master + "'"), HasSubstr("Set MASTER_ADDR")));
     }
   }
 }
 
 TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
-  LoopbackMeeting meeting{2};
-  // Comes to the meeting like the others, says where it listens, and ends.
+  LoopbackRendezvous loopback{2};
+  // Takes part in the rendezvous, sends the address at which it listens, and exits.
   class Deserter : public detail::Rendezvous {
    public:
     explicit Deserter(std::unique_ptr<detail::Rendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
@@ -322,11 +322,11 @@ TEST(TcpConnect, NamesTheRankThatDoesNotConnect) {
     int rounds_ = 0;
   };
   std::thread rank_1{[&] {
-    Deserter deserter{meeting.of(1)};
+    Deserter deserter{loopback.of(1)};
     EXPECT_EQ(failure_of([&] { detail::TcpTransport::connect(deserter, 1, 2, {}, wait_policy()); }), "gone");
   }};
   const auto message = failure_of(
-      [&] { detail::TcpTransport::connect(*meeting.of(0), 0, 2, {}, wait_policy(std::chrono::milliseconds(500))); });
+      [&] { detail::TcpTransport::connect(*loopback.of(0), 0, 2, {}, wait_policy(std::chrono::milliseconds(500))); });
   EXPECT_THAT(message, HasSubstr("rank 1 at 127.0.0.1:"));
   rank_1.join();
 }
@@ -348,20 +348,21 @@ TEST(TcpEncryption, ChangesNoResult) {
 }
 
 TEST(TcpEncryption, IsThatOfAllRanksOrNone) {
-  LoopbackMeeting meeting{2};
+  LoopbackRendezvous loopback{2};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      EXPECT_THAT(message_of<EnvironmentError>([&] {
-                    detail::TcpTransport::connect(*meeting.of(rank), rank, 2, {.encrypt = rank == 1}, wait_policy());
-                  }),
-                  AllOf(HasSubstr("only rank 1 encrypts"), HasSubstr("LIBTRAIN_ENCRYPTION")));
+      EXPECT_THAT(
+          message_of<EnvironmentError>([&] {
+            detail::TcpTransport::connect(*loopback.of(rank), rank, 2, {.encrypt = rank == 1}, wait_policy());
+          }),
+          AllOf(HasSubstr("LIBTRAIN_ENCRYPTION is on for rank 1 and off for rank 0"), HasSubstr("the same value")));
     });
   }
   join_all(threads);
 }
 
-/// Has the others find the rank that it belongs to at a relay.
+/// Makes the other ranks connect to this one through a relay.
 class Relayed : public detail::Rendezvous {
  public:
   Relayed(std::unique_ptr<detail::Rendezvous> rendezvous, Relay::Change change)
@@ -384,11 +385,11 @@ class Relayed : public detail::Rendezvous {
   int rounds_ = 0;
 };
 
-// What rank 0 finds when one bit of what rank 1 sends is changed on the way.
+// The result of rank 0 when one bit of the data from rank 1 is changed in transit.
 std::string end_with_a_changed_bit(bool encrypt) {
-  LoopbackMeeting meeting{2};
+  LoopbackRendezvous loopback{2};
   std::atomic<bool> changes = false;
-  Relayed relayed{meeting.of(0), [&](std::string& bytes) {
+  Relayed relayed{loopback.of(0), [&](std::string& bytes) {
                     if (bytes.size() > 1000 && changes.exchange(false)) bytes[500] ^= 1;
                   }};
   const detail::TcpOptions options{.encrypt = encrypt};
@@ -399,7 +400,7 @@ std::string end_with_a_changed_bit(bool encrypt) {
     return data == std::vector<std::int32_t>(data.size(), 2);
   };
   std::thread rank_1{[&] {
-    const auto transport = detail::TcpTransport::connect(*meeting.of(1), 1, 2, options, wait_policy());
+    const auto transport = detail::TcpTransport::connect(*loopback.of(1), 1, 2, options, wait_policy());
     static_cast<void>(failure_of([&] { sum(*transport); }));
     static_cast<void>(failure_of([&] { sum(*transport); }));
   }};
@@ -420,7 +421,7 @@ std::string end_with_a_changed_bit(bool encrypt) {
 
 TEST(TcpEncryption, NoticesABitThatIsChangedOnTheWay) {
   EXPECT_EQ(end_with_a_changed_bit(false), "wrong sums");
-  EXPECT_THAT(end_with_a_changed_bit(true), HasSubstr("was changed in transit"));
+  EXPECT_THAT(end_with_a_changed_bit(true), HasSubstr("was modified in transit"));
 }
 
 std::ptrdiff_t open_descriptors() {

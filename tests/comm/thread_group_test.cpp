@@ -1,4 +1,4 @@
-// The meetings under ranks as threads: who waits for whom when one of them fails.
+// The barriers of ranks as threads: which rank waits for which if one of them fails.
 
 #include <libtrain/comm/threads/detail/thread_group.hpp>
 
@@ -77,7 +77,7 @@ TEST(ThreadGroup, ARankWhoseDeadlinePassesAtItsCloseLeavesAfterThoseWhoCopy) {
     Section copying{*group, 0, late()};
     opened.set_value();
     EXPECT_EQ(peer.wait_for(kMoment), std::future_status::timeout);
-    // Too late for the peer, and told so; but it has left, and may go.
+    // Too late for the peer, and throws; but it has left the section, so that the peer may continue.
     EXPECT_THAT(message_of<CommunicationError>([&] { copying.close(late()); }),
                 StartsWith("rank 0 did not arrive before the deadline"));
   }
@@ -91,7 +91,7 @@ TEST(ThreadGroup, ARankThatAnExceptionTakesOutOfTheSectionWaitsForThoseWhoRead) 
     return "left";
   });
   Section section{*group, 0, late()};
-  // What it has shown may still be read.
+  // The memory that it has published may still be read.
   EXPECT_EQ(peer.wait_for(kMoment), std::future_status::timeout);
   EXPECT_THAT(message_of<CommunicationError>([&] { section.close(expired()); }),
               StartsWith("rank 1 did not arrive before the deadline"));

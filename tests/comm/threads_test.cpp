@@ -1,4 +1,4 @@
-// What only ranks as threads can show.
+// Tests that are possible only with ranks as threads.
 
 #include <atomic>
 #include <latch>

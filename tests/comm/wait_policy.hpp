@@ -6,7 +6,7 @@
 
 namespace libtrain::test {
 
-/// Of `timeout` from now; by default longer than anything in a test takes.
+/// A deadline of `timeout` from now; the default is longer than any wait of a test.
 inline WaitPolicy wait_policy(std::chrono::milliseconds timeout = std::chrono::minutes(2)) {
   return {.deadline = Deadline::after(timeout)};
 }

@@ -132,7 +132,7 @@ class UnderTheReader(FolderTest):
         loader = self.start_waiting(*self.cache(), container=container)
         self.change(container)
         loader.begin_epoch()
-        self.require_refusal(loader, f"'az://{container}/{self.blob}' was changed since it was listed")
+        self.require_refusal(loader, f"'az://{container}/{self.blob}' has changed since it was listed")
 
     def test_a_blob_that_is_changed_once_the_cache_has_it_stays_what_it_was(self):
         container = self.own_container("changed-later")

@@ -90,7 +90,7 @@ TEST(BlockOrder, MixesTheBlocksThatAreReadTogether) {
   const Numbers sizes(64, 100);
   const Numbers blocks = blocks_read(all(detail::BlockOrder(sizes, 16, 1, 2)), sizes);
   EXPECT_EQ(most_open(blocks, sizes), 16u);
-  // Of the first 100 samples in random order, a block has 6 on average and more than 25 once in a billion.
+  // A block has 6 of the first 100 samples in random order on average, and more than 25 once in a billion.
   for (std::uint64_t block = 0; block < 64; ++block) {
     EXPECT_LE(std::count(blocks.begin(), blocks.begin() + 100, block), 25);
   }

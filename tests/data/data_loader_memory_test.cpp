@@ -247,7 +247,7 @@ TEST(BatchMixing, CutsRectanglesAndSharesLabelsByArea) {
   }
 }
 
-// What the first sample of each batch keeps of itself.
+// The weight of the first sample of each batch in itself.
 std::vector<float> shares_kept(std::uint64_t seed, std::uint64_t epoch, int workers) {
   const Written images(12, kSmall);
   DataLoader loader{images,
@@ -273,7 +273,7 @@ TEST(BatchMixing, DrawsAnewForEveryBatchEpochAndSeed) {
   EXPECT_EQ(different.size(), 9u);
 }
 
-// Of pictures full of 0 and full of 1, CutMix leaves whole numbers and mixup leaves none.
+// From images full of 0 and full of 1, CutMix makes whole numbers only, and mixup none.
 TEST(BatchMixing, TakesEitherKindEquallyOftenWhereBothAreAskedFor) {
   const Written images(2, {.channels = 1, .height = 8, .width = 8});
   DataLoader loader{images,

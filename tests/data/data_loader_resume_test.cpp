@@ -25,7 +25,7 @@ using libtrain::test::message_of;
 using libtrain::test::TemporaryFolder;
 using ::testing::HasSubstr;
 
-// Sample i has the label i. Some are damaged; those of `blocks` lie together.
+// Sample i has the label i. Some are damaged; those of `blocks` are adjacent.
 class LabelDataset : public Dataset {
  public:
   explicit LabelDataset(std::uint64_t size, std::set<std::uint64_t> damaged = {})
@@ -171,7 +171,7 @@ TEST(LoaderResume, RefusesTheStateOfOtherDataOfTheSameSize) {
   EXPECT_NO_THROW(after.resume(state));
 }
 
-// What an early version stored knows neither.
+// States of an early version have neither.
 TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
   LabelDataset data(100);
   DataLoader loader{data, {.seed = 3}};
@@ -182,7 +182,7 @@ TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
   state.content = state.order = 0;
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(other.resume(state).state().position, 32u);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not say of which data and order it is"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has no digests of data and order"));
 }
 
 TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
@@ -200,12 +200,12 @@ TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {
   EXPECT_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::blocks, 3)), UsageError);
   EXPECT_THROW(loader.resume(state_of(Blocks{5, 10, 5}, Order::blocks, 2)), UsageError);
   EXPECT_THROW(loader.resume(state_of(Blocks{5, 5, 10}, Order::shuffled, 2)), UsageError);
-  // What the order does not depend on may change.
+  // The order does not depend on these options.
   DataLoader shuffled{data, {.blocks_at_once = 2}};
   EXPECT_NO_THROW(shuffled.resume(state_of(Blocks{5, 15}, Order::shuffled, 3)));
 }
 
-// Notes what its read-ahead is told.
+// Records the calls of its read-ahead.
 class Foretold : public LabelDataset {
  public:
   using LabelDataset::LabelDataset;
@@ -253,7 +253,7 @@ TEST(LoaderResume, OfRanksThatHaveUnequallyManyBatches) {
     EXPECT_TRUE(epoch.next());
     EXPECT_EQ(epoch.state().position, 8u) << rank;  // the same on all, whether or not it was the last one of this rank
     while (const auto batch = epoch.next()) EXPECT_GT(batch->size(), 0);
-    EXPECT_EQ(epoch.state().position, 10u);  // also where this rank was through early
+    EXPECT_EQ(epoch.state().position, 10u);  // also if this rank finishes early
   }
   EXPECT_EQ(batches, (std::vector<std::uint64_t>{2, 2, 1, 1}));
 }
@@ -366,7 +366,7 @@ TEST(BadSamplesOfALoader, MayBeHalfOfAll) {
   EXPECT_EQ(loader.statistics().bad_samples, 100u);
 }
 
-// Two bad samples are met by each of two runs, which use up the budget, and the fifth by the third run.
+// Two runs find two bad samples each, which use up the budget, and the third run finds the fifth.
 TEST(BadSamplesOfALoader, OfTheRunBeforeCountInTheOneThatGoesOn) {
   const LabelDataset data(1000, {0, 1, 2, 3, 5});
   const DataLoaderOptions options{
@@ -383,7 +383,7 @@ TEST(BadSamplesOfALoader, OfTheRunBeforeCountInTheOneThatGoesOn) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { epoch.next(); }), HasSubstr("more than 4 of 1000 samples are bad"));
 }
 
-// Ranks 0, 1 and 2 of the run before have met 3, 1 and 2 bad samples.
+// Ranks 0, 1 and 2 of the previous run have found 3, 1 and 2 bad samples.
 TEST(BadSamplesOfALoader, OfTheRanksBeforeAreDividedAmongTheRanksAfter) {
   const LabelDataset data(1000);
   DataLoader any{data};
@@ -400,7 +400,7 @@ TEST(BadSamplesOfALoader, OfTheRanksBeforeAreDividedAmongTheRanksAfter) {
   };
   EXPECT_THAT(counts(3), ::testing::ElementsAre(3, 1, 2));
   EXPECT_THAT(counts(5), ::testing::ElementsAre(3, 1, 2, 3, 1));
-  EXPECT_THAT(counts(2), ::testing::ElementsAre(4, 1));  // of which one was met by two ranks
+  EXPECT_THAT(counts(2), ::testing::ElementsAre(4, 1));  // two ranks found the same one
   EXPECT_THAT(counts(1), ::testing::ElementsAre(4));
 }
 
@@ -410,7 +410,7 @@ TEST(BadSamplesOfALoader, BeyondTheBudgetAreAnErrorBeforeTheRunGoesOn) {
   LoaderState state = loader.epoch(0).state();
   state.bad_samples = {{1, 5, 9}};
   EXPECT_THAT(message_of<EnvironmentError>([&] { loader.resume(state); }),
-              ::testing::AllOf(HasSubstr("more than 2 of 100 samples are bad"), HasSubstr("3 were met")));
+              ::testing::AllOf(HasSubstr("more than 2 of 100 samples are bad"), HasSubstr("3 were found")));
   state.bad_samples = {{100}};
   EXPECT_THAT(message_of<UsageError>([&] { loader.resume(state); }), HasSubstr("bad sample 100"));
 }

@@ -277,7 +277,7 @@ TEST(DataLoader, CountsTheTimeThatTheConsumerWaits) {
   EXPECT_GE(loader.seconds_waiting(), 0.020);  // 40 samples of 0.5 ms
 }
 
-// So many threads for torch's operators, which are one where OMP_NUM_THREADS says so, as ctest does.
+// The number of threads of torch's operators, which is one if OMP_NUM_THREADS is 1, as ctest sets it.
 class IntraOpThreads {
  public:
   explicit IntraOpThreads(int threads) : former_(at::get_num_threads()) { at::set_num_threads(threads); }

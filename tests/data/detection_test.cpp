@@ -34,7 +34,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// An object whose pixels are red where it is a polygon, green where it is a crowd of pixels.
+// An object whose pixels are red if it is a polygon, and green if it is a crowd.
 struct Object {
   int x = 0;
   int y = 0;
@@ -55,7 +55,7 @@ nlohmann::json runs_of(const Object& object, int width, int height) {
   return {{"counts", counts}, {"size", {height, width}}};
 }
 
-// Pictures of different sizes with rectangles in them.
+// Images of different sizes with rectangles in them.
 class Pictures {
  public:
   void add(int width, int height, const std::vector<Object>& objects) {
@@ -163,7 +163,7 @@ TEST(CocoDetection, CropsCutObjectsOffAndLeaveOutWhatIsGone) {
     const auto objects = sample.target.boxes.size(0);
     ASSERT_EQ(sample.target.masks.size(0), objects);
     gone += objects < 2 ? 1 : 0;
-    // Both are red: together they are where the pixels are.
+    // Both are red: together they cover the red pixels.
     const at::Tensor lit = sample.image[0].gt(0.5);
     if (objects == 0) {
       EXPECT_LT(lit.sum().item<double>(), 100);
@@ -249,7 +249,7 @@ TEST(PadDetections, PutsPicturesTopLeft) {
   EXPECT_THROW(pad_detections({}, 0), UsageError);
 }
 
-// What was read of each picture, by its id: all its numbers, mirrored or not.
+// All numbers of each image, by its id, mirrored or not.
 using Found = std::map<std::int64_t, std::pair<double, double>>;
 
 void note(Found& found, const DetectionBatch& batch) {

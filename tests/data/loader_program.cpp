@@ -4,7 +4,7 @@
 //   loader_program --data az://container/train --rank 1 --world-size 3 --batch-size 6 --state state.json
 //
 // One JSON object a line: {"images", "steps"} once they are listed; for every sample of a batch {"epoch", "step",
-// "position", "label", "crc32c"}, the checksum being that of the finished picture's bytes; after every epoch {"ended"}
+// "position", "label", "crc32c"}, the checksum being that of the finished image's bytes; after every epoch {"ended"}
 // with the numbers of the cache until then.
 
 #include <chrono>

@@ -118,8 +118,8 @@ class Resuming(LoaderTest):
         self.assertEqual((job.exit_code, job.reports()), (0, []), job)  # a copy elsewhere is the same data
         with open(data / path_of(30), "ab") as picture:
             picture.write(b"x")
-        jobs.require_refusal(self, self.resume(data), USAGE, "The loader's state is of other data", f"{IMAGES} samples",
-                             "resume with the same data")
+        jobs.require_refusal(self, self.resume(data), USAGE, "The loader's state was saved for other data", f"{IMAGES} samples",
+                             "Resume with the same data")
 
     def resume(self, data):
         return run_rank("--data", data, "--seed", SEED, "--batch-size", 5, "--state", self.folder / "before.0",
@@ -188,7 +188,7 @@ class DamagedFiles(LoaderTest):
         data = self.damaged_copy(self.TEXT, self.EMPTY, self.CUT_PNG, self.CUT_JPEG)
         file = self.folder / "output/bad_samples.jsonl"
         job, = self.run_all(1, "--max-bad", 3, "--output", file.parent, data=data)
-        jobs.require_refusal(self, job, ENVIRONMENT, f"more than 3 of {IMAGES} samples are bad, as '{file}' lists",
+        jobs.require_refusal(self, job, ENVIRONMENT, f"more than 3 of {IMAGES} samples are bad (listed in '{file}')",
                              str(data))
         self.assertEqual({json.loads(line)["index"] for line in file.read_text().splitlines()},
                          {self.TEXT, self.EMPTY, self.CUT_PNG, self.CUT_JPEG})

@@ -86,7 +86,7 @@ Indices epoch_order(const SamplerOptions& options, std::uint64_t epoch) {
   return order;
 }
 
-// What is left of an epoch, worked out from the definition of each remainder alone.
+// The rest of an epoch, computed from the definition of each remainder alone.
 Indices rest_of_epoch(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from) {
   const Indices order = epoch_order(options, epoch);
   const auto world = static_cast<std::size_t>(world_size);
@@ -350,8 +350,7 @@ TEST(Sampler, UnevenGivesARankWithoutSamplesInTheLastStepOneBatchLess) {
   const auto ranks = samplers(options, 4);
   for (const Sampler& sampler : ranks) EXPECT_EQ(sampler.steps(), 2u);
   EXPECT_EQ(batch_of(ranks[1], 0, 1).size(), 1u);
-  EXPECT_THAT(message_of<UsageError>([&] { batch_of(ranks[2], 0, 1); }),
-              HasSubstr("rank 2 has from position 0 on is 1"));
+  EXPECT_THAT(message_of<UsageError>([&] { batch_of(ranks[2], 0, 1); }), HasSubstr("rank 2 from position 0 on is 1"));
 }
 
 TEST(Sampler, MoreRanksThanSamplesRepeatsThemAll) {
@@ -407,7 +406,7 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
 }
 
 TEST(Sampler, RefusesBlocksThatAreNotTheDataSet) {
-  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks}), HasSubstr("use Order::shuffled"));
+  EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks}), HasSubstr("Use Order::shuffled"));
   EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks, .blocks = {4, 5}}),
               AllOf(HasSubstr("2 blocks"), HasSubstr("9 samples"), HasSubstr("10")));
   EXPECT_THAT(error_of({.dataset_size = 10, .order = Order::blocks, .blocks = {4, 7}}), HasSubstr("11 samples"));

@@ -81,7 +81,7 @@ TokenBatch pad(const std::vector<TokenSample>& texts) {
   return pad_tokens(texts, 0);
 }
 
-// What each text was turned into, by its number, over all ranks.
+// The result for each text, by its number, over all ranks.
 using Read = std::map<std::int64_t, std::vector<std::int64_t>>;
 
 void add(Read& read, const PackedTokens& batch) {
@@ -221,7 +221,7 @@ TEST(DataLoaderOf, RefusesAGpuForBatchesWithoutTensors) {
   const Words words;
   const RankShard shard({}, c10::Device(c10::kCUDA, 0), {});
   EXPECT_THAT(message_of<UsageError>([&] { DataLoaderOf<Line>(words, join_words, {}, shard); }),
-              HasSubstr("wanted on cuda:0"));
+              HasSubstr("must be copied to cuda:0"));
 }
 
 }  // namespace

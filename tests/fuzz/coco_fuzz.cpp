@@ -8,8 +8,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/data/formats/coco.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
 
+#include <tests/data/memory_file.hpp>
 #include <tests/fuzz/target.hpp>
 
 namespace lt = libtrain;
@@ -18,8 +18,8 @@ namespace data = libtrain::data;
 namespace {
 
 const data::CocoAnnotations& truth() {
-  static const data::CocoAnnotations annotations = data::read_coco(
-      *data::detail::file_in_memory("truth", R"({"images": [{"id": 1, "width": 8, "height": 8, "file_name": "a"}],
+  static const data::CocoAnnotations annotations =
+      data::read_coco(*data::memory_file(R"({"images": [{"id": 1, "width": 8, "height": 8, "file_name": "a"}],
                    "categories": [{"id": 1, "name": "b"}], "annotations": []})"));
   return annotations;
 }
@@ -47,12 +47,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const data::CocoOptions options{.use = data::CocoUse::evaluation};
   const std::string json{reinterpret_cast<const char*>(bytes), size};
   try {
-    data::read_coco(*data::detail::file_in_memory("fuzz", json), options);
+    data::read_coco(*data::memory_file(json), options);
     ++read_inputs;
   } catch (const lt::EnvironmentError&) {
   }
   try {
-    data::read_coco_results(*data::detail::file_in_memory("fuzz", json), truth(), options);
+    data::read_coco_results(*data::memory_file(json), truth(), options);
     ++read_inputs;
   } catch (const lt::EnvironmentError&) {
   }

@@ -23,7 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const std::string_view record(reinterpret_cast<const char*>(data), size);
     const std::string once = detail::serialize_tf_example(detail::parse_tf_example(record, "record"));
-    // As bytes: numbers may be NaN, which does not equal itself.
     if (detail::serialize_tf_example(detail::parse_tf_example(once, "record")) != once) std::abort();
     ++read_inputs;
   } catch (const libtrain::EnvironmentError&) {

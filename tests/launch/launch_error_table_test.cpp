@@ -47,7 +47,7 @@ std::string many_hosts(std::size_t count) {
 
 std::vector<Row> environment_rows() {
   return {
-      {.name = "rank alone", .variables = {{"RANK", "3"}}, .message = {"RANK=3", "WORLD_SIZE is not", "set both"}},
+      {.name = "rank alone", .variables = {{"RANK", "3"}}, .message = {"RANK=3", "WORLD_SIZE is not", "Set both"}},
       {.name = "size alone", .variables = {{"WORLD_SIZE", "8"}}, .message = {"WORLD_SIZE=8", "RANK is not"}},
       {.name = "Open MPI size alone",
        .variables = {{"OMPI_COMM_WORLD_SIZE", "8"}},
@@ -71,7 +71,7 @@ std::vector<Row> environment_rows() {
        .message = {"AZ_BATCHAI_TASK_INDEX=0", "--world-size"}},
       {.name = "half-set pair that contradicts Slurm",
        .variables = {{"WORLD_SIZE", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}},
-       .message = {"WORLD_SIZE=2", "SLURM_PROCID=1, SLURM_NTASKS=4", "unset"}},
+       .message = {"WORLD_SIZE=2", "SLURM_PROCID=1, SLURM_NTASKS=4", "Unset"}},
       {.name = "no number", .variables = plain_with("RANK", "one"), .message = {"RANK is 'one'", "whole number"}},
       {.name = "trailing text", .variables = plain_with("WORLD_SIZE", "4x"), .message = {"WORLD_SIZE is '4x'"}},
       {.name = "negative rank", .variables = plain_with("RANK", "-1"), .message = {"RANK is '-1'", "from 0 to"}},
@@ -122,12 +122,12 @@ std::vector<Row> environment_rows() {
        .variables =
            {{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}},
        .message = {"MV2_COMM_WORLD_SIZE=4", "HOROVOD_SIZE=2", "disagree"}},
-      {.name = "nobody names rank 0's host",
+      {.name = "rank 0's host is not given",
        .variables = {{"RANK", "1"}, {"WORLD_SIZE", "4"}},
        .message = {"Rank 1 of 4", "MASTER_ADDR", "--dist-url"}},
       {.name = "localhost is no master of several nodes",
        .variables = without_address("AZ_BATCHAI_MPI_MASTER_NODE", "localhost"),
-       .message = {"set MASTER_ADDR"}},
+       .message = {"Set MASTER_ADDR"}},
       {.name = "control character in a host",
        .variables = plain_with("MASTER_ADDR", "node\x1b[31m"),
        .message = {R"(MASTER_ADDR is 'node\x1b[31m')"}},

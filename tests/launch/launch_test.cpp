@@ -95,7 +95,7 @@ TEST(Describe, NamesEveryValueWithItsVariable) {
   EXPECT_TRUE(has("launcher open_mpi"));
   EXPECT_TRUE(has("rank 3 of 8 (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)"));
   EXPECT_TRUE(has("local rank 3 of 4 (OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE)"));
-  EXPECT_TRUE(has("node ? of ? (not known before the ranks meet)"));
+  EXPECT_TRUE(has("node ? of ? (not known before the ranks connect)"));
   EXPECT_TRUE(has("rendezvous mpi (OMPI_COMM_WORLD_SIZE)"));
   EXPECT_TRUE(has("backend auto (default)"));
 }

@@ -1,4 +1,4 @@
-"""Pairs of jobs that mpirun starts at once, whose ranks meet over MPI and over TCP."""
+"""Pairs of jobs that mpirun starts at once, whose ranks connect over MPI and over TCP."""
 
 import sys
 import unittest
@@ -37,10 +37,10 @@ class Mpirun(unittest.TestCase):
             self.assertEqual(self.start_together(names, commands), [alone[seed] for seed in seeds], f"pair {pair}")
         self.assertEqual(len(set(map(tuple, alone.values()))), len(alone), "each seed has losses of its own")
 
-    def test_pairs_that_meet_over_mpi_keep_apart(self):
+    def test_pairs_over_mpi_keep_apart(self):
         self.require_pairs_to_keep_apart()
 
-    def test_pairs_that_meet_over_tcp_keep_apart(self):
+    def test_pairs_over_tcp_keep_apart(self):
         self.require_pairs_to_keep_apart("--dist-backend", "gloo")
 
 

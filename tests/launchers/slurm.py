@@ -95,7 +95,7 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _environment(self, more=None):
-        # What a surrounding job has set is not for this one.
+        # Without the variables of a surrounding job.
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMIX_"))}
         return own | self.environment | {"PATH": _path()} | (more or {})
 
@@ -111,11 +111,11 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
         with open(self.folder / f"{command[0]}.out", "wb") as output:
             self.daemons.append(subprocess.Popen(command, env=self._environment(), stdout=output, stderr=output))
 
-    def _wait_until(self, condition, trouble):
+    def _wait_until(self, condition, failure):
         for _ in range(300):
             if condition():
                 return
             time.sleep(0.1)
         logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in
                          [*self.folder.glob("*.out"), *self.folder.glob("log/*")])
-        raise RuntimeError(f"{trouble}:\n{logs}")
+        raise RuntimeError(f"{failure}:\n{logs}")

@@ -62,7 +62,7 @@ class SlurmJobs(unittest.TestCase):
             for seed, losses in zip(seeds, expected):
                 self.assertEqual(self.losses_in(f"step-{pair}-{seed}"), losses, f"pair {pair}: {job}")
 
-    def test_ranks_know_their_job_and_meet_at_a_port_of_its_own(self):
+    def test_ranks_know_their_job_and_use_its_own_port(self):
         job = self.slurm.run("srun", "-n", 2, jobs.program("libtrain-info"))
         self.assertEqual(job.returncode, 0, job)
         name, = set(re.findall(r"job (Slurm job \d+, step 0) \(SLURM_JOB_ID, SLURM_STEP_ID\)", job.stdout))
@@ -123,15 +123,15 @@ class SlurmJobs(unittest.TestCase):
         self.assertNotEqual(job.returncode, 0, stderr)
         self.assertIn("rank 1", stderr)
 
-    def test_a_rank_that_is_lost_before_the_ranks_have_met_is_named(self):
+    def test_a_rank_that_is_lost_during_the_rendezvous_is_named(self):
         program = " ".join(map(str, [jobs.program("fault_program"), "--output", self.folder / "output", "--timeout", 60,
                                      "--connect-timeout", 12]))
         lost = f"[ $SLURM_PROCID = 1 ] && exit 1; exec {program}"
         began = time.time()
         job = self.slurm.run("srun", "-n", 3, "bash", "-c", lost, timeout=digits.TIME_LIMIT_S)
         host = self.slurm.run("srun", "-n", 1, "printenv", "SLURMD_NODENAME").stdout.strip()
-        self.assertIn(f"Still waiting for rank 1 of 3, on {host}, at tcp://", job.stderr)
-        self.assertIn(f"no sign of rank 1 of 3, on {host}, at tcp://", job.stderr)
+        self.assertIn(f"Still waiting for rank 1 of 3 on {host} at tcp://", job.stderr)
+        self.assertIn(f"rank 1 of 3 on {host} did not connect to tcp://", job.stderr)
         self.assertLess(time.time() - began, 40)
         killed = self.slurm.run("srun", "-K", "-n", 3, "bash", "-c", lost, timeout=digits.TIME_LIMIT_S)
         self.assertNotEqual(killed.returncode, 0, killed)

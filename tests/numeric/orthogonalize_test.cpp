@@ -1,4 +1,4 @@
-#include <libtrain/numeric/detail/orthogonalize.hpp>
+#include <libtrain/numeric/detail/low_rank.hpp>
 
 #include <cmath>
 #include <limits>

@@ -98,7 +98,8 @@ TEST(LearningRate, GroupsAndBasesMustMatch) {
   torch::optim::SGD sgd{{parameter()}, torch::optim::SGDOptions(0.5)};
   LearningRate rate{sgd, std::vector<double>{0.5}, constant()};
   sgd.add_param_group(torch::optim::OptimizerParamGroup{{parameter()}});
-  const auto too_few = HasSubstr("given 1 base rates, and the optimizer has 2 parameter groups: give a base for each");
+  const auto too_few =
+      HasSubstr("given 1 base rates, but the optimizer has 2 parameter groups. Give a base rate for each");
   EXPECT_THAT(message_of<UsageError>([&] { rate.set(0); }), too_few);
   EXPECT_THAT(message_of<UsageError>([&] { LearningRate(sgd, std::vector<double>{0.5}, constant()); }), too_few);
   EXPECT_THROW(LearningRate(sgd, {0.5, 0.5, 0.5}, constant()), UsageError);
@@ -115,12 +116,12 @@ TEST(LearningRate, RatesThatAreNoneAreNamedAndNotSet) {
   EXPECT_THROW((LearningRate{sgd, 0.5, Schedule{}}), UsageError);
   for (const double base : {kNan, kInfinity, -1.0}) {
     EXPECT_THAT(message_of<UsageError>([&] { LearningRate(sgd, base, constant()); }),
-                HasSubstr(text("base rate ", base)));
+                HasSubstr(text("The base rate of LearningRate is ", base)));
     EXPECT_THROW(LearningRate(sgd, std::vector<double>{base}, constant()), UsageError);
   }
   for (const double factor : {kNan, kInfinity, -1.0}) {
     LearningRate rate{sgd, 0.5, [factor](std::int64_t) { return factor; }};
-    EXPECT_THAT(message_of<UsageError>([&] { rate.set(7); }), HasSubstr(text("gave ", factor, " for step 7")));
+    EXPECT_THAT(message_of<UsageError>([&] { rate.set(7); }), HasSubstr(text("factor of step 7 is ", factor)));
   }
   // Each of the two is finite.
   LearningRate rate{sgd, 1e200, [](std::int64_t) { return 1e200; }};

@@ -273,7 +273,7 @@ TEST(MovingAverage, RefusesAnotherCheckpoint) {
   const auto before = named(average, "weight").clone();
   const auto weight = torch::zeros({2, 3});
   const auto bias = torch::zeros({2});
-  EXPECT_THAT(message_of<UsageError>([&] { average.load({{"weight", weight}}, 1); }), HasSubstr("lacks 'bias'"));
+  EXPECT_THAT(message_of<UsageError>([&] { average.load({{"weight", weight}}, 1); }), HasSubstr("has no 'bias'"));
   EXPECT_THAT(message_of<UsageError>([&] { average.load({{"weight", weight}, {"bias", bias}, {"extra", bias}}, 1); }),
               HasSubstr("'extra'"));
   EXPECT_THAT(message_of<UsageError>([&] { average.load({{"weight", weight}, {"bias", weight}}, 1); }),

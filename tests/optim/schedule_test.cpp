@@ -113,12 +113,12 @@ TEST(Schedule, TheLongestRunsStayFinite) {
 TEST(Schedule, AWarmUpAsLongAsTheDecayIsRefused) {
   for (const std::int64_t steps : {10, 11}) {
     EXPECT_THAT(message_of<UsageError>([&] { warm_up({.steps = steps}, cosine_decay({.steps = 10})); }),
-                AllOf(HasSubstr(text("WarmUp::steps is ", steps)), HasSubstr("the factor is 0 by then")));
+                AllOf(HasSubstr(text("WarmUp::steps is ", steps)), HasSubstr("decayed to a factor of 0.")));
   }
   EXPECT_THAT(message_of<UsageError>([] {
                 warm_up({.steps = 4, .first_factor = 0.1}, polynomial_decay({.steps = 4, .final_factor = 0.1}));
               }),
-              HasSubstr("the factor is 0.1 by then"));
+              HasSubstr("decayed to a factor of 0.1."));
   // Down to what goes on for ever is a choice.
   EXPECT_THAT(factors(warm_up({.steps = 2, .first_factor = 2}, constant()), {0, 1, 2}), ElementsAre(2, 1.5, 1));
   EXPECT_THAT(factors(warm_up({.steps = 9}, polynomial_decay({.steps = 10})), {0, 9}), ElementsAre(0, DoubleEq(0.1)));

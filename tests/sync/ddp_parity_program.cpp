@@ -99,8 +99,8 @@ lt::SynchronizerOptions synchronizer_options(const lt::Context& context) {
   lt::SynchronizerOptions options;
   if (context.option("unused") == "allowed") options.unused = lt::UnusedParameters::allowed;
   if (context.option("wire") == "bfloat16") {
-    options.wire_format =
-        std::make_shared<lt::HalfPrecisionWireFormat>(lt::HalfPrecisionOptions{.type = at::kBFloat16, .min_elements = 1});
+    options.wire_format = std::make_shared<lt::HalfPrecisionWireFormat>(
+        lt::HalfPrecisionOptions{.type = at::kBFloat16, .min_elements = 1});
   }
   return options;
 }

@@ -70,7 +70,7 @@ TEST(DivergedReplicas, AreToldToAllRanksWithTheParameter) {
       if (is_odd_one(communicator)) scale(training.model.right, 1.5);
       expect_told(communicator, [&] { training.steps(); },
                   {"The replicas have diverged before round 5", "parameter 'right' of shape [4]",
-                   text("is not on rank ", communicator.world_size() - 1), "(the first of 1 that differ",
+                   text("has different values on rank ", communicator.world_size() - 1), "(the first of 1 that differ",
                    "Replicas::unchecked"});
       // The round is over, and what is wrong can be put right.
       broadcast_tensors(training.model.parameters(), communicator);

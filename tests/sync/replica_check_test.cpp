@@ -85,7 +85,7 @@ TEST(ReplicaCheck, NamesTheTensorAndTheRankOfAFlippedBit) {
       EXPECT_THAT(found, HasSubstr("(the first of 1 that differ, of 6 tensors)"));
       // Of two ranks neither is right; of more it is the others.
       const auto blamed = ranks == 2 ? 1 : odd;
-      EXPECT_THAT(found, HasSubstr(text("is not on rank ", blamed, " what it is on rank")));
+      EXPECT_THAT(found, HasSubstr(text("has different values on rank ", blamed, " than on rank")));
       for (const auto& other : communicator.all_gather_bytes(found)) EXPECT_EQ(other, found);
     }
   });
@@ -103,8 +103,8 @@ TEST(ReplicaCheck, NamesTheFirstOfSeveralTensorsAndAllItsRanks) {
     if (communicator.rank() == 3) flip_a_bit(parameter_of(*net, "1.weight"), 0);
     const auto found = verdict(*net, communicator);
     EXPECT_THAT(found,
-                HasSubstr("parameter '0.bias' of shape [3] and dtype Float is not on ranks 1 and 2 what it is on "
-                          "ranks 0 and 3"));
+                HasSubstr("parameter '0.bias' of shape [3] and dtype Float has different values on ranks 1 and 2 than "
+                          "on ranks 0 and 3"));
     EXPECT_THAT(found, HasSubstr("(the first of 2 that differ, of 6 tensors)"));
     EXPECT_THAT(found, Not(HasSubstr("1.weight")));
   });

@@ -63,7 +63,7 @@ TEST(SynchronizerEdges, AStepWithoutWaitIsNoticedWithoutOverlap) {
     torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.1)};
     model.loss(1, 1).backward();
     optimizer.step();
-    EXPECT_THAT(message_of<UsageError>([&] { model.loss(1, 1).backward(); }), HasSubstr("call wait()"));
+    EXPECT_THAT(message_of<UsageError>([&] { model.loss(1, 1).backward(); }), HasSubstr("Call wait()"));
   });
 }
 
@@ -195,8 +195,8 @@ TEST(SynchronizerEdges, AModuleThatIsLoadedAfterwardsIsRefusedForWhatItIs) {
       synchronizer.wait();
     };
     EXPECT_THAT(message_of<UsageError>(round),
-                AllOf(HasSubstr("given other memory, as torch::load() does, after the synchronizer was made"),
-                      HasSubstr("load the module first"), Not(HasSubstr("dtype"))));
+                AllOf(HasSubstr("was replaced (as torch::load() does) after the synchronizer was created"),
+                      HasSubstr("Load the module first"), Not(HasSubstr("dtype"))));
   });
 }
 

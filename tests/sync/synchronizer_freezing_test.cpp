@@ -12,6 +12,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn.h>
 
 #include <libtrain/base/error.hpp>
@@ -314,6 +316,46 @@ TEST(SynchronizerFreezing, ALayerThatIsUnfrozenBeforeTuningIsSeen) {
       expect_all(model.left.grad(), test::mean_rank_plus_one(communicator), "left");
       synchronizer.zero_grad();
     }
+  });
+}
+
+// Counts the gradients that reach a parameter.
+class CountingHook : public torch::autograd::FunctionPreHook {
+ public:
+  explicit CountingHook(int& count) : count_(count) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    ++count_;
+    return gradients;
+  }
+
+ private:
+  int& count_;
+};
+
+// The round's first hook is that of the frozen layer, and uses the new plan. It must not be removed while it runs:
+// autograd iterates over it and the hook after it.
+TEST(SynchronizerFreezing, ALayerMayBeFrozenBetweenForwardAndBackwardWhenThePlanChanges) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    int reached = 0;
+    GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}}};
+    torch::autograd::impl::grad_accumulator(model.right)->add_pre_hook(std::make_unique<CountingHook>(reached));
+    model.loss(1, 1).backward();
+    synchronizer.wait();
+    for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();  // as an optimizer does
+    synchronizer.tune();
+    const auto loss = model.loss(communicator.rank() + 1, 1);
+    model.right.set_requires_grad(false);
+    loss.backward();
+    EXPECT_TRUE(synchronizer.wait());
+    EXPECT_EQ(reached, 2);
+    expect_all(model.left.grad(), test::mean_rank_plus_one(communicator), "left");
+    EXPECT_FALSE(model.right.grad().defined());
+    synchronizer.zero_grad();
+    (model.left.sum() * 3).backward();
+    EXPECT_TRUE(synchronizer.wait());
+    expect_all(model.left.grad(), 3, "left");
   });
 }
 

@@ -1,6 +1,11 @@
 // What goes wrong in a round is told to all ranks, on ranks as threads and under mpirun.
 
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +13,9 @@
 #include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
+#include <libtrain/sync/wire_format.hpp>
 
 #include <tests/support/expect_told.hpp>
 #include <tests/support/message_of.hpp>
@@ -128,7 +135,7 @@ TEST(SynchronizerMisuse, SecondBackwardBeforeWait) {
     Training training{communicator};
     training.backward();
     EXPECT_THAT(message_of<UsageError>([&] { training.backward(); }),
-                AllOf(HasSubstr("second gradient"), HasSubstr("call wait()"), HasSubstr("no_sync()")));
+                AllOf(HasSubstr("second gradient"), HasSubstr("Call wait()"), HasSubstr("no_sync()")));
   });
 }
 
@@ -144,7 +151,7 @@ TEST(SynchronizerMisuse, SecondBackwardOnOneRankWhileABucketIsLeft) {
       }
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, round, {"'left'", "second gradient", "call wait()", "no_sync()"});
+    expect_told_of_one(communicator, round, {"'left'", "second gradient", "Call wait()", "no_sync()"});
   });
 }
 
@@ -156,7 +163,7 @@ TEST(SynchronizerMisuse, SecondBackwardOnOneRankAfterAllBuckets) {
       if (is_odd_one(communicator)) training.backward();
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, end_of_round, {"second gradient", "call wait()"});
+    expect_told_of_one(communicator, end_of_round, {"second gradient", "Call wait()"});
     // The next round is right.
     training.synchronizer.zero_grad();
     training.backward();
@@ -170,7 +177,7 @@ TEST(SynchronizerMisuse, ZeroGradBetweenBackwardAndWait) {
     Training training{communicator};
     training.backward();
     EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.zero_grad(); }),
-                AllOf(HasSubstr("zero_grad()"), HasSubstr("between backward() and wait()"), HasSubstr("call wait()")));
+                AllOf(HasSubstr("zero_grad()"), HasSubstr("between backward() and wait()"), HasSubstr("Call wait()")));
     // The round is over.
     training.synchronizer.zero_grad();
     EXPECT_FALSE(training.model.left.grad().defined());
@@ -189,7 +196,7 @@ TEST(SynchronizerMisuse, ZeroGradOnOneRankWhileABucketIsLeft) {
       }
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, round, {"zero_grad()", "between backward() and wait()", "call wait()"});
+    expect_told_of_one(communicator, round, {"zero_grad()", "between backward() and wait()", "Call wait()"});
   });
 }
 
@@ -201,7 +208,7 @@ TEST(SynchronizerMisuse, ZeroGradOnOneRankAfterAllBuckets) {
       if (is_odd_one(communicator)) training.synchronizer.zero_grad();
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, end_of_round, {"zero_grad()", "call wait()"});
+    expect_told_of_one(communicator, end_of_round, {"zero_grad()", "Call wait()"});
     // The next round is right.
     training.synchronizer.zero_grad();
     training.backward();
@@ -216,7 +223,7 @@ TEST(SynchronizerMisuse, StepBeforeWait) {
     training.backward();
     training.optimizer.step();
     EXPECT_THAT(message_of<UsageError>([&] { training.synchronizer.wait(); }),
-                AllOf(HasSubstr("between backward() and wait()"), HasSubstr("call wait()"), HasSubstr("step()")));
+                AllOf(HasSubstr("was stepped"), HasSubstr("Call wait()"), HasSubstr("step()")));
   });
 }
 
@@ -227,7 +234,7 @@ TEST(SynchronizerMisuse, StepInsteadOfWait) {
     training.optimizer.step();
     training.optimizer.zero_grad();
     EXPECT_THAT(message_of<UsageError>([&] { training.backward(); }),
-                AllOf(HasSubstr("call wait()"), HasSubstr("step()")));
+                AllOf(HasSubstr("Call wait()"), HasSubstr("step()")));
   });
 }
 
@@ -243,7 +250,7 @@ TEST(SynchronizerMisuse, StepBeforeWaitOnOneRankWhileABucketIsLeft) {
       }
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, round, {"'left'", "between backward() and wait()", "call wait()", "step()"});
+    expect_told_of_one(communicator, round, {"'left' was stepped", "Call wait()", "step()"});
   });
 }
 
@@ -255,8 +262,67 @@ TEST(SynchronizerMisuse, StepBeforeWaitOnOneRankAfterAllBuckets) {
       if (is_odd_one(communicator)) training.optimizer.step();
       training.synchronizer.wait();
     };
-    expect_told_of_one(communicator, end_of_round, {"between backward() and wait()", "step()"});
+    expect_told_of_one(communicator, end_of_round, {"was stepped", "Call wait()", "step()"});
   });
+}
+
+// What a handler of an error may call.
+std::vector<std::function<void()>> all_calls(Training& training) {
+  auto& synchronizer = training.synchronizer;
+  return {[&] { synchronizer.zero_grad(); },
+          [&] { training.backward_under_no_sync(); },
+          [&] { training.backward(); },
+          [&] { synchronizer.wait(); },
+          [&] { synchronizer.set_samples(1); },
+          [&] { synchronizer.join(); },
+          [&] { synchronizer.broadcast_buffers(); }};
+}
+
+// One rank calls something else, which ends the communicator: an error handler that calls zero_grad() or starts another
+// round gets the communicator's error again, not one that blames the caller.
+TEST(SynchronizerMisuse, IsNotReportedAfterTheCommunicatorHasFailed) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Training training{communicator};
+    std::string reason;
+    if (is_odd_one(communicator)) {
+      EXPECT_THAT(message_of<CommunicationError>([&] { communicator.barrier(); }), HasSubstr("different collectives"));
+      training.synchronizer.zero_grad();  // no round has begun
+      reason = message_of<CommunicationError>([&] { training.backward(); });
+    } else {
+      reason = message_of<CommunicationError>([&] {
+        training.backward();
+        training.synchronizer.wait();
+      });
+    }
+    EXPECT_THAT(reason, HasSubstr("different collectives"));
+    for (const auto& call : all_calls(training)) EXPECT_EQ(message_of<CommunicationError>(call), reason);
+  });
+}
+
+// Fails in wait(), as if there were no memory.
+class FailingFormat : public WireFormat {
+ public:
+  std::string name() const override { return "failing"; }
+  bool may_overflow() const override { return false; }
+  void plan(const std::vector<BucketView>& /*buckets*/, Communicator& /*communicator*/) override {}
+
+  std::unique_ptr<Reduction> start(const BucketView& /*bucket*/, Communicator& /*communicator*/) override {
+    return std::make_unique<FailingReduction>();
+  }
+
+ private:
+  class FailingReduction : public Reduction {
+   public:
+    bool advance() override { throw std::runtime_error("no memory"); }
+  };
+};
+
+TEST(SynchronizerMisuse, IsNotReportedAfterAWireFormatHasFailed) {
+  detail::SingleCommunicator communicator;
+  Training training{communicator, {.wire_format = std::make_shared<FailingFormat>()}};
+  training.backward();
+  EXPECT_EQ(message_of<std::runtime_error>([&] { training.synchronizer.wait(); }), "no memory");
+  for (const auto& call : all_calls(training)) EXPECT_EQ(message_of<std::runtime_error>(call), "no memory");
 }
 
 TEST(SynchronizerMisuse, FreezingOnOneRankOnly) {

@@ -528,7 +528,7 @@ class WrongCalls(Inspect):
         command = ["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("libtrain-inspect"), self.images]
         job = jobs.run(command)
         self.assertEqual(job.exit_code, ENVIRONMENT, job)
-        self.assertIn("Standard output", job.stderr)
+        self.assertIn("standard output", job.stderr)
 
     def test_secrets_of_a_location_stay_secret(self):
         location = "https://account.blob.core.windows.net/container/labels.idx?sv=2022&sig=canary5ecret"

@@ -81,7 +81,7 @@ class OutputFolderTest : public ::testing::Test {
                                 data::detail::ShardKind::tar);
       return true;
     } catch (const EnvironmentError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("libtrain-pack is about to put new shards in the place of others"));
+      EXPECT_THAT(error.what(), HasSubstr("libtrain-pack is replacing the shards of this folder"));
       return false;
     }
   }
@@ -104,7 +104,7 @@ TEST_F(OutputFolderTest, AProcessThatIsKilledAnywhereLeavesNoMixture) {
     {
       const OutputFolder next(folder_.path(), NotEmpty::add_to);
     }
-    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("the former files are back in their places")));
+    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("The previous files have been restored")));
     EXPECT_EQ(contents_of(folder_.path()), kOld) << kills;
     EXPECT_TRUE(is_taken_as_whole()) << kills;
   }
@@ -150,7 +150,7 @@ TEST_F(OutputFolderTest, AFolderWhoseFormerFilesAreAllSetAsideIsNotRead) {
   EXPECT_THAT(message_of<EnvironmentError>([&] {
                 data::open_image_source(std::make_shared<data::detail::LocalStorage>(folder_.path().string()));
               }),
-              HasSubstr("run it again for that folder"));
+              HasSubstr("run it again on this folder"));
 }
 
 TEST_F(OutputFolderTest, AFolderThatHasAnewNameIsNoFileToReplace) {

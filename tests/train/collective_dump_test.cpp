@@ -121,7 +121,7 @@ TEST(CollectiveDump, ARankThatHasNotFailedIsAskedWhereItIs) {
     reduce_a_bucket(communicator);
     if (communicator.rank() == 0) {
       EXPECT_TRUE(dump.write_after(kLostPeer));
-      EXPECT_THAT(dump.where_ranks_are(kHalfAMinute), Not(HasSubstr("no log found")));
+      EXPECT_THAT(dump.where_ranks_are(kHalfAMinute), Not(HasSubstr("no collective log found")));
     }
     communicator.barrier();
     const auto log = content_of(file_of(folder, communicator.rank()));

@@ -133,7 +133,7 @@ class WrongOptions(DigitsTest):
 
     def test_help_that_cannot_be_printed_is_an_error(self):
         job = jobs.run(["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("digits"), "--help"])
-        self.require_refusal(job, ENVIRONMENT, "Standard output cannot be written")
+        self.require_refusal(job, ENVIRONMENT, "Cannot write to standard output")
 
 
 class SpecialFiles(DigitsTest):

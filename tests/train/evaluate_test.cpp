@@ -137,7 +137,7 @@ TEST(Evaluate, RanksThatMeasureDifferentThingsAllLearnIt) {
                     return batch.labels.reshape({1, 1}).expand({1, communicator.rank() == 0 ? 3 : 2});
                   });
                 }),
-                HasSubstr("2 measures on one rank and 3 on another"));
+                HasSubstr("2 values per sample on one rank and 3 on another"));
   });
 }
 

@@ -16,6 +16,8 @@ import idx_files
 import jobs
 import ranks
 
+jobs.require_packages("PIL")
+
 USAGE, ENVIRONMENT, COMMUNICATION = 2, 3, 4
 DEMO = jobs.ROOT / "scripts/demo.sh"
 QUICK = {"OMP_NUM_THREADS": "1"}
@@ -55,7 +57,7 @@ class FirstProgram(Example):
         job = self.run_example(jobs.program("first_program"), "--data", self.data, "--output", self.output, "--epochs",
                                "1")
         self.require_learning(job, 5)
-        self.assertEqual(job.stderr.count("warning: --epochs had no effect: this program did not ask for it."), 1, job)
+        self.assertEqual(job.stderr.count("warning: --epochs had no effect: this program does not read it."), 1, job)
         self.assertNotIn("--data had no effect", job.stderr)
 
 
@@ -82,7 +84,7 @@ class Texts(Example):
         self.assertEqual(self.summary()["accuracy"], 1)
         file.write_text("1\tgood\nbad\n")
         jobs.require_refusal(self, self.run_example(jobs.program("texts"), "--data", file, "--output", self.output),
-                             ENVIRONMENT, "line 2 of", file)
+                             ENVIRONMENT, "Line 2 of", file)
 
 
 def write_coco(folder, pictures):

@@ -103,7 +103,7 @@ class LostRanks(FaultTest):
             self.assertIn(job.exit_code, (COMMUNICATION, *codes_of_mpirun), job)
             others = tuple(other for other in range(ranks) if other != rank)
             self.require_report(job, others, ranks,
-                                f"rank {rank} (process {self.faulty_process}) is gone: it exited or was killed")
+                                f"rank {rank} (process {self.faulty_process}) exited or was killed")
         else:
             self.assertIn(job.exit_code, codes_of_mpirun, job)
             self.assertRegex(" ".join(job.stderr.split()),
@@ -192,12 +192,12 @@ class DifferentModels(FaultTest):
                                 "rank 2 has parameter 'output.weight' of shape [3, 16]", ranks=3, at_rank=2)
 
     def test_more_parameters(self):
-        self.require_difference("count", "nothing (it has 4 tensors)",
+        self.require_difference("count", "nothing (only 4 tensors)",
                                 "rank 1 has parameter 'extra.weight' of shape [1, 1]", ranks=2, at_rank=1)
 
     def test_fewer_parameters(self):
         self.require_difference("count", "parameter 'extra.weight' of shape [1, 1]",
-                                "has nothing (it has 4 tensors)", ranks=2, at_rank=0)
+                                "has nothing (only 4 tensors)", ranks=2, at_rank=0)
 
     def test_dtype(self):
         self.require_difference("dtype", "parameter 'hidden.weight' of shape [16, 8] and dtype Float",
@@ -212,7 +212,7 @@ class DifferentWeights(FaultTest):
                 job = self.run_with("change-weight", ranks=ranks)
                 self.assertEqual(job.exit_code, USAGE, job)
                 self.require_report(job, 0, ranks, "The replicas have diverged: parameter 'head.bias'",
-                                    f"is not on rank 1 what it is on {others}")
+                                    f"has different values on rank 1 than on {others}")
                 self.require_unfinished_metrics()
 
 

@@ -18,7 +18,7 @@ BUCKET = r"all_reduce of \d+ float32 \(average\) for bucket 0 of 1 \('\w+\.\w+' 
 STATUS = r"all_reduce of \d+ uint8 \(maximum\) for the status of a round"  # behind the last bucket
 NUMBER = r"\(collective number (\d+)\)"
 SECONDS = r"for \d+\.\d s"
-SILENT = "no log found: it is stopped"
+SILENT = "no collective log found"
 ROW = re.compile(r"^ *(\d+)  (queued|running|done|failed) +\S+ +\S+ +\S+  (.+)$", re.MULTILINE)
 
 

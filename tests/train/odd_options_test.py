@@ -118,7 +118,7 @@ class OddOptions(unittest.TestCase):
                         "--data", self.pictures, "--epochs", "1", "--size", "32", "--model", "resnet18", "--classes", "2",
                         "--batch-size", "2", "--threads", "1", "--output", output], ranks=2)
         jobs.require_refusal(self, job, USAGE, "The replicas have diverged: parameter 'conv1.weight'",
-                             "is not on rank 1 what it is on rank 0")
+                             "has different values on rank 1 than on rank 0")
         self.assertNotIn("accuracy", (output / "metrics.jsonl").read_text())
 
     def test_garbage_is_refused_in_a_sentence(self):

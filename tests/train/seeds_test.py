@@ -36,7 +36,7 @@ class Seeds(unittest.TestCase):
     def test_a_standard_output_that_is_full_is_an_error(self):
         job = jobs.run(["bash", "-c", 'exec "$@" > /dev/full', "bash", jobs.program("fault_program"), "--fault", "draw",
                         "--output", jobs.temporary_directory(self)])
-        jobs.require_refusal(self, job, 3, "Standard output cannot be written")
+        jobs.require_refusal(self, job, 3, "Cannot write to standard output")
 
 
 if __name__ == "__main__":

@@ -170,8 +170,8 @@ class Staging(StageTest):
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         job = jobs.run([*in_namespace, *jobs.mpirun(2), *self.command("--stage", disk / "stage")],
                        time_limit=TIME_LIMIT_S, environment=loader_jobs.ENVIRONMENT | root)
-        self.require_refusal(job, ENVIRONMENT, f"Staging '{self.data}", f"to '{disk / 'stage'}/", "bytes more",
-                             "the disk has", "read through a cache instead")
+        self.require_refusal(job, ENVIRONMENT, f"Staging '{self.data}", f"to '{disk / 'stage'}/", "more bytes",
+                             "the disk has", "use --cache")
 
 
 class Caching(StageTest):

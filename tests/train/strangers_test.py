@@ -1,6 +1,6 @@
-"""Another user of the machine, and another host, against a job whose ranks meet over TCP: what they reach, and what not.
+"""Attacks of another user of the machine, and of another host, on a job whose ranks connect over TCP.
 
-The attackers speak libtrain's protocol from a description of their own, so that they get as far as anybody can.
+The attackers have their own implementation of libtrain's protocol, so that they get as far as any process can.
 """
 
 import json
@@ -61,12 +61,12 @@ def report(*words):
 """
 
 ATTACKS = {
-    # 1, 3, 8: the store that was there handed out keys, and let everybody write and delete.
+    # 1, 3, 8: an earlier store gave keys to any process, and let it write and delete.
     "asks the store": r"""
 for words in (b"\x02" + struct.pack("<Q", 16) + b"/libtrain/rank 0", b"\x09\xd1\x5e\x3c\x85", b"\x07" + bytes(64)):
     stranger = connect(); stranger.sendall(words + bytes(200)); report("answer", len(answer(stranger)))
 """,
-    # 2: joins as rank 1 with all that can be known without the secret.
+    # 2: joins as rank 1 with everything that can be known without the secret.
     "joins": r"""
 for key in (open_key(JOB), os.urandom(32)):
     stranger = connect(); words = hello(JOB, key=key); stranger.sendall(words); got = answer(stranger, 64)
@@ -287,7 +287,7 @@ class AnotherHost(Strangers):
         first = self.start_on(0, {"LIBTRAIN_SECRET": SECRET})
         second, = ranks.wait([self.start_on(1, {"LIBTRAIN_SECRET": SECRET + "!"})])
         self.assertEqual(second.exit_code, 3, second)
-        self.assertIn("does not have this rank's secret", second.stderr)
+        self.assertIn("has a different job secret", second.stderr)
         self.assertIn("set LIBTRAIN_SECRET to the same", second.stderr)
         self.assertIsNone(first[0].poll())
 
@@ -296,7 +296,7 @@ class AnotherHost(Strangers):
         for home in homes:
             home.mkdir()
         ends = self.require_success([self.start_on(rank, {"HOME": str(home)}) for rank, home in enumerate(homes)])
-        self.assertIn("No secret is shared by rank 0 and rank 1", ends[0].stderr)
+        self.assertIn("Rank 0 and rank 1 on other hosts have no common secret", ends[0].stderr)
         self.assertNotIn("Dropped", ends[0].stderr)
         self.assertIn("LIBTRAIN_SECRET", ends[0].stderr)
 
@@ -308,7 +308,7 @@ class AnotherHost(Strangers):
                          for rank, home in enumerate(homes)]
         second, = ranks.wait([second])
         self.assertEqual(second.exit_code, 3, second)
-        self.assertIn("does not have this rank's secret", second.stderr)
+        self.assertIn("has a different job secret", second.stderr)
         self.assertIn("set LIBTRAIN_SECRET to the same", second.stderr)
         self.assertIsNone(first[0].poll())
 
@@ -351,7 +351,7 @@ class WhileRanksTrain(Strangers):
         self.assertEqual((asked.stdout.strip(), len(names)), ("asked", 2), asked)
         time.sleep(0.5)
         self.assertEqual(list((self.folder / "output").glob("collectives*")), [])
-        # A request of this user's is heard all the same: when rank 1 is killed, rank 0 says where it is.
+        # Requests of this user still work: when rank 1 is killed, rank 0 writes its dump.
         processes[1][0].kill()
         end, = ranks.wait(processes[:1])
         self.assertIn("rank 1", end.stderr)

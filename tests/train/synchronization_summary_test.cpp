@@ -77,7 +77,8 @@ TEST(SynchronizationSummary, OfARunWithoutRoundsIsEmpty) {
 
 TEST(SynchronizationSummary, FitsOneLine) {
   EXPECT_EQ(to_text(summary_of({waiting(11), waiting(9), waiting(1)}, kRunSeconds)),
-            "11.0 ms of the run's 100.0 ms a step were not hidden (65% overlapped); rank 2 is the slowest: the others "
+            "11.0 ms of the run's 100.0 ms per step were exposed communication (65% overlapped); rank 2 is the "
+            "slowest: the others "
             "waited 9.0 s for it");
   EXPECT_THAT(to_text(summary_of({waiting(1), waiting(1)}, kRunSeconds)), Not(HasSubstr("slowest")));
 }

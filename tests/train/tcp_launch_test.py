@@ -1,4 +1,4 @@
-"""Jobs without MPI: ranks that are plain processes, or torchrun's, meet over TCP, train, and fail as one."""
+"""Jobs without MPI: ranks that are plain processes, or torchrun's, connect over TCP, train, and fail together."""
 
 import json
 import os
@@ -96,7 +96,7 @@ class TcpLaunch(unittest.TestCase):
     def test_no_rank_ends_well_where_the_result_of_rank_0_is_lost(self):
         full = ["sh", "-c", '[ "$RANK" != 0 ] || exec "$@" > /dev/full; exec "$@"', "sh"]
         for before, fault, code, words in (([], "nan-summary", 2, "The run has ended with NaN or infinity as its result"),
-                                           (full, "draw", 3, "Standard output cannot be written")):
+                                           (full, "draw", 3, "Cannot write to standard output")):
             with self.subTest(fault=fault):
                 (self.folder / "meet").unlink(missing_ok=True)
                 job = self.start(2, "--fault", fault, "--at-rank", 0, before=before)
@@ -104,7 +104,7 @@ class TcpLaunch(unittest.TestCase):
                 self.assertIn(words, job.stderr)
                 self.assertEqual(job.left_over, (), job)
 
-    def test_a_stale_meeting_file_is_named(self):
+    def test_a_stale_rendezvous_file_is_named(self):
         (self.folder / "meet").write_bytes(b"\x07\0\0\0\0\0\0\0garbage")
         job = self.start(2)
         self.assertNotEqual(job.exit_code, 0, job)

@@ -1,4 +1,4 @@
-"""What the network and the machine can do to a job whose ranks meet over TCP: strangers, other jobs, two hosts."""
+"""The network and the machine against a job that connects over TCP: unexpected connections, other jobs, two hosts."""
 
 import contextlib
 import json
@@ -58,9 +58,10 @@ class OneHost(TcpNetwork):
             job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{port}", "output")] * 2)
             first, second = ranks.wait(job)
         self.assertEqual(first.exit_code, ENVIRONMENT, first)
-        self.assertIn(f"Port {port} at 127.0.0.1:{port} is taken", first.stderr)
+        self.assertIn(f"Port {port} at 127.0.0.1:{port} is in use", first.stderr)
         self.assertEqual(second.exit_code, COMMUNICATION, second)
-        self.assertRegex(second.stderr, f"Rank 0 was not found at tcp://127.0.0.1:{port} within .* .it does not answer")
+        self.assertRegex(second.stderr,
+                         f"Rank 0 did not accept a connection at tcp://127.0.0.1:{port} within .* .it does not answer")
         self.assertLess(second.ended - began, TIMEOUT_S + 7)
 
     def test_a_host_that_is_not_there_is_named(self):
@@ -111,7 +112,7 @@ class OneHost(TcpNetwork):
                     self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
 
     def test_two_jobs_at_one_port_keep_apart(self):
-        # Nothing but their arguments tells them apart. The second is refused, or comes after the first.
+        # They differ only in their arguments. The second is refused, or connects after the first.
         with ThreadPoolExecutor(4) as pool:  # most of the time they wait
             for checked in [
                     pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(free_ports(20))]:
@@ -133,10 +134,11 @@ class OneHost(TcpNetwork):
             if job in good:
                 self.require_success(both, f"{pair}-{job}", "shared_memory")
             else:
-                # Or it found the port free at last, when its rank 1 had given up.
+                # Or the port became free after its rank 1 had given up.
                 self.assertRegex(both[0].stderr,
-                                 f"Port {port} at 127.0.0.1:{port} is taken|there was no sign of rank 1 of 2", both[0])
-                self.assertRegex(both[1].stderr, "two jobs meet there|Rank 0 was not found at", both[1])
+                                 f"Port {port} at 127.0.0.1:{port} is in use|rank 1 of 2 did not connect", both[0])
+                self.assertRegex(both[1].stderr, "Another process has already connected as rank 1|"
+                                 "Rank 0 did not accept a connection at", both[1])
 
     def test_nothing_is_left_after_a_kill(self):
         for fault in (signal.SIGKILL, signal.SIGSTOP):

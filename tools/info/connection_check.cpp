@@ -22,7 +22,7 @@ constexpr int kRepetitions = 5;
 constexpr int kRoundTrips = 100;
 constexpr std::size_t kNameLength = 128;
 
-/// What each rank tells the others, as it is in memory.
+/// Sent by each rank to the others, in its memory layout.
 struct Introduction {
   std::array<char, kNameLength> host{};
   std::int32_t rank = 0;
@@ -38,7 +38,7 @@ struct Measurement {
 template <typename Record>
 std::vector<Record> gather(HostTransport& transport, const Record& own, const WaitPolicy& policy) {
   std::vector<Record> records(static_cast<std::size_t>(transport.world_size()));
-  detail::meet(transport, policy);
+  detail::barrier(transport, policy);
   transport.all_gather(&own, records.data(), sizeof(Record), policy);
   return records;
 }
@@ -67,37 +67,37 @@ std::vector<Host> hosts_of(const std::vector<Introduction>& ranks) {
 
 void require_agreement(const Launch& launch, const std::vector<Introduction>& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto& said = ranks[rank];
-    if (said.rank == static_cast<int>(rank) && said.world_size == static_cast<int>(ranks.size())) continue;
+    const auto& sent = ranks[rank];
+    if (sent.rank == static_cast<int>(rank) && sent.world_size == static_cast<int>(ranks.size())) continue;
     throw EnvironmentError(
-        text("The launch environment says rank ", said.rank, " of ", said.world_size, " on ", said.host.data(),
-             ", but its peers say rank ", rank, " of ", ranks.size(), " (they meet over ", launch.rendezvous.value,
-             "): start with the mpirun of the MPI it was built with, or give --dist-url "
+        text("The launch environment gives rank ", sent.rank, " of ", sent.world_size, " on ", sent.host.data(),
+             ", but its peers report rank ", rank, " of ", ranks.size(), " (rendezvous over ", launch.rendezvous.value,
+             "). Start the program with the mpirun of the MPI that it was built with, or set --dist-url "
              "tcp://host:port."),
         ErrorScope::all_ranks);
   }
 }
 
-// Of 8 bytes from rank 0 to rank 1 and back.
+// Seconds for 8 bytes from rank 0 to rank 1 and back.
 double round_trip(HostTransport& pair, const WaitPolicy& policy) {
   std::uint64_t word = 0;
   const Stopwatch stopwatch;
-  detail::meet(pair, policy);
+  detail::barrier(pair, policy);
   pair.broadcast(&word, sizeof(word), 0, policy);
-  detail::meet(pair, policy);
+  detail::barrier(pair, policy);
   pair.broadcast(&word, sizeof(word), 1, policy);
   return stopwatch.seconds();
 }
 
-// From `root` to the other, which then answers.
+// GB/s from `root` to the other rank, which then answers.
 double rate_from(int root, HostTransport& pair, std::vector<char>& buffer, const WaitPolicy& policy) {
   double best = std::numeric_limits<double>::infinity();
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
     std::uint64_t word = 0;
-    detail::meet(pair, policy);
+    detail::barrier(pair, policy);
     const Stopwatch stopwatch;
     pair.broadcast(buffer.data(), buffer.size(), root, policy);
-    detail::meet(pair, policy);
+    detail::barrier(pair, policy);
     pair.broadcast(&word, sizeof(word), 1 - root, policy);
     best = std::min(best, stopwatch.seconds());
   }
@@ -115,7 +115,7 @@ Measurement measure_pair(HostTransport& pair, const WaitPolicy& policy) {
 }
 
 double all_reduce_time(HostTransport& host, std::vector<float>& values, const WaitPolicy& policy) {
-  detail::meet(host, policy);
+  detail::barrier(host, policy);
   const Stopwatch stopwatch;
   host.all_reduce(values.data(), values.data(), values.size(), DataType::float32, ReduceOp::sum, policy);
   return stopwatch.seconds();
@@ -132,8 +132,9 @@ Measurement measure_host(HostTransport& host, const WaitPolicy& policy) {
   return {.latency_s = times[kRoundTrips / 2], .there_gb_s = static_cast<double>(kBytes) / best / 1e9};
 }
 
-// The partner of each host in a round of a tournament (the circle method), so that each host has one partner at a time
-// and meets all others in `count - 1` rounds, `count` being even; a number that is no host's stands for a round's rest.
+// The partner of a host in a round of a round-robin tournament (circle method): each host has one partner at a time,
+// and each other host once in `count - 1` rounds. `count` is even; a partner that is not a host means that the host
+// pauses.
 int partner_of(int host, int round, int count) {
   const int turning = count - 1;
   if (host == turning) {
@@ -175,7 +176,7 @@ class Check {
     }
   }
 
-  // The first ranks of the hosts measure; the others wait where the results are gathered.
+  // The first rank of each host measures; the others wait in gather().
   void measure_round(int round, int count) {
     const int own = own_host();
     const int partner = partner_of(own, round, count);
@@ -218,7 +219,7 @@ ConnectionCheck check_connections(const Launch& launch, std::chrono::millisecond
   require_agreement(launch, ranks);
   ConnectionCheck check{.description = world->describe(), .seconds = stopwatch.seconds()};
   check.links = Check{*world, hosts_of(ranks), policy}.measure();
-  detail::meet(*world, policy);
+  detail::barrier(*world, policy);
   return check;
 }
 

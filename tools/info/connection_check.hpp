@@ -8,25 +8,25 @@
 
 namespace libtrain::tools {
 
-/// What two hosts, or the ranks of one host, have measured.
+/// The connection of two hosts, or of the ranks of one host, as measured.
 struct Link {
   std::string from;
   std::string to;         ///< equal to `from` for the ranks of one host
-  int ranks = 2;          ///< that took part
-  double latency_s = 0;   ///< of 8 bytes one way, median; between ranks of one host, of an all-reduce of 8 bytes
-  double there_gb_s = 0;  ///< of 16 MiB, in 10^9 bytes a second, the best of 5; within a host, of an all-reduce
+  int ranks = 2;          ///< number of ranks that took part
+  double latency_s = 0;   ///< median of 8 bytes one way; within a host, of an all-reduce of 8 bytes
+  double there_gb_s = 0;  ///< 16 MiB in 10^9 bytes per second, the best of 5; within a host, of an all-reduce
   double back_gb_s = 0;   ///< 0 within a host
 };
 
 struct ConnectionCheck {
   std::string description;  ///< "4 ranks on 2 hosts: shared memory inside, tcp between"
-  double seconds = 0;       ///< until all ranks had met
+  double seconds = 0;       ///< until all ranks were connected
   std::vector<Link> links;  ///< on rank 0; empty elsewhere
 };
 
-/// Connects the ranks of a launched job as a program would be, and measures each host and each pair of hosts, one rank
-/// of each, while no other pair uses the same hosts. All ranks must call it. Throws as connect_transport, and
-/// EnvironmentError where the launch environment and the peers disagree about this rank.
+/// Connects the ranks of a launched job as in a program, and measures each host and each pair of hosts (one rank of
+/// each) while no other pair uses the same hosts. All ranks must call it. Throws as connect_transport, and
+/// EnvironmentError if the launch environment and the peers disagree about this rank.
 ConnectionCheck check_connections(const Launch& launch, std::chrono::milliseconds timeout);
 
 }  // namespace libtrain::tools

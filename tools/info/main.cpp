@@ -24,11 +24,10 @@
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/detail/gpu_check.hpp>
 
-#include <tools/common/command_line.hpp>
-#include <tools/common/run_tool.hpp>
+#include <tools/common/tool.hpp>
 #include <tools/info/connection_check.hpp>
 
-// libtrain-info: which rank a program started like this one would be, and why.
+// libtrain-info: prints the rank that a program started in the same way would have, and the source of each value.
 
 namespace {
 
@@ -69,20 +68,20 @@ Json to_json(const libtrain::Launch& launch) {
 }
 
 Json describe_gpus() {
-  const auto survey = libtrain::detail::survey_gpus();
+  const auto probe = libtrain::detail::probe_gpus();
   Json gpus = Json::object();
-  for (const auto& gpu : survey.gpus) {
+  for (const auto& gpu : probe.gpus) {
     gpus[std::to_string(gpu.index)] = {{"name", gpu.name},
                                        {"memory_bytes", gpu.memory_bytes},
                                        {"problem", gpu.problem.empty() ? Json{} : Json(gpu.problem)}};
   }
-  if (!survey.why_none.empty()) gpus["none"] = survey.why_none;
+  if (!probe.why_none.empty()) gpus["none"] = probe.why_none;
   const auto nccl = libtrain::detail::nccl_versions();
   if (nccl.built != 0) gpus["nccl"] = {{"built", nccl.built}, {"loaded", nccl.loaded}};
   return gpus;
 }
 
-/// How idle threads of LibTorch's OpenMP wait in a program that is linked and started like this one.
+/// The wait policy of idle OpenMP threads of LibTorch in a program that is linked and started like this one.
 Json describe_openmp_waiting(const libtrain::Environment& environment) {
   for (const auto* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
     if (const auto value = environment.get(name))
@@ -94,7 +93,7 @@ Json describe_openmp_waiting(const libtrain::Environment& environment) {
   return {{"value", nullptr}, {"source", "OpenMP's default"}};
 }
 
-/// The same facts whether the launch could be detected or not.
+/// Facts that do not depend on the launch.
 Json facts(const libtrain::Environment& environment) {
   const auto& build = libtrain::build_info();
   const auto quota = libtrain::detail::cpu_quota();
@@ -128,7 +127,7 @@ Json facts(const libtrain::Environment& environment) {
 
 std::string to_text(const Json& value) {
   if (!value.is_string()) return value.dump();
-  return value.get<std::string>().empty() ? "off" : libtrain::detail::quoted(value.get<std::string>());
+  return value.get<std::string>().empty() ? "off" : libtrain::detail::in_quotes(value.get<std::string>());
 }
 
 void print_section(const std::string& title, const Json& section) {
@@ -167,11 +166,11 @@ void print(const libtrain::tools::ConnectionCheck& check) {
             << check.seconds << " s\n";
   for (const auto& link : check.links) {
     const bool is_one_host = link.from == link.to;
-    std::cout << "  " << libtrain::detail::quoted(link.from);
+    std::cout << "  " << libtrain::detail::in_quotes(link.from);
     if (is_one_host) {
       std::cout << ", all-reduce of " << link.ranks << " ranks: ";
     } else {
-      std::cout << " and " << libtrain::detail::quoted(link.to) << ": ";
+      std::cout << " and " << libtrain::detail::in_quotes(link.to) << ": ";
     }
     std::cout << std::setprecision(1) << link.latency_s * 1e6 << " us for 8 bytes, " << std::setprecision(3)
               << link.there_gb_s << " GB/s for 16 MiB";
@@ -217,7 +216,7 @@ libtrain::ExitCode report(const libtrain::LaunchOptions& options, const Request&
   if (request.as_json) {
     json.update(common);
     if (check) json["connections"] = to_json(*check);
-    // A variable may hold any bytes; JSON may not.
+    // A variable may contain bytes that are not UTF-8.
     std::cout << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
   } else if (!check || launch->rank.value == 0) {
     print(launch, common);
@@ -230,19 +229,19 @@ libtrain::ExitCode report(const libtrain::LaunchOptions& options, const Request&
 
 int main(int argc, char** argv) {
   CLI::App app{
-      "Prints which rank of how many this process is, which variables say so, and what libtrain was built with."};
+      "Prints the rank and world size of this process, the variables that set them, and the versions of this build."};
   libtrain::LaunchOptions options;
   Request request;
   app.add_flag("--json", request.as_json, "print one JSON object on one line instead of text");
   app.add_flag("--check", request.check,
                "connect all ranks, measure each host and each pair of hosts, and print a table on rank 0");
-  app.add_option("--timeout", request.timeout_s, "seconds in which --check must be done")
+  app.add_option("--timeout", request.timeout_s, "time limit of --check in seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--rank", options.rank, "the rank, instead of what the environment says");
+  app.add_option("--rank", options.rank, "the rank, instead of the environment's");
   app.add_option("--world-size", options.world_size, "the number of ranks");
   app.add_option("--local-rank", options.local_rank, "the rank among those on this node");
-  app.add_option("--dist-url", options.dist_url, "where the ranks meet: tcp://host:port, file:///path or env://");
+  app.add_option("--dist-url", options.dist_url, "rendezvous address: tcp://host:port, file:///path or env://");
   app.add_option("--dist-backend", options.dist_backend, "the communicator backend");
   return libtrain::tools::run_tool("libtrain-info", [&] {
     const auto help = libtrain::tools::read_arguments(app, "libtrain-info", argc, argv);

@@ -38,13 +38,13 @@ data::ImagePipelineOptions in_bytes(data::ImagePipelineOptions options) {
   return options;
 }
 
-// Of so many pictures in a row.
+// Pixels of a row of pictures.
 template <typename Integer>
 Integer length_of(Integer pictures, int side) {
   return pictures * static_cast<Integer>(side + kGap) - static_cast<Integer>(kGap);
 }
 
-// Pictures that are placed from the top left on.
+// Places pictures row by row from the top left.
 class Grid {
  public:
   Grid(int side, std::uint64_t pictures) : side_(side) {
@@ -52,7 +52,7 @@ class Grid {
     const auto height = length_of<std::uint64_t>(rows_of(pictures), side);
     if (width * height > data::kMaxPixels) {
       throw UsageError(text("The contact sheet would have ", width, " x ", height, " pixels, expected at most ",
-                            data::kMaxPixels, "; set --samples or --size to less."));
+                            data::kMaxPixels, ". Lower --samples or --size."));
     }
     sheet_ = {.width = static_cast<int>(width), .height = static_cast<int>(height), .channels = kChannels};
     sheet_.pixels.assign(sheet_.row_bytes() * static_cast<std::size_t>(height), kWhite);
@@ -65,7 +65,7 @@ class Grid {
     ++count_;
   }
 
-  /// Without the rows that are empty. Once, after the last picture.
+  /// Returns the sheet without empty rows. Call it once, after the last picture.
   data::Image take() {
     sheet_.height = length_of(static_cast<int>(rows_of(count_)), side_);
     sheet_.pixels.resize(sheet_.row_bytes() * static_cast<std::size_t>(sheet_.height));
@@ -80,7 +80,7 @@ class Grid {
   data::Image sheet_;
 };
 
-// Makes the pictures of one sample after the other.
+// Makes the pictures of one sample at a time.
 class Painter {
  public:
   explicit Painter(const ContactSheetOptions& options)
@@ -112,7 +112,7 @@ class Painter {
   }
 
   std::uint64_t seed_;
-  std::uint64_t draws_;  // of each sample, beside the plain picture
+  std::uint64_t draws_;  // per sample, in addition to the plain picture
   data::ImagePipeline plain_;
   data::ImagePipeline random_;
   data::EncodedImage encoded_;
@@ -139,7 +139,7 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
       for (const auto& picture : painter.paint(source, order(i))) grid.add(picture);
       ++samples;
     } catch (const data::StorageUnavailable&) {
-      throw;  // the sample is as good as any
+      throw;  // the error is not about the sample
     } catch (const EnvironmentError& error) {
       ++left_out;
       log_warning(text("The contact sheet leaves out a sample. ", error.what()));
@@ -147,7 +147,7 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
   }
   if (samples == 0) {
     throw EnvironmentError(text("'", source.name(), "': expected images for the contact sheet, found ", left_out,
-                                " that cannot be decoded; repair or remove them, which --check decode lists."));
+                                " that cannot be decoded. Repair or remove the images that --check decode lists."));
   }
   const data::Image sheet = grid.take();
   write_png(sheet, options.path);

@@ -12,7 +12,7 @@ namespace libtrain::inspect {
 
 namespace {
 
-// Returns how many damaged places there are.
+// Returns the number of damaged places.
 long decode(std::span<const std::byte> file, data::ImageFormat format, const std::string& name) {
   if (format != data::ImageFormat::jpeg) {
     static_cast<void>(data::decode_image(file, {.name = name}));
@@ -21,15 +21,6 @@ long decode(std::span<const std::byte> file, data::ImageFormat format, const std
   data::detail::JpegDecoder decoder;
   static_cast<void>(decoder.decode(file, {.name = name}));
   return decoder.damaged_places();
-}
-
-ImageTraits read_traits(std::span<const std::byte> file, const std::string& name) {
-  ImageTraits traits{.header = data::read_image_header(file, name)};
-  if (const auto& jpeg = traits.header.jpeg) {
-    traits.has_arithmetic_coding = jpeg->arithmetic;
-    traits.has_restart_markers = jpeg->restart_interval > 0;
-  }
-  return traits;
 }
 
 }  // namespace
@@ -42,10 +33,10 @@ CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, C
     const auto file = std::as_bytes(std::span{image.bytes});
     result.stored = StoredImage{.label = image.label, .hash = data::content_hash(file)};
     const std::string name = source.origin(index).path;
-    result.traits = read_traits(file, name);
-    if (check == Check::decode) result.damaged_places = decode(file, result.traits->header.format, name);
+    result.header = data::read_image_header(file, name);
+    if (check == Check::decode) result.damaged_places = decode(file, result.header->format, name);
   } catch (const data::StorageUnavailable&) {
-    throw;  // the image is as good as any
+    throw;  // the error is not about the image
   } catch (const EnvironmentError& error) {
     result.damage = error.what();
   }

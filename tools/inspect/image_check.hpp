@@ -12,29 +12,22 @@
 
 namespace libtrain::inspect {
 
-/// What an image's header says.
-struct ImageTraits {
-  data::ImageHeader header = {};
-  bool has_arithmetic_coding = false;
-  bool has_restart_markers = false;
-};
-
-/// An image file as it was stored.
+/// An image file's bytes and label.
 struct StoredImage {
   std::int64_t label = 0;
-  data::ContentHash hash = {};  ///< of its bytes
+  data::ContentHash hash = {};  ///< hash of the bytes
 };
 
-/// An image as far as it could be read.
+/// The result of a check. Members are empty if the image could not be read that far.
 struct CheckedImage {
   std::optional<StoredImage> stored = {};
-  std::optional<ImageTraits> traits = {};
-  long damaged_places = 0;  ///< of a JPEG that was decoded all the same, as training decodes it
-  std::string damage = {};  ///< why training could not use it; empty where it could
+  std::optional<data::ImageHeader> header = {};
+  long damaged_places = 0;  ///< in a JPEG that was decoded nevertheless, as in training
+  std::string damage = {};  ///< why training cannot use the image; empty if it can
 };
 
-/// Looks at one image as far as `check` says, which is not Check::none. Any thread may call it. Throws UsageError as
-/// ImageSource::read does, and StorageUnavailable, which says nothing about the image.
+/// Checks one image; `check` is not Check::none. Any thread may call it. Throws UsageError as ImageSource::read, and
+/// StorageUnavailable if the storage fails.
 CheckedImage check_image(const data::ImageSource& source, std::uint64_t index, Check check);
 
 }  // namespace libtrain::inspect

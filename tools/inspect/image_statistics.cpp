@@ -6,15 +6,13 @@
 
 #include <libtrain/base/text.hpp>
 
-#include <tools/inspect/spread.hpp>
-
 namespace libtrain::inspect {
 
 namespace {
 
 constexpr std::size_t kShownImages = 5;
 
-// Smaller ones become a blur when they are enlarged to the usual 224 pixels.
+// Smaller images are blurred when they are enlarged to the usual 224 pixels.
 constexpr int kSmallSide = 32;
 
 }  // namespace
@@ -29,12 +27,11 @@ void ImageStatistics::add(std::uint64_t index, const CheckedImage& image) {
     ++labels_[image.stored->label];
     contents_.push_back({.hash = image.stored->hash, .index = index});
   }
-  if (image.traits) add_traits(index, *image.traits);
+  if (image.header) add_header(index, *image.header);
   if (image.damaged_places > 0) damaged_.emplace_back(index, image.damaged_places);
 }
 
-void ImageStatistics::add_traits(std::uint64_t index, const ImageTraits& traits) {
-  const data::ImageHeader& header = traits.header;
+void ImageStatistics::add_header(std::uint64_t index, const data::ImageHeader& header) {
   widths_.push_back(header.width);
   heights_.push_back(header.height);
   if (std::min(header.width, header.height) < kSmallSide) small_.push_back(index);
@@ -51,8 +48,8 @@ void ImageStatistics::add_traits(std::uint64_t index, const ImageTraits& traits)
   count(kinds_.cmyk, !is_png && header.channels == 4);
   count(kinds_.alpha, is_png && header.channels % 2 == 0);
   count(kinds_.sixteen_bit, header.bit_depth == 16);
-  count(kinds_.arithmetic_coding, traits.has_arithmetic_coding);
-  count(kinds_.restart_markers, traits.has_restart_markers);
+  count(kinds_.arithmetic_coding, header.jpeg && header.jpeg->arithmetic);
+  count(kinds_.restart_markers, header.jpeg && header.jpeg->restart_interval > 0);
 }
 
 void ImageStatistics::describe(const data::ImageSource& source, Check check, Json& facts) const {
@@ -108,7 +105,7 @@ Json ImageStatistics::duplicates(const data::ImageSource& source) const {
   return json;
 }
 
-// Those that libjpeg decodes, guessing what is lost.
+// JPEGs with damaged places, which libjpeg fills.
 Json ImageStatistics::damaged_images(const data::ImageSource& source) const {
   long places = 0;
   Json all = Json::array();
@@ -126,7 +123,7 @@ Json ImageStatistics::damaged_images(const data::ImageSource& source) const {
   return json;
 }
 
-// Each image whose bytes an earlier one has, and the first that has them.
+// Pairs of an image and the first image with the same bytes.
 std::vector<std::pair<std::uint64_t, std::uint64_t>> ImageStatistics::find_duplicates() const {
   std::vector<Content> contents = contents_;
   std::sort(contents.begin(), contents.end(), [](const Content& left, const Content& right) {

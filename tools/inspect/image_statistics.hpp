@@ -14,24 +14,24 @@
 
 namespace libtrain::inspect {
 
-/// How messages name a sample: the path of its file, and the offset where the file holds others.
+/// A sample's name in messages: the path of its file, and the byte offset if that is not 0.
 std::string describe_sample(const data::ImageSource& source, std::uint64_t index);
 
-/// What is known of the images of a set together, and of those that stand out. Takes less than 100 bytes an image.
+/// Statistics of the images of a set, and lists of small, damaged and duplicate images. Takes less than 100 bytes per
+/// image.
 class ImageStatistics {
  public:
-  /// Once for each image, in the order of their indices.
+  /// Call it once for each image, in the order of their indices.
   void add(std::uint64_t index, const CheckedImage& image);
 
-  /// Of all images that could be read.
+  /// Of all images whose bytes could be read.
   const LabelCounts& labels() const { return labels_; }
 
-  /// Sets "widths", "heights", "kinds", "small_images" and "duplicates", and "damaged_images" where `check` decoded
-  /// them.
+  /// Sets "widths", "heights", "kinds", "small_images" and "duplicates", and for Check::decode "damaged_images".
   void describe(const data::ImageSource& source, Check check, Json& facts) const;
 
  private:
-  // By header: each image is one of the first three, and may be any of the others besides.
+  // Counts by header: each image is one of the first three, and may be any of the others as well.
   struct Kinds {
     std::uint64_t jpeg_baseline = 0;
     std::uint64_t jpeg_progressive = 0;
@@ -49,7 +49,7 @@ class ImageStatistics {
     std::uint64_t index = 0;
   };
 
-  void add_traits(std::uint64_t index, const ImageTraits& traits);
+  void add_header(std::uint64_t index, const data::ImageHeader& header);
   Json kinds() const;
   Json small_images(const data::ImageSource& source) const;
   Json duplicates(const data::ImageSource& source) const;

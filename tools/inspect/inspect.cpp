@@ -1,11 +1,5 @@
 #include <tools/inspect/inspect.hpp>
 
-#include <tools/inspect/inspect_coco.hpp>
-#include <tools/inspect/inspect_csv.hpp>
-#include <tools/inspect/inspect_idx.hpp>
-#include <tools/inspect/inspect_images.hpp>
-#include <tools/inspect/inspect_json_lines.hpp>
-
 namespace libtrain::inspect {
 
 namespace {

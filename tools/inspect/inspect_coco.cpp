@@ -1,4 +1,4 @@
-#include <tools/inspect/inspect_coco.hpp>
+#include <tools/inspect/inspect.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tools/inspect/class_facts.hpp>
-#include <tools/inspect/spread.hpp>
 
 namespace libtrain::inspect {
 
@@ -56,7 +55,7 @@ void describe_annotations(const data::CocoAnnotations& found, Json& facts) {
   facts["categories"] = class_facts(categories, names, "annotations");
 }
 
-// As CocoFindings explains them.
+// See CocoFindings.
 void describe_findings(const data::CocoFindings& findings, Json& facts) {
   Json left_out = Json::object();
   left_out["degenerate_boxes"] = findings.degenerate_boxes;

@@ -1,4 +1,4 @@
-#include <tools/inspect/inspect_idx.hpp>
+#include <tools/inspect/inspect.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -29,8 +29,8 @@ Json values_of(const data::IdxFile& file) {
 Report inspect_idx(const InspectOptions& options) {
   const auto location = data::detail::parse_location(options.data);
   if (location.kind != data::detail::StorageKind::local) {
-    throw UsageError(text("'", location.name, "' is an IDX file in an object store, expected one on a local disk; ",
-                          "download it."));
+    throw UsageError(text("'", location.name, "' is an IDX file in an object store, expected one on a local disk. ",
+                          "Download it."));
   }
   const auto file = data::read_idx(location.path);
   Report report;

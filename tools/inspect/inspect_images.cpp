@@ -1,4 +1,4 @@
-#include <tools/inspect/inspect_images.hpp>
+#include <tools/inspect/inspect.hpp>
 
 #include <unistd.h>
 
@@ -12,18 +12,18 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/detail/ordered_prefetcher.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
+#include <libtrain/data/sources/detail/listed_storage.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/observe/progress.hpp>
 
+#include <tools/common/ordered_prefetcher.hpp>
 #include <tools/inspect/class_facts.hpp>
 #include <tools/inspect/contact_sheet.hpp>
 #include <tools/inspect/image_check.hpp>
 #include <tools/inspect/image_statistics.hpp>
-#include <tools/inspect/listed_once.hpp>
 
 namespace libtrain::inspect {
 
@@ -33,7 +33,7 @@ constexpr data::ImageFolderOptions kListing{.skip_unsupported = true, .allow_emp
 constexpr std::uint64_t kAheadPerThread = 4;
 
 struct Shards {
-  std::optional<data::detail::ShardKind> kind = {};  // nothing: the images are files of their own
+  std::optional<data::detail::ShardKind> kind = {};  // std::nullopt for a folder of image files
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
 };
@@ -50,20 +50,20 @@ Shards shards_among(const std::vector<data::FileInfo>& files, const std::string&
   return shards;
 }
 
-// What a loader says of classes without images.
-std::string refusal_of(const ListedOnce& storage) {
+// The error of a loader if classes have no images; else empty.
+std::string refusal_of(const data::Storage& storage, const std::vector<data::FileInfo>& files) {
   try {
     const auto subject = data::detail::image_folder_name(storage, "");
-    data::detail::order_images(storage.files(), "", subject, {.skip_unsupported = true});
+    data::detail::order_images(files, "", subject, {.skip_unsupported = true});
     return {};
   } catch (const EnvironmentError& error) {
     return error.what();
   }
 }
 
-// Returns how many images each class has.
-LabelCounts describe_folder(const ListedOnce& storage, Json& facts) {
-  const auto images = data::detail::order_images(storage.files(), "", storage.name(), kListing);
+// Returns the number of images of each class.
+LabelCounts describe_folder(const std::string& name, const std::vector<data::FileInfo>& files, Json& facts) {
+  const auto images = data::detail::order_images(files, "", name, kListing);
   LabelCounts labels;
   std::uint64_t bytes = 0;
   for (std::size_t image = 0; image < images.size(); ++image) {
@@ -92,7 +92,7 @@ Progress::Options progress_options(const InspectOptions& options) {
 
 void check_images(const data::ImageSource& source, const InspectOptions& options, ImageStatistics& statistics,
                   std::vector<BadSample>& bad_samples) {
-  data::detail::OrderedPrefetcher<CheckedImage> checked(
+  tools::OrderedPrefetcher<CheckedImage> checked(
       0, source.size(), options.threads, static_cast<std::uint64_t>(options.threads) * kAheadPerThread,
       [&](std::uint64_t index, const std::stop_token&) { return check_image(source, index, options.check); });
   const Stopwatch clock;
@@ -112,21 +112,22 @@ void check_images(const data::ImageSource& source, const InspectOptions& options
 }  // namespace
 
 Report inspect_images(const InspectOptions& options) {
-  const auto storage = std::make_shared<const ListedOnce>(data::open_storage(options.data));
-  const auto source =
-      data::open_image_source(storage, {.prefix = options.prefix, .folder_images = {.listing = kListing}});
+  const std::shared_ptr<const data::Storage> storage = data::open_storage(options.data);
+  const auto files = storage->list("");
+  const auto source = data::open_image_source(std::make_shared<const data::detail::ListedStorage>(storage, "", files),
+                                              {.prefix = options.prefix, .folder_images = {.listing = kListing}});
   Report report;
   Json sheet;
   if (options.sheet) sheet = write_contact_sheet(*source, *options.sheet);
 
   report.facts["data"] = source->name();
-  const auto shards = shards_among(storage->files(), options.prefix);
+  const auto shards = shards_among(files, options.prefix);
   LabelCounts labels;
   if (shards.kind) {
     describe_shards(shards, source->size(), report.facts);
   } else {
-    labels = describe_folder(*storage, report.facts);
-    report.refusal = refusal_of(*storage);
+    labels = describe_folder(storage->name(), files, report.facts);
+    report.refusal = refusal_of(*storage, files);
   }
   ImageStatistics statistics;
   if (options.check != Check::none) check_images(*source, options, statistics, report.bad_samples);

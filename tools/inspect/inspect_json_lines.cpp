@@ -1,4 +1,4 @@
-#include <tools/inspect/inspect_json_lines.hpp>
+#include <tools/inspect/inspect.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace libtrain::inspect {
 
 namespace {
 
-// Of the rows that have it.
+// Counts over the rows that have the column.
 struct Column {
   std::uint64_t rows = 0;
   std::uint64_t empty_fields = 0;
 };
 
-// Calls visit(line, its offset) for each line that holds more than white space, without the space in front.
+// Calls visit(line, offset) for each line that is not blank, without its leading white space.
 void for_each_row(const data::File& file, const std::function<void(std::string_view, std::uint64_t)>& visit) {
   std::string line;
   std::uint64_t begin = 0;
@@ -64,7 +64,7 @@ class RowChecker {
     if (row.is_object()) {
       count(row);
     } else {
-      const std::string found = row.is_discarded() ? "what is no JSON" : row.type_name();
+      const std::string found = row.is_discarded() ? "invalid JSON" : row.type_name();
       BadSample& bad = bad_rows_.emplace_back();
       bad.index = rows_;
       bad.origin = {.path = file_, .offset = offset};

@@ -4,38 +4,45 @@
 #include <optional>
 #include <string>
 
-#include <tools/inspect/data_format.hpp>
-
 namespace libtrain::inspect {
 
-/// How much of each sample is looked at.
-enum class Check {
-  none,     ///< nothing: only what listing and opening the data tell
-  headers,  ///< an image's bytes and its header, a row's fields
-  decode,   ///< an image's pixels as well, as training decodes them
+enum class DataFormat {
+  images,  ///< a folder of image folders, or of shards that contain images
+  coco,    ///< a COCO instances file
+  csv,
+  tsv,         ///< tab-separated; quotes are ordinary characters
+  json_lines,  ///< one JSON object per line
+  idx,         ///< an array of bytes, the format of MNIST's files
 };
 
-/// As the option has it.
+/// How much of each sample is checked.
+enum class Check {
+  none,     ///< nothing: the data are only listed and opened
+  headers,  ///< an image's bytes and header, a row's fields
+  decode,   ///< also an image's pixels, decoded as in training
+};
+
+/// The value of --check.
 const char* name_of(Check check);
 
 enum class Augmentation {
-  training,    ///< random resized crops and flips, beside the plain picture
-  evaluation,  ///< none: plain pictures only
+  training,    ///< the plain picture, and random resized crops and flips
+  evaluation,  ///< plain pictures only
 };
 
 struct ContactSheetOptions {
-  std::string path = {};       ///< local, of the PNG
-  std::uint64_t samples = 24;  ///< at most
+  std::string path = {};       ///< local path of the PNG
+  std::uint64_t samples = 24;  ///< largest number of samples
   Augmentation augmentation = Augmentation::training;
-  int side = 224;          ///< of a picture, in pixels
-  std::uint64_t seed = 0;  ///< as a loader's: of the order of samples, and of what is drawn for each
+  int side = 224;          ///< side of a picture in pixels
+  std::uint64_t seed = 0;  ///< seed of the order of samples and of the random crops and flips, as in a loader
 };
 
-/// What to look at, and how.
+/// The options of libtrain-inspect.
 struct InspectOptions {
-  std::string data = {};  ///< a location as open_storage() takes it
+  std::string data = {};  ///< a location for open_storage()
   DataFormat format = DataFormat::images;
-  std::string prefix = {};  ///< shards whose names begin otherwise are left out
+  std::string prefix = {};  ///< only shards whose names begin with it are read
   Check check = Check::headers;
   int threads = 1;
   std::optional<ContactSheetOptions> sheet = {};
@@ -43,13 +50,13 @@ struct InspectOptions {
   bool quiet = false;  ///< no progress
 };
 
-/// The command line, read.
+/// The parsed command line.
 struct CommandLine {
   InspectOptions options = {};
-  std::optional<std::string> help = {};  ///< the text to print instead of looking
+  std::optional<std::string> help = {};  ///< the text to print instead of inspecting
 };
 
-/// Throws UsageError for what it cannot read, and for options that contradict each other.
+/// Throws UsageError for arguments that it cannot parse, and for options that contradict each other.
 CommandLine read_command_line(int argc, const char* const* argv);
 
 }  // namespace libtrain::inspect

@@ -2,12 +2,12 @@
 
 #include <libtrain/base/error.hpp>
 
-#include <tools/common/run_tool.hpp>
+#include <tools/common/tool.hpp>
 #include <tools/inspect/inspect.hpp>
 #include <tools/inspect/inspect_options.hpp>
 #include <tools/inspect/report.hpp>
 
-// libtrain-inspect: what a data set holds, and what is wrong with it.
+// libtrain-inspect: describes a data set and finds damaged samples.
 
 int main(int argc, char** argv) {
   return libtrain::tools::run_tool("libtrain-inspect", [&] {

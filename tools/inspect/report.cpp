@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <sstream>
 #include <utility>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/observe/detail/percentile.hpp>
 
 namespace libtrain::inspect {
 
 namespace {
 
-constexpr std::size_t kShownEntries = 10;  // entries of a list
+constexpr std::size_t kShownEntries = 10;  // of a list
 
-// File names, names of classes and the like may hold what would steer a terminal, or break a line in two.
+// File names and class names may contain escape sequences of terminals, or line breaks.
 std::string printable(std::string line) {
   const auto is_control = [](char character) {
     const auto code = static_cast<unsigned char>(character);
@@ -104,6 +106,16 @@ Json json_of(const BadSample& sample) {
 }
 
 }  // namespace
+
+Json spread(const std::vector<double>& values) {
+  if (values.empty()) return nullptr;
+  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+  Json json = Json::object();
+  json["min"] = static_cast<std::int64_t>(*least);
+  json["median"] = detail::percentile(values, 0.5);
+  json["max"] = static_cast<std::int64_t>(*greatest);
+  return json;
+}
 
 std::string to_text(const Report& report) {
   FactWriter writer;

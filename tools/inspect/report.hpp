@@ -15,27 +15,30 @@ namespace libtrain::inspect {
 /// Members stay in the order in which they are first set.
 using Json = nlohmann::ordered_json;
 
-/// A sample that training could not use: an image, or a row of a text file.
+/// "min", "median" and "max" of whole numbers; null if there are none. The median of an even count is the mean of the
+/// two in the middle.
+Json spread(const std::vector<double>& values);
+
+/// A sample that training cannot use: an image, or a row of a text file.
 struct BadSample {
   std::uint64_t index = 0;
   data::SampleOrigin origin = {};
   std::string reason = {};
 };
 
-/// What was found.
 struct Report {
   Json facts = Json::object();
-  Check check = Check::none;                ///< what was asked of the samples
+  Check check = Check::none;                ///< the check that was made
   std::vector<BadSample> bad_samples = {};  ///< in the order of their indices
-  std::string refusal = {};                 ///< why a loader takes none of the set; empty where it does
+  std::string refusal = {};                 ///< the error of a loader for the whole set; empty if there is none
 };
 
-/// Facts for people, one a line and further ones below what they belong to, lists cut after ten; then the refusal, a
-/// line for each bad sample, and how many there are where samples were checked. Control characters become '?'.
+/// The facts as text, one per line, nested facts indented, lists cut after ten entries; then the refusal, a line for
+/// each bad sample, and their number if samples were checked. Control characters become '?'.
 std::string to_text(const Report& report);
 
-/// One JSON object on one line: the facts, "refusal" where there is one, "check", and "bad_samples", which is null
-/// where they were not checked. What is not UTF-8 becomes U+FFFD.
+/// One JSON object on one line: the facts, "refusal" if there is one, "check", and "bad_samples", which is null if
+/// samples were not checked. Bytes that are not UTF-8 become U+FFFD.
 std::string to_json_line(const Report& report);
 
 }  // namespace libtrain::inspect

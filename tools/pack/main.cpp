@@ -2,11 +2,11 @@
 
 #include <libtrain/base/error.hpp>
 
-#include <tools/common/run_tool.hpp>
+#include <tools/common/tool.hpp>
 #include <tools/pack/pack.hpp>
 #include <tools/pack/pack_options.hpp>
 
-// libtrain-pack: makes shards of an image folder.
+// libtrain-pack: packs an image folder into shards.
 
 namespace {
 
@@ -18,7 +18,7 @@ void print(const libtrain::pack::PackSummary& summary) {
             << "bytes written " << summary.bytes_written << '\n'
             << "given restart markers " << summary.with_new_markers << '\n'
             << "resized " << summary.resized << '\n'
-            << "stored as they are " << summary.unchanged << '\n'
+            << "stored unchanged " << summary.unchanged << '\n'
             << "left out as damaged " << summary.damaged << '\n'
             << "left out as unsupported " << summary.unsupported << '\n'
             << "seconds " << summary.seconds << '\n';

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 const fs::path kPlan{data::detail::kUnfinishedSet};
 const fs::path kStaging = kPlan.parent_path();
 
-bool is_there(const fs::path& path) {
+bool is_present(const fs::path& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
@@ -38,22 +38,22 @@ void rename_file(const fs::path& from, const fs::path& to) {
 
 OutputFolder::OutputFolder(fs::path path, NotEmpty policy, Rename rename)
     : path_(std::move(path)), rename_(std::move(rename)), is_new_(!fs::exists(path_)) {
-  // Before it is looked into: from now on no other process adds to it.
+  // Before the folder is read: from now on no other process adds files to it.
   staging_.emplace(path_ / kStaging);
-  if (is_there(plan())) {
-    staging_->keep(true);  // where this fails, the former files are in there
+  if (is_present(plan())) {
+    staging_->keep(true);  // if the rollback fails, the previous files are in there
     roll_back(read_plan());
     staging_->keep(false);
-    log_warning(text("A process that put new files in the place of others in '", path_.string(),
-                     "' was ended before it was through: the former files are back in their places."));
+    log_warning(text("A process was killed while it replaced files in '", path_.string(),
+                     "'. The previous files have been restored."));
   }
   staging_->clear();
   if (policy == NotEmpty::refuse) require_empty();
 }
 
 OutputFolder::~OutputFolder() {
-  // Files that could not be put back stay for the next process.
-  if (staging_ && is_there(plan())) staging_->keep(true);
+  // Files that could not be restored stay for the next process.
+  if (staging_ && is_present(plan())) staging_->keep(true);
   staging_.reset();
   std::error_code not_empty;
   if (is_new_) fs::remove(path_, not_empty);
@@ -93,8 +93,8 @@ void OutputFolder::require_empty() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const auto name = entry.path().filename().string();
     if (name == kStaging) continue;
-    throw UsageError(text("The output folder '", path_.string(), "' is not empty: it holds '", name,
-                          "'. Choose another folder, or write to this one with --force."));
+    throw UsageError(text("The output folder '", path_.string(), "' is not empty: it contains '", name,
+                          "'. Choose another folder, or add --force to write to this one."));
   }
 }
 
@@ -102,13 +102,13 @@ OutputFolder::Names OutputFolder::names_of(const std::function<bool(const std::s
   Names names{.added = names_};
   for (const auto& entry : fs::directory_iterator(path_)) {
     auto name = entry.path().filename().string();
-    const bool goes = is_obsolete(name) || std::find(names_.begin(), names_.end(), name) != names_.end();
-    if (goes && !entry.is_directory()) names.old.push_back(std::move(name));
+    const bool is_replaced = is_obsolete(name) || std::find(names_.begin(), names_.end(), name) != names_.end();
+    if (is_replaced && !entry.is_directory()) names.old.push_back(std::move(name));
   }
   return names;
 }
 
-// Names may hold any bytes but zero.
+// Names may contain any byte except zero, so zero ends each entry.
 void OutputFolder::write_plan(const Names& names) const {
   libtrain::detail::OutputFile file(plan().string());
   for (const auto& name : names.old) file.write(text('-', name, '\0'));
@@ -135,13 +135,13 @@ void OutputFolder::exchange(const Names& names) const {
   data::detail::sync_folder(path_);
 }
 
-// From wherever exchange() came to: what is not there any more has got its other name.
+// Undoes exchange() from any point: a file that does not exist under one name has been renamed to the other.
 void OutputFolder::roll_back(const Names& names) const {
   for (std::size_t i = 0; i < names.added.size(); ++i) {
-    if (!is_there(staged(i)) && is_there(path_ / names.added[i])) rename_(path_ / names.added[i], staged(i));
+    if (!is_present(staged(i)) && is_present(path_ / names.added[i])) rename_(path_ / names.added[i], staged(i));
   }
   for (std::size_t i = 0; i < names.old.size(); ++i) {
-    if (is_there(set_aside(i))) rename_(set_aside(i), path_ / names.old[i]);
+    if (is_present(set_aside(i))) rename_(set_aside(i), path_ / names.old[i]);
   }
   data::detail::sync_folder(path_);
   end_plan();

@@ -11,42 +11,43 @@
 
 namespace libtrain::pack {
 
-/// What to do with an output folder that holds something.
+/// What to do with an output folder that is not empty.
 enum class NotEmpty { refuse, add_to };
 
-/// Gives a file another name; throws where that fails.
+/// Renames a file; throws if that fails.
 using Rename = std::function<void(const std::filesystem::path& from, const std::filesystem::path& to)>;
 
-/// std::filesystem::rename, with errors that are DiskError.
+/// std::filesystem::rename that throws DiskError.
 void rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// The folder for a set of files that appear in it together, in the place of a former set. Until they are published
-/// they lie in a folder below it, under names that nothing takes for theirs; without publish() nothing of them is left.
+/// A folder in which a set of files appears together and replaces a previous set. Until publish() the files are in a
+/// subfolder under names that no reader recognizes; without publish() they are removed.
 ///
 ///   .packing/<number>      a new file
-///   .packing/old-<number>  a file that goes, once publish() has begun
-///   .packing/publishing    the names of both, as long as the folder holds neither set as a whole
+///   .packing/old-<number>  a replaced file, during publish()
+///   .packing/publishing    the names of both, while the folder contains neither complete set
 ///
-/// `publishing` is on the disk before the first file gets another name, and goes after the last one. Former files go
-/// before new ones come, so that the two are never mixed; and readers of shards refuse a folder that has it.
+/// `publishing` is on the disk before the first file is renamed, and is removed after the last. Old files are moved
+/// away before new ones are moved in, so that the sets are never mixed; readers of shards refuse a folder with that
+/// file.
 class OutputFolder {
  public:
-  /// Makes the folder and those above it where they are missing, and puts the former files back where a process was
-  /// ended while it published. Throws UsageError where it is not empty and `policy` refuses that, EnvironmentError
-  /// where it cannot be made or another process is at work in it.
+  /// Creates the folder and its parents if they do not exist, and restores the previous files if a process was killed
+  /// while it published. Throws UsageError if the folder is not empty and `policy` refuses that, EnvironmentError if it
+  /// cannot be created or another process uses it.
   OutputFolder(std::filesystem::path path, NotEmpty policy, Rename rename = rename_file);
 
-  OutputFolder(const OutputFolder&) = delete;  // owns the files that are not published
+  OutputFolder(const OutputFolder&) = delete;  // owns the unpublished files
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  /// Removes what is not published, and the folder where it was made here and is empty.
+  /// Removes unpublished files, and the folder if this object created it and it is empty.
   ~OutputFolder();
 
-  /// Where to write the file that publish() will give this name.
+  /// The path to write the file to; publish() gives it this name.
   std::string add(std::string name);
 
-  /// Puts all files in the place of those of the folder whose names `is_obsolete` accepts, and of those that have the
-  /// same names. Throws EnvironmentError with the former files in their places.
+  /// Replaces the files of the folder whose names `is_obsolete` accepts, or that have the name of a new file, by the
+  /// new files. If it throws EnvironmentError, the previous files have been restored.
   void publish(const std::function<bool(const std::string&)>& is_obsolete);
 
  private:

@@ -13,19 +13,22 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/detail/ordered_prefetcher.hpp>
 #include <libtrain/data/detail/permutation.hpp>
-#include <libtrain/data/formats/detail/shard_plan.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
+#include <libtrain/data/formats/shard_index.hpp>
+#include <libtrain/data/formats/tar.hpp>
+#include <libtrain/data/formats/tf_record.hpp>
+#include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/data/storage/storage.hpp>
 #include <libtrain/observe/progress.hpp>
 
+#include <tools/common/ordered_prefetcher.hpp>
 #include <tools/pack/output_folder.hpp>
 #include <tools/pack/sample_encoder.hpp>
-#include <tools/pack/shard_indices.hpp>
 #include <tools/pack/shard_name.hpp>
+#include <tools/pack/shard_plan.hpp>
 #include <tools/pack/shard_writer.hpp>
 
 namespace libtrain::pack {
@@ -35,11 +38,11 @@ namespace {
 constexpr std::uint64_t kLongestImageFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kAheadPerThread = 4;
 
-// An image that is ready to be written, or why it cannot be.
+// An encoded image, or the reason why there is none.
 struct PreparedSample {
   EncodedSample image = {};
   std::uint64_t bytes_read = 0;
-  std::string damage = {};  // empty: none
+  std::string damage = {};  // empty if the image is good
 };
 
 std::vector<std::size_t> order_of(const data::ImageList& images, const PackOptions& options) {
@@ -56,10 +59,10 @@ std::vector<std::uint64_t> plan_of(const data::ImageList& images, const std::vec
   std::vector<std::uint64_t> bytes;
   bytes.reserve(order.size());
   for (const std::size_t image : order) bytes.push_back(stored_bytes(options.kind, images.bytes(image)));
-  auto plan = data::detail::plan_shards(bytes, options.plan);
+  auto plan = plan_shards(bytes, options.plan);
   if (plan.size() <= kMaxShards) return plan;
   throw UsageError(text("--shard-bytes ", options.plan.shard_bytes, " makes ", plan.size(),
-                        " shards; expected at most ", kMaxShards, ", so make them larger."));
+                        " shards, expected at most ", kMaxShards, ". Set a larger size."));
 }
 
 Progress::Options progress_options(const PackOptions& options) {
@@ -81,7 +84,7 @@ class Packing {
   /// Returns the names of the shards.
   std::vector<std::string> write_shards(OutputFolder& output) {
     const auto threads = static_cast<std::uint64_t>(options_.threads);
-    data::detail::OrderedPrefetcher<PreparedSample> prepared(
+    tools::OrderedPrefetcher<PreparedSample> prepared(
         0, order_.size(), options_.threads, threads * kAheadPerThread,
         [this](std::uint64_t position, const std::stop_token&) { return prepare(static_cast<std::size_t>(position)); });
     progress_.begin_epoch({.number = 1, .count = 1, .steps = static_cast<std::int64_t>(order_.size())});
@@ -100,7 +103,7 @@ class Packing {
     return names;
   }
 
-  /// All but the time.
+  /// Everything except the time.
   PackSummary summary() const {
     PackSummary result = summary_;
     result.classes = images_.classes().size();
@@ -119,7 +122,7 @@ class Packing {
       prepared.bytes_read = bytes.size();
       prepared.image = encode_sample(std::move(bytes), file->name(), options_.encoding);
     } catch (const data::StorageUnavailable&) {
-      throw;  // the image is as good as any
+      throw;  // the error is not about the image
     } catch (const EnvironmentError& error) {
       prepared.damage = error.what();
     }
@@ -169,13 +172,14 @@ class Packing {
 data::ImageList list_images(const data::Storage& storage, const PackOptions& options) {
   auto images = data::list_image_folder(storage, "", options.listing);
   if (images.size() == 0) {
-    throw EnvironmentError(
-        text("Image folder '", storage.name(), "': expected at least one image, found none in any class."));
+    throw EnvironmentError(text("Image folder '", storage.name(),
+                                "': expected at least one image, found none in any class. Check --input."));
   }
   for (const auto& name : images.classes()) {
     if (name.find('\n') == std::string::npos) continue;
-    throw EnvironmentError(text("Image folder '", storage.name(), "': expected names of classes of one line, found '",
-                                name.substr(0, name.find('\n')), "' and more lines; rename that folder."));
+    throw EnvironmentError(text("Image folder '", storage.name(),
+                                "': expected class names without line breaks, found '", name.substr(0, name.find('\n')),
+                                "' and more lines. Rename that folder."));
   }
   return images;
 }
@@ -184,6 +188,21 @@ void write_classes(const data::ImageList& images, const std::string& path) {
   detail::OutputFile file(path);
   for (const auto& name : images.classes()) file.write(name + '\n');
   file.commit();
+}
+
+// Writes the index of each shard to the folder ".index" of `folder`, for runs that use the same path and set
+// ShardOptions::index_folder to it. An index that cannot be written causes a warning.
+void write_shard_indices(ShardKind kind, const std::string& folder, const std::vector<std::string>& shards) {
+  const data::detail::LocalStorage storage{folder};
+  for (const auto& shard : shards) {
+    // Opening a shard for the first time writes its index.
+    const data::ShardOptions options{.index_folder = folder + "/.index", .version = storage.info(shard).version};
+    if (kind == ShardKind::tar) {
+      const data::TarFile opened{storage.open(shard), options};
+    } else {
+      const data::TfRecordFile opened{storage.open(shard), options};
+    }
+  }
 }
 
 }  // namespace

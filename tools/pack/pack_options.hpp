@@ -4,33 +4,33 @@
 #include <optional>
 #include <string>
 
-#include <libtrain/data/formats/detail/shard_plan.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
 
 #include <tools/pack/output_folder.hpp>
 #include <tools/pack/sample_encoder.hpp>
 #include <tools/pack/shard_name.hpp>
+#include <tools/pack/shard_plan.hpp>
 
 namespace libtrain::pack {
 
 enum class SampleOrder {
   shuffled,
-  folder,  ///< that of list_image_folder(): class by class
+  folder,  ///< the order of list_image_folder(): class by class
 };
 
-/// What to pack, and how.
+/// The options of libtrain-pack.
 struct PackOptions {
-  std::string input = {};   ///< a location as open_storage() takes it
+  std::string input = {};   ///< a location for open_storage()
   std::string output = {};  ///< a local path
   NotEmpty where_not_empty = NotEmpty::refuse;
   data::ImageFolderOptions listing = {};
-  std::uint64_t skip_damaged = 0;  ///< at most so many damaged images are left out rather than to fail
+  std::uint64_t skip_damaged = 0;  ///< largest number of damaged images to leave out
 
   SampleOrder order = SampleOrder::shuffled;
   std::uint64_t shuffle_seed = 0;
   ShardKind kind = ShardKind::tar;
-  std::string prefix = {};  ///< of the shards' names
-  data::detail::ShardPlanOptions plan = {};
+  std::string prefix = {};  ///< prefix of the shards' names
+  ShardPlanOptions plan = {};
   bool write_indices = false;
 
   EncodingOptions encoding = {};
@@ -38,13 +38,13 @@ struct PackOptions {
   bool quiet = false;  ///< no progress
 };
 
-/// The command line, read.
+/// The parsed command line.
 struct CommandLine {
   PackOptions options = {};
   std::optional<std::string> help = {};  ///< the text to print instead of packing
 };
 
-/// Throws UsageError for what it cannot read, and for options that contradict each other.
+/// Throws UsageError for arguments that it cannot parse, and for options that contradict each other.
 CommandLine read_command_line(int argc, const char* const* argv);
 
 }  // namespace libtrain::pack

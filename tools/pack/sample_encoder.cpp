@@ -59,7 +59,7 @@ EncodedSample encode_sample(std::string file, const std::string& name, const Enc
 
   const bool is_large = options.short_side && std::min(header.width, header.height) > *options.short_side;
   if (is_large || options.check == ImageCheck::decode) {
-    const int channels = header.channels <= 2 ? 1 : 3;  // what is grey, with alpha or without, stays so
+    const int channels = header.channels <= 2 ? 1 : 3;  // grey images, with or without alpha, stay grey
     const data::Image image = data::decode_image(bytes_of(sample.bytes), {.name = name, .channels = channels});
     if (is_large) replace(sample, shrink(image, *options.short_side, name), options.quality);
   }

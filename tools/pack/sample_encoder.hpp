@@ -7,42 +7,42 @@
 
 namespace libtrain::pack {
 
-/// Of a JPEG that libjpeg writes, in pixels.
+/// The longest side of a JPEG that libjpeg writes, in pixels.
 inline constexpr int kLargestJpegSide = 65'500;
 
-/// How much of an image is looked at before it is stored.
+/// How much of an image is checked before it is stored.
 enum class ImageCheck {
-  decode,  ///< all of it, as training will
+  decode,  ///< all of it, as in training
   header,  ///< format and size
 };
 
 struct EncodingOptions {
-  /// Pictures whose shorter side is longer are shrunk to it and stored as JPEGs.
+  /// Images with a longer shorter side are shrunk to this one and stored as JPEGs.
   std::optional<int> short_side = {};
-  int quality = 95;  ///< of those JPEGs
+  int quality = 95;  ///< quality of those JPEGs
 
-  /// MCUs between the restart markers that JPEGs get where that can be done without loss; see RestartOptions.
+  /// MCUs between the restart markers that are added to JPEGs if that is possible without loss; see RestartOptions.
   std::optional<int> restart_interval = {};
 
   ImageCheck check = ImageCheck::decode;
 };
 
-/// An image file as it is stored.
+/// An image file to store.
 struct EncodedSample {
   std::string bytes = {};
   data::ImageFormat format = data::ImageFormat::unknown;
   int width = 0;  ///< pixels
   int height = 0;
   bool is_resized = false;
-  bool has_new_markers = false;  ///< got restart markers
+  bool has_new_markers = false;  ///< restart markers were added
 
-  /// Every byte is the image file's.
+  /// Whether the bytes are those of the original file.
   bool is_unchanged() const { return !is_resized && !has_new_markers; }
 };
 
-/// Makes what is stored of the image file `file`, whose name in messages is `name`; its extension plays no role. Throws
-/// EnvironmentError for a file that is damaged as far as options.check looks, neither a JPEG nor a PNG, or too long for
-/// a JPEG when it is shrunk. Any thread may call it.
+/// Encodes the image file `file`; `name` is its name in messages, whose extension is ignored. Throws EnvironmentError
+/// for a file in which options.check finds damage, that is neither a JPEG nor a PNG, or that would be too long for a
+/// JPEG after shrinking. Any thread may call it.
 EncodedSample encode_sample(std::string file, const std::string& name, const EncodingOptions& options);
 
 }  // namespace libtrain::pack

@@ -14,7 +14,7 @@ namespace {
 constexpr int kDigits = 5;
 constexpr std::string_view kNumbers = "00000-of-00000";
 
-// What stands around the numbers.
+// The parts of a name around the numbers.
 struct Frame {
   std::string_view before = {};
   std::string_view after = {};

@@ -6,19 +6,19 @@
 
 namespace libtrain::pack {
 
-/// What a shard is: a tar archive in WebDataset's layout, or a TFRecord file of tf.train.Example.
+/// A tar archive in WebDataset's layout, or a TFRecord file of tf.train.Example.
 enum class ShardKind { tar, tf_record };
 
-/// As many as five digits can count.
+/// The largest number of five digits.
 inline constexpr std::uint64_t kMaxShards = 99'999;
 
-/// `number` with zeros in front, at least `digits` long.
+/// `number` with leading zeros, at least `digits` long.
 std::string zero_padded(std::uint64_t number, int digits);
 
 /// train-00003-of-00012.tar or train.tfrecord-00003-of-00012; shards are counted from 0.
 std::string shard_name(const std::string& prefix, ShardKind kind, std::uint64_t shard, std::uint64_t shards);
 
-/// Whether shard_name() makes this name of that prefix and kind, and any numbers.
+/// Whether shard_name() can return this name for the prefix and kind, with any numbers.
 bool is_shard_name(std::string_view name, std::string_view prefix, ShardKind kind);
 
 }  // namespace libtrain::pack

@@ -15,7 +15,7 @@ namespace detail = data::detail;
 
 constexpr const char* kLock = "lock";
 
-// Network file systems without locks are used all the same: two processes with one output folder are a rare mistake.
+// Network file systems without locks are accepted: two processes with one output folder are a rare mistake.
 bool lock_if_possible(const detail::DiskFile& file) {
   try {
     return detail::try_lock(file, detail::LockMode::exclusive);
@@ -32,8 +32,9 @@ StagingFolder::StagingFolder(std::filesystem::path path) : path_(std::move(path)
   lock_ = detail::open_to_write(lock_path);
   // The process that had the lock until now may have removed the file.
   if (!lock_if_possible(lock_) || !lock_.is_at(lock_path)) {
-    throw EnvironmentError(text("The folder '", path_.string(),
-                                "' is in use by another libtrain-pack; wait for its end, or write to another folder."));
+    throw EnvironmentError(
+        text("The folder '", path_.string(),
+             "' is in use by another libtrain-pack. Wait until it has finished, or write to another folder."));
   }
 }
 

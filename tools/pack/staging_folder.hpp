@@ -6,10 +6,10 @@
 
 namespace libtrain::pack {
 
-/// A folder of one process at a time, for files that are not complete yet; it goes with the object.
+/// A folder for incomplete files, used by one process at a time and removed with the object.
 class StagingFolder {
  public:
-  /// Makes the folder and those above it. Throws EnvironmentError where that fails, or where another process uses it.
+  /// Creates the folder and its parents. Throws EnvironmentError if that fails or another process uses the folder.
   explicit StagingFolder(std::filesystem::path path);
 
   StagingFolder(const StagingFolder&) = delete;  // owns the folder
@@ -18,10 +18,10 @@ class StagingFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Removes what a process that was killed has left in it.
+  /// Removes files that a killed process left in it.
   void clear() const;
 
-  /// Whether to leave it where it is at the end.
+  /// Whether the destructor keeps the folder.
   void keep(bool kept) { is_kept_ = kept; }
 
  private:

@@ -2,7 +2,7 @@
 
 namespace libtrain::detail {
 
-/// The small letter of a capital letter of ASCII; any other character as it is, whatever the locale.
+/// Converts an ASCII capital letter to lower case, independent of the locale; returns any other character unchanged.
 constexpr char ascii_lower(char character) {
   return character >= 'A' && character <= 'Z' ? static_cast<char>(character - 'A' + 'a') : character;
 }

@@ -18,17 +18,17 @@ namespace libtrain::detail {
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are taken from memory as they lie");
+static_assert(std::endian::native == std::endian::little, "words are loaded in memory order");
 
 constexpr std::uint32_t kReflectedPolynomial = 0x82f63b78;
 
-// An instruction yields its result after 3 cycles, but one can begin in every cycle: three stretches of this many bytes
-// are worked on in turn.
+// An instruction has a latency of 3 cycles, but one can start in every cycle: three stretches of this many bytes are
+// processed in turn.
 constexpr std::size_t kStretch = 1024;
 
 using Table = std::array<std::uint32_t, 256>;
 
-// [zeros][byte]: what a register that holds `byte` becomes after one byte and `zeros` more, all zero.
+// [zeros][byte]: the register after `byte` and `zeros` zero bytes.
 constexpr std::array<Table, 8> make_byte_tables() {
   std::array<Table, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -59,8 +59,8 @@ std::uint64_t load_word(const char* from) {
 
 #ifdef LIBTRAIN_CRC_INSTRUCTIONS
 
-// [part][byte]: what a register with `byte` in its byte number `part` becomes after a stretch of zeros. The register is
-// linear in its bits, so each is passed over the stretch once.
+// [part][byte]: the register after a stretch of zeros, from a register with `byte` in its byte number `part`. The
+// register is linear in its bits, so each bit is passed over the stretch once.
 constexpr std::array<Table, 4> make_stretch_tables() {
   std::array<std::uint32_t, 32> images{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
@@ -89,26 +89,26 @@ std::uint32_t pass_stretch(std::uint32_t state) {
 
 #if defined(__x86_64__)
 
-// The instruction's own width, with zeros in the upper half: no conversion between two of them.
-using State = std::uint64_t;
+// The width of the instruction, with zeros in the upper half, which avoids conversions.
+using Register = std::uint64_t;
 
-LIBTRAIN_CRC_INSTRUCTIONS inline State add_word(State state, std::uint64_t word) {
+LIBTRAIN_CRC_INSTRUCTIONS inline Register add_word(Register state, std::uint64_t word) {
   return _mm_crc32_u64(state, word);
 }
 
-LIBTRAIN_CRC_INSTRUCTIONS inline State add_byte(State state, std::uint8_t byte) {
+LIBTRAIN_CRC_INSTRUCTIONS inline Register add_byte(Register state, std::uint8_t byte) {
   return _mm_crc32_u8(static_cast<std::uint32_t>(state), byte);
 }
 
 #else
 
-using State = std::uint32_t;
+using Register = std::uint32_t;
 
-LIBTRAIN_CRC_INSTRUCTIONS inline State add_word(State state, std::uint64_t word) {
+LIBTRAIN_CRC_INSTRUCTIONS inline Register add_word(Register state, std::uint64_t word) {
   return __crc32cd(state, word);
 }
 
-LIBTRAIN_CRC_INSTRUCTIONS inline State add_byte(State state, std::uint8_t byte) {
+LIBTRAIN_CRC_INSTRUCTIONS inline Register add_byte(Register state, std::uint8_t byte) {
   return __crc32cb(state, byte);
 }
 
@@ -116,10 +116,10 @@ LIBTRAIN_CRC_INSTRUCTIONS inline State add_byte(State state, std::uint8_t byte) 
 
 LIBTRAIN_CRC_INSTRUCTIONS std::uint32_t run_instructions(std::uint32_t crc, const char* from, std::size_t count) {
   const std::uint32_t inverted = ~crc;
-  State state = inverted;
+  Register state = inverted;
   for (; count >= 3 * kStretch; from += 3 * kStretch, count -= 3 * kStretch) {
-    State second = 0;
-    State third = 0;
+    Register second = 0;
+    Register third = 0;
     for (std::size_t i = 0; i < kStretch; i += 8) {
       state = add_word(state, load_word(from + i));
       second = add_word(second, load_word(from + kStretch + i));

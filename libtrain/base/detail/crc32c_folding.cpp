@@ -9,12 +9,12 @@
 #endif
 
 // Folding: V. Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction, Intel, 2009. A
-// register of the message's bits is replaced by one that leaves the same remainder and lies n bits further on, where it
-// is added to what stands there: its halves are multiplied without carries by powers of x modulo the polynomial. With
-// bits reflected the product of two 64-bit halves is off by one bit, and a constant in the lower half by 32.
+// register of the message's bits is replaced by one with the same remainder n bits further on, where it is added to the
+// message: its halves are multiplied without carries by powers of x modulo the polynomial. With bits reflected, the
+// product of two 64-bit halves is off by one bit, and a constant in the lower half by 32.
 //
-// The processor multiplies and runs its instruction for CRC-32C in different units: a third of the message goes to the
-// latter meanwhile, in three stretches behind the part that is folded.
+// The processor multiplies and runs its instruction for CRC-32C in different units: the latter processes a third of the
+// message at the same time, in three stretches after the folded part.
 
 namespace libtrain::detail {
 
@@ -25,11 +25,11 @@ namespace {
 constexpr std::size_t kVectorBytes = 64;
 constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
 
-// Of each stretch, while a block is folded: as many as take the same time.
+// Words of each stretch per folded block: as many as take the same time.
 constexpr std::size_t kWords = 5;
 constexpr std::size_t kStretchBytes = kWords * sizeof(std::uint64_t);
 constexpr std::size_t kStepBytes = kBlockBytes + 3 * kStretchBytes;
-// Below this, putting the parts together costs more than the folding saves.
+// Below this number of steps, combining the parts costs more than the folding saves.
 constexpr std::size_t kMinSteps = 4;
 
 // x^exponent modulo the polynomial, reflected.
@@ -39,7 +39,7 @@ constexpr std::uint64_t power_of_x(int exponent) {
   return state;
 }
 
-// What the halves of 128 bits are multiplied with to be moved on by some bits.
+// The factors of the two halves of 128 bits that move them on by some bits.
 struct Step {
   std::uint64_t first;
   std::uint64_t second;
@@ -63,7 +63,7 @@ LIBTRAIN_CRC_FOLDING inline __m512i constants(const Step& step) {
   return _mm512_set_epi64(second, first, second, first, second, first, second, first);
 }
 
-// Each lane of `from` moved on and added to that of `to`.
+// Moves each lane of `from` on and adds it to that of `to`.
 LIBTRAIN_CRC_FOLDING inline __m512i fold(__m512i from, __m512i step, __m512i to) {
   constexpr int kSumOfThree = 0x96;
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(from, step, 0x00),
@@ -76,7 +76,7 @@ LIBTRAIN_CRC_FOLDING inline __m128i fold(__m128i from, __m128i to) {
   return _mm_xor_si128(sum, to);
 }
 
-// Of a message of these 64 bytes alone, with a register that is zero at first.
+// The remainder of a message of these 64 bytes, from a register of zero.
 LIBTRAIN_CRC_FOLDING inline std::uint32_t remainder_of(__m512i vector) {
   alignas(kVectorBytes) __m128i lanes[4];
   _mm512_store_si512(lanes, vector);
@@ -86,17 +86,18 @@ LIBTRAIN_CRC_FOLDING inline std::uint32_t remainder_of(__m512i vector) {
   return static_cast<std::uint32_t>(_mm_crc32_u64(_mm_crc32_u64(0, first), second));
 }
 
-// Powers of x are kept 33 bits short: the product of two is then short by as much.
+// Powers of x are stored 33 bits short: the product of two is then short by the same amount.
 constexpr std::uint32_t kPastStretch = static_cast<std::uint32_t>(power_of_x(8 * kStretchBytes - 33));
 
-// The product of two remainders, moved on by 33 bits: what is kept 33 bits short makes up for it.
+// The product of two remainders, moved on by 33 bits, which compensates for the stored powers.
 LIBTRAIN_CRC_FOLDING inline std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
   const __m128i product =
       _mm_clmulepi64_si128(_mm_cvtsi32_si128(static_cast<int>(left)), _mm_cvtsi32_si128(static_cast<int>(right)), 0x00);
   return static_cast<std::uint32_t>(_mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(product))));
 }
 
-// What moves a remainder on by so many times kStretchBytes, which are not 0: by squaring, from the highest bit down.
+// The factor that moves a remainder on by `count` times kStretchBytes; `count` is not 0. By squaring, from the highest
+// bit down.
 LIBTRAIN_CRC_FOLDING inline std::uint32_t past_stretches(std::size_t count) {
   std::uint32_t power = kPastStretch;
   for (int bit = static_cast<int>(std::bit_width(count)) - 2; bit >= 0; --bit) {
@@ -106,7 +107,7 @@ LIBTRAIN_CRC_FOLDING inline std::uint32_t past_stretches(std::size_t count) {
   return power;
 }
 
-// One of the stretches, with a register that is zero at first.
+// One of the stretches, with a register that starts at zero.
 struct Stretch {
   const char* from;
   std::uint64_t state = 0;
@@ -118,7 +119,7 @@ LIBTRAIN_CRC_FOLDING inline void add_word(Stretch& stretch, std::size_t i) {
   stretch.state = _mm_crc32_u64(stretch.state, word);
 }
 
-// A word of each in turn, as an instruction needs three cycles for its result.
+// A word of each in turn, because an instruction has a latency of three cycles.
 LIBTRAIN_CRC_FOLDING inline void add_words(Stretch& first, Stretch& second, Stretch& third) {
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kWords; ++i) {
@@ -129,7 +130,7 @@ LIBTRAIN_CRC_FOLDING inline void add_words(Stretch& first, Stretch& second, Stre
   for (Stretch* const stretch : {&first, &second, &third}) stretch->from += kStretchBytes;
 }
 
-// Of steps * kStepBytes bytes; `steps` is not 0.
+// The checksum of steps * kStepBytes bytes; `steps` is not 0.
 LIBTRAIN_CRC_FOLDING std::uint32_t run_folding(std::uint32_t crc, const char* from, std::size_t steps) {
   const std::size_t stretch_bytes = steps * kStretchBytes;
   Stretch first{from + steps * kBlockBytes};

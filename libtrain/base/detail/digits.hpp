@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <iomanip>
 #include <span>
@@ -9,14 +13,15 @@
 
 namespace libtrain::detail {
 
-/// "0x" and at least so many hexadecimal digits, letters small: `hexadecimal(0x1f, 4)` is "0x001f".
+/// "0x" and at least `digits` lower-case hexadecimal digits: `hexadecimal(0x1f, 4)` is "0x001f".
 inline std::string hexadecimal(std::uint64_t number, int digits = 1) {
-  std::ostringstream stream;
-  stream << "0x" << std::hex << std::setw(digits) << std::setfill('0') << number;
-  return stream.str();
+  std::array<char, 16> buffer{};
+  const auto end = std::to_chars(buffer.begin(), buffer.end(), number, 16).ptr;
+  const auto missing = std::max<std::ptrdiff_t>(digits - (end - buffer.begin()), 0);
+  return "0x" + std::string(static_cast<std::size_t>(missing), '0') + std::string(buffer.begin(), end);
 }
 
-/// Two hexadecimal digits for each byte, letters small.
+/// Two lower-case hexadecimal digits for each byte.
 inline std::string hexadecimal(std::span<const std::uint8_t> bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string digits;
@@ -24,7 +29,7 @@ inline std::string hexadecimal(std::span<const std::uint8_t> bytes) {
   return digits;
 }
 
-/// With so many digits after the point: `decimal(2.5, 2)` is "2.50".
+/// With `digits` digits after the decimal point: `decimal(2.5, 2)` is "2.50".
 inline std::string decimal(double value, int digits) {
   std::ostringstream stream;
   stream << std::fixed << std::setprecision(digits) << value;

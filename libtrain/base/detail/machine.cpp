@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 
+#include <libtrain/base/text.hpp>
+
 namespace libtrain::detail {
 
 namespace {
@@ -25,8 +27,8 @@ std::string contents_of(const std::string& path) {
   return text.str();
 }
 
-// Inside a container the files of its own group lie at the top; elsewhere they lie where /proc/self/cgroup says. Lines
-// there read "0::/path" in version 2 and "4:cpu,cpuacct:/path" in version 1.
+// Inside a container, the files of its own group are at the top; elsewhere their path is in /proc/self/cgroup. Its
+// lines are "0::/path" in version 2 and "4:cpu,cpuacct:/path" in version 1.
 std::string group_of(std::string_view controller) {
   std::istringstream lines{contents_of("/proc/self/cgroup")};
   for (std::string line; std::getline(lines, line);) {
@@ -52,6 +54,17 @@ std::string boot_id() {
   std::string id;
   std::getline(std::ifstream{"/proc/sys/kernel/random/boot_id"}, id);
   return id;
+}
+
+std::string machine_id() {
+  auto id = boot_id();
+  return id.empty() ? host_name() : id;
+}
+
+std::string own_namespace(std::string_view kind) {
+  std::array<char, 64> name{};
+  const auto length = readlink(text("/proc/self/ns/", kind).c_str(), name.data(), name.size());
+  return {name.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
 }
 
 std::set<int> usable_cores() {
@@ -100,7 +113,7 @@ std::optional<double> parse_cpu_max(std::string_view text) {
   std::istringstream words{std::string{text}};
   double microseconds = 0;
   double period = 0;
-  // Version 1 writes -1 where there is no limit.
+  // Version 1 writes -1 if there is no limit.
   if (!(words >> microseconds >> period) || microseconds <= 0 || period <= 0) return std::nullopt;
   return microseconds / period;
 }
@@ -108,7 +121,7 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 std::optional<std::int64_t> parse_memory_max(std::string_view text) {
   std::istringstream words{std::string{text}};
   std::int64_t bytes = 0;
-  // Version 1 writes nearly the largest number where there is no limit.
+  // Version 1 writes nearly the maximum number if there is no limit.
   if (!(words >> bytes) || bytes <= 0) return std::nullopt;
   return bytes;
 }

@@ -8,32 +8,40 @@
 
 namespace libtrain::detail {
 
-/// The name of this host as `hostname` prints it, or nothing where the system does not say.
+/// The name of this host as `hostname` prints it; empty if the system does not provide it.
 std::string host_name();
 
-/// What tells the running kernel from all others, as long as it runs, or nothing where the system does not say. The
-/// containers of a machine see the same.
+/// Identifies the running kernel until it reboots, the same in all containers of a machine; empty if the system does
+/// not provide it.
 std::string boot_id();
 
+/// Identifies this machine: its boot id, or its host name if it has none.
+std::string machine_id();
+
+/// The namespace of `kind` ("pid", "net") that this process runs in, such as "pid:[4026531836]"; empty if unknown.
+std::string own_namespace(std::string_view kind);
+
 /// The cores that this process may run on (sched_getaffinity), on machines of any size. mpirun, taskset and cpusets
-/// make them fewer than the machine has.
+/// limit them.
 std::set<int> usable_cores();
 
-/// How many cores' worth of time the container of this process may use (cgroup quota, versions 1 and 2), or nothing
-/// where there is no limit. All processes of the container share it.
+/// The CPU time that this container may use, in cores (cgroup quota, versions 1 and 2); std::nullopt if there is no
+/// limit. All processes of the container share it.
 std::optional<double> cpu_quota();
 
-/// How much memory the processes of this container may use together, in bytes: the machine's, or the container's limit
-/// (cgroup, versions 1 and 2) where that is less.
+/// The memory in bytes that the processes of this container may use together: that of the machine, or the container's
+/// limit (cgroup, versions 1 and 2) if that is less.
 std::int64_t memory_bytes();
 
-/// The most memory that this process has had resident, in bytes.
+/// The peak resident memory of this process in bytes.
 std::int64_t peak_rss_bytes();
 
-/// The quota in cores that cgroup version 2 states as "200000 100000", or "max 100000" for none; nothing for garbage.
+/// The quota in cores that cgroup version 2 writes as "200000 100000", or "max 100000" for none; std::nullopt if there
+/// is none or the text is invalid.
 std::optional<double> parse_cpu_max(std::string_view text);
 
-/// The limit in bytes that a cgroup states as a number, or as "max" for none; nothing for garbage.
+/// The limit in bytes that a cgroup writes as a number, or "max" for none; std::nullopt if there is none or the text is
+/// invalid.
 std::optional<std::int64_t> parse_memory_max(std::string_view text);
 
 }  // namespace libtrain::detail

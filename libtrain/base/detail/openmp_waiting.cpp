@@ -1,18 +1,18 @@
-// How long idle threads of GCC's OpenMP, which LibTorch computes with, spin before they sleep.
+// Sets how long idle threads of GCC's OpenMP, which LibTorch uses, spin before they sleep.
 //
-// By default they spin for several milliseconds after each operation. Where another program runs on one of the cores,
-// two threads of a program come to share a core, one of them spins there while the other has the work, and training
-// becomes tens of times slower. 1000 turns take about 20 microseconds: as fast as the default on a machine of one's
-// own, within 3 percent, and nearly as good as no spinning beside other programs (docs/launch.md).
+// By default they spin for several milliseconds after each operation. If another program runs on one of the cores, two
+// threads of a program share a core, one of them spins while the other has the work, and training becomes tens of times
+// slower. 1000 spins take about 20 microseconds: within 3 percent of the default's speed on an otherwise idle machine,
+// and nearly as good as no spinning beside other programs (docs/launch.md).
 //
 // libgomp reads its variables when it is loaded, before main() and before the constructors of the program. Only
-// .preinit_array comes earlier. There the C library does not know the environment yet, and will take the kernel's array
-// as it is, which has no room for one more: GOMP_SPINCOUNT takes the place of a variable that no library reads when it
-// is loaded, until the program's own constructors run. Where the user has said how to wait, or all of those variables
-// are missing, nothing changes.
+// .preinit_array runs earlier. At that time the C library has not read the environment, and will use the kernel's
+// array, which has no room for another entry: GOMP_SPINCOUNT takes the place of a variable that no library reads when
+// it is loaded, until the program's own constructors run. If the user has set how threads wait, or all of those
+// variables are missing, nothing changes.
 //
-// Nothing refers to this file: executables are linked with --undefined (libtrain/CMakeLists.txt), since a shared
-// library may have no .preinit_array.
+// Nothing refers to this file: executables are linked with --undefined (libtrain/base/CMakeLists.txt), since a shared
+// library cannot have a .preinit_array.
 
 #include <libtrain/base/detail/openmp_waiting.hpp>
 
@@ -20,7 +20,7 @@
 
 #include <initializer_list>
 
-// No checks of a sanitizer: its own constructors have not run.
+// No sanitizer checks: the sanitizer's own constructors have not run yet.
 #define LIBTRAIN_BEFORE_ALL __attribute__((no_sanitize("address", "thread", "undefined")))
 
 const char* libtrain_openmp_waiting = nullptr;
@@ -39,7 +39,7 @@ LIBTRAIN_BEFORE_ALL char** find(char** environment, const char* name) {
   return nullptr;
 }
 
-LIBTRAIN_BEFORE_ALL void lend_a_place(int /*argc*/, char** /*argv*/, char** environment) {
+LIBTRAIN_BEFORE_ALL void set_spin_count(int /*argc*/, char** /*argv*/, char** environment) {
   for (const char* chosen : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
     if (find(environment, chosen) != nullptr) return;
   }
@@ -53,13 +53,13 @@ LIBTRAIN_BEFORE_ALL void lend_a_place(int /*argc*/, char** /*argv*/, char** envi
   }
 }
 
-// The libraries' constructors have run. One of them may have made a new array of the same entries.
-__attribute__((constructor(101))) void give_it_back() {
+// The libraries' constructors have run. One of them may have created a new array of the same entries.
+__attribute__((constructor(101))) void restore_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (*entry == setting) *entry = displaced;
   }
 }
 
-__attribute__((section(".preinit_array"), used)) void (*const before_all)(int, char**, char**) = lend_a_place;
+__attribute__((section(".preinit_array"), used)) void (*const before_all)(int, char**, char**) = set_spin_count;
 
 }  // namespace

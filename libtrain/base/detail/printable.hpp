@@ -5,9 +5,9 @@
 
 namespace libtrain::detail {
 
-/// `message` as it may be shown on a terminal, whatever names, arguments and foreign libraries put into it: control
-/// characters but line ends and tabs as \\x1b, and of more than some 4000 bytes the beginning and the end. Applied to
-/// what is printable it changes nothing. Every libtrain::Error applies it.
+/// Makes `message` safe to show on a terminal, even if it contains names, arguments or text of other libraries: control
+/// characters except line ends and tabs become \\x1b, and of a message of more than about 4000 bytes only the beginning
+/// and the end remain. Printable text is unchanged. Every libtrain::Error applies it.
 std::string printable(std::string_view message);
 
 }  // namespace libtrain::detail

@@ -61,7 +61,7 @@ bool token_is_secret(const std::vector<std::string>& words, std::size_t position
   return position + 1 == words.size() || !contains(text_after, words[position + 1]);
 }
 
-/// The end of the URL that starts at `start`: white space, or the closing quote where the URL is quoted.
+/// The end of the URL that starts at `start`: white space, or the closing quote if the URL is quoted.
 std::size_t url_end(std::string_view message, std::size_t start) {
   const char quote = start > 0 && is_quote(message[start - 1]) ? message[start - 1] : '\0';
   std::size_t end = start;
@@ -74,8 +74,7 @@ std::size_t url_end(std::string_view message, std::size_t start) {
   return end;
 }
 
-/// Where the user:password part of a URL ends (at the '@'), given what follows "://"; kNone where there is none to
-/// hide.
+/// The end of the user:password part of a URL (its '@'), given the text after "://"; kNone if there is none to hide.
 std::size_t user_info_end(std::string_view scheme, std::string_view rest) {
   const auto authority = rest.substr(0, rest.find_first_of("/?#"));
   const auto at = authority.rfind('@');
@@ -126,7 +125,7 @@ std::size_t skip(std::string_view message, std::size_t position, std::string_vie
   return next == kNone ? message.size() : next;
 }
 
-/// Where the value that belongs to a key ending at `key_end` begins; kNone where no value follows.
+/// The beginning of the value that belongs to a key ending at `key_end`; kNone if no value follows.
 std::size_t value_start(std::string_view message, std::string_view key, std::size_t key_end) {
   auto position = skip(message, skip(message, key_end, "\\\"'`"), " \t");
   if (position >= message.size()) return kNone;
@@ -140,7 +139,7 @@ std::size_t value_start(std::string_view message, std::string_view key, std::siz
   return option ? position : kNone;
 }
 
-/// Where the value that begins at `start` ends. `start` moves behind an opening quote.
+/// The end of the value that begins at `start`. Moves `start` past an opening quote.
 std::size_t value_end(std::string_view message, std::string_view key, std::size_t& start) {
   const bool escaped = message.substr(start, 1) == "\\" && start + 1 < message.size() && is_quote(message[start + 1]);
   if (escaped) ++start;
@@ -160,11 +159,11 @@ std::size_t value_end(std::string_view message, std::string_view key, std::size_
   return end == kNone ? message.size() : end;
 }
 
-/// "Bearer abcdef..." with no key in front.
+/// "Bearer abcdef..." without a key before it.
 bool is_bearer(std::string_view key, std::string_view after) {
-  constexpr std::size_t shortest_token = 16;
+  constexpr std::size_t kMinToken = 16;
   if (lower(key) != "bearer" || after.empty() || after.front() != ' ') return false;
-  return std::min(after.find_first_of(" \t\r\n", 1), after.size()) > shortest_token;
+  return std::min(after.find_first_of(" \t\r\n", 1), after.size()) > kMinToken;
 }
 
 std::string mask_values(std::string_view message) {

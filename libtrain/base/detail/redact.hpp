@@ -5,9 +5,9 @@
 
 namespace libtrain::detail {
 
-/// Returns `message` with what may be a secret replaced by "***": the query of every URL (a SAS signature lives there)
+/// Returns `message` with possible secrets replaced by "***": the query of every URL (it may contain a SAS signature)
 /// and its user:password part, and the value of every `key=value` or `key: value` whose key looks like a secret
-/// (see `looks_secret`). The logger and every libtrain::Error apply it; nothing else needs to.
+/// (see `looks_secret`). The logger and every libtrain::Error apply it, so that other code does not need to.
 std::string redact(std::string_view message);
 
 /// True for names such as AZUREML_RUN_TOKEN, sig, AccountKey, password or client_secret, in any case.

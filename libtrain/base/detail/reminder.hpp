@@ -7,7 +7,7 @@ namespace libtrain::detail {
 /// Tells when to log a wait: after five seconds, and every minute.
 class Reminder {
  public:
-  /// True once for each of these moments.
+  /// Returns true once for each of these times.
   bool is_due() {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_) return false;

@@ -8,10 +8,11 @@
 namespace libtrain::detail {
 
 void require_printed() {
-  // The stream keeps an error of its own, and so does the file below it.
+  // The stream and the file below it each have their own error state.
   const bool flushed = std::cout.flush() && std::fflush(stdout) == 0;
   if (flushed && std::ferror(stdout) == 0) return;
-  throw EnvironmentError("Standard output cannot be written; give it a place with room and run again.");
+  throw EnvironmentError(
+      "Cannot write to standard output. Redirect it to a file system with free space, and run again.");
 }
 
 }  // namespace libtrain::detail

@@ -2,8 +2,8 @@
 
 namespace libtrain::detail {
 
-/// For the end of a program that prints its results: throws EnvironmentError where something that was printed to
-/// standard output did not get there, as on a full disk. What is missing there must not pass for the whole.
+/// Call it at the end of a program that prints its results: throws EnvironmentError if something that was printed to
+/// standard output was not written, for example because the disk is full, so that incomplete output is not used.
 void require_printed();
 
 }  // namespace libtrain::detail

@@ -14,7 +14,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// A failure as a rank tells it: the digit of its exit code, and its text.
+// A failure as it is sent to the other ranks: the digit of its exit code, and its text.
 std::string message(ExitCode code, const std::string& what) {
   return text(static_cast<int>(code), what);
 }
@@ -45,10 +45,6 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-bool all_equal(const std::vector<std::string>& values) {
-  return std::ranges::adjacent_find(values, std::not_equal_to<>{}) == values.end();
-}
-
 std::vector<std::string> lines_of(const std::string& joined) {
   std::vector<std::string> lines;
   std::istringstream stream{joined};
@@ -56,11 +52,11 @@ std::vector<std::string> lines_of(const std::string& joined) {
   return lines;
 }
 
-// The text for the first difference between rank 0's lines and the others'.
+// Describes the first difference between rank 0's lines and those of the other ranks.
 std::string describe_difference(const Agreement& agreement, const std::vector<std::vector<std::string>>& all) {
   const auto line_of = [&](std::size_t rank, std::size_t index) {
     const auto& lines = all[rank];
-    return index < lines.size() ? lines[index] : text("nothing (it has ", lines.size(), " ", agreement.unit, ")");
+    return index < lines.size() ? lines[index] : text("nothing (only ", lines.size(), " ", agreement.unit, ")");
   };
   const auto longest = std::ranges::max(all, {}, &std::vector<std::string>::size).size();
   for (std::size_t index = 0; index < longest; ++index) {
@@ -72,7 +68,7 @@ std::string describe_difference(const Agreement& agreement, const std::vector<st
       for (std::size_t other = rank; other < all.size(); ++other) {
         if (line_of(other, index) == found) ranks.push_back(static_cast<int>(other));
       }
-      return text(agreement.subject, " differs between ranks: rank 0 has ", expected, " where ", ranks_in_words(ranks),
+      return text(agreement.subject, " differs between ranks: rank 0 has ", expected, ", but ", ranks_in_words(ranks),
                   ranks.size() == 1 ? " has " : " have ", found, ". ", agreement.advice);
     }
   }
@@ -84,7 +80,7 @@ std::string describe_difference(const Agreement& agreement, const std::vector<st
 void throw_together(Communicator& communicator, std::string_view step, const std::exception_ptr& failure,
                     const CallOptions& options) {
   const auto messages = communicator.all_gather_bytes(message_of(failure), options);
-  const auto first = std::ranges::find_if(messages, [](const auto& said) { return !said.empty(); });
+  const auto first = std::ranges::find_if(messages, [](const auto& message) { return !message.empty(); });
   if (first == messages.end()) return;
   const auto what = first->substr(1);
   throw_message(*first,
@@ -93,7 +89,7 @@ void throw_together(Communicator& communicator, std::string_view step, const std
 
 void require_agreement(const Agreement& agreement, const std::vector<std::string>& lines, Communicator& communicator) {
   const auto mine = join(lines, "\n");
-  // Thousands of ranks with thousands of lines each agree by a digest; only a difference makes them show everything.
+  // Thousands of ranks may have thousands of lines each: they exchange digests, and all lines only if these differ.
   if (all_equal(communicator.all_gather_bytes(std::to_string(std::hash<std::string>{}(mine))))) return;
   std::vector<std::vector<std::string>> all;
   for (const auto& given : communicator.all_gather_bytes(mine)) all.push_back(lines_of(given));

@@ -14,7 +14,16 @@ inline const char* at_offset(const void* data, std::size_t bytes) {
   return static_cast<const char*>(data) + bytes;
 }
 
-/// Also for equal pointers, and for null ones where there is nothing to copy, which memcpy does not take.
+/// The part of `rank` in a buffer that has `bytes` bytes for each rank.
+inline char* part_of(void* data, int rank, std::size_t bytes) {
+  return at_offset(data, static_cast<std::size_t>(rank) * bytes);
+}
+
+inline const char* part_of(const void* data, int rank, std::size_t bytes) {
+  return at_offset(data, static_cast<std::size_t>(rank) * bytes);
+}
+
+/// Unlike memcpy, accepts equal pointers, and null pointers if there is nothing to copy.
 inline void copy_bytes(void* target, const void* source, std::size_t bytes) {
   if (bytes > 0 && target != source) std::memcpy(target, source, bytes);
 }

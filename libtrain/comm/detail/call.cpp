@@ -1,7 +1,5 @@
 #include <libtrain/comm/detail/call.hpp>
 
-#include <map>
-
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
@@ -47,24 +45,17 @@ std::string to_string(const Call& call) {
 }
 
 std::string who_called_what(const std::vector<std::string>& calls) {
-  std::map<std::string, std::vector<int>> callers;
-  std::vector<std::string> in_order;
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    auto& ranks = callers[calls[rank]];
-    if (ranks.empty()) in_order.push_back(calls[rank]);
-    ranks.push_back(static_cast<int>(rank));
-  }
   std::vector<std::string> parts;
-  for (const auto& call : in_order) parts.push_back(text(ranks_in_words(callers[call]), " called ", call));
+  for (const auto& [call, ranks] : group_ranks(calls)) parts.push_back(text(ranks_in_words(ranks), " called ", call));
   return join(parts, "; ");
 }
 
 std::uint64_t fingerprint(const Call& call, std::uint64_t sequence) {
-  // Absent is none of the values.
+  // A missing value differs from all values.
   const auto type = call.type ? static_cast<std::uint64_t>(*call.type) : 0xFFu;
   const auto op = call.op ? static_cast<std::uint64_t>(*call.op) : 0xFFu;
   const auto root = call.root ? static_cast<std::uint64_t>(static_cast<std::uint32_t>(*call.root)) : 0xFFFFFFFFu;
-  auto hash = mix_bits(sequence + 0x9E3779B97F4A7C15ull);
+  auto hash = mix_bits(sequence + kGoldenRatioBits);
   hash = mix_bits(hash ^ call.count);
   return mix_bits(hash ^ (static_cast<std::uint64_t>(call.kind) | type << 8 | op << 16 | root << 24));
 }

@@ -24,17 +24,11 @@ constexpr std::string_view kHere = "\nThis rank is ";
 constexpr std::string_view kFor = ", for ";
 constexpr std::size_t kMaxPlaces = 10;
 
-struct Group {
-  std::string place = {};
-  std::vector<int> ranks = {};
-  double seconds = 0;
-};
-
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-bool has_come(Clock::time_point time) {
+bool is_reached(Clock::time_point time) {
   return time != Clock::time_point{};
 }
 
@@ -42,8 +36,8 @@ std::string name_of(const CollectiveRecord& record) {
   return text(record.what, " (collective number ", record.sequence, ")");
 }
 
-std::string milliseconds(Clock::time_point time, Clock::time_point now) {
-  return has_come(time) ? decimal(1000 * seconds_between(now, time), 1) : "-";
+std::string in_milliseconds(Clock::time_point time, Clock::time_point now) {
+  return is_reached(time) ? decimal(1000 * seconds_between(now, time), 1) : "-";
 }
 
 template <typename Number, typename Word>
@@ -62,15 +56,15 @@ bool any_under_way(const std::vector<CollectiveRecord>& records) {
 }
 
 Position position_of(const std::vector<CollectiveRecord>& records, Clock::time_point now) {
-  if (records.empty()) return {.place = "in front of its first collective"};
-  // They run in the order of the calls, and what fails first makes all later ones fail.
+  if (records.empty()) return {.place = "before its first collective"};
+  // Collectives run in the order of the calls, and the first failure makes all later ones fail.
   const auto unfinished = std::ranges::find_if(records, [](const auto& record) { return record.state != State::done; });
   if (unfinished == records.end()) {
     const auto& last = records.back();
     return {text("outside of collectives, after ", name_of(last)), seconds_between(last.times.ended, now)};
   }
   const auto& times = unfinished->times;
-  const auto since = has_come(times.began) ? times.began : times.called;
+  const auto since = is_reached(times.began) ? times.began : times.called;
   return {text("in ", name_of(*unfinished)), seconds_between(since, now)};
 }
 
@@ -80,8 +74,8 @@ std::string to_text(const CollectiveLog& log) {
   out << "The last collectives. Times are milliseconds from the moment of the failure.\n";
   write_row(out, "number", "state", "called", "began", "ended", "what");
   for (const auto& record : log.records) {
-    write_row(out, record.sequence, to_string(record.state), milliseconds(record.times.called, log.now),
-              milliseconds(record.times.began, log.now), milliseconds(record.times.ended, log.now), record.what);
+    write_row(out, record.sequence, to_string(record.state), in_milliseconds(record.times.called, log.now),
+              in_milliseconds(record.times.began, log.now), in_milliseconds(record.times.ended, log.now), record.what);
   }
   const auto here = position_of(log.records, log.now);
   out << kHere << here.place << kFor << decimal(here.seconds, 3) << " s\n";
@@ -100,29 +94,26 @@ std::optional<Position> find_position(const std::string& log_text, const std::st
 }
 
 std::string describe_places(const std::vector<std::optional<Position>>& ranks) {
-  std::vector<Group> groups;
-  std::vector<int> silent;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto& here = ranks[rank];
-    if (!here) {
-      silent.push_back(static_cast<int>(rank));
-      continue;
-    }
-    auto group = std::ranges::find(groups, here->place, &Group::place);
-    if (group == groups.end()) group = groups.insert(groups.end(), Group{.place = here->place});
-    group->ranks.push_back(static_cast<int>(rank));
-    group->seconds = std::max(group->seconds, here->seconds);
-  }
-  if (groups.empty()) return {};
+  std::vector<std::string> places;
+  for (const auto& here : ranks) places.push_back(here ? here->place : "");
   std::vector<std::string> lines;
-  for (const auto& group : groups) {
-    if (lines.size() == kMaxPlaces) break;
-    lines.push_back(text(ranks_in_words(group.ranks), ": ", group.place, kFor, decimal(group.seconds, 1), " s"));
+  std::vector<int> unknown;
+  std::size_t known_places = 0;
+  for (const auto& [place, members] : group_ranks(places)) {
+    if (place.empty()) {
+      unknown = members;
+    } else if (++known_places <= kMaxPlaces) {
+      double seconds = 0;
+      for (const int rank : members) seconds = std::max(seconds, ranks[static_cast<std::size_t>(rank)]->seconds);
+      lines.push_back(text(ranks_in_words(members), ": ", place, kFor, decimal(seconds, 1), " s"));
+    }
   }
-  if (groups.size() > kMaxPlaces) lines.push_back(text("and ", groups.size() - kMaxPlaces, " more places"));
-  if (!silent.empty()) {
-    lines.push_back(text(ranks_in_words(silent),
-                         ": no log found: it is stopped, has ended or failed by itself, or its host has another disk"));
+  if (lines.empty()) return {};
+  if (known_places > kMaxPlaces) lines.push_back(text("and ", known_places - kMaxPlaces, " more places"));
+  if (!unknown.empty()) {
+    lines.push_back(text(ranks_in_words(unknown),
+                         ": no collective log found (the rank is stopped, has exited, failed for a different reason, "
+                         "or writes to a disk that this host cannot read)"));
   }
   return join(lines, "\n");
 }

@@ -20,25 +20,25 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kAbortTime{1000};
-// The thread that runs a collective notices a missed deadline first and knows more about it; this is for when it
-// cannot.
+// The thread that runs a collective notices a missed deadline first and reports more about it; this is the time that it
+// has for that.
 constexpr std::chrono::milliseconds kMissedDeadline{4500};
-// After so many collectives whose callers waited for them at once, and so ran them, the next caller is expected to do
-// the same: waking the communication thread would take a processor from the ranks and cost more than a small
+// After this number of collectives that callers ran because they waited for them at once, the next caller is expected
+// to do the same: waking the communication thread would take a core from the ranks and cost more than a small
 // collective.
 constexpr int kCallersInARow = 3;
-// How late the communication thread may be with the first collective that no caller waits for after all, and after how
-// many polls without one it has to be woken for the next.
+// The maximum delay of a collective for which no caller waits after all, and the number of polls without one after
+// which the communication thread sleeps until it is woken.
 constexpr std::chrono::microseconds kPollTime{500};
 constexpr int kPolls = 4;
 constexpr std::size_t kRemembered = 100;
 
-// LibTorch's errors end with where they were thrown, which no user of this library can make anything of.
+// LibTorch's errors end with a backtrace, which does not help users of this library.
 std::string without_backtrace(const std::string& what) {
   return what.substr(0, what.find("\nException raised from"));
 }
 
-// The ranks tell each other what they have called.
+// The ranks exchange their calls.
 [[noreturn]] void throw_mismatch(HostTransport& transport, const std::string& call, std::uint64_t sequence,
                                  const WaitPolicy& policy) {
   constexpr std::size_t kCallLength = 160;
@@ -56,7 +56,7 @@ std::string without_backtrace(const std::string& what) {
 
 }  // namespace
 
-// One collective: what to do, how long it may take, and how it ended.
+// One collective: its body, its deadline, and its outcome.
 class CommunicationThread::Operation : public Pending {
  public:
   Operation(const Call& call, const Arrival& arrival, Deadline deadline, Body body, std::shared_ptr<Queue> queue,
@@ -70,7 +70,7 @@ class CommunicationThread::Operation : public Pending {
     times_.called = Stopwatch::Clock::now();
   }
 
-  // Runs the operations before this one and this one itself on the calling thread where no other has begun, and
+  // Runs the operations before this one and this one itself on the calling thread if no thread has started them, and
   // sleeps otherwise.
   void wait() override;
   bool done() override;
@@ -82,29 +82,30 @@ class CommunicationThread::Operation : public Pending {
   // The same with its number: "all_reduce of 10 float32 (sum) (collective number 7)".
   std::string name() const;
 
-  // Equal on ranks that call the same, for the same purpose.
+  // Equal on ranks that make the same call with the same label.
   std::uint64_t fingerprint() const;
 
-  // It runs now; it ends, once: with success where `outcome` is null.
+  // begin() is called before it runs, finish() exactly once, with a null `outcome` for success.
   void begin();
   void finish(std::exception_ptr outcome);
 
   CollectiveRecord record();
 
-  // Whether it has ended well and no caller has asked. Once no Work refers to it, this is a mistake.
+  // Whether it has succeeded and no caller has asked for it. Once no Work refers to it, this is a mistake of the
+  // caller.
   bool was_ignored();
 
   const Call call;
-  Arrival arrival;  // the fingerprint comes with the number
+  Arrival arrival;  // submit() sets the fingerprint
   const Deadline deadline;
   std::uint64_t sequence = 0;
-  const std::shared_ptr<const std::string> label;  // what it is for; may be null
-  Body body;                                       // emptied when it has run, as is the queue
+  const std::shared_ptr<const std::string> label;  // may be null
+  Body body;                                       // null after it has run, like the queue
   std::shared_ptr<Queue> queue;
 
  private:
-  bool sleep_until(const Deadline& latest);  // false where it has not ended by then
-  void wait_for_its_end(Queue& mine);
+  bool sleep_until(const Deadline& latest);  // returns false if it has not finished by then
+  void wait_until_done(Queue& mine);
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -114,7 +115,7 @@ class CommunicationThread::Operation : public Pending {
   std::exception_ptr failure_;
 };
 
-// What the communication thread and the callers share.
+// The state that the communication thread and the callers share.
 class CommunicationThread::Queue {
  public:
   Queue(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout)
@@ -129,15 +130,15 @@ class CommunicationThread::Queue {
   // Gives the operation its number. Throws the first failure if there was one.
   void submit(const std::shared_ptr<Operation>& operation);
 
-  // What the communication thread does: runs operations until `stop` has been called and none is left.
+  // The communication thread: runs operations until `stop` has been called and none is left.
   void serve();
 
-  // Runs operations from the front until `wanted` has ended or another thread is running one. Leaves to the
-  // communication thread what would keep the caller beyond the deadline of `wanted`.
+  // Runs operations from the front until `wanted` has finished or another thread is running one. Leaves operations that
+  // could block the caller beyond the deadline of `wanted` to the communication thread.
   void help(const Operation& wanted);
 
-  // The name of the operation that is in the transport instead of `operation` and whose deadline is later than
-  // `ends_after`; nothing without one.
+  // The name of the operation that is in the transport instead of `operation` and has a deadline later than
+  // `ends_after`; std::nullopt if there is none.
   std::optional<std::string> what_runs_before(
       const Operation& operation, Stopwatch::Clock::time_point ends_after = Stopwatch::Clock::time_point::min());
 
@@ -147,15 +148,15 @@ class CommunicationThread::Queue {
   void stop();
   bool wait_until_served(std::chrono::milliseconds limit);
 
-  // Makes queued and later operations end with `reason`, and the one under way as soon as the transport can.
+  // Makes queued and later operations fail with `reason`, and the running one as soon as the transport can.
   void fail(const std::string& reason) noexcept;
 
-  // Counts those who wait, so that the transport knows whether to spin.
+  // Counts waiting threads, so that the transport knows whether to spin.
   class Waiter {
    public:
     explicit Waiter(Queue& queue) : queue_(queue) { queue_.waiters_.fetch_add(1, std::memory_order_relaxed); }
     ~Waiter() { queue_.waiters_.fetch_sub(1, std::memory_order_relaxed); }
-    Waiter(const Waiter&) = delete;  // one count, one discount
+    Waiter(const Waiter&) = delete;  // one decrement for one increment
     Waiter& operator=(const Waiter&) = delete;
 
    private:
@@ -177,14 +178,14 @@ class CommunicationThread::Queue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Operation>> queue_;
-  std::deque<std::shared_ptr<Operation>> recent_;  // also those that have ended
+  std::deque<std::shared_ptr<Operation>> recent_;  // including finished ones
   std::atomic<int> waiters_ = 0;
   std::uint64_t submitted_ = 0;
   FirstFailure failure_;
-  const Operation* running_ = nullptr;  // in the transport; names and deadlines do not change any more
-  int run_by_callers_ = 0;              // in a row, as far as it matters
-  bool polling_ = false;                // the communication thread looks by itself before long
-  bool has_warned_ = false;             // of an operation that was never waited for
+  const Operation* running_ = nullptr;  // in the transport; its name and deadline do not change
+  int run_by_callers_ = 0;              // in a row, at most kCallersInARow
+  bool polling_ = false;                // the communication thread polls the queue
+  bool has_warned_ = false;             // about an operation that was never waited for
   bool stopping_ = false;
   bool served_ = false;
 };
@@ -220,7 +221,7 @@ void CommunicationThread::Operation::begin() {
 }
 
 void CommunicationThread::Operation::finish(std::exception_ptr outcome) {
-  // Tensors are released before anyone who waits can go on to free or reuse them.
+  // Releases the tensors before a waiting thread can continue and free or reuse them.
   body = nullptr;
   const std::lock_guard lock(mutex_);
   queue = nullptr;
@@ -251,19 +252,20 @@ bool CommunicationThread::Operation::sleep_until(const Deadline& latest) {
   return changed_.wait_until(lock, latest.time_point(), [this] { return done_; });
 }
 
-void CommunicationThread::Operation::wait_for_its_end(Queue& mine) {
+void CommunicationThread::Operation::wait_until_done(Queue& mine) {
   const Queue::Waiter waiter{mine};
   mine.help(*this);
   if (sleep_until(deadline)) return;
-  // One that ends no later than this fails with a reason of its own.
-  const bool waits_in_vain = mine.what_runs_before(*this, deadline.time_point()).has_value();
-  if (!waits_in_vain && sleep_until(deadline.later_by(kMissedDeadline))) return;
+  // An operation without a later deadline fails with its own error.
+  const bool is_blocked = mine.what_runs_before(*this, deadline.time_point()).has_value();
+  if (!is_blocked && sleep_until(deadline.later_by(kMissedDeadline))) return;
   if (const auto older = mine.what_runs_before(*this)) {
-    mine.fail(text(name(), " could not begin before its deadline: ", *older, ", called before it, has not ended."));
+    mine.fail(text(name(), " did not start before its deadline, because ", *older,
+                   " was called before it and has not finished. Look at the error of that collective."));
   } else {
     mine.fail(text(name(),
-                   " is still stuck in the communication library after its deadline: a peer is stopped or unreachable. "
-                   "End the job and look at the other ranks' hosts."));
+                   " is still stuck in the communication library after its deadline, because a peer is stopped or "
+                   "unreachable. End the job, and check the hosts of the other ranks."));
   }
 }
 
@@ -274,10 +276,10 @@ void CommunicationThread::Operation::wait() {
     asked_ = true;
     mine = queue;
   }
-  if (mine) wait_for_its_end(*mine);
+  if (mine) wait_until_done(*mine);
   std::unique_lock lock(mutex_);
   if (!done_) {
-    lock.unlock();  // a holder of the queue's mutex may want this one
+    lock.unlock();  // a thread that holds the queue's mutex may lock this one
     mine->failure().throw_if_any();
   }
   if (failure_) std::rethrow_exception(failure_);
@@ -287,21 +289,22 @@ CommunicationThread::Queue::~Queue() {
   for (const auto& operation : recent_) forget(operation);
 }
 
-// The last one to know an operation finds out whether its result was used too early: once, for a loop repeats it.
+// The last owner of an operation checks whether its result may have been used too early. Warns once, since a loop
+// repeats the mistake.
 void CommunicationThread::Queue::forget(const std::shared_ptr<Operation>& operation) {
   if (!operation || has_warned_ || operation.use_count() > 1 || !operation->was_ignored()) return;
-  if (std::uncaught_exceptions() > 0) return;  // a step that failed half-way waits for nothing
+  if (std::uncaught_exceptions() > 0) return;  // a step that fails does not wait for its collectives
   has_warned_ = true;
   log_warning(text(operation->name(),
                    " was never waited for: it is asynchronous, and its tensors may have been read or ",
-                   "changed before it had ended. Call wait() on the Work that it returns."));
+                   "changed before it had finished. Call wait() on the Work that it returns."));
 }
 
 void CommunicationThread::Queue::submit(const std::shared_ptr<Operation>& operation) {
   forget(enqueue(operation));
 }
 
-// Returns the operation that is too old to be remembered, or null.
+// Returns the operation that recent_ no longer holds, or null.
 std::shared_ptr<CommunicationThread::Operation> CommunicationThread::Queue::enqueue(
     const std::shared_ptr<Operation>& operation) {
   const std::lock_guard lock(mutex_);
@@ -321,8 +324,8 @@ std::exception_ptr CommunicationThread::Queue::run(Operation& operation) {
   if (failure_.exists()) return failure_.get();
   const auto failed = [&](const std::string& reason, ErrorScope scope) {
     failure_.set(std::make_exception_ptr(CommunicationError(text(operation.name(), " failed: ", reason), scope)));
-    // The peers may wait for this rank, and a foreign library for all of them. Where all found a mismatch together
-    // no rank waits, and some may still be reading who called what.
+    // The peers may wait for this rank, and a communication library for all of them. After a mismatch on all ranks no
+    // rank waits, and some may still be reading who called what.
     if (scope == ErrorScope::this_rank) transport_->abort(reason);
   };
   try {
@@ -381,16 +384,16 @@ void CommunicationThread::Queue::rest(std::unique_lock<std::mutex>& lock) {
 void CommunicationThread::Queue::help(const Operation& wanted) {
   if (!transport_->interruptible()) return;
   std::unique_lock lock(mutex_);
-  // Numbers grow along the queue: `wanted` is in it as long as its front is not younger.
+  // Numbers grow along the queue: `wanted` is in it as long as the front has no larger number.
   while (!running_ && !queue_.empty() && queue_.front()->sequence <= wanted.sequence && may_help(wanted)) {
     run_front(lock);
     run_by_callers_ = std::min(run_by_callers_ + 1, kCallersInARow);
   }
-  // What is left, and the end, are the communication thread's.
+  // The communication thread runs the remaining operations, and ends when there are none.
   if (!queue_.empty() || stopping_) changed_.notify_all();
 }
 
-// A thread that runs an operation leaves it at that operation's deadline, not at its own.
+// A thread that runs an operation is blocked until that operation's deadline, not until its own.
 bool CommunicationThread::Queue::may_help(const Operation& wanted) const {
   return queue_.front()->deadline.time_point() <= wanted.deadline.time_point();
 }
@@ -431,7 +434,7 @@ void CommunicationThread::Queue::fail(const std::string& reason) noexcept {
     const std::lock_guard lock(mutex_);
     left.swap(queue_);
   }
-  // The one under way ends when the transport lets it; no caller needs to wait for that to know how the others end.
+  // The running operation ends when the transport returns; the others fail at once.
   for (const auto& operation : left) operation->finish(failure_.get());
   transport_->abort(reason);
 }
@@ -442,14 +445,14 @@ CommunicationThread::CommunicationThread(std::unique_ptr<HostTransport> transpor
 CommunicationThread::~CommunicationThread() {
   try {
     if (!thread_.joinable()) start();
-  } catch (...) {  // there is no thread left, and no caller waits
+  } catch (...) {  // no thread can be created, and no caller waits
     queue_->fail("the communication thread could not be started");
     return;
   }
   queue_->stop();
   bool served = queue_->wait_until_served(drain_time());
   if (!served) {
-    queue_->fail("the communicator was destroyed while collectives were under way");
+    queue_->fail("the communicator was destroyed while collectives were pending");
     served = queue_->wait_until_served(kAbortTime);
   }
   if (served) {
@@ -488,10 +491,10 @@ std::vector<CollectiveRecord> CommunicationThread::recent() const {
 }
 
 void CommunicationThread::abort(const std::string& reason, ExitCode code) noexcept {
-  static const std::string unsaid = "the communicator was aborted";
-  const auto& said = reason.empty() ? unsaid : reason;
-  queue_->fail(said);
-  queue_->transport().end_job(said, code);
+  static const std::string default_reason = "the communicator was aborted";
+  const auto& given = reason.empty() ? default_reason : reason;
+  queue_->fail(given);
+  queue_->transport().end_job(given, code);
 }
 
 std::shared_ptr<void> CommunicationThread::allocate(std::size_t bytes) {

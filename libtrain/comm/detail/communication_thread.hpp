@@ -18,43 +18,42 @@
 namespace libtrain::detail {
 
 /// The collectives of a transport, in the order of the calls, and the thread that runs them while their callers
-/// compute. A caller that has nothing to do but wait for one runs it itself, where no thread has begun: handing a small
-/// collective to another thread and back costs several times what the collective itself does.
+/// compute. A caller that waits for a collective that no thread has started runs it itself: handing a small collective
+/// to another thread and back costs several times as much as the collective.
 ///
 ///     submitted --> queued --> arriving --> in its body --> done, or failed
 ///
 /// Invariants:
-/// - one collective at a time is in the transport; n + 1 starts after n has ended;
+/// - one collective at a time is in the transport; n + 1 starts after n has finished;
 /// - after the first failure nothing enters the transport again: queued and later collectives end with that failure,
-///   and the peers are told of one that only this rank has met, as far as the transport can;
-/// - each ends exactly once, and its body, which owns the tensors, is gone before anybody who waits goes on.
+///   and a failure of this rank alone is reported to the peers, as far as the transport can;
+/// - each ends exactly once, and its body, which owns the tensors, is destroyed before any waiting thread continues.
 ///
-/// A deadline counts from the call; a collective that has not begun by then fails and names the one before it that has
-/// not ended. What could keep a waiting thread beyond its own deadline stays with the communication thread: calls of
-/// transports that cannot be interrupted, and older collectives with later deadlines. A wait gives up 4.5 s after the
-/// deadline where the communication thread itself is stuck in a foreign library.
+/// A deadline counts from the call; a collective that has not started by then fails with an error that names the
+/// unfinished collective before it. The communication thread runs everything that could block a waiting thread beyond
+/// its own deadline: calls of transports that cannot be interrupted, and older collectives with later deadlines. A wait
+/// gives up 4.5 s after the deadline if the communication thread itself is stuck in a communication library.
 class CommunicationThread {
  public:
-  /// What a collective does, in the transport and with its deadline; it holds the tensors.
+  /// Runs a collective in the transport with its deadline; it owns the tensors.
   using Body = std::function<void(HostTransport&, const WaitPolicy&)>;
 
   CommunicationThread(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout);
 
-  /// Lets queued collectives end for 5 s (0.2 s while an exception unwinds), then aborts the transport, and after one
-  /// more second leaves a thread that is stuck in a foreign library behind, with everything that it may touch.
+  /// Waits up to 5 s for queued collectives (0.2 s during stack unwinding), then aborts the transport, and after one
+  /// more second detaches a thread that is stuck in a communication library, with everything that it may access.
   ~CommunicationThread();
 
-  CommunicationThread(const CommunicationThread&) = delete;  // it is one thread
+  CommunicationThread(const CommunicationThread&) = delete;  // owns a thread
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
-  /// Until then collectives run only where a caller waits for them.
+  /// Starts the thread. Until then collectives run only while a caller waits for them.
   void start();
 
   const HostTransport& transport() const;
   std::chrono::milliseconds timeout() const;
 
-  /// What a collective is given besides the call itself: the buffers that its transport will see, and a bound of its
-  /// own.
+  /// Further arguments of a collective: the buffers that its transport announces, and its own timeout.
   struct Details {
     const void* input = nullptr;
     void* output = nullptr;
@@ -67,7 +66,7 @@ class CommunicationThread {
   /// Throws the first failure if there was one.
   void throw_if_failed() const;
 
-  /// See Communicator. By the thread that submits.
+  /// See Communicator. Called by the thread that submits.
   std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> label) {
     return std::exchange(label_, std::move(label));
   }
@@ -82,7 +81,7 @@ class CommunicationThread {
  private:
   class Operation;
   class Queue;
-  const std::shared_ptr<Queue> queue_;  // shared with the thread, which may outlive this
+  const std::shared_ptr<Queue> queue_;  // shared with the thread, which may outlive this object
   std::thread thread_;
   std::shared_ptr<const std::string> label_;
 };

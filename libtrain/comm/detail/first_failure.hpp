@@ -9,10 +9,10 @@
 
 namespace libtrain::detail {
 
-/// The first failure of a communicator or a transport, which every later call ends with. Any thread.
+/// The first failure of a communicator or a transport, with which every later call ends. Any thread may use it.
 class FirstFailure {
  public:
-  /// False where there is a failure already, which stays.
+  /// Returns false if there already is a failure, which is kept.
   bool set(std::exception_ptr failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (failure_) return false;

@@ -20,7 +20,7 @@ std::uint64_t count_of(const at::Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel());
 }
 
-// Reduces float32 copies where the transport does not take the type as it is, and rounds once.
+// Reduces float32 copies if the transport does not support the type, and rounds once.
 template <typename Reduce>
 void reduce_widened(HostTransport& transport, DataType type, const at::Tensor& input, const at::Tensor& output,
                     const Reduce& reduce) {
@@ -120,13 +120,13 @@ Work HostCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& out
 }
 
 void HostCommunicator::barrier(const CallOptions& options) {
-  // Arriving is all there is to it.
+  // The arrival before each collective is the barrier.
   thread_.submit({.kind = CallKind::barrier}, {.timeout = options.timeout}, [](HostTransport&, const WaitPolicy&) {})
       .wait();
 }
 
-// The bodies below own what they touch: a wait that gives up must not leave the communication thread with references
-// into a stack frame that is gone.
+// The bodies below own what they use: after a wait that gives up, the communication thread must not have references
+// into a stack frame that has been left.
 
 std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& bytes, const CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(world_size_);

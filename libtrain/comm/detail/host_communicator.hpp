@@ -8,7 +8,7 @@
 
 namespace libtrain::detail {
 
-/// A Communicator for tensors in host memory over any HostTransport: a communication thread of its own, so that
+/// A Communicator for tensors in host memory over any HostTransport, with its own communication thread, so that
 /// collectives run while the caller computes.
 class HostCommunicator : public Communicator {
  public:

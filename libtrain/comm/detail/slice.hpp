@@ -11,8 +11,8 @@ struct Slice {
   std::size_t count = 0;
 };
 
-/// The part of `count` elements of `size` bytes that `rank` works on: about equal parts, cut at whole cache lines from
-/// the first element, so that no two ranks write the same line of a buffer that begins with one.
+/// The part of `count` elements of `size` bytes that `rank` processes: about equal parts, cut at whole cache lines from
+/// the first element, so that no two ranks write the same line of a buffer that begins at a cache line.
 inline Slice slice_of(std::size_t count, std::size_t size, int rank, int world_size) {
   constexpr std::size_t kCacheLineBytes = 64;
   const auto per_line = kCacheLineBytes / size;

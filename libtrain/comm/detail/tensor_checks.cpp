@@ -4,6 +4,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/bytes.hpp>
 
 namespace libtrain::detail {
 
@@ -44,11 +45,11 @@ bool overlap(const at::Tensor& left, const at::Tensor& right) {
 }  // namespace
 
 DataType checked_type(const Communicator& communicator, const at::Tensor& tensor, std::string_view call) {
-  if (!tensor.defined()) throw UsageError(text(call, " was given an undefined tensor."));
+  if (!tensor.defined()) throw UsageError(text(call, " was given an undefined tensor. Pass a tensor with memory."));
   if (tensor.layout() != at::kStrided) throw UsageError(text(call, " takes dense tensors, not ", tensor.layout(), "."));
   if (!communicator.supports(tensor.device())) {
     throw UsageError(text(call, " was given a tensor on ", tensor.device(), ", which the ", communicator.backend(),
-                          " communicator does not take. Move the tensor to the CPU, or use another backend."));
+                          " communicator does not support. Move the tensor to the CPU, or use another backend."));
   }
   if (!tensor.is_contiguous()) {
     throw UsageError(text(call, " takes contiguous tensors; this one has sizes ", tensor.sizes(), " and strides ",
@@ -69,7 +70,7 @@ DataType checked_pair(const Communicator& communicator, const at::Tensor& small,
         text(call, " takes two tensors on one device, not on ", small.device(), " and ", large.device(), "."));
   }
   if (large.numel() != small.numel() * times) {
-    throw UsageError(times == 1 ? text(call, " takes two tensors of equally many elements, not ", small.numel(),
+    throw UsageError(times == 1 ? text(call, " takes two tensors with the same number of elements, not ", small.numel(),
                                        " and ", large.numel(), ".")
                                 : text(call, " over ", times, " ranks needs ", times, " times ", small.numel(),
                                        " elements on the larger side, not ", large.numel(), "."));
@@ -80,13 +81,11 @@ DataType checked_pair(const Communicator& communicator, const at::Tensor& small,
 DataType checked_gather(const Communicator& communicator, const at::Tensor& part, const at::Tensor& whole,
                         std::string_view call) {
   const auto type = checked_pair(communicator, part, whole, communicator.world_size(), call);
-  const auto* place =
-      static_cast<const char*>(whole.const_data_ptr()) + static_cast<std::size_t>(communicator.rank()) * part.nbytes();
-  if (overlap(part, whole) && part.const_data_ptr() != place) {
+  const auto* own_part = part_of(whole.const_data_ptr(), communicator.rank(), part.nbytes());
+  if (overlap(part, whole) && part.const_data_ptr() != own_part) {
     throw UsageError(text(call, " on rank ", communicator.rank(),
-                          " was given tensors that overlap, but not so that one "
-                          "is part ",
-                          communicator.rank(), " of the other; give that part, or memory of its own."));
+                          " was given overlapping tensors, but the smaller tensor is not part ", communicator.rank(),
+                          " of the larger one. Pass that part, or tensors that do not overlap."));
   }
   return type;
 }
@@ -98,7 +97,9 @@ DataType checked_parts(const Communicator& communicator, const at::Tensor& input
     throw UsageError(text(call, " over ", communicator.world_size(), " ranks takes a multiple of ",
                           communicator.world_size(), " elements, not ", input.numel(), "."));
   }
-  if (overlap(input, output)) throw UsageError(text(call, " needs an output in memory of its own."));
+  if (overlap(input, output)) {
+    throw UsageError(text(call, " was given overlapping tensors. Pass tensors that do not overlap."));
+  }
   return type;
 }
 
@@ -106,7 +107,9 @@ DataType checked_in_out(const Communicator& communicator, const at::Tensor& inpu
                         std::string_view call) {
   const auto type = checked_pair(communicator, input, output, 1, call);
   if (input.data_ptr() != output.data_ptr() && overlap(input, output)) {
-    throw UsageError(text(call, " was given tensors that overlap in part; give the same one twice, or two apart."));
+    throw UsageError(text(call,
+                          " was given partially overlapping tensors. Pass the same tensor twice, or tensors that "
+                          "do not overlap."));
   }
   return type;
 }

@@ -20,7 +20,8 @@ std::vector<std::uint64_t> first_samples(const std::vector<std::uint64_t>& sizes
   std::uint64_t samples = 0;
   for (const std::uint64_t size : sizes) {
     if (size > std::numeric_limits<std::uint64_t>::max() - samples) {
-      throw UsageError(text("The ", sizes.size(), " blocks hold more samples than 64 bits count: check their sizes."));
+      throw UsageError(
+          text("The ", sizes.size(), " blocks have more samples than 64 bits can count. Check their sizes."));
     }
     firsts.push_back(samples);
     samples += size;
@@ -33,7 +34,7 @@ std::vector<std::uint64_t> first_samples(const std::vector<std::uint64_t>& sizes
 BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t blocks_at_once, std::uint64_t seed,
                        std::uint64_t epoch)
     : blocks_at_once_(blocks_at_once) {
-  if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0: it must be at least 1.");
+  if (blocks_at_once == 0) throw UsageError("blocks_at_once is 0. It must be at least 1.");
   const std::vector<std::uint64_t> firsts = first_samples(sizes);
   const std::uint64_t blocks = sizes.size();
   const std::uint64_t key = libtrain::detail::combine_keys(libtrain::detail::combine_keys(seed, epoch), kBlocks);
@@ -58,7 +59,7 @@ BlockOrder::BlockOrder(const std::vector<std::uint64_t>& sizes, std::uint64_t bl
 }
 
 std::uint64_t BlockOrder::operator()(std::uint64_t i) const {
-  if (i >= size()) throw UsageError(text("Position ", i, " is outside blocks of ", size(), " samples together."));
+  if (i >= size()) throw UsageError(text("Position ", i, " is outside the blocks, which have ", size(), " samples."));
   const std::uint64_t window = place_of(i) / blocks_at_once_;
   const std::uint64_t window_start = starts_[window * blocks_at_once_];
   const std::uint64_t position = window_start + windows_[window](i - window_start);
@@ -66,7 +67,7 @@ std::uint64_t BlockOrder::operator()(std::uint64_t i) const {
   return firsts_[place] + (position - starts_[place]);
 }
 
-// The last place that starts at or before the position: those of empty blocks, which start there too, come before it.
+// The last place that starts at or before the position. Places of empty blocks that start there come before it.
 std::uint64_t BlockOrder::place_of(std::uint64_t position) const {
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), position);
   return static_cast<std::uint64_t>(after - starts_.begin()) - 1;

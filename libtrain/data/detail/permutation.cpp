@@ -25,7 +25,7 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t e
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
-  // From a position outside the range the walk might never end.
+  // From a position outside the range the loop might never end.
   if (i >= size_) throw UsageError(text("Position ", i, " is outside a permutation of ", size_, " elements."));
   std::uint64_t x = encrypt(i);
   while (x >= size_) x = encrypt(x);
@@ -37,7 +37,7 @@ std::uint64_t Permutation::encrypt(std::uint64_t x) const {
   std::uint64_t left = x >> half_bits_;
   std::uint64_t right = x & mask;
   for (const std::uint64_t key : keys_) {
-    // The product's upper bits are the better mixed ones.
+    // The upper bits are better mixed.
     const std::uint64_t next = left ^ (libtrain::detail::mix_bits(right ^ key) >> (64 - half_bits_));
     left = right;
     right = next;

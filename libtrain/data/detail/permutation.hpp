@@ -5,10 +5,10 @@
 
 namespace libtrain::data::detail {
 
-/// A pseudo-random bijection on [0, size), chosen by a seed and an epoch, that needs no memory of the data's size.
+/// A pseudo-random bijection on [0, size), chosen by a seed and an epoch, in constant memory.
 ///
-/// A balanced Feistel network (Luby and Rackoff, 1988) permutes the smallest even number of bits that covers `size`;
-/// results outside the range are walked on until they fall inside (cycle walking: Black and Rogaway, Ciphers with
+/// A balanced Feistel network (Luby and Rackoff, 1988) permutes the smallest even number of bits that covers `size`; a
+/// result outside the range is permuted again until it is inside (cycle walking: Black and Rogaway, Ciphers with
 /// Arbitrary Finite Domains, 2002), at most 4 passes through the network on average. The round function is the
 /// finaliser of SplitMix64. The same on every platform and with every standard library. Immutable: any thread may call
 /// it.
@@ -24,7 +24,7 @@ class Permutation {
  private:
   std::uint64_t encrypt(std::uint64_t x) const;
 
-  // 6 rounds visibly favour some neighbours in ranges of fewer than 17 elements, 8 rounds do not.
+  // With 6 rounds some neighbours are visibly more likely in ranges of fewer than 17 elements, with 8 rounds not.
   static constexpr int kRounds = 12;
   std::uint64_t size_;
   int half_bits_;

@@ -35,8 +35,8 @@ RunLength empty_mask(std::uint32_t height, std::uint32_t width) {
 
 namespace ondemand = simdjson::ondemand;
 
-// "510.66," : an estimate of how many coordinates a file may hold. Room for them is only set aside; a vector that has
-// to grow would have all of them in memory twice.
+// "510.66,": to estimate the number of coordinates in a file. Only address space is reserved for them; a growing vector
+// would have all of them in memory twice.
 constexpr std::uint64_t kBytesOfCoordinate = 7;
 constexpr std::uint64_t kMaxExpectedCoordinates = 1 << 26;
 
@@ -44,11 +44,11 @@ std::uint64_t expected_coordinates(const File& file) {
   return std::min(file.size() / kBytesOfCoordinate, kMaxExpectedCoordinates);
 }
 
-// Calls read(its text, as simdjson wants it). Throws EnvironmentError: the file, the byte offset, what was expected,
-// and what is there.
+// Calls read(text of the file with the padding of simdjson). Throws EnvironmentError that names the file, the byte
+// offset, what was expected and what was found.
 void read_json_file(const File& file, const std::function<void(const simdjson::padded_string&)>& read) {
   if (file.size() > simdjson::SIMDJSON_MAXSIZE_BYTES) {
-    throw EnvironmentError(text("JSON file '", file.name(), "' has ", file.size(), " bytes: at most ",
+    throw EnvironmentError(text("JSON file '", file.name(), "' has ", file.size(), " bytes, but at most ",
                                 simdjson::SIMDJSON_MAXSIZE_BYTES, " can be read."));
   }
   simdjson::padded_string json = detail::read_json_text(file, 0, file.size());
@@ -107,11 +107,16 @@ void report(const std::string& file, const CocoFindings& findings) {
   say(findings.without_polygon, "annotations without a polygon of three points are left out");
   say(findings.polygons, "polygons of fewer than three points, or of an odd number of coordinates, are left out");
   say(findings.unknown_images, "annotations of images that are not in the file are left out");
-  say(findings.duplicate_ids, "annotations have the id of another one; COCO's evaluation needs ids that differ");
-  say(findings.ids_not_positive, "annotations have an id of 0 or less, which COCO's evaluation takes for no match");
+  say(findings.duplicate_ids, "annotations have the id of another one; COCO's evaluation needs unique ids");
+  say(findings.ids_not_positive, "annotations have an id of 0 or less, which COCO's evaluation counts as no match");
 }
 
 }  // namespace
+
+bool CocoObjects::has_object(std::size_t image) const {
+  const auto objects = of_image(image);
+  return std::any_of(objects.begin(), objects.end(), [](const CocoAnnotation& each) { return !each.crowd; });
+}
 
 RunLength CocoObjects::mask(const CocoAnnotation& annotation, std::uint32_t height, std::uint32_t width) const {
   if (annotation.kind == CocoShape::run_length) {
@@ -138,10 +143,7 @@ std::optional<std::size_t> CocoAnnotations::find_category(std::int64_t id) const
 std::vector<std::int64_t> trainable_image_ids(const CocoAnnotations& annotations) {
   std::vector<std::int64_t> ids;
   for (std::size_t image = 0; image < annotations.images.size(); ++image) {
-    const auto of_image = annotations.objects.of_image(image);
-    const bool has_object =
-        std::any_of(of_image.begin(), of_image.end(), [](const CocoAnnotation& each) { return !each.crowd; });
-    if (has_object) ids.push_back(annotations.images[image].id);
+    if (annotations.objects.has_object(image)) ids.push_back(annotations.images[image].id);
   }
   return ids;
 }

@@ -18,10 +18,10 @@ namespace libtrain::data::detail {
 
 namespace {
 
-/// Finds the rows of a CSV file that comes in pieces, and checks them.
+/// Finds and checks the rows of a CSV file that arrives in pieces.
 ///
-/// States of a field: at its `start`; `plain`; `quoted`; `closed`, which is behind a quote that ends it unless another
-/// one follows; `carriage_return`, behind which only a line feed may come.
+/// States of a field: at its `start`; `plain`; `quoted`; `closed`, after a quote that ends it unless another quote
+/// follows; `carriage_return`, after which only a line feed is allowed.
 class CsvScanner {
  public:
   /// `file` is for messages.
@@ -33,10 +33,10 @@ class CsvScanner {
   /// After the last piece.
   void finish();
 
-  /// Where rows begin, the header's included, and where the file ends. Once, after finish().
+  /// The beginnings of rows, including the header, and the end of the file. Call it once, after finish().
   std::vector<std::uint64_t> take_boundaries() { return std::move(boundaries_); }
 
-  /// Fields of each row; 0 where there is none.
+  /// The number of fields of each row; 0 if there are no rows.
   std::size_t fields() const { return expected_fields_; }
 
  private:
@@ -46,31 +46,29 @@ class CsvScanner {
   void take_outside_quotes(char character);
   void end_row();
   void skip_byte_order_mark(std::string_view& piece);
-  void check_encoding(std::string_view piece);
   [[noreturn]] void fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const;
 
   const std::string& file_;
   const CsvOptions& options_;
   State state_ = State::start;
-  std::uint64_t offset_ = 0;  // of the character being taken
+  std::uint64_t offset_ = 0;  // of the current character
   std::uint64_t line_ = 1;
   std::uint64_t row_begin_ = 0;
   std::uint64_t row_line_ = 1;
   std::uint64_t quote_offset_ = 0;
   std::uint64_t quote_line_ = 1;
-  std::size_t separators_ = 0;  // in the present row
-  bool blank_ = true;           // so far, the present row is nothing but a line end
+  std::size_t separators_ = 0;  // in the current row
+  bool blank_ = true;           // the current row has no characters so far
   std::size_t expected_fields_ = 0;
   std::vector<std::uint64_t> boundaries_;
-  Utf8Check encoding_;
 };
 
-/// Takes fields off the front of a row that a CsvScanner has found to be well formed.
+/// Takes fields off the front of a row that a CsvScanner has checked.
 class CsvFields {
  public:
   CsvFields(std::string_view row, const CsvOptions& options) : rest_(row), options_(options) {}
 
-  /// The next field; nothing behind the last one.
+  /// The next field; std::nullopt after the last one.
   std::optional<std::string> next();
 
  private:
@@ -85,7 +83,6 @@ class CsvFields {
 
 void CsvScanner::add(std::string_view piece) {
   if (offset_ == 0) skip_byte_order_mark(piece);
-  if (options_.encoding == CsvEncoding::utf8) check_encoding(piece);
   for (const char character : piece) {
     take(character);
     ++offset_;
@@ -98,7 +95,6 @@ void CsvScanner::add(std::string_view piece) {
 void CsvScanner::finish() {
   if (state_ == State::quoted) fail(quote_offset_, quote_line_, "a quote that is not closed");
   if (state_ == State::carriage_return) fail(offset_ - 1, line_, "a carriage return without a line feed");
-  if (!encoding_.complete()) fail(offset_, line_, "the end of the file within a UTF-8 character");
   const std::uint64_t end = offset_;
   end_row();
   boundaries_.push_back(end);
@@ -120,7 +116,7 @@ void CsvScanner::take(char character) {
       } else if (character == options_.separator || character == '\n' || character == '\r') {
         take_outside_quotes(character);
       } else {
-        fail(offset_, line_, "text behind a closing quote");
+        fail(offset_, line_, "text after a closing quote");
       }
       break;
     case State::carriage_return:
@@ -140,7 +136,7 @@ void CsvScanner::take_outside_quotes(char character) {
     blank_ = false;
     state_ = State::start;
   } else if (character == options_.quote) {
-    if (state_ == State::plain) fail(offset_, line_, "a quote within a field that does not begin with one");
+    if (state_ == State::plain) fail(offset_, line_, "a quote in a field that does not begin with one");
     quote_offset_ = offset_;
     quote_line_ = line_;
     blank_ = false;
@@ -169,20 +165,12 @@ void CsvScanner::end_row() {
 }
 
 void CsvScanner::skip_byte_order_mark(std::string_view& piece) {
-  if (piece.starts_with("\xff\xfe") || piece.starts_with("\xfe\xff")) fail(0, 1, "UTF-16; convert it to UTF-8 first");
+  if (piece.starts_with("\xff\xfe") || piece.starts_with("\xfe\xff")) fail(0, 1, "UTF-16 (convert the file to UTF-8)");
   constexpr std::string_view mark = "\xef\xbb\xbf";
   if (!piece.starts_with(mark)) return;
   piece.remove_prefix(mark.size());
   offset_ = mark.size();
   row_begin_ = offset_;
-}
-
-void CsvScanner::check_encoding(std::string_view piece) {
-  const auto position = encoding_.add(piece);
-  if (!position) return;
-  const auto before = piece.substr(0, *position);
-  const auto lines = static_cast<std::uint64_t>(std::count(before.begin(), before.end(), '\n'));
-  fail(offset_ + *position, line_ + lines, "a byte that UTF-8 does not have there");
 }
 
 void CsvScanner::fail(std::uint64_t offset, std::uint64_t line, const std::string& found) const {
@@ -274,8 +262,7 @@ std::size_t CsvFile::column(std::string_view name) const {
         text("CSV file '", file_->name(), "' has no column '", name, "'; it has: ", join(columns_, ", "), "."));
   }
   if (std::find(found + 1, columns_.end(), name) != columns_.end()) {
-    throw UsageError(
-        text("CSV file '", file_->name(), "' has more than one column '", name, "'; name it by its number."));
+    throw UsageError(text("CSV file '", file_->name(), "' has more than one column '", name, "'. Use its number."));
   }
   return static_cast<std::size_t>(found - columns_.begin());
 }
@@ -292,7 +279,7 @@ std::string CsvFile::field(std::uint64_t row, std::size_t column) const {
   auto field = fields.next();
   if (!field) {
     throw EnvironmentError(text("CSV file '", file_->name(), "', byte offset ", rows_[row].begin, ": expected ",
-                                columns_.size(), " fields, found fewer; the file has changed."));
+                                columns_.size(), " fields, found fewer: the file has changed."));
   }
   return std::move(*field);
 }

@@ -31,7 +31,7 @@ FourBytes read_four(const File& file, std::uint64_t offset) {
 
 int dimensions_of(const FourBytes& magic, const std::string& path) {
   if (magic[0] == 0x1f && magic[1] == 0x8b) {
-    fail(path, 0, "expected two zero bytes, found 0x1f8b of a gzip file, which has to be decompressed first");
+    fail(path, 0, "expected two zero bytes, found 0x1f8b of a gzip file. Decompress it first");
   }
   if (magic[0] != 0 || magic[1] != 0) {
     fail(path, 0,

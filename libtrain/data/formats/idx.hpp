@@ -6,7 +6,7 @@
 
 namespace libtrain::data {
 
-/// The content of an IDX file of unsigned bytes: an array with the last dimension varying fastest.
+/// The content of an IDX file of unsigned bytes: an array in row-major order.
 struct IdxFile {
   std::vector<std::uint32_t> shape;
   std::vector<std::uint8_t> bytes;
@@ -14,8 +14,8 @@ struct IdxFile {
 
 /// Reads an IDX file as published by Y. LeCun, C. Cortes and C. Burges with MNIST: two zero bytes, the element type,
 /// the number of dimensions, each dimension as a big-endian 32-bit number, the data. Elements must be unsigned bytes
-/// (type 0x08), dimensions 1 to 4, and the file exactly as long as its header promises; memory is allocated only after
-/// that has been checked. Compressed files are not read.
+/// (type 0x08), the number of dimensions 1 to 4, and the file length must match the header; memory is allocated only
+/// after that has been checked. Compressed files are not supported.
 /// Throws EnvironmentError: one sentence that names the file, the byte offset, what was expected and what was found.
 IdxFile read_idx(const std::string& path);
 

@@ -5,20 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <iomanip>
 #include <limits>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <tuple>
 
-#include <libtrain/base/detail/ascii.hpp>
 #include <libtrain/base/detail/crc32c.hpp>
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/protobuf_wire.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data {
 
@@ -27,8 +26,8 @@ namespace {
 constexpr std::array<std::string_view, 3> kDecoded = {".jpg", ".jpeg", ".png"};
 constexpr std::array<std::string_view, 6> kUnsupported = {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 
-// An image's path in parts, which compare as torchvision compares them: class, folder and name one after the other.
-// A path as a whole compares otherwise, as "a/b.jpg" comes after "a-z/b.jpg".
+// The parts of an image's path in the order in which torchvision compares them: class, folder and name. Whole paths
+// have another order: "a/b.jpg" comes after "a-z/b.jpg".
 struct Place {
   std::string_view class_name = {};
   std::string_view folder = {};  // with the class, without the name
@@ -41,12 +40,8 @@ bool in_order(const Place& left, const Place& right) {
 }
 
 bool ends_with_any(std::string_view name, std::span<const std::string_view> endings) {
-  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) {
-    if (name.size() < ending.size()) return false;
-    const auto end = name.substr(name.size() - ending.size());
-    return std::equal(end.begin(), end.end(), ending.begin(),
-                      [](char found, char expected) { return libtrain::detail::ascii_lower(found) == expected; });
-  });
+  const std::string lower = detail::lower_case(name);
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view each) { return lower.ends_with(each); });
 }
 
 class Ordering {
@@ -57,7 +52,7 @@ class Ordering {
   void add(const FileInfo& file) {
     const std::string_view path{file.path};
     if (!path.starts_with(prefix_)) {
-      throw EnvironmentError(text(subject_, ": expected files that lie in it, found '", path, "' in its listing."));
+      throw EnvironmentError(text(subject_, ": expected files below it, found '", path, "' in its listing."));
     }
     const auto inner = path.substr(prefix_.size());
     const auto first_slash = inner.find('/');
@@ -70,9 +65,9 @@ class Ordering {
                       .folder = inner.substr(0, last_slash),
                       .name = inner.substr(last_slash + 1),
                       .file = &file};
-    // Listings are sorted: the files of a class follow each other.
+    // Listings are sorted: the files of a class are adjacent.
     if (classes_.empty() || classes_.back() != place.class_name) classes_.push_back(place.class_name);
-    if (ends_with_any(place.name, kDecoded)) {
+    if (detail::is_image(place.name)) {
       places_.push_back(place);
     } else if (ends_with_any(place.name, kUnsupported)) {
       skip(file);
@@ -107,23 +102,23 @@ class Ordering {
   void skip(const FileInfo& file) {
     if (!options_.skip_unsupported) {
       throw EnvironmentError(text(subject_, ": expected JPEG and PNG files, found '", file.path,
-                                  "', which libtrain cannot decode; convert or remove it."));
+                                  "', which libtrain cannot decode. Convert or remove it."));
     }
     ++skipped_;
   }
 
-  // It may stand for the folder of a class, whose number the class behind it would take.
+  // It may stand for the folder of a class; without that class, the classes after it would get other numbers.
   [[noreturn]] void fail_unreadable(std::string_view path) const {
     throw EnvironmentError(text(subject_, ": expected folders and files, found '", path,
-                                "', a link that leads nowhere or a special file; restore what it stands for, or remove "
-                                "it."));
+                                "', a broken symbolic link or a special file. Restore the target of the link, or "
+                                "remove the entry."));
   }
 
   [[noreturn]] void fail_empty(const std::vector<std::string_view>& classes) const {
     const auto others = classes.size() == 1 ? std::string{} : text(" and ", classes.size() - 1, " more");
     throw EnvironmentError(text(subject_, ": expected images (", join(kDecoded, ", "),
                                 ") in the folder of each class, found none in '", classes.front(), "'", others,
-                                "; restore them, or remove what is no class."));
+                                ". Restore the images, or remove a folder that is not a class."));
   }
 
   std::string_view prefix_;
@@ -135,12 +130,12 @@ class Ordering {
 };
 
 constexpr std::string_view kFileFormat = "ltimage2";
-constexpr std::uint64_t kLongestFile = std::uint64_t{4} << 30;
+constexpr std::uint64_t kLongestListFile = std::uint64_t{4} << 30;
 constexpr std::size_t kSampledClasses = 8;
 
-// Each image follows the classes; its name is its path below the folder of its class.
+// The images follow the classes; the name of an image is its path below the folder of its class.
 enum Field : std::uint32_t { kKey = 1, kCount = 2, kSkipped = 3, kClass = 4, kImage = 5 };
-enum ImageField : std::uint32_t { kName = 1, kLabel = 2, kBytes = 3 };
+enum ImageField : std::uint32_t { kImageName = 1, kImageLabel = 2, kImageBytes = 3 };
 
 struct Source {
   const Storage& storage;
@@ -166,9 +161,9 @@ detail::WireWriter encode(const ImageList& images, const std::string& key, const
   for (std::size_t i = 0; i < images.size(); ++i) {
     const auto prefix_bytes = class_prefix(folder, images.class_name(images.label(i))).size();
     detail::WireWriter image;
-    image.bytes(kName, images.path(i).substr(prefix_bytes));
-    image.varint(kLabel, images.label(i));
-    image.varint(kBytes, images.bytes(i));
+    image.bytes(kImageName, images.path(i).substr(prefix_bytes));
+    image.varint(kImageLabel, images.label(i));
+    image.varint(kImageBytes, images.bytes(i));
     message.bytes(kImage, image.message());
   }
   return message;
@@ -179,9 +174,9 @@ void decode_image(detail::WireReader image, const std::string& folder, ImageList
   std::uint64_t label = 0;
   std::uint64_t bytes = 0;
   while (const auto field = image.next()) {
-    if (field->number == kName) name = field->bytes;
-    if (field->number == kLabel) label = field->value;
-    if (field->number == kBytes) bytes = field->value;
+    if (field->number == kImageName) name = field->bytes;
+    if (field->number == kImageLabel) label = field->value;
+    if (field->number == kImageBytes) bytes = field->value;
   }
   const std::uint64_t least = images.size() == 0 ? 0 : images.label(images.size() - 1);
   if (label < least || label >= images.classes().size()) {
@@ -193,7 +188,7 @@ void decode_image(detail::WireReader image, const std::string& folder, ImageList
   images.add(path, number, bytes);
 }
 
-// Nothing where the manifest belongs to something else; throws EnvironmentError for what no manifest says.
+// std::nullopt if the manifest has another key; throws EnvironmentError for an invalid manifest.
 std::optional<ImageList> decode(detail::WireReader message, const std::string& key, const std::string& folder) {
   ImageList images;
   std::string_view found_key;
@@ -221,7 +216,7 @@ bool are_images_of(const ImageList& some, const ImageList& all, std::size_t begi
   return true;
 }
 
-// Throws EnvironmentError where the class cannot be listed.
+// Throws EnvironmentError if the class cannot be listed.
 bool is_current(const Source& source, const ImageList& images, std::uint32_t label) {
   const auto prefix = detail::image_folder_prefix(source.folder);
   auto options = source.options.folder;
@@ -232,7 +227,7 @@ bool is_current(const Source& source, const ImageList& images, std::uint32_t lab
   return are_images_of(found, images, images.begin_of(label), images.begin_of(label + 1));
 }
 
-// What differs from the storage, "" for nothing that was found.
+// Describes a difference from the storage; empty if none was found.
 std::string sampled_difference(const Source& source, const ImageList& images) {
   const std::size_t classes = images.classes().size();
   const std::size_t sampled = std::min(classes, kSampledClasses);
@@ -249,11 +244,11 @@ std::string sampled_difference(const Source& source, const ImageList& images) {
   return "";
 }
 
-// A class that came or went changes the labels of others, which shows in no picture.
+// A class that was added or removed changes the labels of other classes, which no image shows.
 std::string difference(const Source& source, const ImageList& images) {
   const auto classes = source.storage.folders(source.folder);
   if (!classes.empty() && classes != images.classes()) {
-    return text("Its ", images.classes().size(), " classes are not the ", classes.size(), " folders that are there.");
+    return text("Its ", images.classes().size(), " classes differ from the ", classes.size(), " existing folders.");
   }
   return source.options.recheck == Recheck::sample ? sampled_difference(source, images) : std::string{};
 }
@@ -261,7 +256,7 @@ std::string difference(const Source& source, const ImageList& images) {
 std::optional<ImageList> load(const std::string& path, const std::string& key, const Source& source) {
   std::string reason;
   try {
-    const auto message = detail::SealedMessage::read(path, kFileFormat, kLongestFile);
+    const auto message = detail::SealedMessage::read(path, kFileFormat, kLongestListFile);
     if (!message) return std::nullopt;
     auto images = decode(message->reader(), key, source.folder);
     if (!images) return std::nullopt;
@@ -271,7 +266,7 @@ std::optional<ImageList> load(const std::string& path, const std::string& key, c
     reason = damage.what();
   }
   log_warning(text(detail::image_folder_name(source.storage, source.folder),
-                   " is listed again, as its manifest cannot be used. ", reason));
+                   " is listed again, because its manifest cannot be used. ", reason));
   return std::nullopt;
 }
 
@@ -287,7 +282,11 @@ void save(const std::string& path, const std::string& key, const Source& source,
 }  // namespace
 
 std::string detail::image_folder_name(const Storage& storage, const std::string& folder) {
-  return text("Image folder '", storage.name(), folder.empty() ? "" : "/", folder, "'");
+  return text("Image folder '", describe(storage, folder), "'");
+}
+
+bool detail::is_image(std::string_view path) {
+  return ends_with_any(path, kDecoded);
 }
 
 std::string detail::image_folder_prefix(const std::string& folder) {
@@ -314,11 +313,10 @@ ImageList list_image_folder(const Storage& storage, const std::string& folder, c
 
 std::string image_manifest_path(const Storage& storage, const std::string& folder, const std::string& cache_folder,
                                 const ImageFolderOptions& options) {
-  std::ostringstream name;
-  // Two that collide only displace each other, as a manifest holds the whole key.
-  name << "images-" << std::hex << std::setw(8) << std::setfill('0')
-       << libtrain::detail::crc32c(key_of(storage, folder, options)) << ".manifest";
-  return (std::filesystem::path(cache_folder) / name.str()).string();
+  // A manifest contains the whole key: two keys with one checksum only replace each other's manifest.
+  const auto checksum = libtrain::detail::crc32c(key_of(storage, folder, options));
+  const auto name = text("images-", libtrain::detail::hexadecimal(checksum, 8).substr(2), ".manifest");
+  return (std::filesystem::path(cache_folder) / name).string();
 }
 
 ImageList list_image_folder_once(const Storage& storage, const std::string& folder, const std::string& cache_folder,

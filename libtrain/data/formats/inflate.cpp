@@ -20,11 +20,11 @@ namespace libtrain::data {
 
 namespace {
 
-// zlib's parameter: the largest window, and 16 more for gzip's header.
+// Parameters of zlib: the largest window, and 16 more for gzip's header.
 constexpr int kZlibWindow = 15;
 constexpr int kGzipWindow = 15 + 16;
 
-// The content lies in pieces of this size, so that none of it is copied while it grows.
+// The content is stored in pieces of this size, so that nothing is copied when it grows.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
 constexpr std::uint64_t kCompressedRead = std::uint64_t{64} << 10;
@@ -73,10 +73,7 @@ class InflatedFile final : public File {
   std::uint64_t size() const override { return size_; }
 
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > size_ || size_ - offset < to.size()) {
-      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, " of its inflated content: expected ",
-                                  to.size(), " bytes, found ", size_ - std::min(offset, size_), "."));
-    }
+    detail::require_range(*this, offset, to.size());
     while (!to.empty()) {
       const auto begin = static_cast<std::size_t>(offset % kPiece);
       const auto count = std::min(to.size(), kPiece - begin);
@@ -116,7 +113,7 @@ class Job {
   }
 
  private:
-  // At most `count` bytes from here on.
+  // At most `count` bytes from the current position on.
   std::string_view compressed(std::uint64_t count) {
     return window_.at(consumed_, static_cast<std::size_t>(std::min(count, file_.size() - consumed_)));
   }
@@ -126,7 +123,7 @@ class Job {
     room_ = {pieces_.back().get(), kPiece};
   }
 
-  // Many small shards would keep a large piece each.
+  // Shrinks the last piece, or each of many small shards would keep a large one.
   void trim() {
     const std::size_t used = kPiece - room_.size();
     auto last = std::make_unique_for_overwrite<char[]>(used);
@@ -165,7 +162,7 @@ class Job {
   std::uint64_t limit_;
   Inflater inflater_;
   Pieces pieces_;
-  std::span<char> room_;  // what is left of the last piece
+  std::span<char> room_;  // the unused part of the last piece
   std::uint64_t consumed_ = 0;
   std::uint64_t produced_ = 0;
 };
@@ -184,8 +181,7 @@ Compression compression_of(std::string_view first_bytes) {
 
 std::unique_ptr<const File> inflate_file(const File& file, Compression compression, std::uint64_t limit_bytes) {
   if (compression == Compression::none) {
-    throw UsageError(
-        text("'", file.name(), "' is not compressed, so that it cannot be inflated; choose zlib or gzip."));
+    throw UsageError(text("'", file.name(), "' cannot be inflated with Compression::none. Choose zlib or gzip."));
   }
   return Job(file, compression, limit_bytes).run();
 }

@@ -20,7 +20,7 @@ namespace ondemand = simdjson::ondemand;
 using detail::JsonFault;
 using detail::kJsonSpace;
 
-// Where lines that hold something begin, from their first character on, and where the file ends.
+// The offsets of the first characters of lines that are not blank, and the end of the file.
 std::vector<std::uint64_t> boundaries_of(const File& file) {
   std::vector<std::uint64_t> boundaries;
   bool within = false;

@@ -21,6 +21,7 @@
 #include <arrow/status.h>
 #include <arrow/table.h>
 #include <arrow/type.h>
+#include <arrow/type_traits.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -35,17 +36,17 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// The first exception that reading a file threw: Arrow, through which exceptions do not pass, hands on no more than
-// its words. Any thread may call it.
+// The first exception of a read: exceptions do not pass through Arrow, which keeps only the message. Any thread may
+// call it.
 class ReadFailure {
  public:
-  // Keeps the exception that is being handled, unless there is one already.
+  // Keeps the current exception, unless there already is one.
   void keep_current() {
     const std::lock_guard lock(mutex_);
     if (!exception_) exception_ = std::current_exception();
   }
 
-  // Throws what was kept, if anything.
+  // Throws the exception if there is one.
   void rethrow() const {
     const std::lock_guard lock(mutex_);
     if (exception_) std::rethrow_exception(exception_);
@@ -56,8 +57,8 @@ class ReadFailure {
   std::exception_ptr exception_;
 };
 
-// A file as Arrow reads files, for one reader. ReadAt() reads on the thread that calls it, any number at once; what
-// File::read_at throws becomes a status of the same words and is kept in `failure`, which must outlive the reading.
+// A File as an input of Arrow, for one reader. ReadAt() reads on the calling thread, any number at once. An exception
+// of File::read_at becomes a status with the same message and is kept in `failure`, which must outlive the reading.
 class ParquetInput final : public arrow::io::RandomAccessFile {
  public:
   ParquetInput(std::shared_ptr<const File> file, ReadFailure& failure) : file_(std::move(file)), failure_(failure) {}
@@ -91,7 +92,7 @@ class ParquetInput final : public arrow::io::RandomAccessFile {
     return readable;
   }
 
-  // Memory is allocated for as many bytes as there are.
+  // Allocates memory only for bytes that exist.
   arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(std::int64_t position, std::int64_t count) override {
     ARROW_ASSIGN_OR_RAISE(const auto readable, available(position, count));
     ARROW_ASSIGN_OR_RAISE(std::shared_ptr<arrow::Buffer> buffer, arrow::AllocateBuffer(readable));
@@ -112,7 +113,7 @@ class ParquetInput final : public arrow::io::RandomAccessFile {
   }
 
  private:
-  // How many of `count` bytes there are from `position` on.
+  // The number of bytes, at most `count`, from `position` on.
   arrow::Result<std::int64_t> available(std::int64_t position, std::int64_t count) const {
     const auto size = static_cast<std::int64_t>(file_->size());
     if (position < 0 || position > size || count < 0) {
@@ -157,7 +158,7 @@ class Appender {
 
   void list_values(const arrow::Array& elements, std::int64_t begin, std::int64_t count) {
     if (begin < 0 || count < 0 || begin > elements.length() || count > elements.length() - begin) {
-      fail("expected a list within its column, found one beyond");
+      fail("expected a list within its column, found one outside");
     }
     for (std::int64_t i = begin; i < begin + count; ++i) {
       if (elements.IsNull(i)) fail("expected values in a list, found a null");
@@ -241,7 +242,7 @@ class Appender {
     }
   }
 
-  // Indices come from the file.
+  // The indices come from the file and are not trusted.
   void dictionary(const arrow::DictionaryArray& array, std::int64_t begin, std::int64_t count) {
     const auto& words = *array.dictionary();
     if (words.type_id() == arrow::Type::DICTIONARY) fail("expected a dictionary of values, found one of dictionaries");
@@ -261,49 +262,29 @@ class Appender {
   ParquetValues& to_;
 };
 
-// How values of this type of Arrow's are read: `other` for nested types.
+// The type as which values of this Arrow type are read; `other` for nested types.
 ParquetType parquet_type_of(const arrow::DataType& type) {
-  switch (type.id()) {
-    case arrow::Type::BOOL:
-    case arrow::Type::INT8:
-    case arrow::Type::UINT8:
-    case arrow::Type::INT16:
-    case arrow::Type::UINT16:
-    case arrow::Type::INT32:
-    case arrow::Type::UINT32:
-    case arrow::Type::INT64:
-    case arrow::Type::UINT64:
-      return ParquetType::integer;
-    case arrow::Type::FLOAT:
-    case arrow::Type::DOUBLE:
-      return ParquetType::real;
-    case arrow::Type::BINARY:
-    case arrow::Type::STRING:
-    case arrow::Type::LARGE_BINARY:
-    case arrow::Type::LARGE_STRING:
-    case arrow::Type::BINARY_VIEW:
-    case arrow::Type::STRING_VIEW:
-    case arrow::Type::FIXED_SIZE_BINARY:
-      return ParquetType::bytes;
-    case arrow::Type::DICTIONARY: {
-      const auto& words = *static_cast<const arrow::DictionaryType&>(type).value_type();
-      const bool nested = words.id() == arrow::Type::DICTIONARY;
-      return !nested && parquet_type_of(words) == ParquetType::bytes ? ParquetType::bytes : ParquetType::other;
-    }
-    default:
-      return ParquetType::other;
-  }
+  const auto id = type.id();
+  if (id == arrow::Type::BOOL || arrow::is_integer(id)) return ParquetType::integer;
+  if (id == arrow::Type::FLOAT || id == arrow::Type::DOUBLE) return ParquetType::real;
+  const auto is_bytes = [](arrow::Type::type each) {
+    return arrow::is_base_binary_like(each) || arrow::is_binary_view_like(each) ||
+           each == arrow::Type::FIXED_SIZE_BINARY;
+  };
+  const bool is_words =
+      id == arrow::Type::DICTIONARY && is_bytes(static_cast<const arrow::DictionaryType&>(type).value_type()->id());
+  return is_words || is_bytes(id) ? ParquetType::bytes : ParquetType::other;
 }
 
-// Whether this is a type of lists that append_rows() reads, of whatever values.
+// Whether this is a list type that append_rows() reads, with any type of values.
 bool is_parquet_list(const arrow::DataType& type) {
   return type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
          type.id() == arrow::Type::FIXED_SIZE_LIST;
 }
 
-// Adds the rows of `array` to `to`, whose type, and whether it is of lists, must be those of the array's type. Bytes
-// are not copied: the array must outlive them. Throws EnvironmentError, "row <number>: <expected and found>", for a
-// null in a list, an integer above 2^63 - 1, and an index outside of its dictionary.
+// Appends the rows of `array` to `to`, which must have the corresponding type and `list`. Bytes are not copied: the
+// array must outlive them. Throws EnvironmentError, "row <number>: <expected and found>", for a null in a list, an
+// integer above 2^63 - 1, and an index outside its dictionary.
 void append_rows(const arrow::Array& array, ParquetValues& to) {
   Appender appender(to);
   switch (array.type_id()) {
@@ -320,11 +301,11 @@ void append_rows(const arrow::Array& array, ParquetValues& to) {
 
 }  // namespace
 
-/// What is known of an open file. Readers of row groups, which are not made for several threads, share it.
+/// The properties of an open file, shared by the readers of row groups, each of which is used by one thread.
 struct ParquetContent {
   std::shared_ptr<const File> file = {};
   std::shared_ptr<parquet::FileMetaData> metadata = {};
-  std::vector<int> leaves = {};  // of each column its number in the file, -1 for one that is not read
+  std::vector<int> leaves = {};  // the number of each column in the file, -1 if it cannot be read
 };
 
 }  // namespace libtrain::data::detail
@@ -337,7 +318,7 @@ using detail::ParquetContent;
 using detail::ReadFailure;
 
 constexpr int kMaxStructDepth = 16;
-constexpr std::uint64_t kBytesPerValue = 16;  // of a string view, the largest value in memory
+constexpr std::uint64_t kBytesPerValue = 16;  // a string view, the largest value in memory
 constexpr std::int64_t kSpareBytes = std::int64_t{16} << 20;
 
 void check(const arrow::Status& status) {
@@ -354,8 +335,8 @@ Value value_of(arrow::Result<Value> result) {
   throw EnvironmentError(text(subject, ": ", reason, reason.ends_with('.') ? "" : "."));
 }
 
-// Gives Arrow's and Parquet's exceptions their place. What they made of one that reading the file threw gives way to
-// that one: its type says whether the file or its storage is to blame.
+// Adds `subject` to exceptions of Arrow and Parquet. If reading the file threw, rethrows that exception instead: its
+// type distinguishes errors of the file from errors of the storage.
 template <typename Action>
 auto with_subject(const std::string& subject, const ReadFailure& failure, const Action& action) {
   try {
@@ -368,7 +349,7 @@ auto with_subject(const std::string& subject, const ReadFailure& failure, const 
   }
 }
 
-/// What rows point at, and the pools that it was allocated from, which go last.
+/// The arrays to which rows point, and the pools from which they were allocated, which must be destroyed last.
 class Memory {
  public:
   explicit Memory(std::uint64_t maximum_row_group_bytes)
@@ -388,7 +369,7 @@ class Memory {
   std::vector<std::shared_ptr<arrow::Array>> arrays_;
 };
 
-// Reads the metadata unless they are known. Nothing is read ahead, since that takes Arrow's threads.
+// Reads the metadata unless they are known. Reads nothing ahead, because that uses Arrow's threads.
 std::unique_ptr<parquet::arrow::FileReader> open_reader(const ParquetContent& content, ReadFailure& failure,
                                                         arrow::MemoryPool* pool) {
   parquet::ReaderProperties properties{pool};
@@ -425,7 +406,7 @@ struct Columns {
   }
 };
 
-// Without the structs around it, of which only this leaf was read.
+// Removes the structs around the only leaf that was read.
 std::shared_ptr<arrow::Array> leaf_of(std::shared_ptr<arrow::Array> array, arrow::MemoryPool* pool) {
   while (array->type_id() == arrow::Type::STRUCT) {
     if (array->num_fields() != 1) throw std::runtime_error("expected a struct of one field");
@@ -452,7 +433,7 @@ ParquetValues read_column(parquet::arrow::FileReader& reader, int row_group, int
   return values;
 }
 
-// The file's own account of what reading takes, before anything is allocated for it.
+// The size of a column according to the file, which is checked before memory is allocated.
 std::uint64_t bytes_of(const parquet::RowGroupMetaData& row_group, int leaf) {
   constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
   const auto chunk = row_group.ColumnChunk(leaf);
@@ -463,27 +444,7 @@ std::uint64_t bytes_of(const parquet::RowGroupMetaData& row_group, int leaf) {
   return std::max(static_cast<std::uint64_t>(chunk->total_uncompressed_size()), kBytesPerValue * count);
 }
 
-std::size_t find_column(const std::vector<ParquetColumn>& columns, const std::string& name,
-                        const std::string& subject) {
-  const auto found =
-      std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return column.name == name; });
-  if (found == columns.end()) {
-    std::vector<std::string> names;
-    for (const auto& column : columns) names.push_back(column.name);
-    fail(subject, text("expected a column '", name, "', found ", join(names, ", ")));
-  }
-  if (found->type == ParquetType::other) {
-    fail(subject, text("expected the column '", name, "' to hold bytes, integers or real numbers, or lists of them, ",
-                       "found the type ", found->file_type));
-  }
-  return static_cast<std::size_t>(found - columns.begin());
-}
-
 }  // namespace
-
-bool has_parquet() {
-  return true;
-}
 
 ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options)
     : name_(detail::require_file(file.get(), "Parquet file").name()),
@@ -521,12 +482,16 @@ ParquetRows ParquetFile::read_row_group(std::size_t row_group, const std::vector
     std::uint64_t left = maximum_row_group_bytes_;
     const auto group = content_->metadata->RowGroup(number);
     for (const auto& name : columns) {
-      chosen.push_back(find_column(columns_, name, subject));
+      chosen.push_back(column(name));
+      if (columns_[chosen.back()].type == ParquetType::other) {
+        fail(subject, text("expected bytes, integers or real numbers, or lists of them, in the column '", name,
+                           "', found the type ", columns_[chosen.back()].file_type));
+      }
       const auto bytes = bytes_of(*group, content_->leaves[chosen.back()]);
       if (bytes > left) {
-        fail(subject, text("expected at most ", maximum_row_group_bytes_, " bytes in the columns to be read, found ",
-                           bytes, " in '", name, "' where ", left,
-                           " are left; write smaller row groups, or raise maximum_row_group_bytes"));
+        fail(subject,
+             text("expected at most ", maximum_row_group_bytes_, " bytes in the columns to read, found ", bytes,
+                  " in '", name, "' with ", left, " left. Write smaller row groups, or raise maximum_row_group_bytes"));
       }
       left -= bytes;
     }

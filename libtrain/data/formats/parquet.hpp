@@ -13,34 +13,34 @@
 
 namespace libtrain::data {
 
-/// What the values of a Parquet column are read as.
+/// The type as which the values of a Parquet column are read.
 enum class ParquetType : std::uint8_t {
   bytes,    ///< strings and binary values of any kind, dictionary-encoded or not
   integer,  ///< booleans and integers of all widths, as std::int64_t
   real,     ///< float and double, as double
-  other,    ///< not read: dates, times, decimals, half floats, maps, lists of other than the above
+  other,    ///< cannot be read: dates, times, decimals, half floats, maps, lists of other types
 };
 
-/// The values of one column, row after row.
+/// The values of one column in the order of the rows.
 struct ParquetValues {
   std::string name = {};
   ParquetType type = ParquetType::other;
   bool list = false;                         ///< each row has any number of values, none of them null
-  std::vector<bool> nulls = {};              ///< of each row, whether it has no value
-  std::vector<std::size_t> ends = {};        ///< of each row of a list: where its values end; they follow each other
-  std::vector<std::string_view> bytes = {};  ///< of this type only; a row without a value has an empty one
-  std::vector<std::int64_t> integers = {};   ///< likewise, 0
-  std::vector<double> reals = {};            ///< likewise, 0
+  std::vector<bool> nulls = {};              ///< for each row, whether it has no value
+  std::vector<std::size_t> ends = {};        ///< for each row of a list column, the end of its values
+  std::vector<std::string_view> bytes = {};  ///< values of this type only; empty for a row without a value
+  std::vector<std::int64_t> integers = {};   ///< likewise; 0 for a row without a value
+  std::vector<double> reals = {};            ///< likewise; 0 for a row without a value
 };
 
 /// Some columns of a row group, in memory. Immutable: any thread may read it. Copies share the memory of the bytes.
 ///
-/// `row` is below size(); `column` is the position among the columns that were asked for. All accessors throw
-/// UsageError for a row or a column beyond, and for one of another type; and EnvironmentError, which names file, row
-/// group, column and row, for a null (but is_null).
+/// `row` is below size(); `column` is the position among the requested columns. All accessors throw UsageError for a
+/// row or column out of range and for a column of another type; all but is_null throw EnvironmentError, which names
+/// file, row group, column and row, for a null.
 class ParquetRows {
  public:
-  /// `subject` names the row group in messages. `memory` keeps alive what the string views in `columns` point at.
+  /// `subject` names the row group in messages. `memory` owns the bytes of the string views in `columns`.
   ParquetRows(std::string subject, std::uint64_t rows, std::vector<ParquetValues> columns,
               std::shared_ptr<const void> memory)
       : subject_(std::move(subject)), rows_(rows), columns_(std::move(columns)), memory_(std::move(memory)) {}
@@ -49,12 +49,12 @@ class ParquetRows {
 
   bool is_null(std::uint64_t row, std::size_t column) const;
 
-  /// The value of a row of a column that is no list. Bytes are those of the rows' memory.
+  /// The value of a row of a column that is not a list. Bytes lie in the memory of the rows.
   std::string_view bytes(std::uint64_t row, std::size_t column) const;
   std::int64_t integer(std::uint64_t row, std::size_t column) const;
   double real(std::uint64_t row, std::size_t column) const;
 
-  /// The values of a row of a column of lists, in the rows' memory.
+  /// The values of a row of a list column, in the memory of the rows.
   std::span<const std::string_view> bytes_list(std::uint64_t row, std::size_t column) const;
   std::span<const std::int64_t> integer_list(std::uint64_t row, std::size_t column) const;
   std::span<const double> real_list(std::uint64_t row, std::size_t column) const;
@@ -70,18 +70,18 @@ class ParquetRows {
 };
 
 struct ParquetOptions {
-  /// How large the chosen columns of a row group may be, uncompressed as the file has them and at 16 bytes a value.
-  /// Arrow's buffers then take at most four times as much and 16 MiB, or reading fails.
+  /// Limit of the size of the requested columns of a row group: the uncompressed size in the file, at least 16 bytes
+  /// per value. Arrow's buffers may then take four times as much and 16 MiB; reading fails beyond that.
   std::uint64_t maximum_row_group_bytes = std::uint64_t{1} << 30;
 };
 
-/// A column: a leaf of the file's schema, or a list of such. What lies in a struct is named with the struct, such as
-/// "image.bytes" in the data sets of Hugging Face.
+/// A column: a leaf of the file's schema, or a list of leaves. The name of a field in a struct contains the struct,
+/// such as "image.bytes" in the data sets of Hugging Face.
 struct ParquetColumn {
   std::string name = {};
   ParquetType type = ParquetType::other;
   bool list = false;
-  std::string file_type = {};  ///< as Arrow names it, such as "uint8" or "list<element: string>"
+  std::string file_type = {};  ///< Arrow's name of the type, such as "uint8" or "list<element: string>"
 };
 
 namespace detail {
@@ -90,30 +90,32 @@ struct ParquetContent;
 
 }  // namespace detail
 
-/// A Parquet file, read by Apache Arrow one row group at a time, the unit of access: each chosen column is one read,
-/// on the thread that asks. Copies share the open file. Any thread may call it, several at once.
+/// A Parquet file, read by Apache Arrow one row group at a time: each requested column is one read on the calling
+/// thread. Copies share the open file. Any thread may call it, several at once.
 ///
-/// Errors are EnvironmentError that name the file, and the row group and column where one is at fault; what
-/// File::read_at throws, such as StorageUnavailable, comes out as it is. Checksums of pages are verified where the file
-/// has them.
+/// Errors are EnvironmentError that name the file, and the row group and column if these are damaged; exceptions of
+/// File::read_at, such as StorageUnavailable, pass unchanged. Checksums of pages are verified if the file has them.
 class ParquetFile {
  public:
-  /// Reads the file's end, which describes it. Throws UsageError without a file, EnvironmentError as well where this
-  /// libtrain was built without Apache Arrow.
+  /// Reads the metadata at the file's end. Throws UsageError without a file, EnvironmentError as well if this libtrain
+  /// was built without Apache Arrow.
   explicit ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options = {});
 
   const std::string& name() const { return name_; }
   const std::vector<ParquetColumn>& columns() const { return columns_; }
 
+  /// The position of the column `name` in columns(). Throws EnvironmentError if it does not exist.
+  std::size_t column(const std::string& name) const;
+
   std::size_t row_groups() const { return group_rows_.size(); }
 
-  /// Rows of all row groups, and of one of them.
+  /// The number of rows of all row groups, and of one row group.
   std::uint64_t rows() const { return rows_; }
   std::uint64_t rows(std::size_t row_group) const { return group_rows_.at(row_group); }
 
-  /// The named columns of row group number `row_group`, below row_groups(). Throws UsageError for a row group beyond;
-  /// EnvironmentError as well for a column that the file does not have or whose type is `other`, for one that is larger
-  /// than the options allow, for an integer above 2^63 - 1, and for a null in a list.
+  /// Reads the named columns of row group number `row_group`, which is below row_groups(). Throws UsageError for a row
+  /// group out of range; EnvironmentError as well for a column that does not exist or has the type `other`, for columns
+  /// that are larger than the options allow, for an integer above 2^63 - 1, and for a null in a list.
   ParquetRows read_row_group(std::size_t row_group, const std::vector<std::string>& columns) const;
 
  private:
@@ -124,8 +126,5 @@ class ParquetFile {
   std::uint64_t rows_ = 0;
   std::shared_ptr<const detail::ParquetContent> content_;
 };
-
-/// Whether this libtrain was built with Apache Arrow, without which no Parquet is read.
-bool has_parquet();
 
 }  // namespace libtrain::data

@@ -1,5 +1,7 @@
 #include <libtrain/data/formats/parquet.hpp>
 
+#include <algorithm>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -32,16 +34,16 @@ std::span<const Value> of_row(const std::vector<Value>& values, const std::vecto
 
 const ParquetValues& ParquetRows::column_at(std::uint64_t row, std::size_t column) const {
   if (column >= columns_.size()) {
-    throw UsageError(text(subject_, ": there is no column number ", column, " among the ", columns_.size(), " read."));
+    throw UsageError(text(subject_, ": column ", column, " was requested, but ", columns_.size(), " were read."));
   }
-  if (row >= rows_) throw UsageError(text(subject_, ": there is no row number ", row, " among ", rows_, "."));
+  if (row >= rows_) throw UsageError(text(subject_, ": row ", row, " was requested, but it has ", rows_, " rows."));
   return columns_[column];
 }
 
 const ParquetValues& ParquetRows::values_at(std::uint64_t row, std::size_t column, ParquetType type, bool list) const {
   const auto& values = column_at(row, column);
   if (values.type != type || values.list != list) {
-    throw UsageError(text(subject_, ", column '", values.name, "': it holds ", values.list ? "lists of " : "",
+    throw UsageError(text(subject_, ", column '", values.name, "': it contains ", values.list ? "lists of " : "",
                           name_of(values.type), " and was read as ", list ? "lists of " : "", name_of(type), "."));
   }
   if (values.nulls[row]) {
@@ -80,6 +82,15 @@ std::span<const std::int64_t> ParquetRows::integer_list(std::uint64_t row, std::
 std::span<const double> ParquetRows::real_list(std::uint64_t row, std::size_t column) const {
   const auto& values = values_at(row, column, ParquetType::real, true);
   return of_row(values.reals, values.ends, row);
+}
+
+std::size_t ParquetFile::column(const std::string& name) const {
+  const auto found = std::ranges::find(columns_, name, &ParquetColumn::name);
+  if (found != columns_.end()) return static_cast<std::size_t>(found - columns_.begin());
+  std::vector<std::string> names;
+  for (const auto& column : columns_) names.push_back(column.name);
+  throw EnvironmentError(text("Parquet file '", name_, "': expected a column '", name, "', found the columns ",
+                              join(names, ", "), ". Name the column to read."));
 }
 
 }  // namespace libtrain::data

@@ -13,16 +13,16 @@ namespace libtrain::data::detail {
 
 namespace {
 
-/// Walks along runs of zeros and ones in steps of any length up to the end of the present run.
+/// Walks along runs of zeros and ones in steps of any length up to the end of the current run.
 class RunCursor {
  public:
   explicit RunCursor(std::span<const std::uint32_t> counts) : counts_(counts), left_(counts.empty() ? 0 : counts[0]) {}
 
-  /// Pixels left of the present run, and their value.
+  /// The remaining pixels of the current run, and their value.
   std::uint32_t left() const { return left_; }
   bool value() const { return value_; }
 
-  /// Goes on by `pixels`, at most left(). A run that ends makes place for the next one, be that of length 0.
+  /// Advances by `pixels`, at most left(). At the end of a run, the next one, even of length 0, becomes current.
   void advance(std::uint32_t pixels) {
     left_ -= pixels;
     if (left_ == 0 && next_ < counts_.size()) {
@@ -38,8 +38,8 @@ class RunCursor {
   bool value_ = false;
 };
 
-/// Calls visit(pixels, a's value, b's value, whether it is the last time) for stretches in which neither mask changes,
-/// and ends as pycocotools does: where both present runs have nothing left.
+/// Calls visit(pixels, a's value, b's value, whether it is the last call) for stretches in which neither mask changes,
+/// and ends like pycocotools: when both current runs have no pixels left.
 template <typename Visit>
 void walk_together(std::span<const std::uint32_t> a_counts, std::span<const std::uint32_t> b_counts,
                    const Visit& visit) {
@@ -99,7 +99,7 @@ namespace {
 
 void require_size(std::size_t bytes, std::uint32_t height, std::uint32_t width) {
   if (bytes != detail::mask_pixels(height, width)) {
-    throw UsageError(text("A mask of ", height, " x ", width, " needs as many bytes, but there are ", bytes, "."));
+    throw UsageError(text("A mask of ", height, " x ", width, " needs as many bytes, but it has ", bytes, "."));
   }
 }
 
@@ -110,11 +110,11 @@ constexpr std::uint64_t kSign = 0x10;
 constexpr std::uint64_t kMore = 0x20;
 // Differences of 32-bit counts have 33 bits.
 constexpr int kMaxGroups = 7;
-// Counts before the one with this number are written as they are.
+// Earlier counts are written unchanged.
 constexpr std::size_t kFirstDifference = 3;
 
-// The signed number whose groups begin at `position`, which moves behind them; nothing where they do not end in time
-// or where there is another character.
+// The signed number whose groups begin at `position`, which is moved after them; std::nullopt if they are truncated or
+// contain an invalid character.
 std::optional<std::int64_t> read_groups(std::string_view encoded, std::size_t& position) {
   std::uint64_t bits = 0;
   for (int number = 0; number < kMaxGroups && position < encoded.size(); ++number) {
@@ -216,7 +216,7 @@ RunLength merge_masks(std::span<const RunLengthView> masks, Merge how) {
   for (const RunLengthView& mask : masks.subspan(1)) {
     if (mask.height != first.height || mask.width != first.width) {
       throw UsageError(text("Masks of ", first.height, " x ", first.width, " and of ", mask.height, " x ", mask.width,
-                            " cannot be merged: they must be of one size."));
+                            " cannot be merged: they must have one size."));
     }
     result.counts = detail::merge_runs(result.counts, mask.counts, how);
   }
@@ -224,7 +224,7 @@ RunLength merge_masks(std::span<const RunLengthView> masks, Merge how) {
 }
 
 double mask_iou(RunLengthView detection, RunLengthView truth, GroundTruth kind) {
-  // Runs are compared only where the boxes around them overlap; then sizes are, too.
+  // Sizes and runs are compared only if the boxes around the runs overlap.
   if (!(box_iou(mask_box(detection), mask_box(truth), kind) > 0)) return 0;
   if (detection.height != truth.height || detection.width != truth.width) return -1;
   const auto overlap = detail::overlap_runs(detection.counts, truth.counts);
@@ -242,7 +242,7 @@ std::optional<std::string> append_coco_counts(std::string_view encoded, std::uin
   for (std::size_t position = 0; position < encoded.size();) {
     const std::size_t begin = position;
     const auto number = read_groups(encoded, position);
-    if (!number) return text("the count at character ", begin, " does not end, or holds one that cannot be there");
+    if (!number) return text("the count at character ", begin, " is truncated or contains an invalid character");
     const std::size_t index = counts.size() - first;
     const std::int64_t count =
         index < kFirstDifference ? *number : *number + static_cast<std::int64_t>(counts[counts.size() - 2]);

@@ -10,7 +10,7 @@
 
 namespace libtrain::data {
 
-/// A rectangle in pixels as COCO has it: its top left corner, which may be a fraction, its width and its height.
+/// A rectangle in pixels as in COCO: its top left corner, width and height, which may be fractions.
 struct BoundingBox {
   double x = 0;
   double y = 0;
@@ -20,12 +20,12 @@ struct BoundingBox {
   bool operator==(const BoundingBox&) const = default;
 };
 
-/// What overlaps are measured against: with `crowd` a truth is a region of many objects, any part of which a detection
-/// may match, and the overlap is divided by the detection's area instead of the union's.
+/// The kind of a ground truth: `crowd` is a region of many objects, any part of which a detection may match, so that
+/// the overlap is divided by the detection's area instead of that of the union.
 enum class GroundTruth { object, crowd };
 
-/// Intersection over union of continuous rectangles (no pixel is added to a side), 0 where they do not overlap:
-/// bbIou of pycocotools.
+/// Intersection over union of continuous rectangles (no pixel is added to a side), 0 if they do not overlap: bbIou of
+/// pycocotools.
 inline double box_iou(const BoundingBox& detection, const BoundingBox& truth, GroundTruth kind = GroundTruth::object) {
   const double width = std::min(detection.x + detection.width, truth.x + truth.width) - std::max(detection.x, truth.x);
   if (width <= 0) return 0;
@@ -38,9 +38,9 @@ inline double box_iou(const BoundingBox& detection, const BoundingBox& truth, Gr
   return intersection / (area + truth.width * truth.height - intersection);
 }
 
-/// A binary mask as pycocotools keeps it: the lengths of runs of equal pixels, down the columns from the left one to
-/// the right one, the first run being zeros (it may be of length 0). A valid one has runs that add up to height *
-/// width. Nothing here is shared: any thread may call any of these functions.
+/// A binary mask in the representation of pycocotools: the lengths of runs of equal pixels in column-major order. The
+/// first run is zeros and may have length 0. The runs of a valid mask add up to height * width. These functions share
+/// no state: any thread may call them.
 struct RunLength {
   std::uint32_t height = 0;
   std::uint32_t width = 0;
@@ -49,7 +49,7 @@ struct RunLength {
   bool operator==(const RunLength&) const = default;
 };
 
-/// The same without owning the counts.
+/// A view of a RunLength, which does not own the counts.
 struct RunLengthView {
   std::uint32_t height = 0;
   std::uint32_t width = 0;
@@ -61,40 +61,41 @@ struct RunLengthView {
   RunLengthView(const RunLength& owner) : RunLengthView(owner.height, owner.width, owner.counts) {}
 };
 
-/// Masks have at most so many pixels: positions stay within a signed 32-bit number.
+/// The maximum number of pixels of a mask: positions fit a signed 32-bit number.
 inline constexpr std::uint64_t kMaxMaskPixels = 0x7fffffff;
 
-/// The runs of `mask`: height * width bytes, column after column, of which equal neighbours make a run (any byte but 0
-/// is meant to be the same one). Throws UsageError for another size and for more than kMaxMaskPixels.
+/// The runs of `mask`: height * width bytes in column-major order, in which equal neighbours form a run (all bytes
+/// other than 0 should be equal). Throws UsageError for another size and for more than kMaxMaskPixels.
 RunLength encode_mask(std::span<const std::uint8_t> mask, std::uint32_t height, std::uint32_t width);
 
-/// Writes the mask's height * width bytes of 0 and 1 to `mask`, column after column. Throws UsageError where `mask` has
-/// another size, EnvironmentError where the runs do not add up to it.
+/// Writes the mask's height * width bytes of 0 and 1 to `mask`, in column-major order. Throws UsageError if `mask` has
+/// another size, EnvironmentError if the runs do not add up to it.
 void decode_mask(RunLengthView runs, std::span<std::uint8_t> mask);
 
-/// The string form of COCO's result files. A count, from the fourth on its difference to the one two before, is written
-/// as groups of five bits, the lowest first, with a sixth bit where more follow; a group is the character 48 + group.
+/// The string form in COCO's result files. A count, or from the fourth count on its difference from the count two
+/// before, is written as groups of five bits, the lowest first, and a sixth bit that is set if more groups follow; a
+/// group is the character 48 + group.
 std::string to_coco_string(RunLengthView runs);
 
-/// The other way round. Throws UsageError for more than kMaxMaskPixels; EnvironmentError that names the position for a
-/// character that cannot be there, a count out of range, and runs that do not add up to height * width.
+/// The inverse. Throws UsageError for more than kMaxMaskPixels; EnvironmentError that names the position for an invalid
+/// character, a count out of range, and runs that do not add up to height * width.
 RunLength from_coco_string(std::string_view encoded, std::uint32_t height, std::uint32_t width);
 
-/// The number of ones.
+/// The number of ones in the mask.
 std::uint64_t mask_area(RunLengthView runs);
 
-/// The smallest rectangle around the ones: whole numbers; all 0 where there are none (pycocotools says the same of
-/// masks it encoded itself).
+/// The smallest rectangle around the ones, in whole numbers; all 0 if there are none (as in pycocotools for masks that
+/// it encoded).
 BoundingBox mask_box(RunLengthView runs);
 
 enum class Merge { united, intersected };
 
-/// The union or the intersection of masks of one size; an empty RunLength for none. Throws UsageError where the sizes
+/// The union or the intersection of masks of one size; an empty RunLength for no masks. Throws UsageError if the sizes
 /// differ.
 RunLength merge_masks(std::span<const RunLengthView> masks, Merge how);
 
-/// Intersection over union as rleIou of pycocotools has it: -1 where the boxes around the masks overlap but the masks
-/// are of different sizes, 0 where nothing overlaps.
+/// Intersection over union as in rleIou of pycocotools: -1 if the boxes around the masks overlap but the masks have
+/// different sizes, 0 if nothing overlaps.
 double mask_iou(RunLengthView detection, RunLengthView truth, GroundTruth kind = GroundTruth::object);
 
 namespace detail {
@@ -102,8 +103,8 @@ namespace detail {
 /// height * width. Throws UsageError for more than kMaxMaskPixels.
 std::uint64_t mask_pixels(std::uint32_t height, std::uint32_t width);
 
-/// Appends the counts that `encoded` stands for. Returns what is wrong where they do not add up to `pixels`, or where
-/// something cannot be decoded; counts may have been appended by then. As many as characters at most.
+/// Decodes `encoded` and appends its counts, at most one per character. Returns a description of the error if it cannot
+/// be decoded or the counts do not add up to `pixels`; some counts may have been appended by then.
 std::optional<std::string> append_coco_counts(std::string_view encoded, std::uint64_t pixels,
                                               std::vector<std::uint32_t>& counts);
 

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iomanip>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -24,12 +22,19 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr std::string_view kFileFormat = "ltshard2";
+constexpr std::string_view kIndexFormat = "ltshard2";
 
-enum Field : std::uint32_t { kFormat = 1, kName = 2, kSize = 3, kVersion = 4, kEntry = 5 };
+enum IndexField : std::uint32_t {
+  kShardFormat = 1,
+  kShardName = 2,
+  kShardSize = 3,
+  kShardVersion = 4,
+  kShardEntry = 5,
+};
 enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
 
-// An entry takes up to 28 bytes here and at least 16 in its shard; names of up to 4,096 bytes belong to 512 or more.
+// An entry takes up to 28 bytes here and at least 16 in its shard; one with a name of up to 4,096 bytes takes at least
+// 512 in its shard.
 std::uint64_t longest_file(const ShardIdentity& identity) {
   const std::uint64_t strings = identity.format.size() + identity.name.size() + identity.version.size();
   return 16 * identity.size + strings + (std::uint64_t{64} << 10);
@@ -37,16 +42,16 @@ std::uint64_t longest_file(const ShardIdentity& identity) {
 
 detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index) {
   detail::WireWriter message;
-  message.bytes(kFormat, identity.format);
-  message.bytes(kName, identity.name);
-  message.varint(kSize, identity.size);
-  message.bytes(kVersion, identity.version);
+  message.bytes(kShardFormat, identity.format);
+  message.bytes(kShardName, identity.name);
+  message.varint(kShardSize, identity.size);
+  message.bytes(kShardVersion, identity.version);
   for (std::size_t i = 0; i < index.size(); ++i) {
     detail::WireWriter entry;
     entry.varint(kEntryOffset, index.offset(i));
     entry.varint(kEntryBytes, index.bytes(i));
     if (!index.name(i).empty()) entry.bytes(kEntryName, index.name(i));
-    message.bytes(kEntry, entry.message());
+    message.bytes(kShardEntry, entry.message());
   }
   return message;
 }
@@ -69,18 +74,18 @@ void decode_entry(detail::WireReader entry, const ShardIdentity& identity, Shard
   index.add(offset, bytes, name);
 }
 
-// The identity stands before the entries: nothing where `fits` does not hold of it. Throws EnvironmentError for entries
-// that the shard cannot have.
+// The identity precedes the entries: returns std::nullopt if fits(identity) is false. Throws EnvironmentError for
+// entries that the shard cannot have.
 template <typename Fits>
 std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity& expected, const Fits& fits) {
   ShardIdentity identity;
   ShardIndex index;
   while (const auto field = message.next()) {
-    if (field->number == kFormat) identity.format = field->bytes;
-    if (field->number == kName) identity.name = field->bytes;
-    if (field->number == kSize) identity.size = field->value;
-    if (field->number == kVersion) identity.version = field->bytes;
-    if (field->number != kEntry || field->type != detail::WireType::bytes) continue;
+    if (field->number == kShardFormat) identity.format = field->bytes;
+    if (field->number == kShardName) identity.name = field->bytes;
+    if (field->number == kShardSize) identity.size = field->value;
+    if (field->number == kShardVersion) identity.version = field->bytes;
+    if (field->number != kShardEntry || field->type != detail::WireType::bytes) continue;
     if (!fits(identity)) return std::nullopt;
     decode_entry(message.nested(*field), expected, index);
   }
@@ -91,19 +96,12 @@ std::optional<ShardIndex> decode(detail::WireReader message, const ShardIdentity
 template <typename Fits>
 std::optional<ShardIndex> load(const std::string& path, const ShardIdentity& expected, const Fits& fits) {
   try {
-    const auto message = detail::SealedMessage::read(path, kFileFormat, longest_file(expected));
+    const auto message = detail::SealedMessage::read(path, kIndexFormat, longest_file(expected));
     return message ? decode(message->reader(), expected, fits) : std::nullopt;
   } catch (const EnvironmentError& damage) {
-    log_warning(text("The index of '", expected.name, "' is not used and will be built again. ", damage.what()));
+    log_warning(text("The index of '", expected.name, "' cannot be used and is built again. ", damage.what()));
     return std::nullopt;
   }
-}
-
-// FNV-1a (Fowler, Noll and Vo). Two shards that collide only displace each other's index, which holds the whole name.
-std::uint64_t hash_of(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char character : name) hash = (hash ^ static_cast<std::uint8_t>(character)) * 0x100000001b3ULL;
-  return hash;
 }
 
 // The end of the shard's name, for people who look into the folder.
@@ -119,12 +117,10 @@ std::string readable_part(const std::string& name) {
   return part;
 }
 
-// Data sets skip what ends in "-index" when they look for shards.
-std::string path_in(const std::string& folder, const ShardIdentity& identity, std::uint64_t hash) {
-  std::ostringstream name;
-  name << readable_part(identity.name) << '-' << std::hex << std::setw(16) << std::setfill('0') << hash << '.'
-       << identity.format << "-index";
-  return (std::filesystem::path(folder) / name.str()).string();
+// Data sets skip names that end in "-index" when they look for shards.
+std::string path_in(const std::string& folder, const ShardIdentity& identity, const ContentHash& hash) {
+  const auto name = text(readable_part(identity.name), '-', to_string(hash), '.', identity.format, "-index");
+  return (std::filesystem::path(folder) / name).string();
 }
 
 }  // namespace
@@ -140,7 +136,7 @@ std::string_view ShardIndex::name(std::size_t entry) const {
 }
 
 std::string shard_index_path(const std::string& folder, const ShardIdentity& identity) {
-  return path_in(folder, identity, hash_of(identity.name));
+  return path_in(folder, identity, content_hash(identity.name));
 }
 
 std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardIdentity& identity) {
@@ -148,7 +144,7 @@ std::optional<ShardIndex> load_shard_index(const std::string& path, const ShardI
 }
 
 void save_shard_index(const std::string& path, const ShardIdentity& identity, const ShardIndex& index) {
-  detail::write_sealed_message(path, kFileFormat, encode(identity, index).message());
+  detail::write_sealed_message(path, kIndexFormat, encode(identity, index).message());
 }
 
 }  // namespace libtrain::data
@@ -161,31 +157,32 @@ void keep(const std::vector<std::string>& paths, const ShardIdentity& identity, 
   try {
     for (const auto& path : paths) save_shard_index(path, identity, index);
   } catch (const EnvironmentError& error) {
-    log_warning(text("The index of '", identity.name, "' is not kept, so that the next run reads the shard again. ",
+    log_warning(text("The index of '", identity.name, "' cannot be saved, so the next run indexes the shard again. ",
                      error.what()));
   }
 }
 
-// The file in `folder` for the index that copies of the shard share: by its name without the folder, its size, and the
-// first and the last 64 KiB of its content.
+// The file in `folder` for the index that copies of the shard share, which is identified by its name without the
+// folder, its size, and the first and the last 64 KiB of its content.
 std::string shared_path(const std::string& folder, const ShardIdentity& identity, const File& file) {
   constexpr std::uint64_t kEnd = std::uint64_t{64} << 10;
   const auto bytes = static_cast<std::size_t>(std::min(identity.size, kEnd));
   const auto name = std::string_view{identity.name}.substr(identity.name.rfind('/') + 1);
   const auto content =
       text(name, ' ', identity.size, ' ', read_range(file, 0, bytes), read_range(file, identity.size - bytes, bytes));
-  return path_in(folder, identity, hash_of(content));
+  return path_in(folder, identity, content_hash(content));
 }
 
-// What was built from the same shard at another place. Under its own name it would be another version of it, changed.
+// Loads an index that was built from a copy of the shard at another place. An index under the same name would be one of
+// another version of the shard.
 std::optional<ShardIndex> load_shared(const std::string& path, const ShardIdentity& identity) {
   return load(path, identity, [&](const ShardIdentity& found) {
     return found.format == identity.format && found.size == identity.size && found.name != identity.name;
   });
 }
 
-// Of the processes that use a folder of indices, and the threads of each, one at a time reads a shard through: the
-// others find its index then. Where there can be no locks, each reads it.
+// One process and one thread at a time builds the index of a shard in a folder of indices; the others then find the
+// index. If the file system has no locks, each of them builds it.
 class Turn {
  public:
   explicit Turn(const std::string& index_path) {
@@ -193,12 +190,13 @@ class Turn {
       make_folder(std::filesystem::path(index_path).parent_path());
       auto file = open_to_write(index_path + ".lock.partial");
       if (lock_within(file, LockMode::exclusive, Deadline::after(kLongestTurn))) file_ = std::move(file);
-    } catch (const DiskError&) {  // the index cannot be kept either, which says why
+    } catch (const DiskError&) {  // saving the index fails as well, and logs the reason
     }
   }
-  Turn(const Turn&) = delete;  // holds a lock
+  Turn(const Turn&) = delete;  // owns a lock
   Turn& operator=(const Turn&) = delete;
-  // One that waits for the lock of a file without a name gets it, finds the index, and unlinks another one's at worst.
+  // A waiting process then gets the lock of an unlinked file, finds the index, and at worst unlinks the file of
+  // another.
   ~Turn() {
     if (file_.is_open()) ::unlink(file_.path().c_str());
   }
@@ -246,8 +244,8 @@ IndexedShard open_shard(std::unique_ptr<const File> file, const ShardFormat& for
 
 void fail_changed_shard(const std::string& entry) {
   throw StorageUnavailable(text(entry,
-                                ": its header is not the one that was indexed. The file has changed since, or "
-                                "indices of other files were copied: leave shards alone while a run reads them, and "
+                                ": its header is not the one that was indexed. The file has changed since, or the "
+                                "indices belong to other files. Do not change shards while a run reads them, and "
                                 "remove the folder of indices."));
 }
 

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
@@ -23,10 +23,10 @@ using detail::kTarBlock;
 using detail::TarHeader;
 using detail::TarType;
 
-// Extended headers hold access lists and the like besides names.
+// Extended headers contain names, but also access lists and the like.
 constexpr std::uint64_t kLongestPaxHeader = std::uint64_t{1} << 20;
 
-// GNU tar fills the last record, which takes 10 KiB unless --blocking-factor says otherwise.
+// GNU tar pads the last record, whose size is 10 KiB unless --blocking-factor is given.
 constexpr std::uint64_t kLongestFilling = std::uint64_t{1} << 20;
 constexpr std::uint64_t kFillingRead = std::uint64_t{64} << 10;
 
@@ -34,7 +34,7 @@ bool is_regular(TarType type) {
   return type == TarType::regular || type == TarType::regular_before_posix || type == TarType::contiguous;
 }
 
-// Walks from header to header. What extended headers say is kept until the member that they precede.
+// Walks from header to header. The values of extended headers apply to the next member.
 class Walk {
  public:
   explicit Walk(const File& file) : file_(file), window_(file), size_(file.size()) {}
@@ -50,17 +50,17 @@ class Walk {
   }
 
  private:
-  // Reads the two zero blocks, where they stand here.
+  // Checks the two zero blocks if the current block is zero.
   bool read_end() {
     if (!is_zero(block_at(offset_))) return false;
     if (!is_zero(block_at(offset_ + kTarBlock))) {
       fail("expected two zero blocks at the end of the archive, found one");
     }
-    if (is_extended_) fail("expected the member that the extended headers in front belong to, found the end");
+    if (is_extended_) fail("expected the member of the extended headers before, found the end");
     return true;
   }
 
-  // Archives that were joined, or in which pages were lost, would be read as far as their first zeros otherwise.
+  // Otherwise, only the part before the first zeros would be read of joined archives and of files with lost pages.
   void require_end() {
     const std::uint64_t begin = offset_ + 2 * kTarBlock;
     const std::uint64_t left = size_ - begin;
@@ -68,17 +68,17 @@ class Walk {
     for (std::uint64_t offset = begin; offset < end;) {
       const auto part = window_.at(offset, static_cast<std::size_t>(std::min(end - offset, kFillingRead)));
       const auto other = part.find_first_not_of('\0');
-      if (other != std::string_view::npos) fail_behind("something else", offset + other);
+      if (other != std::string_view::npos) fail_after_end("other bytes", offset + other);
       offset += part.size();
     }
-    if (left > kLongestFilling) fail_behind(text(left, " bytes in all"), begin);
+    if (left > kLongestFilling) fail_after_end(text(left, " bytes"), begin);
   }
 
-  [[noreturn]] void fail_behind(const std::string& found, std::uint64_t offset) const {
+  [[noreturn]] void fail_after_end(const std::string& found, std::uint64_t offset) const {
     detail::fail_tar(file_.name(), offset,
                      text("expected only zeros, and at most ", kLongestFilling,
-                          ", behind the end of the archive at byte offset ", offset_, ", found ", found,
-                          " (archives were joined, or a part was overwritten by zeros); write it again"));
+                          ", after the end of the archive at byte offset ", offset_, ", found ", found,
+                          " (archives were joined, or a part was overwritten by zeros). Write it again"));
   }
 
   void read_entry(const TarHeader& header) {
@@ -101,7 +101,7 @@ class Walk {
         return read_global_pax(header);
       case TarType::gnu_sparse:
         offset_ -= kTarBlock;
-        fail("expected a file that is stored whole, found a sparse one; pack it without --sparse");
+        fail("expected a file that is stored completely, found a sparse one. Pack it without --sparse");
       default:
         read_member(header);
         local_.path.reset();
@@ -121,11 +121,11 @@ class Walk {
       case TarType::block_device:
       case TarType::directory:
       case TarType::fifo:
-        return;  // whatever their size field says, no data follow
+        return;  // no data follow, even if the size field is not 0
       default:
         break;
     }
-    // So the seventh edition of Unix marked directories.
+    // The seventh edition of Unix marks directories by the slash.
     if (header.type == TarType::regular_before_posix && name.ends_with('/')) return;
 
     const std::uint64_t bytes = size_of(header);
@@ -142,7 +142,7 @@ class Walk {
                        text("expected a name of at most ", kLongestTarName, " bytes, found ", name.size()));
     }
     if (name.find('\0') != std::string::npos) {
-      detail::fail_tar(file_.name(), header, "expected a name without zero bytes, found one with");
+      detail::fail_tar(file_.name(), header, "expected a name without zero bytes, found a zero byte");
     }
     return name;
   }
@@ -150,14 +150,13 @@ class Walk {
   std::uint64_t size_of(const TarHeader& header) const {
     const std::string* const decimal = value_of(local_.size, global_.size);
     if (decimal == nullptr) return header.bytes;
-    std::uint64_t bytes = 0;
-    const char* const end = decimal->data() + decimal->size();
-    const auto [stop, error] = std::from_chars(decimal->data(), end, bytes);
-    if (error != std::errc{} || stop != end) fail("expected a decimal size in the extended header, found another");
-    return bytes;
+    constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
+    const auto bytes = libtrain::detail::parse_decimal<std::uint64_t>(*decimal, 0, kMax);
+    if (!bytes) fail("expected a decimal size in the extended header, found something else");
+    return *bytes;
   }
 
-  // A member's own header comes before the global one; an empty value leaves what the plain header says.
+  // A member's own header overrides the global one; an empty value does not override the plain header.
   static const std::string* value_of(const std::optional<std::string>& local,
                                      const std::optional<std::string>& global) {
     const auto& chosen = local ? local : global;
@@ -169,11 +168,11 @@ class Walk {
     detail::parse_pax(take_text(header, kLongestPaxHeader), file_.name(), begin, values);
   }
 
-  // Millions of members with a long name in a single header would take far more memory than the archive.
+  // A long name in a single header for millions of members would take far more memory than the archive.
   void read_global_pax(const TarHeader& header) {
     read_pax(header, global_);
     if (value_of(global_.path, {}) != nullptr) {
-      fail("expected a name for each member, found one for all in the global extended header in front");
+      fail("expected a name for each member, found one for all members in the global extended header before");
     }
   }
 
@@ -186,12 +185,12 @@ class Walk {
     return std::string{window_.at(begin, static_cast<std::size_t>(header.bytes))};
   }
 
-  // Over data and what fills their last block.
+  // Skips data and the padding of their last block.
   void skip(std::uint64_t bytes) {
     const std::uint64_t left = size_ - offset_;
     const std::uint64_t filling = (kTarBlock - bytes % kTarBlock) % kTarBlock;
     if (bytes > left || filling > left - bytes) {
-      fail(text("expected ", bytes, " bytes of data and ", filling, " of filling, found the end of the file after ",
+      fail(text("expected ", bytes, " bytes of data and ", filling, " of padding, found the end of the file after ",
                 left, " (it is truncated)"));
     }
     offset_ += bytes + filling;
@@ -223,14 +222,14 @@ class Walk {
   bool is_extended_ = false;
 };
 
-// An archive begins with a name: gzip's first bytes are none, but zlib's might be.
+// An archive begins with a name, which may begin like zlib, but not like gzip.
 Compression compression_of_archive(const File& file) {
   const auto begin = detail::read_range(file, 0, std::min<std::uint64_t>(file.size(), 2));
   return compression_of(begin) == Compression::gzip ? Compression::gzip : Compression::none;
 }
 
-// Between two members that are read at once: their headers and some small members. From the page cache so much takes
-// about as long as another system call.
+// Maximum distance of two members in a single read: headers and some small members. Reading that much from the page
+// cache takes about as long as another system call.
 constexpr std::uint64_t kLargestGap = std::uint64_t{16} << 10;
 
 constexpr detail::ShardFormat kTar{.name = "tar", .compression = &compression_of_archive, .index = &index_tar};
@@ -239,7 +238,7 @@ using detail::TarField;
 
 constexpr std::uint64_t kLargestOctal = 077777777777;  // 11 digits
 
-// What Python's tarfile calls an extended header, too: it is shown by programs that do not know them.
+// The name of an extended header in Python's tarfile; programs that do not know extended headers show it.
 constexpr std::string_view kExtendedHeader = "././@PaxHeader";
 
 struct SplitName {
@@ -247,7 +246,7 @@ struct SplitName {
   std::string_view name = {};
 };
 
-// A name as ustar holds it: parted at a slash where it is long. Nothing where it does not fit.
+// Splits a long name at a slash for the two fields of ustar. std::nullopt if it does not fit.
 std::optional<SplitName> split(std::string_view name) {
   const auto is_ascii = [](char c) { return static_cast<std::uint8_t>(c) < 0x80; };
   if (!std::all_of(name.begin(), name.end(), is_ascii)) return std::nullopt;
@@ -275,7 +274,7 @@ class HeaderBlock {
     put(detail::kTarPrefix, name.prefix);
     std::uint64_t sum = 0;
     for (const char byte : block_) sum += static_cast<std::uint8_t>(byte);
-    // Its last space stays, behind the zero.
+    // Its last space stays after the zero.
     put_octal({.begin = detail::kTarChecksum.begin, .bytes = detail::kTarChecksum.bytes - 1}, sum);
   }
 
@@ -305,7 +304,7 @@ TarFile::TarFile(std::unique_ptr<const File> file, const ShardOptions& options)
 void TarFile::require_member(std::uint64_t member) const {
   if (member >= size()) {
     throw UsageError(
-        text("Member ", member, " of tar file '", name(), "' was asked for, which has ", size(), " regular files."));
+        text("Member ", member, " of tar file '", name(), "' was requested, but it has ", size(), " regular files."));
   }
 }
 
@@ -324,7 +323,7 @@ std::uint64_t TarFile::offset(std::uint64_t member) const {
   return shard_.index.offset(member);
 }
 
-// With the header in front, which tells whether an index that was kept fits.
+// Reads the header as well, to check that a loaded index fits.
 void TarFile::read(std::uint64_t member, std::string& data) const {
   require_member(member);
   std::array<char, kTarBlock> header{};
@@ -357,7 +356,7 @@ void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other,
   data.resize(static_cast<std::size_t>(bytes(member)));
 }
 
-// An extended header in front of this one may hold the size, which need not be here then.
+// If an extended header before this one contains the size, this one need not.
 void TarFile::require_header(std::uint64_t member, std::string_view block) const {
   try {
     const TarHeader header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
@@ -376,7 +375,7 @@ TarWriter::TarWriter(std::string path) : file_(std::move(path)) {}
 
 void TarWriter::require_open() const {
   if (file_.committed()) {
-    throw UsageError(text("The tar file '", file_.path(), "' is finished; add further members to another one."));
+    throw UsageError(text("The tar file '", file_.path(), "' is finished. Add further members to another file."));
   }
 }
 
@@ -385,7 +384,7 @@ void TarWriter::require_name(std::string_view name) const {
                        name.find('\0') == std::string_view::npos;
   if (!is_name) {
     throw UsageError(text("'", name.substr(0, std::min<std::size_t>(100, name.find('\0'))), "' (", name.size(),
-                          " bytes) cannot be the name of a member of '", file_.path(), "'; use 1 to ", kLongestTarName,
+                          " bytes) cannot be the name of a member of '", file_.path(), "'. Use 1 to ", kLongestTarName,
                           " bytes without a zero byte and without a slash at the end."));
   }
 }

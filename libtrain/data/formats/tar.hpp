@@ -12,24 +12,24 @@
 
 namespace libtrain::data {
 
-/// Longer names of members are refused.
+/// Maximum length of a member's name; a longer one is an error.
 constexpr std::size_t kLongestTarName = 4096;
 
-/// The regular files in an uncompressed tar archive, with their names, in their order. Reads POSIX.1-1988 (ustar),
-/// POSIX.1-2001 (pax: path and size) and GNU tar's long names and base-256 sizes. Directories, links, devices and
-/// unknown members are left out. Names are names only: nothing is ever written where they point.
+/// The regular files in an uncompressed tar archive, with their names, in order. Reads POSIX.1-1988 (ustar),
+/// POSIX.1-2001 (pax: path and size) and GNU tar's long names and base-256 sizes. Leaves out directories, links,
+/// devices and unknown members. Names are not used as paths: nothing is ever written to them.
 ///
-/// Throws EnvironmentError that names the file and the byte offset: for a wrong header checksum, for a sparse file, for
-/// a name in a global header, for an archive that ends before its two zero blocks, even between two members, as
-/// truncated files do, and for anything behind these blocks but up to 1 MiB of zeros, as joined archives and files with
-/// lost pages have it. Throws what File::read_at throws.
+/// Throws EnvironmentError that names the file and the byte offset: for a wrong header checksum, a sparse file, a name
+/// in a global header, an archive without two zero blocks at its end (a truncated file), and for anything after these
+/// blocks except up to 1 MiB of zeros (joined archives, or files with lost pages). Throws what File::read_at throws.
 ShardIndex index_tar(const File& file);
 
-/// A tar archive whose regular files are read in any order; see index_tar() for what is read. An archive in gzip, told
-/// by its content, is inflated into memory when it is opened. Immutable: any thread may read, several at once.
+/// A tar archive with random access to its regular files; for supported formats see index_tar(). An archive in gzip,
+/// recognised by its content, is inflated into memory when it is opened. Immutable: any thread may read, several at
+/// once.
 class TarFile {
  public:
-  /// Builds the index, or takes it from `options.index_folder`. Throws what index_tar() throws, EnvironmentError for a
+  /// Builds the index, or loads it from `options.index_folder`. Throws what index_tar() throws, EnvironmentError for a
   /// damaged or too large compressed archive, and UsageError without a file.
   explicit TarFile(std::unique_ptr<const File> file, const ShardOptions& options = {});
 
@@ -38,22 +38,22 @@ class TarFile {
   /// The number of members, which are regular files.
   std::uint64_t size() const { return shard_.index.size(); }
 
-  /// Of member number `member`: its name in the archive, how long its data are, and where they begin in the file (in
-  /// its inflated content, where it is compressed). Throw UsageError unless `member` < size().
+  /// The name of member number `member` in the archive, the length of its data, and their offset in the file (or in its
+  /// inflated content). Throw UsageError unless `member` < size().
   std::string_view member_name(std::uint64_t member) const;
   std::uint64_t bytes(std::uint64_t member) const;
   std::uint64_t offset(std::uint64_t member) const;
 
-  /// Makes `data` the content of a member, in the memory that it has where that suffices. A tar archive has no checksum
-  /// of it, but its header is looked at again. Throws what File::read_at throws, StorageUnavailable where the header is
-  /// not that which was indexed, and UsageError unless `member` < size().
+  /// Reads the content of a member into `data`, whose memory is reused. A tar archive has no checksum of the content,
+  /// but the header is checked again. Throws what File::read_at throws, StorageUnavailable if the header is not the one
+  /// that was indexed, and UsageError unless `member` < size().
   void read(std::uint64_t member, std::string& data) const;
 
-  /// The same for two members into two strings, by a single read where little lies between them: a store takes about as
-  /// long for both as for one.
+  /// The same for two members, by a single read if they are close together: a store takes about as long for both as for
+  /// one.
   void read(std::uint64_t member, std::string& data, std::uint64_t other, std::string& other_data) const;
 
-  /// How messages name a member: its name, its archive, its offset.
+  /// The name, archive and offset of a member, for messages.
   std::string describe(std::uint64_t member) const;
 
  private:
@@ -64,26 +64,25 @@ class TarFile {
 };
 
 /// Writes a tar archive of regular files: POSIX.1-1988 (ustar), with extended headers of POSIX.1-2001 (pax) for names
-/// that are too long or not ASCII and for files of 8 GiB and more. Nothing but names and contents goes into it (time,
-/// user and group are 0, the mode is 0644), so that equal contents give equal bytes. The file appears, complete, with
-/// finish(); without that call nothing is left. Errors are EnvironmentError that name the file. Used by one thread at a
-/// time.
+/// that are too long or not ASCII and for files of 8 GiB and more. It contains only names and contents (time, user and
+/// group are 0, the mode is 0644), so that equal contents give equal bytes. The complete file appears with finish();
+/// without that call no file is left. Errors are EnvironmentError that name the file. Used by one thread at a time.
 class TarWriter {
  public:
-  /// A file in an existing local folder; finish() replaces one of that name.
+  /// Writes to an existing local folder; finish() replaces an existing file.
   explicit TarWriter(std::string path);
 
   /// Throws UsageError after finish(), and for a name that is empty, longer than 4,096 bytes, ends in '/' or has a zero
-  /// byte. Names are not compared with each other.
+  /// byte. Duplicate names are not detected.
   void add(std::string_view name, std::string_view data);
 
-  /// Writes the two zero blocks that end an archive. Throws UsageError when called again.
+  /// Writes the two zero blocks at the end of an archive. Throws UsageError on a second call.
   void finish();
 
-  /// Members written so far.
+  /// The number of members so far.
   std::uint64_t size() const { return size_; }
 
-  /// Bytes of the file so far.
+  /// The size of the file so far.
   std::uint64_t bytes() const { return file_.size(); }
 
  private:

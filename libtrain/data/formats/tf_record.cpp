@@ -18,12 +18,11 @@ namespace {
 constexpr std::uint64_t kAround = detail::kTfRecordHeaderBytes + detail::kTfRecordFooterBytes;
 
 [[noreturn]] void fail(const File& file, std::uint64_t offset, const std::string& expected_and_found) {
-  throw TfRecordError(text("TFRecord file '", file.name(), "', byte offset ", offset, ": ", expected_and_found,
-                           ". The rest of the file cannot be read; copy or write it again."),
-                      TfRecordLoss::rest_of_file, offset);
+  throw EnvironmentError(text("TFRecord file '", file.name(), "', byte offset ", offset, ": ", expected_and_found,
+                              ". The rest of the file cannot be read. Copy or write the file again."));
 }
 
-// A length may begin as a compressed file does, so that its checksum has to decide.
+// A length may begin like a compressed file, so its checksum decides.
 Compression compression_of_records(const File& file) {
   const auto begin = detail::read_range(file, 0, std::min(file.size(), detail::kTfRecordHeaderBytes));
   return detail::is_tf_record_header(begin) ? Compression::none : compression_of(begin);
@@ -72,11 +71,11 @@ TfRecordFile::TfRecordFile(std::unique_ptr<const File> file, const ShardOptions&
 void TfRecordFile::require_record(std::uint64_t record) const {
   if (record >= size()) {
     throw UsageError(
-        text("Record ", record, " of TFRecord file '", name(), "' was asked for, which has ", size(), " records."));
+        text("Record ", record, " of TFRecord file '", name(), "' was requested, but it has ", size(), " records."));
   }
 }
 
-// With the header in front, which tells whether an index that was kept fits.
+// Reads the header as well, to check that a loaded index fits.
 void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   require_record(record);
   const auto bytes = static_cast<std::size_t>(shard_.index.bytes(record));
@@ -93,9 +92,8 @@ void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   if (checksum_ == DataChecksum::ignore) return;
   const std::uint32_t found = libtrain::detail::masked_crc32c(data);
   if (found != expected) {
-    throw TfRecordError(text(describe(record), ": expected data of masked CRC-32C ", expected, ", found ", found, " (",
-                             bytes, " bytes of data are damaged)."),
-                        TfRecordLoss::record, offset(record));
+    throw EnvironmentError(text(describe(record), ": expected data of masked CRC-32C ", expected, ", found ", found,
+                                " (", bytes, " bytes of data are damaged)."));
   }
 }
 
@@ -117,7 +115,7 @@ TfRecordWriter::TfRecordWriter(std::string path) : file_(std::move(path)) {}
 
 void TfRecordWriter::require_open() const {
   if (file_.committed()) {
-    throw UsageError(text("The TFRecord file '", file_.path(), "' is finished; write further records to another one."));
+    throw UsageError(text("The TFRecord file '", file_.path(), "' is finished. Write more records to another file."));
   }
 }
 

@@ -1,12 +1,11 @@
 #include <libtrain/data/formats/web_dataset.hpp>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
-#include <libtrain/base/detail/ascii.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data {
 
@@ -25,10 +24,7 @@ std::optional<WebDatasetName> split_web_dataset_name(std::string_view name) {
   const std::size_t last_part = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', last_part);
   if (dot == std::string_view::npos || dot == last_part) return std::nullopt;
-  WebDatasetName result{.key = name.substr(0, dot), .extension = std::string{name.substr(dot + 1)}};
-  std::transform(result.extension.begin(), result.extension.end(), result.extension.begin(),
-                 libtrain::detail::ascii_lower);
-  return result;
+  return WebDatasetName{.key = name.substr(0, dot), .extension = detail::lower_case(name.substr(dot + 1))};
 }
 
 WebDatasetShard::WebDatasetShard(TarFile archive) : archive_(std::move(archive)) {
@@ -54,7 +50,7 @@ WebDatasetShard::WebDatasetShard(TarFile archive) : archive_(std::move(archive))
 std::size_t WebDatasetShard::begin(std::uint64_t sample) const {
   if (sample >= size()) {
     throw UsageError(
-        text("Sample ", sample, " of the shard '", name(), "' was asked for, which has ", size(), " samples."));
+        text("Sample ", sample, " of the shard '", name(), "' was requested, but it has ", size(), " samples."));
   }
   return begins_[sample];
 }

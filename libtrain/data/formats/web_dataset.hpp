@@ -11,23 +11,23 @@
 
 namespace libtrain::data {
 
-/// The name of a member of a WebDataset shard, in two: the path up to the first dot of its last part, and what follows
-/// that dot, in lower case (ASCII).
+/// The two parts of the name of a member of a WebDataset shard: the path up to the first dot of its last component, and
+/// the extension after that dot, in lower case (ASCII).
 struct WebDatasetName {
   std::string_view key = {};
   std::string extension = {};
 };
 
-/// Nothing for a name whose last part has no dot or begins with one, and for `__meta__` names, whose first part both
-/// begins and ends with two underscores: such members belong to no sample.
+/// std::nullopt for a name whose last component has no dot or begins with one, and for `__meta__` names, whose first
+/// component both begins and ends with two underscores: such members belong to no sample.
 std::optional<WebDatasetName> split_web_dataset_name(std::string_view name);
 
-/// One tar archive in WebDataset's layout (github.com/webdataset/webdataset, tariterators.py): members in a row with
-/// the same key form a sample, such as "000/17.jpg" and "000/17.cls". A sample never goes on in another shard.
+/// One tar archive in WebDataset's layout (github.com/webdataset/webdataset, tariterators.py): consecutive members with
+/// the same key form a sample, such as "000/17.jpg" and "000/17.cls". A sample never continues in another shard.
 /// Immutable: any thread may read, several at once.
 class WebDatasetShard {
  public:
-  /// Throws EnvironmentError that names archive, member and offset where a sample has an extension twice.
+  /// Throws EnvironmentError that names archive, member and offset if a sample has an extension twice.
   explicit WebDatasetShard(TarFile archive);
 
   const std::string& name() const { return archive_.name(); }
@@ -38,19 +38,18 @@ class WebDatasetShard {
   /// The number of samples.
   std::uint64_t size() const { return begins_.size(); }
 
-  /// The key of sample number `sample`; two samples apart may have the same. Throws UsageError unless `sample` <
-  /// size().
+  /// The key of sample number `sample`; samples that are not adjacent may have the same key. Throws UsageError unless
+  /// `sample` < size().
   std::string_view key(std::uint64_t sample) const;
 
-  /// The extensions of a sample in their order in the archive. Throws as key().
+  /// The extensions of a sample in the order of the archive. Throws as key().
   std::vector<std::string> extensions(std::uint64_t sample) const;
 
-  /// The member with this extension (in lower case, without a dot in front); nothing where there is none. Throws as
-  /// key().
+  /// The member with this extension (in lower case, without a dot); std::nullopt if there is none. Throws as key().
   std::optional<std::uint64_t> find(std::uint64_t sample, std::string_view extension) const;
 
-  /// Makes `data` the content of that member. Throws EnvironmentError that names the sample and the extensions that it
-  /// has where this one is missing, and what TarFile::read throws.
+  /// Reads the content of that member into `data`. Throws EnvironmentError that names the sample and its extensions if
+  /// this one is missing, and what TarFile::read throws.
   void read(std::uint64_t sample, std::string_view extension, std::string& data) const;
 
  private:

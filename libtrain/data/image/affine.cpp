@@ -30,12 +30,12 @@ double degrees_of(double angle) {
   return angle * (180.0 / std::numbers::pi);
 }
 
-// torchvision takes the angle of a shear in degrees.
+// Converts to degrees and back, because torchvision takes the angle in degrees.
 double shear_angle(double amount) {
   return radians(degrees_of(std::atan(amount)));
 }
 
-// As Python's round(value, 15), for values from -1 to 1: rotations by a right angle become exact.
+// Python's round(value, 15) for values from -1 to 1: rotations by a right angle become exact.
 double rounded_to_15_digits(double value) {
   std::array<char, 32> digits{};
   const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed, 15);
@@ -119,7 +119,7 @@ AffineMatrix rotation_matrix(double degrees, int width, int height) {
 }
 
 void affine(Image& image, const AffineMatrix& matrix, const FillColor& fill) {
-  detail::require_picture(image);
+  detail::require_valid_image(image);
   const FixedMatrix integers = fixed(matrix);
   std::vector<std::uint8_t> pixels(image.pixels.size());
   if (image.channels == 1) {

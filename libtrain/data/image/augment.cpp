@@ -21,14 +21,13 @@ namespace {
 constexpr int kTrivialMagnitudes = 31;
 constexpr int kErasingAttempts = 10;
 
-// The range of an operation's magnitudes, from the first to the last.
-struct Range {
+struct MagnitudeRange {  // of an operation's magnitudes
   double first = 0;
   double last = 0;
   bool either_sign = false;
 };
 
-// What the operations go to at most. They begin at doing nothing.
+// The largest magnitudes. The smallest ones change nothing.
 struct Extents {
   double shear = 0;
   double translation_x = 0;  // pixels
@@ -51,7 +50,7 @@ Extents rand_extents(int width, int height) {
           .bits = 4};
 }
 
-Range range_of(AugmentOperation operation, const Extents& extents) {
+MagnitudeRange range_of(AugmentOperation operation, const Extents& extents) {
   switch (operation) {
     case AugmentOperation::shear_x:
     case AugmentOperation::shear_y:
@@ -83,8 +82,9 @@ AugmentOperation draw_operation(SampleRandom& random) {
   return static_cast<AugmentOperation>(random.integer(0, kAugmentOperations - 1));
 }
 
-// The magnitude `number` of `count`, with a sign drawn where there is one.
-AugmentStep draw_step(AugmentOperation operation, const Range& range, int number, int count, SampleRandom& random) {
+// The magnitude `number` of `count`, with a random sign if it has one.
+AugmentStep draw_step(AugmentOperation operation, const MagnitudeRange& range, int number, int count,
+                      SampleRandom& random) {
   double magnitude = range.first + (range.last - range.first) * number / (count - 1);
   if (operation == AugmentOperation::posterize) magnitude = std::nearbyint(magnitude);
   if (range.either_sign && random.integer(0, 1) == 1) magnitude = -magnitude;
@@ -124,16 +124,16 @@ void store(float value, PixelType type, void* to) {
   std::memcpy(to, &bits, sizeof bits);
 }
 
-void check_erased(const PixelTarget& picture, const Crop& area) {
-  if (picture.type == PixelType::uint8) {
-    throw UsageError("Random erasing writes normalised values, and the picture's type is uint8; take a float type.");
+void check_erased(const PixelTarget& image, const Crop& area) {
+  if (image.type == PixelType::uint8) {
+    throw UsageError("Random erasing writes normalised values, but the image's type is uint8. Use a float type.");
   }
-  if (picture.channels != 1 && picture.channels != 3) {
-    throw UsageError(text("A picture to erase from has ", picture.channels, " channels; it must have 1 or 3."));
+  if (image.channels != 1 && image.channels != 3) {
+    throw UsageError(text("An image to erase from has ", image.channels, " channels; it must have 1 or 3."));
   }
-  if (!lies_inside(area, picture.width, picture.height)) {
+  if (!lies_inside(area, image.width, image.height)) {
     throw UsageError(text("A rectangle of ", area.width, " x ", area.height, " pixels at (", area.x, ", ", area.y,
-                          ") cannot be erased from a picture of ", picture.width, " x ", picture.height,
+                          ") cannot be erased from an image of ", image.width, " x ", image.height,
                           "; it must lie inside."));
   }
 }
@@ -142,7 +142,7 @@ void check_erased(const PixelTarget& picture, const Crop& area) {
 
 AugmentStep draw_trivial_augment(SampleRandom& random) {
   const AugmentOperation operation = draw_operation(random);
-  const Range range = range_of(operation, kTrivialExtents);
+  const MagnitudeRange range = range_of(operation, kTrivialExtents);
   if (range.first == range.last) return {.operation = operation};
   const int number = random.integer(0, kTrivialMagnitudes - 1);
   return draw_step(operation, range, number, kTrivialMagnitudes, random);
@@ -152,15 +152,15 @@ std::vector<AugmentStep> draw_rand_augment(const RandAugmentOptions& options, in
                                            SampleRandom& random) {
   if (options.operations < 0 || options.magnitudes < 2 || options.magnitude < 0 ||
       options.magnitude >= options.magnitudes) {
-    throw UsageError(text("RandAugmentOptions asks for ", options.operations, " operations of magnitude ",
-                          options.magnitude, " among ", options.magnitudes,
-                          ", expected 0 or more, of a magnitude from 0 to magnitudes - 1, of which there are 2 or "
-                          "more."));
+    throw UsageError(text("RandAugmentOptions has operations ", options.operations, ", magnitude ", options.magnitude,
+                          " and magnitudes ", options.magnitudes,
+                          "; operations must be 0 or more, magnitudes 2 or more, and magnitude from 0 to magnitudes - "
+                          "1."));
   }
   std::vector<AugmentStep> steps;
   for (int i = 0; i < options.operations; ++i) {
     const AugmentOperation operation = draw_operation(random);
-    const Range range = range_of(operation, rand_extents(width, height));
+    const MagnitudeRange range = range_of(operation, rand_extents(width, height));
     steps.push_back(draw_step(operation, range, options.magnitude, options.magnitudes, random));
   }
   return steps;
@@ -211,7 +211,7 @@ ColorJitter draw_color_jitter(const ColorJitterOptions& options, SampleRandom& r
   check(options.hue, 0.5, "jitter of hue");
 
   ColorJitter jitter;
-  // Fisher and Yates: the same numbers everywhere, which std::shuffle does not promise.
+  // Fisher-Yates: the same result on every platform, which std::shuffle does not guarantee.
   for (std::size_t left = jitter.order.size(); left > 1; --left) {
     const auto chosen = static_cast<std::size_t>(random.integer(0, static_cast<int>(left) - 1));
     std::swap(jitter.order[left - 1], jitter.order[chosen]);
@@ -235,9 +235,9 @@ std::optional<Crop> draw_random_erasing(int width, int height, const RandomErasi
   check_interval(options.ratio, std::numeric_limits<double>::min(), kLargest, "ratio of random erasing");
   if (random.uniform() >= options.probability) return std::nullopt;
 
-  const double picture_area = static_cast<double>(width) * height;
+  const double image_area = static_cast<double>(width) * height;
   for (int attempt = 0; attempt < kErasingAttempts; ++attempt) {
-    const double area = picture_area * uniform(options.scale, random);
+    const double area = image_area * uniform(options.scale, random);
     const double ratio = log_uniform(options.ratio, random);
     const double erased_height = std::nearbyint(std::sqrt(area * ratio));
     const double erased_width = std::nearbyint(std::sqrt(area / ratio));
@@ -250,14 +250,14 @@ std::optional<Crop> draw_random_erasing(int width, int height, const RandomErasi
   return std::nullopt;
 }
 
-void erase(const PixelTarget& picture, const Crop& area, const RandomErasingOptions& options, SampleRandom& random) {
-  check_erased(picture, area);
-  for (int channel = 0; channel < picture.channels; ++channel) {
+void erase(const PixelTarget& image, const Crop& area, const RandomErasingOptions& options, SampleRandom& random) {
+  check_erased(image, area);
+  for (int channel = 0; channel < image.channels; ++channel) {
     const float constant = options.constant[static_cast<std::size_t>(channel)];
     for (int y = area.y; y < area.y + area.height; ++y) {
       for (int x = area.x; x < area.x + area.width; ++x) {
         const bool drawn = options.value == ErasingValue::normal;
-        store(drawn ? static_cast<float>(normal(random)) : constant, picture.type, picture.at(channel, y, x));
+        store(drawn ? static_cast<float>(normal(random)) : constant, image.type, image.at(channel, y, x));
       }
     }
   }

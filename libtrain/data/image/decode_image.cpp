@@ -13,7 +13,7 @@ namespace libtrain::data {
 struct ImageDecoder::Parts {
   detail::JpegDecoder jpeg = {};
   detail::RestartIndex index = {};
-  std::vector<std::byte> part = {};  // a JPEG of the segments needed
+  std::vector<std::byte> part = {};  // a JPEG of the segments that are needed
   DecodeOptions part_options = {};
 
   bool cut(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options);
@@ -39,12 +39,12 @@ void ImageDecoder::decode(std::span<const std::byte> file, const ImageHeader& he
       return parts_->jpeg.decode(parts_->part, parts_->part_options, to);
     }
   } catch (const EnvironmentError&) {
-    // Decoding the whole file tells where in it the damage is, or gets by without noticing.
+    // Decoding the whole file reports the offset of the damage in it, or succeeds without noticing the damage.
   }
   parts_->jpeg.decode(file, options, to);
 }
 
-// Whether `part` and `part_options` are another way to get what the options want of `file`.
+// Returns whether decoding `part` with `part_options` gives what `options` want of `file`, and sets both.
 bool ImageDecoder::Parts::cut(std::span<const std::byte> file, const JpegHeader& header, const DecodeOptions& options) {
   if (!options.crop || header.restart_interval == 0) return false;
   detail::check_options(options);

@@ -10,11 +10,11 @@
 
 namespace libtrain::data {
 
-/// Decodes an image file, which its first bytes say to be a JPEG or a PNG: see JpegDecoder and decode_png(). Of a JPEG
-/// with restart markers every few MCUs, only the segments that a rectangle needs are decoded.
+/// Decodes a JPEG or a PNG, chosen by the first bytes of the file: see JpegDecoder and decode_png(). Of a JPEG with
+/// restart markers every few MCUs, only the segments that a rectangle needs are decoded.
 ///
-/// Keeps its working memory between pictures; used by one thread at a time. Throws as those do, and EnvironmentError
-/// for a file of any other format.
+/// Keeps its working memory between images; used by one thread at a time. Throws as JpegDecoder and decode_png() do,
+/// and EnvironmentError for a file of any other format.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -24,8 +24,7 @@ class ImageDecoder {
 
   Image decode(std::span<const std::byte> file, const DecodeOptions& options = {});
 
-  /// Of a file whose header was read before, into an image whose memory is used again. After an error it has any
-  /// content.
+  /// `header` is the file's, and the memory of `to` is reused. After an error `to` has unspecified content.
   void decode(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options, Image& to);
 
  private:
@@ -33,7 +32,7 @@ class ImageDecoder {
   std::unique_ptr<Parts> parts_;
 };
 
-/// ImageDecoder::decode() with a decoder of its own.
+/// ImageDecoder::decode() of a new decoder.
 Image decode_image(std::span<const std::byte> file, const DecodeOptions& options = {});
 
 }  // namespace libtrain::data

@@ -57,8 +57,7 @@ void check_pixels(const char* format, const DecodeOptions& options, std::uint64_
   // Both are below 2^31, so that the product fits.
   if (width * height <= options.maximum_pixels) return;
   throw EnvironmentError(text(format, " '", options.name, "' has ", width, " x ", height, " pixels, expected at most ",
-                              options.maximum_pixels,
-                              ": raise DecodeOptions::maximum_pixels if the file is to be trusted."));
+                              options.maximum_pixels, ". Raise DecodeOptions::maximum_pixels if you trust the file."));
 }
 
 Crop crop_of(const DecodeOptions& options, int width, int height) {
@@ -75,7 +74,7 @@ void shape(Image& image, int width, int height, int channels) {
   image.height = height;
   image.channels = channels;
   const std::size_t size = image.row_bytes() * static_cast<std::size_t>(height);
-  // Made anew rather than grown, which would copy the picture before.
+  // Replaced rather than grown, which would copy the previous image.
   if (image.pixels.capacity() < size) image.pixels = {};
   image.pixels.resize(size);
 }

@@ -18,11 +18,12 @@ constexpr int kAttempts = 10;
 
 void check_size(int width, int height) {
   if (width < 1 || height < 1) {
-    throw UsageError(text("A picture of ", width, " x ", height, " pixels cannot be cropped; it must have one."));
+    throw UsageError(
+        text("An image of ", width, " x ", height, " pixels cannot be cropped; it must have at least one."));
   }
 }
 
-// As Python's round: halves to even, the processor's default.
+// As Python's round: halves to even, the default rounding mode.
 int rounded(double value) {
   return static_cast<int>(std::nearbyint(value));
 }
@@ -39,8 +40,8 @@ Crop largest_crop(int width, int height, const Interval& ratio) {
   return {(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height};
 }
 
-// How far behind `origin`, a pixel of the scaled picture, the place of the file lies in it. Exact up to 2^24: a
-// division by a power of two.
+// The coordinate `place` of the file in the scaled image, relative to its pixel `origin`. Exact up to 2^24, because it
+// is a division by a power of two.
 float scaled_place(int place, int denominator, int origin) {
   return static_cast<float>(static_cast<double>(place) / denominator - origin);
 }
@@ -79,9 +80,9 @@ Crop random_crop(int width, int height, const RandomCropOptions& options, int cr
   const std::int64_t places_x = std::int64_t{width} + 2 * options.padding - crop_width;
   const std::int64_t places_y = std::int64_t{height} + 2 * options.padding - crop_height;
   if (places_x < 0 || places_y < 0) {
-    throw UsageError(text("A crop of ", crop_width, " x ", crop_height, " does not fit a picture of ", width, " x ",
+    throw UsageError(text("A crop of ", crop_width, " x ", crop_height, " does not fit an image of ", width, " x ",
                           height, " pixels padded by ", options.padding,
-                          "; take a smaller crop, or RandomCropOptions::padding to make up for it."));
+                          "; use a smaller crop, or more RandomCropOptions::padding."));
   }
   Crop crop{.width = crop_width, .height = crop_height};
   crop.y = random.integer(0, static_cast<int>(places_y)) - options.padding;
@@ -92,20 +93,20 @@ Crop random_crop(int width, int height, const RandomCropOptions& options, int cr
 ResizedCrop resized_center_crop(int width, int height, int short_side, int crop_width, int crop_height) {
   check_size(width, height);
   if (short_side < 1 || crop_width < 1 || crop_height < 1) {
-    throw UsageError(text("A shorter side of ", short_side, " with a crop of ", crop_width, " x ", crop_height,
-                          " was asked for; all must be at least 1."));
+    throw UsageError(text("The shorter side is ", short_side, " and the crop ", crop_width, " x ", crop_height,
+                          "; all must be at least 1."));
   }
   const std::int64_t long_side = std::int64_t{short_side} * std::max(width, height) / std::min(width, height);
   if (long_side > std::numeric_limits<int>::max()) {
-    throw UsageError(text("A picture of ", width, " x ", height, " pixels with a shorter side of ", short_side,
+    throw UsageError(text("An image of ", width, " x ", height, " pixels with a shorter side of ", short_side,
                           " would be ", long_side, " long; the limit is 2147483647."));
   }
   const auto longer = static_cast<int>(long_side);
   ResizedCrop result{.width = width <= height ? short_side : longer, .height = width <= height ? longer : short_side};
   if (crop_width > result.width || crop_height > result.height) {
-    throw UsageError(text("A crop of ", crop_width, " x ", crop_height, " does not fit a picture of ", width, " x ",
+    throw UsageError(text("A crop of ", crop_width, " x ", crop_height, " does not fit an image of ", width, " x ",
                           height, " resized to ", result.width, " x ", result.height,
-                          "; take a longer shorter side, or a smaller crop."));
+                          "; increase short_side, or use a smaller crop."));
   }
   result.crop = {rounded((result.width - crop_width) / 2.0), rounded((result.height - crop_height) / 2.0), crop_width,
                  crop_height};

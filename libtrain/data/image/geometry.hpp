@@ -10,39 +10,39 @@
 
 namespace libtrain::data {
 
-/// Pixels that a finished picture can have in either direction.
+/// The longest side of a finished image, in pixels.
 inline constexpr int kLongestSide = 65535;
 
-/// A place in a picture, in pixels from its top left corner: x, y. The centre of the first pixel is (0.5, 0.5).
-using PicturePoint = std::array<double, 2>;
+/// A point in an image, in pixels from its top left corner: x, y. The centre of the first pixel is (0.5, 0.5).
+using ImagePoint = std::array<double, 2>;
 
-/// A rectangle of a picture in such places: x1, y1, x2, y2.
-using PictureBox = std::array<double, 4>;
+/// A rectangle of an image in such coordinates: x1, y1, x2, y2.
+using ImageBox = std::array<double, 4>;
 
-/// Where in its file a finished picture comes from: a rectangle of the file's picture is stretched to the finished
-/// size, and then perhaps mirrored.
+/// Maps the image of a file to the finished image: a rectangle of the file's image is resized to the finished size, and
+/// mirrored according to `flip`.
 struct Geometry {
-  PictureBox source = {0, 0, 1, 1};  ///< in the file's picture, of which it sticks out where the picture was padded
-  int width = 1;                     ///< of the finished picture
+  ImageBox source = {0, 0, 1, 1};  ///< in the file's image; extends beyond it if the image is padded
+  int width = 1;                   ///< of the finished image
   int height = 1;
   Flip flip = Flip::none;
 
-  /// The place in the finished picture of a place in the file's. Outside of the finished one where it was cut off.
-  PicturePoint map_point(const PicturePoint& place) const {
+  /// Maps a point of the file's image to the finished image; the result is outside of it if the point was cropped.
+  ImagePoint map_point(const ImagePoint& place) const {
     const double x = (place[0] - source[0]) * (width / (source[2] - source[0]));
     const double y = (place[1] - source[1]) * (height / (source[3] - source[1]));
     return {flip == Flip::horizontal ? width - x : x, y};
   }
 
-  /// The same for a rectangle, with x1 <= x2 as before. Not cut off at the border: see clipped().
-  PictureBox map_box(const PictureBox& box) const {
-    const PicturePoint first = map_point({box[0], box[1]});
-    const PicturePoint last = map_point({box[2], box[3]});
+  /// Maps a rectangle, and keeps x1 <= x2. The result is not clipped to the finished image: see clipped().
+  ImageBox map_box(const ImageBox& box) const {
+    const ImagePoint first = map_point({box[0], box[1]});
+    const ImagePoint last = map_point({box[2], box[3]});
     return {std::min(first[0], last[0]), first[1], std::max(first[0], last[0]), last[1]};
   }
 
-  /// What of a rectangle of the finished picture lies in it; without area where nothing does.
-  PictureBox clipped(const PictureBox& box) const {
+  /// The part of a rectangle that is inside the finished image; without area if no part is.
+  ImageBox clipped(const ImageBox& box) const {
     const auto x = [this](double value) { return std::clamp(value, 0.0, static_cast<double>(width)); };
     const auto y = [this](double value) { return std::clamp(value, 0.0, static_cast<double>(height)); };
     return {x(box[0]), y(box[1]), x(box[2]), y(box[3])};
@@ -51,76 +51,76 @@ struct Geometry {
 
 /// torchvision's defaults.
 struct RandomResizedCropOptions {
-  Interval scale = {0.08, 1.0};             ///< of the crop's area, as a share of the picture's
-  Interval ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< of the crop's width to its height
+  Interval scale = {0.08, 1.0};             ///< area of the crop as a fraction of the image's
+  Interval ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< width divided by height of the crop
 };
 
 /// The rectangle that torchvision's RandomResizedCrop.get_params draws: an area uniform over `scale`, a ratio whose
 /// logarithm is uniform over that of `ratio`, sides rounded half to even; up to ten such draws until one fits, then a
-/// uniform place; failing those, the largest rectangle in the middle whose ratio is allowed.
-/// Throws UsageError for an empty picture, a scale outside (0, 1], or a ratio that is not positive.
+/// uniform position. If none fits, the largest centred rectangle with an allowed ratio. Throws UsageError for an empty
+/// image, a scale outside (0, 1], or a ratio that is not positive.
 Crop random_resized_crop(int width, int height, const RandomResizedCropOptions& options, SampleRandom& random);
 
 /// torchvision's RandomCrop(size, padding, fill), with which CIFAR is trained.
 struct RandomCropOptions {
   int padding = 0;             ///< pixels added on every side
-  FillColor fill = {0, 0, 0};  ///< of the pixels added
+  FillColor fill = {0, 0, 0};  ///< colour of these pixels
 };
 
-/// A rectangle of that size, all of whose places in the padded picture are equally likely; (0, 0) is the first pixel of
-/// the picture itself, so that the rectangle may begin left of it and above it. Throws UsageError for sizes below 1,
-/// for a padding outside 0 to 65535, and where the rectangle is larger than the padded picture.
+/// A rectangle of the crop size at a uniformly distributed position in the padded image. (0, 0) is the first pixel of
+/// the image itself, so that the rectangle may start at negative coordinates. Throws UsageError for sizes below 1, for
+/// a padding outside 0 to 65535, and if the rectangle is larger than the padded image.
 Crop random_crop(int width, int height, const RandomCropOptions& options, int crop_width, int crop_height,
                  SampleRandom& random);
 
-/// A picture resized, and what is cut out of it.
+/// The size of a resized image, and a rectangle of it.
 struct ResizedCrop {
-  int width = 0;  ///< of the whole resized picture
+  int width = 0;  ///< of the whole resized image
   int height = 0;
-  Crop crop = {};  ///< in the resized picture
+  Crop crop = {};  ///< in the resized image
 
   bool operator==(const ResizedCrop&) const = default;
 };
 
-/// What torchvision's Resize(short_side) and CenterCrop((crop_height, crop_width)) do to a picture: the shorter side
-/// becomes `short_side`, the longer short_side * longer / shorter, rounded down; offsets are rounded half to even.
-/// Throws UsageError for sizes below 1, where the longer side is beyond 2^31 - 1, and where the crop is larger than the
-/// resized picture, which torchvision would pad with zeros.
+/// The effect of torchvision's Resize(short_side) and CenterCrop((crop_height, crop_width)): the shorter side becomes
+/// `short_side`, the longer short_side * longer / shorter, rounded down; offsets are rounded half to even. Throws
+/// UsageError for sizes below 1, if the longer side exceeds 2^31 - 1, and if the crop is larger than the resized image,
+/// which torchvision would pad with zeros.
 ResizedCrop resized_center_crop(int width, int height, int short_side, int crop_width, int crop_height);
 
-/// The sizes that torchvision's detection models (GeneralizedRCNNTransform) give to pictures.
+/// The image sizes of torchvision's detection models (GeneralizedRCNNTransform).
 struct ShorterSide {
-  int min_size = 800;   ///< of the shorter side, unless that makes the longer one too long
-  int max_size = 1333;  ///< of the longer side at most
+  int min_size = 800;   ///< of the shorter side, less if the longer side would exceed max_size
+  int max_size = 1333;  ///< limit of the longer side
 };
 
-/// The whole picture at scale s = min(min_size / shorter, max_size / longer): both sides are floor(s * side) in double
-/// precision, and at least 1. Throws UsageError for sizes outside 1 to 65535 in the options, or below 1 of the picture.
+/// The whole image at scale s = min(min_size / shorter, max_size / longer): both sides are floor(s * side) in double
+/// precision, and at least 1. Throws UsageError for options outside 1 to 65535, and for an image size below 1.
 ResizedCrop resized_whole(int width, int height, const ShorterSide& options);
 
 namespace detail {
 
-/// What to decode of an image file, and how to resize it: the pixels are those that decoding all of it gives, and
-/// nothing is decoded that the result does not depend on, as far as the decoder can help it.
+/// Which part of an image file to decode, and how to resize it. The pixels are the same as after decoding the whole
+/// file; as little as possible is decoded beyond what the result depends on.
 ///
-/// A file that is decoded at 1/2, 1/4 or 1/8 covers the same area with fewer pixels, the last of which may reach out of
-/// it. Places in the scaled picture are those of the file divided by the denominator, exactly; where such a rectangle
-/// begins or ends within a pixel, the whole pixel is decoded, and the resize told where in it to begin or to end.
+/// A file that is decoded at 1/2, 1/4 or 1/8 covers the same area with fewer pixels; the last pixel may extend beyond
+/// it. Coordinates in the scaled image are those of the file divided by the denominator, exactly. If such a rectangle
+/// starts or ends within a pixel, the whole pixel is decoded, and the resize starts or ends within it.
 struct DecodePlan {
-  int scale_denominator = 1;  ///< as of DecodeOptions
-  Crop crop = {};             ///< to decode, in pixels of the scaled picture
+  int scale_denominator = 1;  ///< see DecodeOptions
+  Crop crop = {};             ///< to decode, in pixels of the scaled image
   ResizeOptions resize = {};  ///< of what was decoded; neither mirrored nor normalised
 };
 
-/// The greatest denominator of 1, 2, 4 and 8 at which `width` x `height` pixels of a file are still no fewer, in either
-/// direction, than those wanted of them.
+/// The largest denominator of 1, 2, 4 and 8 at which `width` x `height` pixels of a file are at least as many, in both
+/// directions, as wanted.
 int choose_scale(int width, int height, int wanted_width, int wanted_height);
 
-/// For a rectangle of the file that becomes the whole target. The pixels around it take no part, as in torchvision's
-/// RandomResizedCrop, but for those that share a pixel of the scaled picture with it and with their neighbours.
+/// For a rectangle of the file that becomes the whole target. The pixels around it are not used, as in torchvision's
+/// RandomResizedCrop, except for those that share a pixel of the scaled image with it.
 DecodePlan plan_crop(const Crop& crop, int scale_denominator);
 
-/// For a part of the resized file, of `width` x `height` pixels: as resizing all of it and then cropping, exactly.
+/// For a part of the resized file of `width` x `height` pixels: exactly as resizing all of it and then cropping.
 DecodePlan plan_resized_crop(int width, int height, const ResizedCrop& resized, int scale_denominator);
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #include <libtrain/data/image/image_header.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string_view>
 
@@ -12,12 +13,34 @@ namespace libtrain::data::detail {
 
 namespace {
 
+constexpr std::string_view kJpegStart("\xFF\xD8\xFF", 3);
+constexpr std::string_view kPngStart("\x89PNG\r\n\x1A\n", 8);
+
 constexpr std::uint8_t kPrefix = 0xFF;
 constexpr std::uint8_t kTemporary = 0x01;
 constexpr std::size_t kLengthBytes = 2;
+constexpr std::size_t kMarkerBytes = 2 + kLengthBytes;  // 0xFF, the code, the length
+constexpr std::size_t kFrameBytes = 6;                  // of a frame header without its components
+constexpr std::size_t kComponentBytes = 3;
+
+constexpr std::size_t kPngHeaderBytes = 33;  // signature, length, type, 13 bytes, checksum
+constexpr std::uint32_t kPngChunkBytes = 13;
 
 bool stands_alone(std::uint8_t code) {
   return code == kTemporary || (code >= kFirstRestart && code <= kEndOfImage);
+}
+
+bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
+  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+}
+
+int byte_at(std::span<const std::byte> bytes, std::size_t offset) {
+  return std::to_integer<int>(bytes[offset]);
+}
+
+std::uint32_t big_endian32(std::span<const std::byte> bytes, std::size_t offset) {
+  return static_cast<std::uint32_t>(big_endian16(bytes, offset)) << 16 |
+         static_cast<std::uint32_t>(big_endian16(bytes, offset + 2));
 }
 
 }  // namespace
@@ -75,36 +98,7 @@ std::size_t JpegMarkers::find_code() const {
   }
 }
 
-}  // namespace libtrain::data::detail
-
-namespace libtrain::data {
-
 namespace {
-
-constexpr std::string_view kJpegStart("\xFF\xD8\xFF", 3);
-constexpr std::string_view kPngStart("\x89PNG\r\n\x1A\n", 8);
-
-constexpr std::size_t kMarkerBytes = 4;  // 0xFF, the code, the length
-constexpr std::size_t kFrameBytes = 6;   // of a frame header without its components
-constexpr std::size_t kComponentBytes = 3;
-
-constexpr std::size_t kPngHeaderBytes = 33;  // signature, length, type, 13 bytes, checksum
-constexpr std::uint32_t kPngChunkBytes = 13;
-
-bool starts_with(std::span<const std::byte> bytes, std::string_view start) {
-  return bytes.size() >= start.size() && std::equal(start.begin(), start.end(), bytes.begin(), [](char a, std::byte b) {
-           return static_cast<std::byte>(static_cast<unsigned char>(a)) == b;
-         });
-}
-
-int byte_at(std::span<const std::byte> bytes, std::size_t offset) {
-  return std::to_integer<int>(bytes[offset]);
-}
-
-std::uint32_t big_endian32(std::span<const std::byte> bytes, std::size_t offset) {
-  const auto high = static_cast<std::uint32_t>(detail::big_endian16(bytes, offset));
-  return high << 16 | static_cast<std::uint32_t>(detail::big_endian16(bytes, offset + 2));
-}
 
 class JpegHeaderParser {
  public:
@@ -112,10 +106,10 @@ class JpegHeaderParser {
 
   JpegHeader parse() {
     for (;;) {
-      const detail::JpegMarker marker = markers_.next();
-      if (detail::is_frame(marker.code)) {
+      const JpegMarker marker = markers_.next();
+      if (is_frame(marker.code)) {
         read_frame(marker);
-      } else if (marker.code == detail::kStartOfScan) {
+      } else if (marker.code == kStartOfScan) {
         read_scan(marker);
         return header_;
       } else {
@@ -125,7 +119,7 @@ class JpegHeaderParser {
   }
 
  private:
-  void read_frame(const detail::JpegMarker& marker) {
+  void read_frame(const JpegMarker& marker) {
     if (header_.component_count != 0) markers_.fail(marker.offset, "expected one frame header, found a second one");
     read_process(marker);
     const auto payload = marker.payload;
@@ -134,8 +128,8 @@ class JpegHeaderParser {
       markers_.fail(begin, text("expected a frame header of at least 6 bytes, found ", payload.size()));
     }
     header_.precision = byte_at(payload, 0);
-    header_.height = detail::big_endian16(payload, 1);
-    header_.width = detail::big_endian16(payload, 3);
+    header_.height = big_endian16(payload, 1);
+    header_.width = big_endian16(payload, 3);
     const int count = byte_at(payload, 5);
     if (header_.height == 0 || header_.width == 0) {
       markers_.fail(begin + 1,
@@ -152,12 +146,11 @@ class JpegHeaderParser {
     header_.frame_offset = marker.offset;
   }
 
-  void read_process(const detail::JpegMarker& marker) {
-    header_.progressive =
-        marker.code == detail::kProgressiveFrame || marker.code == detail::kArithmeticProgressiveFrame;
-    header_.arithmetic = marker.code == detail::kArithmeticFrame || marker.code == detail::kArithmeticProgressiveFrame;
+  void read_process(const JpegMarker& marker) {
+    header_.progressive = marker.code == kProgressiveFrame || marker.code == kArithmeticProgressiveFrame;
+    header_.arithmetic = marker.code == kArithmeticFrame || marker.code == kArithmeticProgressiveFrame;
     if (header_.progressive || header_.arithmetic) return;
-    if (marker.code == detail::kBaselineFrame || marker.code == detail::kExtendedFrame) return;
+    if (marker.code == kBaselineFrame || marker.code == kExtendedFrame) return;
     markers_.fail(marker.offset, text("expected a sequential or progressive frame, found the frame type ",
                                       libtrain::detail::hexadecimal(marker.code), " (lossless or hierarchical)"));
   }
@@ -175,7 +168,7 @@ class JpegHeaderParser {
                                           component.horizontal_sampling, " x ", component.vertical_sampling));
   }
 
-  void read_scan(const detail::JpegMarker& marker) {
+  void read_scan(const JpegMarker& marker) {
     if (header_.component_count == 0) markers_.fail(marker.offset, "expected a frame header before the first scan");
     const std::size_t begin = marker.offset + kMarkerBytes;
     const int count = marker.payload.empty() ? 0 : byte_at(marker.payload, 0);
@@ -191,38 +184,25 @@ class JpegHeaderParser {
     header_.scan_offset = marker.end();
   }
 
-  void read_other(const detail::JpegMarker& marker) {
+  void read_other(const JpegMarker& marker) {
     const auto payload = marker.payload;
-    if (marker.code == detail::kEndOfImage) markers_.fail(marker.offset, "expected a scan, found the end of the image");
-    if (marker.code == detail::kDefineRestartInterval) {
+    if (marker.code == kEndOfImage) markers_.fail(marker.offset, "expected a scan, found the end of the image");
+    if (marker.code == kDefineRestartInterval) {
       if (payload.size() != 2) {
         markers_.fail(marker.offset + kMarkerBytes,
                       text("expected a restart interval of 2 bytes, found ", payload.size()));
       }
-      header_.restart_interval = detail::big_endian16(payload, 0);
+      header_.restart_interval = big_endian16(payload, 0);
     }
-    if (marker.code == detail::kApplication0 && starts_with(payload, {"JFIF\0", 5})) header_.jfif = true;
-    if (marker.code == detail::kApplication14 && payload.size() >= 12 && starts_with(payload, "Adobe")) {
+    if (marker.code == kApplication0 && starts_with(payload, {"JFIF\0", 5})) header_.jfif = true;
+    if (marker.code == kApplication14 && payload.size() >= 12 && starts_with(payload, "Adobe")) {
       header_.adobe_transform = byte_at(payload, 11);
     }
   }
 
-  detail::JpegMarkers markers_;
+  JpegMarkers markers_;
   JpegHeader header_ = {};
 };
-
-// For a file that is neither a JPEG nor a PNG.
-[[noreturn]] void fail_unknown_image(std::span<const std::byte> file, const std::string& name) {
-  std::string found = "the end of the file";
-  if (!file.empty()) {
-    std::uint32_t first_bytes = 0;
-    for (const std::byte byte : file.first(std::min<std::size_t>(file.size(), 4))) {
-      first_bytes = first_bytes << 8 | std::to_integer<std::uint32_t>(byte);
-    }
-    found = libtrain::detail::hexadecimal(first_bytes);
-  }
-  detail::fail_image("image", name, 0, text("expected the first bytes of a JPEG or a PNG, found ", found));
-}
 
 bool valid_depth(PngColor color, int depth) {
   if (color == PngColor::grey) return depth == 1 || depth == 2 || depth == 4 || depth == 8 || depth == 16;
@@ -232,46 +212,38 @@ bool valid_depth(PngColor color, int depth) {
 
 }  // namespace
 
+}  // namespace libtrain::data::detail
+
+namespace libtrain::data {
+
 ImageFormat sniff_image_format(std::span<const std::byte> file) {
-  if (starts_with(file, kJpegStart)) return ImageFormat::jpeg;
-  if (starts_with(file, kPngStart)) return ImageFormat::png;
+  if (detail::starts_with(file, detail::kJpegStart)) return ImageFormat::jpeg;
+  if (detail::starts_with(file, detail::kPngStart)) return ImageFormat::png;
   return ImageFormat::unknown;
 }
 
 int JpegHeader::maximum_horizontal_sampling() const {
-  int most = 1;
-  for (const auto& component : components) most = std::max(most, component.horizontal_sampling);
-  return most;
+  return std::ranges::max(components, {}, &JpegComponent::horizontal_sampling).horizontal_sampling;
 }
 
 int JpegHeader::maximum_vertical_sampling() const {
-  int most = 1;
-  for (const auto& component : components) most = std::max(most, component.vertical_sampling);
-  return most;
+  return std::ranges::max(components, {}, &JpegComponent::vertical_sampling).vertical_sampling;
 }
 
 int PngHeader::channels() const {
-  switch (color) {
-    case PngColor::grey:
-    case PngColor::palette:
-      return 1;
-    case PngColor::grey_alpha:
-      return 2;
-    case PngColor::rgb:
-      return 3;
-    case PngColor::rgb_alpha:
-      return 4;
-  }
-  return 0;
+  const bool has_color = color == PngColor::rgb || color == PngColor::rgb_alpha;
+  const bool has_alpha = color == PngColor::grey_alpha || color == PngColor::rgb_alpha;
+  return (has_color ? 3 : 1) + (has_alpha ? 1 : 0);
 }
 
 JpegHeader parse_jpeg_header(std::span<const std::byte> file, const std::string& name) {
-  return JpegHeaderParser(file, name).parse();
+  return detail::JpegHeaderParser(file, name).parse();
 }
 
 PngHeader parse_png_header(std::span<const std::byte> file, const std::string& name) {
+  using namespace detail;
   const auto fail = [&name](std::size_t offset, const std::string& expected_and_found) {
-    detail::fail_image("PNG", name, offset, expected_and_found);
+    fail_image("PNG", name, offset, expected_and_found);
   };
   if (!starts_with(file, kPngStart)) fail(0, "expected the signature of a PNG, found something else");
   if (file.size() < kPngHeaderBytes) {
@@ -323,7 +295,10 @@ ImageHeader read_image_header(std::span<const std::byte> file, const std::string
     header.bit_depth = png.bit_depth;
     header.progressive = png.interlaced;
   } else {
-    fail_unknown_image(file, name);
+    const std::span first(reinterpret_cast<const std::uint8_t*>(file.data()), std::min<std::size_t>(file.size(), 4));
+    detail::fail_image("image", name, 0,
+                       text("expected the first bytes of a JPEG or a PNG, found ",
+                            file.empty() ? "the end of the file" : "0x" + libtrain::detail::hexadecimal(first)));
   }
   detail::check_pixels(format, {.name = name, .maximum_pixels = maximum_pixels},
                        static_cast<std::uint64_t>(header.width), static_cast<std::uint64_t>(header.height));

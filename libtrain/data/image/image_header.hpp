@@ -13,7 +13,7 @@ namespace libtrain::data {
 
 enum class ImageFormat { unknown, jpeg, png };
 
-/// By the first bytes. Names play no role: one of ImageNet's ".JPEG" files is a PNG.
+/// Decides by the first bytes rather than by the name: one of ImageNet's ".JPEG" files is a PNG.
 ImageFormat sniff_image_format(std::span<const std::byte> file);
 
 struct JpegComponent {
@@ -31,31 +31,31 @@ struct JpegHeader {
   std::array<JpegComponent, 4> components = {};
   bool progressive = false;
   bool arithmetic = false;                  ///< arithmetic coding rather than Huffman's
-  int first_scan_components = 0;            ///< fewer than component_count: there is more than one scan
+  int first_scan_components = 0;            ///< fewer than component_count if there is more than one scan
   int restart_interval = 0;                 ///< MCUs between restart markers, 0 for none
   bool jfif = false;                        ///< has a JFIF marker
   std::optional<int> adobe_transform = {};  ///< of Adobe's marker; 0: RGB or CMYK, 1: YCbCr, 2: YCCK
-  std::size_t frame_offset = 0;             ///< in the file, of the frame header's marker
-  std::size_t scan_offset = 0;              ///< in the file, of the first entropy-coded byte
+  std::size_t frame_offset = 0;             ///< of the frame header's marker in the file
+  std::size_t scan_offset = 0;              ///< of the first entropy-coded byte in the file
 
   int maximum_horizontal_sampling() const;
   int maximum_vertical_sampling() const;
 
-  /// The size of an MCU, the unit of the only scan, in pixels: one block of 8 x 8 where there is one component.
+  /// The size of an MCU, the unit of a single scan, in pixels; one block of 8 x 8 if there is one component.
   int mcu_width() const { return 8 * (component_count == 1 ? 1 : maximum_horizontal_sampling()); }
   int mcu_height() const { return 8 * (component_count == 1 ? 1 : maximum_vertical_sampling()); }
   int mcus_per_row() const { return detail::scaled(width, mcu_width()); }
   int mcu_rows() const { return detail::scaled(height, mcu_height()); }
 };
 
-/// Fails as read_image_header() does. Refuses what libjpeg-turbo 2 cannot decode: lossless and hierarchical frames,
-/// more than 4 components, a height that is given later. Sample precisions are not judged.
+/// Throws as read_image_header(), and for what libjpeg-turbo 2 cannot decode: lossless and hierarchical frames, more
+/// than 4 components, a height that is defined later. Accepts every sample precision.
 JpegHeader parse_jpeg_header(std::span<const std::byte> file, const std::string& name);
 
-/// The colour type of a PNG as the file has it.
+/// The colour type in the file of a PNG.
 enum class PngColor { grey = 0, rgb = 2, palette = 3, grey_alpha = 4, rgb_alpha = 6 };
 
-/// The first chunk of a PNG (W3C, Portable Network Graphics, 11.2.1); its checksum is not verified here.
+/// The first chunk of a PNG (W3C, Portable Network Graphics, 11.2.1). Its checksum is not verified.
 struct PngHeader {
   int width = 0;
   int height = 0;
@@ -63,16 +63,16 @@ struct PngHeader {
   PngColor color = PngColor::grey;
   bool interlaced = false;
 
-  int channels() const;  ///< samples of a pixel in the file: 1 for a palette
+  int channels() const;  ///< samples per pixel in the file: 1 for a palette
 };
 
-/// Fails as read_image_header() does.
+/// Throws as read_image_header().
 PngHeader parse_png_header(std::span<const std::byte> file, const std::string& name);
 
-/// What is known of an image file without decoding it.
+/// Properties of an image file that are known without decoding it.
 struct ImageHeader {
   ImageFormat format = ImageFormat::unknown;
-  int width = 0;  ///< pixels; an orientation in EXIF data is ignored, as Pillow does
+  int width = 0;  ///< pixels; an orientation in EXIF data is ignored, as by Pillow
   int height = 0;
   int channels = 0;   ///< in the file: 1 grey; 2 grey, alpha; 3 colour or palette; 4 colour, alpha (PNG), CMYK (JPEG)
   int bit_depth = 0;  ///< of a sample, or of a palette's index
@@ -81,10 +81,9 @@ struct ImageHeader {
   std::optional<PngHeader> png = {};    ///< of a PNG
 };
 
-/// Reads the header only; the beginning of a file is enough, as far as a JPEG's first scan or the first 33 bytes of a
-/// PNG. `name` is how messages name the file. Throws EnvironmentError for a damaged header (the file's name, the byte
-/// offset, what was expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread
-/// may call it.
+/// Reads the header only: of a JPEG the part before the first scan, of a PNG the first 33 bytes. `name` is the name of
+/// the file in messages. Throws EnvironmentError for a damaged header (with the file's name, the byte offset, what was
+/// expected and what was found), for any other format, and for more than `maximum_pixels`. Any thread may call it.
 ImageHeader read_image_header(std::span<const std::byte> file, const std::string& name,
                               std::uint64_t maximum_pixels = kMaxPixels);
 
@@ -110,22 +109,21 @@ inline constexpr std::uint8_t kDefineRestartInterval = 0xDD;
 inline constexpr std::uint8_t kApplication0 = 0xE0;
 inline constexpr std::uint8_t kApplication14 = 0xEE;
 
-/// A frame header of any kind, whether or not libjpeg decodes it.
+/// Whether the marker is a frame header of any kind, including those that libjpeg does not decode.
 bool is_frame(std::uint8_t code);
 
 struct JpegMarker {
   std::uint8_t code = 0;
-  std::size_t offset = 0;                   ///< in the file, of the 0xFF before the code
-  std::span<const std::byte> payload = {};  ///< behind the length; empty where the marker has none
-  std::size_t end() const;                  ///< the offset of what follows
+  std::size_t offset = 0;                   ///< of the 0xFF before the code in the file
+  std::span<const std::byte> payload = {};  ///< after the length; empty if the marker has none
+  std::size_t end() const;                  ///< the offset after the marker
 };
 
-/// Walks from marker to marker of a JPEG, as far as the first scan: entropy-coded data is not understood. As libjpeg
-/// does, it skips what lies between two markers without belonging to one. Throws EnvironmentError where the file is not
-/// long enough for what it promises.
+/// Iterates over the markers of a JPEG up to the first scan; it cannot read entropy-coded data. As libjpeg, it skips
+/// bytes between markers. Throws EnvironmentError if the file is too short.
 class JpegMarkers {
  public:
-  /// `file` and `name` must outlive the walk. Throws EnvironmentError unless the file starts as a JPEG does.
+  /// `file` and `name` must outlive it. Throws EnvironmentError unless the file starts as a JPEG.
   JpegMarkers(std::span<const std::byte> file, const std::string& name);
 
   JpegMarker next();
@@ -140,7 +138,7 @@ class JpegMarkers {
   std::size_t position_ = 2;
 };
 
-/// The big-endian 16-bit number at `offset` of `bytes`, which must have it.
+/// The big-endian 16-bit number at `offset` of `bytes`, which must be long enough.
 inline int big_endian16(std::span<const std::byte> bytes, std::size_t offset) {
   return std::to_integer<int>(bytes[offset]) << 8 | std::to_integer<int>(bytes[offset + 1]);
 }

@@ -13,7 +13,7 @@ namespace libtrain::data {
 
 namespace {
 
-// One large picture should not take its memory from every worker for the rest of the run.
+// The memory of a larger image is not kept in every worker for the rest of the run.
 constexpr std::size_t kKeptBytes = std::size_t{16} << 20;
 
 void require_pipeline_options(const ImagePipelineOptions& options) {
@@ -21,7 +21,7 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
   const int height = options.height;
   const bool sides_fit = width >= 1 && height >= 1 && width <= kLongestSide && height <= kLongestSide;
   if (!options.shorter_side && !sides_fit) {
-    throw UsageError(text("ImagePipelineOptions asks for pictures of ", width, " x ", height,
+    throw UsageError(text("ImagePipelineOptions has a size of ", width, " x ", height,
                           " pixels, expected sides from 1 to ", kLongestSide, "."));
   }
   if (options.channels != 1 && options.channels != 3) {
@@ -31,13 +31,13 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
                     int{options.shorter_side.has_value()};
   if (crops > 1) {
     throw UsageError(
-        "ImagePipelineOptions has more than one of ::random_resized_crop, ::random_crop and ::shorter_side. Leave out "
-        "all but the one that is to make the picture.");
+        "ImagePipelineOptions has more than one of ::random_resized_crop, ::random_crop and ::shorter_side. Set at "
+        "most one of them.");
   }
   if (crops == 0 && options.short_side < std::max(width, height)) {
-    throw UsageError(text("ImagePipelineOptions::short_side is ", options.short_side, " for pictures of ", width, " x ",
+    throw UsageError(text("ImagePipelineOptions::short_side is ", options.short_side, " for images of ", width, " x ",
                           height, ", expected at least ", std::max(width, height),
-                          ": what is cut out must fit every resized picture."));
+                          ", so that the crop fits every resized image."));
   }
   if (options.trivial_augment && options.rand_augment) {
     throw UsageError("ImagePipelineOptions has both ::trivial_augment and ::rand_augment. Leave one of them out.");
@@ -49,12 +49,12 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
   }
   if (options.random_erasing && options.type == PixelType::uint8) {
     throw UsageError(
-        "ImagePipelineOptions::random_erasing writes normalised values, and ::type is uint8: take a float type, or "
-        "leave it out.");
+        "ImagePipelineOptions::random_erasing writes normalised values, but ::type is uint8. Use a float type, or "
+        "leave random_erasing out.");
   }
 }
 
-// What of the rectangle lies in a picture of that size; without area where nothing does.
+// The part of the rectangle that is inside an image of that size; without area if no part is.
 Crop intersection(const Crop& crop, int width, int height) {
   const int left = std::clamp(crop.x, 0, width);
   const int top = std::clamp(crop.y, 0, height);
@@ -62,9 +62,9 @@ Crop intersection(const Crop& crop, int width, int height) {
           std::clamp(crop.y + crop.height, 0, height) - top};
 }
 
-// The rectangle of the file, or all of the resized file, and the part of it that becomes the picture.
+// Sets the plan's geometry, decode and filled.
 void choose_crop(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random,
-                 PicturePlan& plan) {
+                 ImagePlan& plan) {
   const int width = header.width;
   const int height = header.height;
   const bool scaling = options.scaled_decoding && header.format == ImageFormat::jpeg;
@@ -100,8 +100,8 @@ void choose_crop(const ImagePipelineOptions& options, const ImageHeader& header,
   plan.filled = {.width = crop.width, .height = crop.height};
 }
 
-PicturePlan draw(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random) {
-  PicturePlan plan{.header = header};
+ImagePlan draw(const ImagePipelineOptions& options, const ImageHeader& header, SampleRandom& random) {
+  ImagePlan plan{.header = header};
   choose_crop(options, header, random, plan);
   const int width = plan.geometry.width;
   const int height = plan.geometry.height;
@@ -115,7 +115,7 @@ PicturePlan draw(const ImagePipelineOptions& options, const ImageHeader& header,
   return plan;
 }
 
-// What the steps would refuse at the first picture.
+// Throws now what the steps would throw at the first image.
 void try_steps(const ImagePipelineOptions& options) {
   SampleRandom random(0, 0, 0);
   const int side = options.shorter_side ? 1 : std::max(options.width, options.height);
@@ -132,8 +132,8 @@ void try_steps(const ImagePipelineOptions& options) {
                     .layout = options.layout});
 }
 
-// The part of a picture that its file fills, where the rest is padding.
-PixelTarget filled_part(Image& image, const PicturePlan& plan, const FillColor& fill) {
+// The part of the image that the file fills; fills the rest, which is padding.
+PixelTarget filled_part(Image& image, const ImagePlan& plan, const FillColor& fill) {
   PixelTarget part = target_of(image);
   if (plan.filled == Crop{.width = image.width, .height = image.height}) return part;
   for (std::size_t i = 0; i < image.pixels.size(); ++i) {
@@ -166,22 +166,22 @@ ImagePipeline::ImagePipeline(const ImagePipelineOptions& options) : options_(opt
 std::size_t ImagePipeline::bytes() const {
   if (options_.shorter_side) {
     throw UsageError(
-        "ImagePipelineOptions::shorter_side gives each picture its own size. Ask for the bytes of its plan, or leave "
-        "the option out where all pictures must have one size.");
+        "ImagePipelineOptions::shorter_side gives each image its own size. Call bytes(plan), or leave the option out "
+        "if all images must have one size.");
   }
   return bytes({.geometry = {.width = options_.width, .height = options_.height}});
 }
 
-std::size_t ImagePipeline::bytes(const PicturePlan& plan) const {
+std::size_t ImagePipeline::bytes(const ImagePlan& plan) const {
   return static_cast<std::size_t>(plan.geometry.width) * static_cast<std::size_t>(plan.geometry.height) *
          static_cast<std::size_t>(options_.channels) * element_bytes(options_.type);
 }
 
-PicturePlan ImagePipeline::plan(const ImageHeader& header, SampleRandom& random, const std::string& name) const {
+ImagePlan ImagePipeline::plan(const ImageHeader& header, SampleRandom& random, const std::string& name) const {
   try {
     return draw(options_, header, random);
   } catch (const UsageError& error) {
-    // The options are in order: it is the picture that is not.
+    // The options are valid: the fault is the image's.
     throw EnvironmentError(text("image '", name, "': ", error.what()));
   }
 }
@@ -192,10 +192,10 @@ void ImagePipeline::run(std::span<const std::byte> file, const std::string& name
   render(plan(read_image_header(file, name, options_.maximum_pixels), random, name), file, name, random, to);
 }
 
-void ImagePipeline::render(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name,
+void ImagePipeline::render(const ImagePlan& plan, std::span<const std::byte> file, const std::string& name,
                            SampleRandom& random, std::span<std::byte> to) {
   if (to.size() != bytes(plan)) {
-    throw UsageError(text("The memory for the finished picture of '", name, "' has ", to.size(), " bytes, expected ",
+    throw UsageError(text("The memory for the finished image of '", name, "' has ", to.size(), " bytes, expected ",
                           bytes(plan), "."));
   }
   const StageScope scope(LoaderStage::transform);
@@ -209,7 +209,7 @@ void ImagePipeline::render(const PicturePlan& plan, std::span<const std::byte> f
   const bool padded = plan.filled != Crop{.width = target.width, .height = target.height};
   if (padded || plan.color_jitter || !plan.augment.empty() || options_.uint8_step) {
     augment(plan, random);
-    // To the size that it has: the very same pixels.
+    // Normalises only: at its own size the pixels stay the same.
     resizer_.resize(view(augmented_), {.normalization = options_.normalization}, target);
   } else {
     ResizeOptions resize = plan.decode.resize;
@@ -220,8 +220,8 @@ void ImagePipeline::render(const PicturePlan& plan, std::span<const std::byte> f
   if (plan.erased) erase(target, *plan.erased, *options_.random_erasing, random);
 }
 
-// To decoded_; nothing where the picture is all padding.
-void ImagePipeline::decode(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name) {
+// Decodes to decoded_, unless the image is all padding.
+void ImagePipeline::decode(const ImagePlan& plan, std::span<const std::byte> file, const std::string& name) {
   if (plan.filled.width == 0 || plan.filled.height == 0) return;
   const StageScope scope(LoaderStage::decode);
   if (decoded_.pixels.capacity() > kKeptBytes) decoded_.pixels = {};
@@ -235,7 +235,7 @@ void ImagePipeline::decode(const PicturePlan& plan, std::span<const std::byte> f
 }
 
 // From decoded_ to augmented_.
-void ImagePipeline::augment(const PicturePlan& plan, SampleRandom& random) {
+void ImagePipeline::augment(const ImagePlan& plan, SampleRandom& random) {
   const Geometry& geometry = plan.geometry;
   detail::shape(augmented_, geometry.width, geometry.height, options_.channels);
   const FillColor fill = options_.random_crop ? options_.random_crop->fill : FillColor{};
@@ -253,9 +253,10 @@ void ImagePipeline::augment(const PicturePlan& plan, SampleRandom& random) {
       augmented_.channels == options_.channels) {
     return;
   }
-  throw UsageError(text("ImagePipelineOptions::uint8_step made a picture of ", augmented_.width, " x ",
-                        augmented_.height, " pixels and ", augmented_.channels, " channels of one of ", geometry.width,
-                        " x ", geometry.height, " and ", options_.channels, ". Leave size and channels as they are."));
+  throw UsageError(text("ImagePipelineOptions::uint8_step returned an image of ", augmented_.width, " x ",
+                        augmented_.height, " pixels and ", augmented_.channels, " channels, but it got one of ",
+                        geometry.width, " x ", geometry.height, " and ", options_.channels,
+                        ". It must not change size and channels."));
 }
 
 }  // namespace libtrain::data

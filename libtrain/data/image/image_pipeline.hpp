@@ -19,29 +19,29 @@
 
 namespace libtrain::data {
 
-/// How an image file becomes a picture, by the steps of torchvision's reference training in its order: crop and resize,
-/// mirror, change colours, TrivialAugment or RandAugment, a step of your own, normalise, erase.
+/// How an image file becomes a finished image, by the steps of torchvision's reference training in its order: crop and
+/// resize, mirror, change colours, TrivialAugment or RandAugment, your own step, normalise, erase.
 struct ImagePipelineOptions {
-  int width = 224;  ///< of the finished picture, 1 to 65535
+  int width = 224;  ///< of the finished image, 1 to 65535
   int height = 224;
   int channels = 3;  ///< 3: red, green, blue; 1: grey
 
-  /// What becomes the picture. At most one of the three; without any, the shorter side becomes `short_side` pixels, no
-  /// fewer than the finished picture has in either direction, and the middle is cut out.
+  /// The part of the file's image that is used. Set at most one of the three; without any, the shorter side is resized
+  /// to `short_side` pixels, at least the larger of width and height, and the centre is cropped.
   std::optional<RandomResizedCropOptions> random_resized_crop = {};  ///< a random rectangle, resized
-  std::optional<RandomCropOptions> random_crop = {};                 ///< one of the finished size, perhaps padded
-  std::optional<ShorterSide> shorter_side = {};  ///< all of it: each picture has its own size, not width x height
+  std::optional<RandomCropOptions> random_crop = {};                 ///< a rectangle of the finished size, with padding
+  std::optional<ShorterSide> shorter_side = {};  ///< the whole image: each has its own size, not width x height
   int short_side = 256;
 
-  double flip_probability = 0;  ///< of mirroring left and right
+  double flip_probability = 0;  ///< of mirroring horizontally
   std::optional<ColorJitterOptions> color_jitter = {};
   bool trivial_augment = false;                         ///< TrivialAugmentWide
   std::optional<RandAugmentOptions> rand_augment = {};  ///< not together with trivial_augment
 
-  /// A step of your own on the picture in its finished size, before it is normalised. It must leave the size and the
-  /// channels as they are. It draws from the random numbers of the sample. All workers of a loader call it, at the same
-  /// time; what it throws, the sample's reading throws.
-  std::function<void(Image& picture, SampleRandom& random)> uint8_step = {};
+  /// Your own step on the image in its finished size, before it is normalised. It must not change the size and the
+  /// channels, and draws from the random numbers of the sample. All workers of a loader call it at the same time; its
+  /// exceptions are thrown by the read of the sample.
+  std::function<void(Image& image, SampleRandom& random)> uint8_step = {};
 
   std::optional<RandomErasingOptions> random_erasing = {};  ///< not for uint8: it writes normalised values
 
@@ -49,37 +49,37 @@ struct ImagePipelineOptions {
   PixelType type = PixelType::float32;
   Layout layout = Layout::nchw;
 
-  /// Lets a JPEG be decoded at 1/2, 1/4 or 1/8 where what becomes the finished picture still has no fewer pixels than
-  /// it, in either direction: faster for large photographs, with slightly other pixels.
+  /// Decodes a JPEG at 1/2, 1/4 or 1/8 if the part that is used still has at least as many pixels, in both directions,
+  /// as the finished image. Faster for large photographs, with slightly different pixels.
   bool scaled_decoding = false;
 
-  std::uint64_t maximum_pixels = kMaxPixels;  ///< of a file: larger ones are refused
+  std::uint64_t maximum_pixels = kMaxPixels;  ///< limit for a file's image
 };
 
-/// Random resized crop and flip to `side` x `side`, as ImageNet is trained on.
+/// ImageNet's training augmentation: random resized crop to `side` x `side` and horizontal flip.
 ImagePipelineOptions training_images(int side = 224);
 
-/// Resize to `short_side` and centre crop, as it is evaluated.
+/// ImageNet's evaluation: resize to `short_side` and centre crop to `side` x `side`.
 ImagePipelineOptions evaluation_images(int side = 224, int short_side = 256);
 
-/// All that was drawn for one picture, but for the noise that erases and what ImagePipelineOptions::uint8_step draws.
-struct PicturePlan {
+/// All random decisions for one image, except those of ImagePipelineOptions::uint8_step and the noise of erasing.
+struct ImagePlan {
   ImageHeader header = {};  ///< of the file
-  Geometry geometry = {};   ///< the size of the finished picture, and where objects of the file lie in it
+  Geometry geometry = {};   ///< the size of the finished image, and the mapping of objects to it
   std::optional<ColorJitter> color_jitter = {};
   std::vector<AugmentStep> augment = {};
   std::optional<Crop> erased = {};
 
   detail::DecodePlan decode = {};
-  Crop filled = {};  ///< of the finished picture, before it is mirrored: what is not padding
+  Crop filled = {};  ///< the part of the finished image, before it is mirrored, that is not padding
 };
 
-/// Decodes, augments, resizes and stores pictures, one at a time. Of a JPEG only the part that the crop needs is
-/// decoded, so that damage elsewhere may go unnoticed. Without scaled_decoding the finished picture is, bit by bit,
-/// that of decoding the whole file, where the middle is cut out of resizing it as a whole, and of one step after the
-/// other, on 8-bit pixels until they are normalised.
+/// Decodes, augments, resizes and stores images, one at a time. Of a JPEG only the part that the crop needs is decoded,
+/// so that damage elsewhere may go unnoticed. Without scaled_decoding the finished image is bit-identical to that of
+/// decoding the whole file, resizing it as a whole if the centre is cropped, and applying one step after the other, on
+/// 8-bit pixels until they are normalised.
 ///
-/// Keeps its working memory between pictures, at most 16 MiB of decoded pixels. Used by one thread at a time.
+/// Keeps its working memory between images, at most 16 MiB of decoded pixels. Used by one thread at a time.
 class ImagePipeline {
  public:
   /// Throws UsageError for options that contradict each other or their documentation.
@@ -87,41 +87,40 @@ class ImagePipeline {
 
   const ImagePipelineOptions& options() const { return options_; }
 
-  /// Bytes of a finished picture: width * height * channels * element_bytes(type). Throws UsageError where
-  /// ImagePipelineOptions::shorter_side gives each picture its own size.
+  /// Bytes of a finished image: width * height * channels * element_bytes(type). Throws UsageError with
+  /// ImagePipelineOptions::shorter_side, which gives each image its own size.
   std::size_t bytes() const;
-  std::size_t bytes(const PicturePlan& plan) const;
+  std::size_t bytes(const ImagePlan& plan) const;
 
-  /// Draws how a file with that header becomes a picture. Draws from `random`, in this order, what the options ask for:
-  /// the random crop; whether to flip, where flip_probability is above 0; the colour jitter; the operations of
-  /// TrivialAugment or RandAugment; the rectangle to erase. Which numbers are drawn depends on the options and the size
-  /// of the file's picture only. `name` is how messages name the file.
+  /// Makes the random decisions for a file with this header. Draws from `random`, in this order, those that the options
+  /// enable: the random crop; the flip, if flip_probability is above 0; the colour jitter; the operations of
+  /// TrivialAugment or RandAugment; the rectangle to erase. The numbers depend only on the options and the size of the
+  /// file's image. `name` is the name of the file in messages.
   ///
-  /// Throws EnvironmentError for a picture so narrow that it cannot be resized, or so small that the random crop does
-  /// not fit it.
-  PicturePlan plan(const ImageHeader& header, SampleRandom& random, const std::string& name = {}) const;
+  /// Throws EnvironmentError for an image that is too narrow to be resized, or too small for the random crop.
+  ImagePlan plan(const ImageHeader& header, SampleRandom& random, const std::string& name = {}) const;
 
-  /// Writes the picture that was planned, dense in the options' layout and type, to `to`, of bytes(plan) bytes, aligned
-  /// for the type. `file` is the one whose header was planned with. Draws from `random` what uint8_step draws, then the
-  /// noise of what is erased. Charges its time to LoaderStage::decode and ::transform.
+  /// Writes the planned image, contiguous in the options' layout and type, to `to`, which must have bytes(plan) bytes,
+  /// aligned for the type. `file` is the file whose header was planned. uint8_step draws from `random`, then the noise
+  /// of the erased rectangle. Its time counts for LoaderStage::decode and ::transform.
   ///
-  /// Throws EnvironmentError as ImageDecoder does, and UsageError where `to` has another size, or where uint8_step
-  /// changed that of the picture. After an error `to` has any content.
-  void render(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name, SampleRandom& random,
+  /// Throws EnvironmentError as ImageDecoder does, and UsageError if `to` has another size or uint8_step changed the
+  /// size of the image. After an error `to` has unspecified content.
+  void render(const ImagePlan& plan, std::span<const std::byte> file, const std::string& name, SampleRandom& random,
               std::span<std::byte> to);
 
   /// read_image_header(), plan() and render().
   void run(std::span<const std::byte> file, const std::string& name, SampleRandom& random, std::span<std::byte> to);
 
  private:
-  void decode(const PicturePlan& plan, std::span<const std::byte> file, const std::string& name);
-  void augment(const PicturePlan& plan, SampleRandom& random);
+  void decode(const ImagePlan& plan, std::span<const std::byte> file, const std::string& name);
+  void augment(const ImagePlan& plan, SampleRandom& random);
 
   ImagePipelineOptions options_;
   ImageDecoder decoder_;
   Resizer resizer_;
   Image decoded_;
-  Image augmented_;  // of the finished size, where colours or places change
+  Image augmented_;  // of the finished size, for augmentations
 };
 
 }  // namespace libtrain::data

@@ -11,15 +11,15 @@ namespace libtrain::data {
 
 namespace {
 
-// In (0, 1): what logarithms are taken of.
+// In (0, 1), for logarithms.
 double open_uniform(SampleRandom& random) {
   double value = random.uniform();
   while (value == 0) value = random.uniform();
   return value;
 }
 
-// u^(1/alpha) and v^(1/alpha) given that they add up to at most 1; the share of the first is the result. Small shapes
-// make both powers vanish: their logarithms do not.
+// Draws u^(1/alpha) and v^(1/alpha) until their sum is at most 1; the fraction of the first is the result. For small
+// alpha both powers underflow, but their logarithms do not.
 double johnk(double alpha, SampleRandom& random) {
   for (;;) {
     const double x = std::log(open_uniform(random)) / alpha;
@@ -31,7 +31,7 @@ double johnk(double alpha, SampleRandom& random) {
   }
 }
 
-// Cheng's algorithm BB with a = b = alpha > 1, in his symbols.
+// Cheng's algorithm BB with a = b = alpha > 1, in its symbols.
 double cheng(double alpha, SampleRandom& random) {
   const double sum = 2 * alpha;
   const double beta = std::sqrt((sum - 2) / (2 * alpha * alpha - sum));

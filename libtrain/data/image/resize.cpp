@@ -8,6 +8,57 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/image/detail/resize_kernels.hpp>
 
+namespace libtrain::data::detail {
+
+void ResizeWeights::compute(const ResizeAxis& axis) {
+  const auto outputs = static_cast<std::size_t>(axis.outputs);
+  const double scale = static_cast<double>(axis.end - axis.begin) / axis.output_size;
+  const double support = std::max(scale, 1.0);
+  const auto center_of = [&](std::size_t output) {
+    return static_cast<double>(axis.begin) + (axis.first_output + static_cast<double>(output) + 0.5) * scale;
+  };
+
+  begins_.resize(outputs);
+  counts_.resize(outputs);
+  std::size_t most = 0;
+  for (std::size_t output = 0; output < outputs; ++output) {
+    const double center = center_of(output);
+    const int begin = std::max(static_cast<int>(center - support + 0.5), 0);
+    const int end = std::min(static_cast<int>(center + support + 0.5), axis.source_size);
+    begins_[output] = static_cast<std::size_t>(begin);
+    counts_[output] = static_cast<std::size_t>(end - begin);
+    most = std::max(most, counts_[output]);
+  }
+  // Begins and ends grow with the output.
+  first_ = static_cast<int>(begins_.front());
+  source_count_ = begins_.back() + counts_.back() - begins_.front();
+  taps_ = padded_taps(most);
+
+  weights_.assign(outputs * taps_, 0);
+  values_.resize(std::max(values_.size(), most));
+  for (std::size_t output = 0; output < outputs; ++output) {
+    compute_output(output, center_of(output), 1.0 / support, begins_[output], counts_[output]);
+    begins_[output] -= static_cast<std::size_t>(first_);
+  }
+}
+
+void ResizeWeights::compute_output(std::size_t output, double center, double inverse_scale, std::size_t begin,
+                                   std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double distance = std::abs((static_cast<double>(begin + i) - center + 0.5) * inverse_scale);
+    values_[i] = distance < 1.0 ? 1.0 - distance : 0.0;
+    sum += values_[i];
+  }
+  std::int32_t* weights = weights_.data() + output * taps_;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double weight = sum != 0.0 ? values_[i] / sum : values_[i];
+    weights[i] = static_cast<std::int32_t>(0.5 + weight * (1 << kPrecisionBits));
+  }
+}
+
+}  // namespace libtrain::data::detail
+
 namespace libtrain::data {
 
 namespace {
@@ -23,28 +74,28 @@ void grow(std::vector<T>& values, std::size_t count) {
   if (values.size() < count) values.resize(count);
 }
 
-void check_pictures(const ImageView& source, const PixelTarget& target) {
+void check_images(const ImageView& source, const PixelTarget& target) {
   if (source.pixels == nullptr || source.width < 1 || source.height < 1) {
-    throw UsageError(text("A picture of ", source.width, " x ", source.height,
-                          " pixels cannot be resized; it must have at least one, in memory."));
+    throw UsageError(text("An image of ", source.width, " x ", source.height,
+                          " pixels cannot be resized; it must have at least one pixel, in memory."));
   }
   if (source.channels != 1 && source.channels != 3) {
-    throw UsageError(text("A picture to resize has ", source.channels, " channels; it must have 1 or 3."));
+    throw UsageError(text("An image to resize has ", source.channels, " channels; it must have 1 or 3."));
   }
   if (target.channels != source.channels) {
-    throw UsageError(text("A picture of ", source.channels, " channels cannot be resized to one of ", target.channels,
-                          "; they must have equally many."));
+    throw UsageError(text("An image of ", source.channels, " channels cannot be resized to one of ", target.channels,
+                          "; they must have the same number of channels."));
   }
   if (target.pixels == nullptr || target.width < 1 || target.height < 1) {
-    throw UsageError(text("A picture cannot be resized to ", target.width, " x ", target.height,
-                          " pixels; there must be at least one, and memory for it."));
+    throw UsageError(text("An image cannot be resized to ", target.width, " x ", target.height,
+                          " pixels; there must be at least one pixel, and memory for it."));
   }
 }
 
 void check_window(int begin, int count, int size, const char* what) {
   if (size < 1 || begin < 0 || begin > size - count) {
-    throw UsageError(text("The target takes ", what, " ", begin, " to ", begin, " + ", count,
-                          " of a resized picture of ", size, "; they must be among them."));
+    throw UsageError(text("The target is ", what, " ", begin, " to ", begin, " + ", count, " of a resized image of ",
+                          size, " ", what, "; it must be inside of it."));
   }
 }
 
@@ -52,7 +103,7 @@ void check_window(int begin, int count, int size, const char* what) {
 void check_interval(float begin, float end, int size, const char* what) {
   if (!(begin >= 0 && begin < end && end <= static_cast<float>(size))) {
     throw UsageError(text("The box of a resize goes from ", what, " ", begin, " to ", end,
-                          "; it must lie inside the picture of ", size, " and not be empty."));
+                          "; it must be inside the image, whose size is ", size, ", and not be empty."));
   }
 }
 
@@ -66,23 +117,22 @@ struct Axes {
   detail::ResizeAxis vertical = {};
 };
 
-// Of a resize from a picture of one size to a target of the other.
-Axes axes_of(const Size& picture, const ResizeOptions& options, const Size& target) {
+Axes axes_of(const Size& image, const ResizeOptions& options, const Size& target) {
   const int width = options.width != 0 ? options.width : target.width;
   const int height = options.height != 0 ? options.height : target.height;
   check_window(options.x, target.width, width, "columns");
   check_window(options.y, target.height, height, "rows");
-  const ResizeBox whole{.right = static_cast<float>(picture.width), .bottom = static_cast<float>(picture.height)};
+  const ResizeBox whole{.right = static_cast<float>(image.width), .bottom = static_cast<float>(image.height)};
   const ResizeBox box = options.box.value_or(whole);
-  check_interval(box.left, box.right, picture.width, "column");
-  check_interval(box.top, box.bottom, picture.height, "row");
-  return {.horizontal = {.source_size = picture.width,
+  check_interval(box.left, box.right, image.width, "column");
+  check_interval(box.top, box.bottom, image.height, "row");
+  return {.horizontal = {.source_size = image.width,
                          .begin = box.left,
                          .end = box.right,
                          .output_size = width,
                          .first_output = options.x,
                          .outputs = target.width},
-          .vertical = {.source_size = picture.height,
+          .vertical = {.source_size = image.height,
                        .begin = box.top,
                        .end = box.bottom,
                        .output_size = height,
@@ -90,8 +140,7 @@ Axes axes_of(const Size& picture, const ResizeOptions& options, const Size& targ
                        .outputs = target.height}};
 }
 
-// Elements of a picture in one direction.
-struct Range {
+struct Range {  // of elements in one direction
   int first = 0;
   int count = 0;
 };
@@ -100,7 +149,7 @@ Range needed_by(const detail::ResizeWeights& weights) {
   return {.first = weights.first(), .count = static_cast<int>(weights.source_count())};
 }
 
-// Begins and ends grow with the output: the first and the last one tell.
+// Begins and ends grow with the output, so that the first and the last output are enough.
 Range needed_along(detail::ResizeAxis axis) {
   detail::ResizeWeights weights;
   const int last_output = axis.first_output + axis.outputs - 1;
@@ -117,8 +166,8 @@ void check_part(const Range& needed, const Range& part, int size, const char* wh
   const bool inside = part.first >= 0 && part.first <= size - part.count;
   if (inside && part.first <= needed.first && needed.first + needed.count <= part.first + part.count) return;
   throw UsageError(text("A resize needs ", what, " ", needed.first, " to ", needed.first, " + ", needed.count,
-                        " of a picture of ", size, ", and the source is its ", what, " ", part.first, " to ",
-                        part.first, " + ", part.count, "; the first must be among the second: see needed_source()."));
+                        " of an image of ", size, " ", what, ", but the source has only ", what, " ", part.first,
+                        " to ", part.first, " + ", part.count, ". Pass the part that needed_source() returns."));
 }
 
 ImageView needed_of(const ImageView& source, const SourcePart& part, const Range& columns, const Range& rows) {
@@ -147,7 +196,7 @@ void check_normalization(const Normalization& normalization, std::size_t channel
 
 Crop needed_source(int width, int height, const ResizeOptions& options, int target_width, int target_height) {
   if (width < 1 || height < 1 || target_width < 1 || target_height < 1) {
-    throw UsageError(text("A picture of ", width, " x ", height, " pixels cannot be resized to ", target_width, " x ",
+    throw UsageError(text("An image of ", width, " x ", height, " pixels cannot be resized to ", target_width, " x ",
                           target_height, "; both must have at least one pixel."));
   }
   const Axes axes = axes_of({width, height}, options, {target_width, target_height});
@@ -157,7 +206,7 @@ Crop needed_source(int width, int height, const ResizeOptions& options, int targ
 }
 
 void Resizer::resize(const ImageView& source, const ResizeOptions& options, const PixelTarget& target) {
-  check_pictures(source, target);
+  check_images(source, target);
   const SourcePart part = options.part.value_or(SourcePart{.width = source.width, .height = source.height});
   const Axes axes = axes_of({part.width, part.height}, options, {target.width, target.height});
   horizontal_.compute(axes.horizontal);
@@ -166,7 +215,7 @@ void Resizer::resize(const ImageView& source, const ResizeOptions& options, cons
   reserve(target);
   if (target.type != PixelType::uint8) prepare_normalization(options.normalization, target);
 
-  // A row is written as soon as its last source row has passed the horizontal filter, while that is in the cache.
+  // A row is written as soon as the horizontal pass has finished its last source row, while that is in the cache.
   const std::size_t rows = vertical_.source_count();
   std::size_t written = 0;
   for (std::size_t done = 0; done < rows;) {
@@ -208,7 +257,7 @@ void Resizer::resample_rows(const ImageView& source, Flip flip, const PixelTarge
   const auto channels = static_cast<std::size_t>(source.channels);
   std::array<const std::uint8_t*, kLanes> rows{};
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    // Lanes beyond the last row repeat it; nothing reads what becomes of them.
+    // Lanes beyond the last row repeat it; their results are not used.
     const std::size_t row = std::min(first + lane, vertical_.source_count() - 1);
     rows[lane] = source.row(static_cast<int>(row));
   }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -21,7 +22,7 @@ namespace libtrain::data {
 
 namespace {
 
-// The product of a decimal fraction and a count may come out a little less than it is: 0.29 of 100 is 29.
+// In floating point the product of a decimal fraction and a count may be slightly too small: 0.29 of 100 is 29.
 std::uint64_t whole_samples(double rate, std::uint64_t dataset_size) {
   constexpr double kRoundingError = 2 * std::numeric_limits<double>::epsilon();
   return static_cast<std::uint64_t>(std::floor(rate * static_cast<double>(dataset_size) * (1 + kRoundingError)));
@@ -29,7 +30,7 @@ std::uint64_t whole_samples(double rate, std::uint64_t dataset_size) {
 
 std::uint64_t allowed(const BadSampleOptions& options, std::uint64_t dataset_size) {
   if (const double rate = options.maximum_rate.value_or(0); !(rate >= 0 && rate <= 1)) {
-    throw UsageError(text("maximum_rate is ", rate, ": it must be from 0 to 1."));
+    throw UsageError(text("maximum_rate is ", rate, ". It must be from 0 to 1."));
   }
   if (!options.maximum_count && !options.maximum_rate) return 0;
   return std::min(options.maximum_count.value_or(dataset_size),
@@ -49,17 +50,16 @@ std::string line_of(const BadSample& sample, int rank, const std::string& run_id
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-// One write to the end of the file: on a disk of this machine, those of other processes do not come in between.
-bool append(const std::filesystem::path& file, const std::string& line) {
+// Appends by one write, which writes of other processes to a local disk do not interrupt. Returns 0 or the errno.
+int append(const std::filesystem::path& file, const std::string& line) {
   std::error_code ignored;
   std::filesystem::create_directories(file.parent_path(), ignored);
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor < 0) return false;
+  if (descriptor < 0) return errno;
   const auto written = ::write(descriptor, line.data(), line.size());
-  const int error = errno;
+  const int error = written < 0 ? errno : written < std::ssize(line) ? ENOSPC : 0;
   ::close(descriptor);
-  errno = written < 0 ? error : ENOSPC;
-  return written == static_cast<ssize_t>(line.size());
+  return error;
 }
 
 }  // namespace
@@ -78,8 +78,8 @@ void BadSamples::add(const BadSample& sample) {
   indices_.insert(sample.index);
   if (indices_.size() > allowed_) {
     throw EnvironmentError(text("more than ", allowed_, " of ", dataset_size_, " samples are bad",
-                                file_.empty() ? "" : text(", as '", file_.string(), "' lists"),
-                                "; the last one is number ", sample.index, ": ", sample.reason));
+                                file_.empty() ? "" : text(" (listed in '", file_.string(), "')"),
+                                ". The last one is sample ", sample.index, ": ", sample.reason));
   }
 }
 
@@ -88,13 +88,13 @@ void BadSamples::resume(const std::vector<std::uint64_t>& indices) {
   for (const std::uint64_t index : indices) {
     if (index >= dataset_size_) {
       throw UsageError(text("The loader's state names the bad sample ", index, " of a data set of ", dataset_size_,
-                            " samples: resume with the data that it was saved for."));
+                            " samples. Resume with the data that it was saved for."));
     }
     indices_.insert(index);
   }
   if (indices_.size() > allowed_) {
     throw EnvironmentError(text("more than ", allowed_, " of ", dataset_size_, " samples are bad: ", indices_.size(),
-                                " were met before the run stopped; repair the data, or allow more bad samples"));
+                                " were found before the run stopped. Repair the data, or allow more bad samples."));
   }
 }
 
@@ -111,13 +111,17 @@ std::vector<std::uint64_t> BadSamples::indices() const {
 }
 
 void BadSamples::list(const BadSample& sample) {
-  if (!file_.empty() && append(file_, line_of(sample, rank_, run_id_))) return;
-  if (!file_.empty() && !has_warned_) {
+  if (!file_.empty()) {
+    const int error = append(file_, line_of(sample, rank_, run_id_));
+    if (error == 0) return;
+    if (!has_warned_) {
+      log_warning(text("Cannot write '", file_.string(), "' (", std::strerror(error),
+                       "). Bad samples are reported in the log only."));
+    }
     has_warned_ = true;
-    log_warning(text("Cannot write '", file_.string(), "' (", std::strerror(errno), "): bad samples are logged only."));
   }
-  log_warning(text("Sample ", sample.index, " in '", sample.origin.path, "' is bad, number ", sample.replacement,
-                   " takes its place: ", sample.reason));
+  log_warning(text("Sample ", sample.index, " in '", sample.origin.path, "' is bad, and sample ", sample.replacement,
+                   " replaces it: ", sample.reason));
 }
 
 std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,

@@ -12,46 +12,45 @@
 
 namespace libtrain::data {
 
-/// What becomes of samples that cannot be read: unless a limit is given, the first one is an error. Otherwise others
-/// take their places, until there are more than the limits allow.
+/// How many samples that cannot be read are replaced by others before one is an error. Without a limit the first one
+/// is.
 struct BadSampleOptions {
-  std::optional<std::uint64_t> maximum_count = {};  ///< different bad samples that a rank may meet
-  std::optional<double> maximum_rate = {};          ///< the same as a share of the data set's samples
+  std::optional<std::uint64_t> maximum_count = {};  ///< different bad samples per rank
+  std::optional<double> maximum_rate = {};          ///< the same as a fraction of the data set's samples
 };
 
-/// A sample that another one replaces.
+/// A sample that cannot be read and is replaced by another one.
 struct BadSample {
   std::uint64_t epoch = 0;
   std::uint64_t index = 0;
   SampleOrigin origin = {};
   std::string reason = {};
-  std::uint64_t replacement = 0;  ///< the index of the other one
+  std::uint64_t replacement = 0;  ///< the index of the other sample
 };
 
-/// Counts bad samples, lists them, and says when they are too many. Any thread may call it.
+/// Counts and lists bad samples, and throws when there are too many. Any thread may call it.
 class BadSamples {
  public:
-  /// Each bad sample becomes a line of <folder>/bad_samples.jsonl when it is first met: one JSON object with rank,
-  /// epoch, index, path, offset, reason, replacement and, unless that is empty, run_id. All ranks add to the same file.
-  /// Without a folder, and where the file cannot be written, which is a warning, the log says it. Throws UsageError for
-  /// a rate outside [0, 1].
+  /// Appends a line to <folder>/bad_samples.jsonl for each bad sample when it is first found: one JSON object with
+  /// rank, epoch, index, path, offset, reason, replacement and, unless it is empty, run_id. All ranks append to the
+  /// same file. Without a folder, or if the file cannot be written (which is a warning), bad samples are logged
+  /// instead. Throws UsageError for a rate outside [0, 1].
   BadSamples(const BadSampleOptions& options, std::uint64_t dataset_size, int rank, const std::filesystem::path& folder,
              std::string run_id = {});
 
-  /// Whether any are allowed at all.
   bool are_allowed() const { return allowed_ > 0; }
 
-  /// Throws EnvironmentError, with the reason of this one, where there are more than allowed now.
+  /// Throws EnvironmentError, with the reason of this sample, if there are now more bad samples than allowed.
   void add(const BadSample& sample);
 
-  /// Counts what the run that goes on here has met already. Throws EnvironmentError where there are more than allowed
-  /// now, UsageError for an index past the end.
+  /// Counts the bad samples of the run that is resumed. Throws EnvironmentError if there are now more than allowed,
+  /// UsageError for an index past the end.
   void resume(const std::vector<std::uint64_t>& indices);
 
-  /// Different ones so far.
+  /// The number of different bad samples so far.
   std::uint64_t size() const;
 
-  /// Which, in ascending order.
+  /// Their indices in ascending order.
   std::vector<std::uint64_t> indices() const;
 
  private:
@@ -64,12 +63,12 @@ class BadSamples {
   const std::string run_id_;
   mutable std::mutex mutex_;
   std::unordered_set<std::uint64_t> indices_;
-  std::unordered_set<std::uint64_t> listed_;  // of these the ones that this object has met itself
+  std::unordered_set<std::uint64_t> listed_;  // those of add(), not of resume()
   bool has_warned_ = false;
 };
 
-/// The sample that takes the place of sample `index` in `epoch` at the `attempt`-th try, from 0 on: a pure function, so
-/// that all ranks, and a resumed run, choose the same.
+/// The sample that replaces sample `index` in `epoch` at attempt number `attempt`, from 0 on: a pure function, so that
+/// all ranks, and a resumed run, choose the same one.
 std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
                              std::uint64_t dataset_size);
 

@@ -16,17 +16,17 @@ void check_mixing(const BatchMixing& mixing) {
   if (!is_alpha(mixing.mixup_alpha) || !is_alpha(mixing.cutmix_alpha) ||
       (mixing.mixup_alpha == 0 && mixing.cutmix_alpha == 0)) {
     throw UsageError(text("mixing has a mixup_alpha of ", mixing.mixup_alpha, " and a cutmix_alpha of ",
-                          mixing.cutmix_alpha, ": they must be 0 or more, and one of them positive."));
+                          mixing.cutmix_alpha, ". Both must be 0 or more, and at least one positive."));
   }
   if (mixing.classes < 1) {
-    throw UsageError(text("mixing has ", mixing.classes, " classes: give the number of classes of the data set."));
+    throw UsageError(text("mixing has ", mixing.classes, " classes. Give the number of classes of the data set."));
   }
 }
 
 void mix_batch(const BatchMixing& mixing, SampleRandom& random, Batch& batch) {
   if (batch.images.scalar_type() != at::kFloat) {
     throw UsageError(text("mixup and CutMix need float32 images, but these are ", batch.images.toString(),
-                          ": read them as float32, or mix them in the training loop."));
+                          ". Read them as float32, or mix them in the training loop."));
   }
   const auto samples = static_cast<std::size_t>(batch.size());
   const auto classes = static_cast<std::size_t>(mixing.classes);

@@ -13,7 +13,8 @@ namespace {
 
 c10::Device require_gpu(c10::Device device) {
   if (device.is_cpu() || !device.has_index()) {
-    throw UsageError(text("Batches are copied to a GPU, but the device is '", device.str(), "': name one, as cuda:0."));
+    throw UsageError(text("Batches are copied to a GPU, but the device is '", device.str(),
+                          "'. Give a GPU with its index, such as cuda:0."));
   }
   return device;
 }
@@ -38,7 +39,7 @@ void DeviceCopy::finish(std::unique_ptr<c10::Event> done, const std::vector<at::
   const c10::DeviceGuard guard(device_);
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   done->block(stream);
-  // The allocator gives memory back to the stream on which it was taken: it must know of this one, too.
+  // The allocator returns memory to the stream on which it was allocated: tell it that this stream uses it as well.
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined()) tensor->record_stream(stream);
   }

@@ -10,22 +10,23 @@
 
 namespace libtrain::data::detail {
 
-/// Copies tensors from the host to a GPU on a stream of its own, beside what the GPU computes. Any thread may call it.
+/// Copies tensors from the host to a GPU on its own stream, in parallel with the GPU's computation. Any thread may call
+/// it.
 class DeviceCopy {
  public:
-  /// Throws UsageError for the CPU, and for a device without a number.
+  /// Throws UsageError for the CPU, and for a device without an index.
   explicit DeviceCopy(c10::Device device);
 
-  /// Puts copies on the GPU in the place of the tensors, from pinned memory if they are not in such yet, and returns at
-  /// once what records the end of copying.
+  /// Replaces the tensors by copies on the GPU, which it starts without waiting for them; tensors that are not in
+  /// pinned memory are first copied to such memory. Returns an event that records the end of the copies.
   std::unique_ptr<c10::Event> start(const std::vector<at::Tensor*>& tensors) const;
 
-  /// Makes the calling thread's current stream, though not the host, wait for the copies that `done` is of.
+  /// Makes the calling thread's current stream wait for the copies that `done` records. The host does not wait.
   void finish(std::unique_ptr<c10::Event> done, const std::vector<at::Tensor*>& tensors) const;
 
  private:
   c10::Device device_;
-  c10::Stream stream_;  // one: LibTorch's allocator keeps memory for each
+  c10::Stream stream_;  // only one, because LibTorch's allocator keeps memory for each stream
 };
 
 }  // namespace libtrain::data::detail

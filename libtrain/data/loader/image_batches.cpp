@@ -41,11 +41,11 @@ void require_alike(const at::Tensor& image, const ImageShape& shape, std::uint64
   const auto sizes = sizes_of(shape);
   if (image.sizes() == at::IntArrayRef(sizes) && image.scalar_type() == shape.type) return;
   throw UsageError(text("The image of sample ", index, " is ", image.scalar_type(), " ", image.sizes(),
-                        " but others are ", shape.type, " ", at::IntArrayRef(sizes),
-                        "; resize or crop all images to one shape"));
+                        ", but others are ", shape.type, " ", at::IntArrayRef(sizes),
+                        ". Resize or crop all images to one shape."));
 }
 
-// Plain copies where possible: no torch operator, hence nothing but a memcpy inside a worker thread.
+// Uses memcpy rather than a torch operator where possible.
 void store(const at::Tensor& image, const ImageShape& shape, void* to) {
   const StageScope collating(LoaderStage::collate);
   const auto bytes = static_cast<std::size_t>(image.numel()) * image.element_size();
@@ -57,18 +57,18 @@ void store(const at::Tensor& image, const ImageShape& shape, void* to) {
   }
 }
 
-// Whatever a user makes of a tensor, be it a view or a graph, refers to its storage. Letting go of a reference of our
-// own makes what others did before they let go of theirs visible here.
+// Every view or graph that a user makes of a tensor refers to its storage. Releasing our own reference makes what other
+// threads did before they released theirs visible here.
 bool is_free(const at::Tensor& tensor) {
-  const c10::Storage ours_as_well = tensor.storage();
-  return ours_as_well.use_count() == 2;
+  const c10::Storage own_reference = tensor.storage();
+  return own_reference.use_count() == 2;
 }
 
 bool is_free(const Batch& batch) {
   return is_free(batch.images) && is_free(batch.labels);
 }
 
-// A tensor of its own, so that what users do to a batch's tensors does not come back with their memory.
+// A new tensor object, so that what users do to a batch's tensors is not seen by the next batch in that memory.
 at::Tensor first_of(const at::Tensor& tensor, std::int64_t samples) {
   return (tensor.size(0) == samples ? tensor : tensor.narrow(0, 0, samples)).detach();
 }
@@ -95,12 +95,12 @@ Batch BatchMemory::take(const ImageShape& shape, std::int64_t samples) {
   for (const auto& batch : batches_) {
     if (is_free(batch) && is_like(batch.images, shape) && batch.size() >= samples) return first_of(batch, samples);
   }
-  std::erase_if(batches_, [](const Batch& batch) { return is_free(batch); });  // which is too small, or of another kind
+  std::erase_if(batches_, [](const Batch& batch) { return is_free(batch); });  // too small, or of another shape or type
   if (batches_.size() >= limit_) batches_.erase(batches_.begin());
   return first_of(batches_.emplace_back(make()), samples);
 }
 
-ImageBatches::ImageBatches(ImagesOfLoader& images, const LoaderCore& loader, std::uint64_t epoch)
+ImageBatches::ImageBatches(ImageLoaderState& images, const LoaderCore& loader, std::uint64_t epoch)
     : BatchMakerOf(loader, epoch), images_(images), slots_(loader.slots()), batches_(loader.slots()) {}
 
 void ImageBatches::open(std::size_t slot, std::span<const std::uint64_t> indices) {
@@ -132,7 +132,7 @@ Batch ImageBatches::finish(std::size_t slot, SampleRandom& random) {
   return batch;
 }
 
-// Known of an InPlaceDataset, otherwise the first sample ever asked for decides.
+// Known for an InPlaceDataset, otherwise that of the first sample that is read.
 ImageShape ImageBatches::shape(std::uint64_t index) {
   const std::lock_guard lock(images_.mutex);
   if (!images_.shape) {
@@ -174,7 +174,7 @@ std::int64_t ImageBatches::read_in_place(std::uint64_t index, SampleRandom& rand
   require_alike(sample.image, shape, index);
   const auto strides = strides_of(shape);
   if (sample.image.const_data_ptr() != image || sample.image.strides() != at::IntArrayRef(strides)) {
-    // What was made from this very memory must not be written over while it is read.
+    // A tensor that is a view of this memory must not be overwritten while it is copied.
     store(sample.image.is_alias_of(place) ? sample.image.clone() : sample.image, shape, image);
   }
   return sample.label;

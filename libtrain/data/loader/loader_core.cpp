@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include <dlfcn.h>
+
+#include <ATen/Parallel.h>
+
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/detail/intra_op_threads.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
-// So many bad samples in a row are no accident.
+// More bad samples in a row are not an accident.
 constexpr std::uint64_t kAttempts = 32;
 
 // Keeps the random numbers of a batch apart from those of its samples.
@@ -27,6 +30,18 @@ SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOption
           .blocks_at_once = options.blocks_at_once};
 }
 
+// Makes torch's operators run on the calling thread alone when this thread calls them. at::set_num_threads(1) would
+// also change the number for threads that use torch for the first time later, such as autograd's.
+void keep_torch_on_this_thread() {
+  // Torch sets the number of a thread at its first operator, which must therefore be before ours. This function is in
+  // torch's library: the thread-local state of an inline function in its headers would belong to this library.
+  at::get_num_threads();
+  // OpenMP keeps the number per thread. The function is looked up in the OpenMP that torch loaded; linking one
+  // ourselves could bring a second runtime into the process. A torch without OpenMP has nothing to set.
+  using SetNumThreads = void (*)(int);
+  if (auto* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads")) reinterpret_cast<SetNumThreads>(symbol)(1);
+}
+
 }  // namespace
 
 LoaderCore::LoaderCore(const IndexedDataset& dataset, const LoaderOptions& options, const RankShard& shard)
@@ -38,36 +53,37 @@ LoaderCore::LoaderCore(const IndexedDataset& dataset, const LoaderOptions& optio
       sampler_(sampler_options(dataset, options, shard), shard),
       bad_samples_(options.bad_samples, dataset.size(), shard.rank, shard.output_directory, shard.run_id),
       device_(shard.device.is_cpu() ? nullptr : std::make_unique<const DeviceCopy>(shard.device)) {
-  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ": it must be 0 or more."));
-  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ": it must be at least 1."));
+  if (workers_ < 0) throw UsageError(text("workers is ", workers_, ". It must be 0 or more."));
+  if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ". It must be at least 1."));
 }
 
 std::uint64_t LoaderCore::position_of_step(std::uint64_t step) const {
   if (step > sampler_.steps()) {
     throw UsageError(text("Step ", step, " is past the end of an epoch of ", sampler_.steps(),
-                          " steps: count steps from the start of each epoch."));
+                          " steps. Count steps from the start of each epoch."));
   }
   return sampler_.position_after(step);
 }
 
 void LoaderCore::resume(const LoaderState& state) {
   if (state.seed != seed_) {
-    throw UsageError(text("The loader's state is of the order of seed ", state.seed, ", but this loader has seed ",
-                          seed_, ": resume with the same --seed."));
+    throw UsageError(text("The loader's state was saved with seed ", state.seed, ", but this loader has seed ", seed_,
+                          ". Resume with the same --seed."));
   }
   if (state.content == 0 || state.order == 0) {
-    log_warning("The loader's state does not say of which data and order it is: only seed and size are compared.");
+    log_warning("The loader's state has no digests of data and order, so only seed and size are compared.");
   }
   const Content& own = content();
   if (state.dataset_size != dataset_.size() || (state.content != 0 && state.content != own.digest)) {
     const auto before = state.data.empty() ? text(state.dataset_size, " samples") : state.data;
-    throw UsageError(text("The loader's state is of other data (", before, ") than this loader reads (", own.summary,
-                          ")", before == own.summary ? ", which differ in between" : "",
-                          ": resume with the same data."));
+    throw UsageError(text("The loader's state was saved for other data (", before, "); this loader reads ", own.summary,
+                          before == own.summary ? ", which differs in samples that are not shown" : "",
+                          ". Resume with the same data."));
   }
   if (state.order != 0 && state.order != sampler_.fingerprint()) {
     throw UsageError(
-        "The loader's state is of another order: resume with the same Order, blocks_at_once and division into shards.");
+        "The loader's state was saved with another sample order. Resume with the same Order, blocks_at_once and "
+        "division into shards.");
   }
   const std::size_t ranks = state.bad_samples.size();
   const auto world_size = static_cast<std::size_t>(shard_.world_size);
@@ -86,6 +102,10 @@ LoaderState LoaderCore::state_at(std::uint64_t epoch, std::uint64_t position) co
           .bad_samples = {bad_samples_.indices()}};
 }
 
+SampleRandom LoaderCore::batch_random(std::uint64_t epoch, std::span<const std::uint64_t> indices) const {
+  return {seed_ ^ kBatchNumbers, epoch, indices.empty() ? 0 : indices.front()};
+}
+
 LoaderStatistics LoaderCore::statistics() const {
   const std::lock_guard lock(mutex_);
   LoaderStatistics result = finished_epochs_;
@@ -94,7 +114,7 @@ LoaderStatistics LoaderCore::statistics() const {
   return result;
 }
 
-// The sample that takes the place of the bad one, which was read for the sample number `index`.
+// The replacement of the sample `bad`, which is `index` itself or a previous replacement.
 std::optional<std::uint64_t> LoaderCore::replace(std::uint64_t epoch, std::uint64_t index, std::uint64_t bad,
                                                  std::uint64_t attempt, const EnvironmentError& error) const {
   if (!bad_samples_.are_allowed() || attempt == kAttempts) return std::nullopt;
@@ -104,7 +124,7 @@ std::optional<std::uint64_t> LoaderCore::replace(std::uint64_t epoch, std::uint6
   return next;
 }
 
-// Only when it is asked for: it takes a while for millions of samples.
+// Computed on demand: it takes a while for millions of samples.
 const LoaderCore::Content& LoaderCore::content() const {
   if (!content_) note_identity(dataset_.identity());
   return *content_;
@@ -128,13 +148,13 @@ EpochCore::EpochCore(LoaderCore& loader, std::unique_ptr<BatchMaker> maker, std:
       epoch_(epoch),
       start_(position),
       order_(loader.sampler_.order(epoch)),
-      indices_of_slots_(loader.slots_),
-      engine_(*this, {.batches = loader.sampler_.batches(position),
-                      .workers = loader.workers_,
-                      .slots = loader.slots_,
-                      .prepare_thread = &keep_torch_on_this_thread}) {
-  // With the workers at work: it may list a store or look for thousands of copies before it returns.
-  read_ahead_ = loader.dataset_.read_ahead([this] { return indices(); });
+      engine_(*maker_, {.batches = loader.sampler_.batches(position),
+                        .workers = loader.workers_,
+                        .slots = loader.slots_,
+                        .indices = [this](std::uint64_t batch) { return indices_of(batch); },
+                        .prepare_thread = &keep_torch_on_this_thread}) {
+  // After the workers have started: it may list a store or look for thousands of copies before it returns.
+  read_ahead_ = loader.dataset_.read_ahead([this] { return all_indices(); });
   loader.require_same_data();
   const std::lock_guard lock(loader.mutex_);
   loader.running_ = &engine_;
@@ -153,42 +173,27 @@ std::optional<std::size_t> EpochCore::next() {
 }
 
 void EpochCore::give_back() {
-  samples_of_batch_ = indices_of_slots_[taken_ % indices_of_slots_.size()].size();
+  samples_of_batch_ = engine_.give_back();
   samples_taken_ += samples_of_batch_;
   ++taken_;
-  engine_.give_back();
   if (read_ahead_) read_ahead_->advance(samples_taken_);
 }
 
 LoaderState EpochCore::state() const {
   const Sampler& sampler = loader_.sampler_;
-  // With Remainder::uneven a rank may have taken its last batch before the others take theirs.
+  // With Remainder::uneven a rank may take its last batch before the others take theirs.
   const std::uint64_t steps = has_ended_ ? sampler.steps(start_) : taken_;
   return loader_.state_at(epoch_, sampler.position_after(steps, start_));
 }
 
-std::uint64_t EpochCore::open(std::uint64_t batch, std::size_t slot) {
-  auto& indices = indices_of_slots_[slot];
-  indices = loader_.sampler_.batch(order_, batch, start_);
-  maker_->open(slot, indices);
-  return indices.size();
+std::vector<std::uint64_t> EpochCore::indices_of(std::uint64_t batch) const {
+  return loader_.sampler_.batch(order_, batch, start_);
 }
 
-void EpochCore::fill(std::uint64_t /*batch*/, std::size_t slot, std::uint64_t place) {
-  maker_->fill(slot, place, indices_of_slots_[slot][place]);
-}
-
-void EpochCore::close(std::uint64_t /*batch*/, std::size_t slot) {
-  const auto& indices = indices_of_slots_[slot];
-  SampleRandom random(loader_.seed_ ^ kBatchNumbers, epoch_, indices.empty() ? 0 : indices.front());
-  maker_->close(slot, random);
-}
-
-// The samples of all batches, in their order.
-std::vector<std::uint64_t> EpochCore::indices() const {
+std::vector<std::uint64_t> EpochCore::all_indices() const {
   std::vector<std::uint64_t> all;
   for (std::uint64_t batch = 0; batch < loader_.sampler_.batches(start_); ++batch) {
-    const auto indices = loader_.sampler_.batch(order_, batch, start_);
+    const auto indices = indices_of(batch);
     all.insert(all.end(), indices.begin(), indices.end());
   }
   return all;

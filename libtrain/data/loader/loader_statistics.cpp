@@ -2,27 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <numeric>
-#include <sstream>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::data {
 
 namespace {
 
-// A loop that waits less than this share of its time would hardly gain from a faster loader.
+// A loop that waits for a smaller share of its time would hardly gain from a faster loader.
 constexpr double kNoticeableWait = 0.05;
 
 double seconds_of(const LoaderStatistics& statistics, LoaderStage stage) {
   return statistics.stage_seconds[static_cast<std::size_t>(stage)];
-}
-
-std::string with_one_decimal(double value) {
-  std::ostringstream stream;
-  stream << std::fixed << std::setprecision(1) << value;
-  return stream.str();
 }
 
 std::string percent(double part, double whole) {
@@ -85,8 +78,8 @@ LoaderStatistics& LoaderStatistics::operator+=(const LoaderStatistics& other) {
 std::string describe(const LoaderStatistics& statistics) {
   const auto bottleneck = statistics.bottleneck();
   if (bottleneck == LoaderBottleneck::unknown) return "No batch was taken.";
-  const auto waited = text("The loop waited ", with_one_decimal(statistics.seconds_waiting), " s of ",
-                           with_one_decimal(statistics.seconds), " s (",
+  const auto waited = text("The loop waited ", libtrain::detail::decimal(statistics.seconds_waiting, 1), " s of ",
+                           libtrain::detail::decimal(statistics.seconds, 1), " s (",
                            percent(statistics.seconds_waiting, statistics.seconds), ") for data; ");
   if (bottleneck == LoaderBottleneck::model)
     return text(waited, "the model is the bottleneck: ", advice(bottleneck), ".");

@@ -15,30 +15,31 @@
 
 namespace libtrain::data::detail {
 
-/// The same shard. Throws UsageError where it asks for batches of type B on a device to which they cannot be copied.
+/// Returns `shard`. Throws UsageError if its device is not the CPU and batches of type B cannot be copied to it.
 template <typename B>
 const RankShard& require_copyable(const RankShard& shard) {
   if (!VisitableBatch<B> && !shard.device.is_cpu()) {
-    throw UsageError(text("Batches are wanted on ", shard.device.str(),
-                          ", but the tensors of this type are not known: write visit_tensors() for it."));
+    throw UsageError(text("Batches must be copied to ", shard.device.str(),
+                          ", but the tensors of this batch type are not known. Define visit_tensors() for it."));
   }
   return shard;
 }
 
-/// A BatchMaker whose batches are of type B, and on the loader's device.
+/// Makes batches of type B on the loader's device.
 template <typename B>
 class BatchMakerOf : public BatchMaker {
  public:
   BatchMakerOf(const LoaderCore& loader, std::uint64_t epoch)
       : loader_(loader), epoch_(epoch), finished_(loader.slots()) {}
 
-  void close(std::size_t slot, SampleRandom& random) final {
+  void close(std::size_t slot, std::span<const std::uint64_t> indices) final {
+    SampleRandom random = loader_.batch_random(epoch_, indices);
     Finished& finished = finished_[slot];
     finished.batch.emplace(finish(slot, random));
     if (loader_.device() != nullptr) finished.copied = loader_.device()->start(tensors_of(*finished.batch));
   }
 
-  /// The finished batch of that slot.
+  /// Moves the finished batch out of the slot.
   B take(std::size_t slot) {
     Finished& finished = finished_[slot];
     B batch = std::move(*finished.batch);
@@ -57,7 +58,7 @@ class BatchMakerOf : public BatchMaker {
     std::unique_ptr<c10::Event> copied = {};
   };
 
-  /// The batch of the samples that are in that slot.
+  /// Makes the batch of the samples in the slot.
   virtual B finish(std::size_t slot, SampleRandom& random) = 0;
 
   static std::vector<at::Tensor*> tensors_of(B& batch) {
@@ -71,7 +72,7 @@ class BatchMakerOf : public BatchMaker {
   std::vector<Finished> finished_;
 };
 
-/// What `collate` makes of samples, with or without the random numbers of the batch.
+/// Calls `collate` with or without the random numbers of the batch.
 template <typename S, typename Collate>
 auto collated(const Collate& collate, std::vector<S> samples, SampleRandom& random) {
   if constexpr (std::is_invocable_v<const Collate&, std::vector<S>, SampleRandom&>) {
@@ -85,11 +86,11 @@ template <typename S, typename Collate>
 using CollatedBy =
     decltype(collated(std::declval<const Collate&>(), std::declval<std::vector<S>>(), std::declval<SampleRandom&>()));
 
-/// Reads the samples of a batch one by one and has `collate` make a batch of them.
+/// Reads the samples of a batch one by one and combines them with `collate`.
 template <typename S, typename B, typename Collate>
 class CollatedBatches final : public BatchMakerOf<B> {
  public:
-  /// All must outlive it.
+  /// The arguments must outlive it.
   CollatedBatches(const DatasetOf<S>& dataset, const Collate& collate, const LoaderCore& loader, std::uint64_t epoch)
       : BatchMakerOf<B>(loader, epoch), dataset_(dataset), collate_(collate), samples_(loader.slots()) {}
 

@@ -14,7 +14,7 @@ namespace libtrain::data {
 
 namespace {
 
-// What is longer is no picture, and must not take the memory of one.
+// A longer file is not an image, and must not be read into memory.
 constexpr std::uint64_t kLongestFile = std::uint64_t{1} << 30;
 
 }  // namespace
@@ -26,19 +26,14 @@ ImageList detail::list_images(const Storage& storage, const FolderImagesOptions&
 }
 
 FolderImages::FolderImages(std::shared_ptr<const Storage> storage, const FolderImagesOptions& options)
-    : storage_(detail::require_storage(std::move(storage))),
-      folder_(options.folder),
-      name_(detail::name_in(*storage_, folder_)),
-      images_(detail::list_images(*storage_, options)),
-      read_ahead_(options.read_ahead) {
-  detail::require_images(images_.size(), name_);
-}
+    : FolderImages(storage, options.folder, detail::list_images(*detail::require_storage(storage), options),
+                   options.read_ahead) {}
 
 FolderImages::FolderImages(std::shared_ptr<const Storage> storage, const std::string& folder, ImageList images,
                            const PrefetcherOptions& read_ahead)
     : storage_(detail::require_storage(std::move(storage))),
       folder_(folder),
-      name_(detail::name_in(*storage_, folder_)),
+      name_(detail::describe(*storage_, folder_)),
       images_(std::move(images)),
       read_ahead_(read_ahead) {
   detail::require_images(images_.size(), name_);
@@ -57,7 +52,7 @@ void FolderImages::read(std::uint64_t index, EncodedImage& image) const {
 }
 
 SampleOrigin FolderImages::origin(std::uint64_t index) const {
-  return {.path = detail::name_in(*storage_, path(index)), .bytes = images_.bytes(static_cast<std::size_t>(index))};
+  return {.path = detail::describe(*storage_, path(index)), .bytes = images_.bytes(static_cast<std::size_t>(index))};
 }
 
 std::unique_ptr<ReadAhead> FolderImages::read_ahead(const ReadingIndices& order) const {
@@ -66,7 +61,7 @@ std::unique_ptr<ReadAhead> FolderImages::read_ahead(const ReadingIndices& order)
   std::vector<std::string> paths;
   for (const auto index : order()) paths.push_back(path(index));
   try {
-    // One listing takes less time than a request for each file.
+    // One listing is faster than a request for each file.
     if (!paths.empty() && !cached->knows(paths.front())) cached->list(folder_);
     return std::make_unique<Prefetcher>(std::move(cached), std::move(paths), read_ahead_);
   } catch (const EnvironmentError& error) {

@@ -17,26 +17,25 @@ struct FolderImagesOptions {
   std::string folder = {};  ///< below the storage's root, "" for the root itself
   ImageFolderOptions listing = {};
 
-  /// A local folder that keeps the list of images, so that a storage of millions is listed only once: see
+  /// A local folder for the list of images, so that a storage of millions is listed only once: see
   /// list_image_folder_once(). "" to list it each time.
   std::string manifest = {};
 
   Recheck recheck = Recheck::none;  ///< of that list
 
-  /// What is fetched to the cache of a CachedStorage ahead of the batches that the training loop has taken: further
-  /// than the loader's workers are, hence many files, which bytes_ahead bounds.
+  /// Limits for fetching files to the cache of a CachedStorage ahead of the training loop. It must reach further than
+  /// the loader's workers, so files_ahead is large, and bytes_ahead is the effective limit.
   PrefetcherOptions read_ahead = {.files_ahead = std::uint64_t{1} << 16};
 };
 
-/// Image files in folders named after their classes, as list_image_folder() orders them; labels are the numbers of the
-/// classes. A file is opened when it is read, and closed then.
+/// Image files in folders named after their classes, in the order of list_image_folder(); labels are the numbers of the
+/// classes. read() opens and closes the file.
 class FolderImages final : public ImageSource {
  public:
-  /// Throws what list_image_folder() throws, EnvironmentError where there are no images, and UsageError without a
-  /// storage.
+  /// Throws what list_image_folder() throws, EnvironmentError if there are no images, and UsageError without a storage.
   explicit FolderImages(std::shared_ptr<const Storage> storage, const FolderImagesOptions& options = {});
 
-  /// Of a list that was made of `folder` before.
+  /// Uses an existing list of `folder`.
   FolderImages(std::shared_ptr<const Storage> storage, const std::string& folder, ImageList images,
                const PrefetcherOptions& read_ahead = FolderImagesOptions{}.read_ahead);
 
@@ -50,8 +49,8 @@ class FolderImages final : public ImageSource {
   const std::vector<std::string>& classes() const override { return images_.classes(); }
   std::vector<std::uint64_t> blocks() const override { return {}; }
 
-  /// Where the storage is a CachedStorage, fetches files to its cache. Where it tells nothing of files yet, since their
-  /// list comes from a manifest, it is listed once. Where that fails a warning is all, and nothing is fetched. Throws
+  /// If the storage is a CachedStorage, fetches files to its cache. If it does not know the files yet, because their
+  /// list comes from a manifest, it is listed once; if that fails, a warning is logged and nothing is fetched. Throws
   /// UsageError for options that are not positive, and unless all indices are below size().
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override;
 
@@ -67,7 +66,7 @@ class FolderImages final : public ImageSource {
 
 namespace detail {
 
-/// The images that the options ask for.
+/// Lists the images according to the options.
 ImageList list_images(const Storage& storage, const FolderImagesOptions& options);
 
 }  // namespace detail

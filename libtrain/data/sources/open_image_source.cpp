@@ -1,11 +1,9 @@
 #include <libtrain/data/sources/open_image_source.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -14,9 +12,9 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/image_folder.hpp>
+#include <libtrain/data/sources/detail/listed_storage.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
-#include <libtrain/data/storage/detail/location.hpp>
 
 namespace libtrain::data {
 
@@ -24,41 +22,11 @@ namespace {
 
 using detail::ShardKind;
 
-// Gives the listing of a folder that was made already, once: making it takes minutes for millions of files.
-class ListedStorage final : public Storage {
- public:
-  ListedStorage(const Storage& storage, const std::string& folder, std::vector<FileInfo> files)
-      : storage_(storage), folder_(folder), files_(std::move(files)) {}
-
-  const std::string& name() const override { return storage_.name(); }
-  std::string identity() const override { return storage_.identity(); }
-  std::unique_ptr<const File> open(const std::string& path) const override { return storage_.open(path); }
-  FileInfo info(const std::string& path) const override { return storage_.info(path); }
-  std::vector<std::string> folders(const std::string& folder) const override { return storage_.folders(folder); }
-
-  std::vector<FileInfo> list(const std::string& folder) const override {
-    if (folder != folder_ || !files_) return storage_.list(folder);
-    auto files = std::move(*files_);
-    files_.reset();
-    return files;
-  }
-
- private:
-  const Storage& storage_;
-  const std::string& folder_;
-  mutable std::optional<std::vector<FileInfo>> files_;
-};
-
 struct Contents {
   std::map<ShardKind, std::uint64_t> shards = {};
   std::uint64_t below = 0;         // files in folders of the folder
   std::uint64_t images_below = 0;  // images among them
 };
-
-bool is_image(std::string_view path) {
-  const std::string ending = detail::lower_case(path.substr(std::min(path.rfind('.'), path.size())));
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
 
 Contents contents_of(const std::vector<FileInfo>& files, const OpenImageSourceOptions& options) {
   const std::size_t begin = options.folder.empty() ? 0 : options.folder.size() + 1;
@@ -68,7 +36,7 @@ Contents contents_of(const std::vector<FileInfo>& files, const OpenImageSourceOp
       ++contents.shards[*kind];
     } else if (file.path.find('/', begin) != std::string::npos) {
       ++contents.below;
-      if (is_image(file.path)) ++contents.images_below;
+      if (detail::is_image(file.path)) ++contents.images_below;
     }
   }
   return contents;
@@ -76,7 +44,7 @@ Contents contents_of(const std::vector<FileInfo>& files, const OpenImageSourceOp
 
 void require_one_format(const Contents& contents, const std::string& name, std::size_t files) {
   constexpr std::string_view kFormats =
-      "Parquet files, tar archives or TFRecord files right in it, or images in folders named after their classes";
+      "Parquet files, tar archives or TFRecord files directly in it, or images in folders named after their classes";
   std::vector<std::string> found;
   for (const auto& [kind, count] : contents.shards) found.push_back(text(detail::name_of(kind), " (", count, ")"));
   if (found.empty() && contents.below == 0) {
@@ -86,7 +54,8 @@ void require_one_format(const Contents& contents, const std::string& name, std::
   if (contents.images_below > 0) found.push_back(text("images in folders (", contents.images_below, ")"));
   if (found.size() > 1) {
     throw EnvironmentError(text("Folder '", name, "': expected one of ", kFormats, "; found ", join(found, " and "),
-                                "; move them apart, or open the format that is meant."));
+                                ". Move them to separate folders, or use the class of one format, such as "
+                                "ParquetImages."));
   }
 }
 
@@ -121,21 +90,21 @@ std::unique_ptr<const ImageSource> open_image_source(std::shared_ptr<const Stora
   auto files = storage->list(options.folder);
   detail::require_finished_set(*storage, options.folder, files);
   const auto contents = contents_of(files, options);
-  require_one_format(contents, detail::name_in(*storage, options.folder), files.size());
+  require_one_format(contents, detail::describe(*storage, options.folder), files.size());
+  auto listed = std::make_shared<const detail::ListedStorage>(storage, options.folder, std::move(files));
   if (contents.shards.empty()) {
-    auto images = detail::list_images(ListedStorage{*storage, options.folder, std::move(files)}, folder_images);
-    return std::make_unique<const FolderImages>(std::move(storage), options.folder, std::move(images),
-                                                folder_images.read_ahead);
+    return std::make_unique<const FolderImages>(std::move(storage), options.folder,
+                                                detail::list_images(*listed, folder_images), folder_images.read_ahead);
   }
   switch (contents.shards.begin()->first) {
     case ShardKind::parquet:
-      return open_shards<ParquetImages>(std::move(storage), options.parquet_images, options);
+      return open_shards<ParquetImages>(std::move(listed), options.parquet_images, options);
     case ShardKind::tar:
-      return open_shards<WebDatasetImages>(std::move(storage), options.web_dataset_images, options);
+      return open_shards<WebDatasetImages>(std::move(listed), options.web_dataset_images, options);
     case ShardKind::tf_record:
       break;
   }
-  return open_shards<TfRecordImages>(std::move(storage), options.tf_record_images, options);
+  return open_shards<TfRecordImages>(std::move(listed), options.tf_record_images, options);
 }
 
 }  // namespace libtrain::data

@@ -14,24 +14,24 @@ namespace libtrain::data {
 
 struct OpenImageSourceOptions {
   std::string folder = {};  ///< below the storage's root, "" for the root itself
-  std::string prefix = {};  ///< shards whose names begin otherwise are left out, such as those of another split
+  std::string prefix = {};  ///< only shards whose names begin with it are read, such as those of one split
 
-  /// A local folder that keeps the list of images, or where they lie in their shards, so that this is found out once.
+  /// A local folder for the list of images or the indices of shards, so that images are located only once.
   std::string index_folder = {};
 
-  /// For the format that is found; the three above take the place of what these say about them.
+  /// For the format that is found; the three options above override the corresponding ones.
   FolderImagesOptions folder_images = {};
   TfRecordImagesOptions tf_record_images = {};
   WebDatasetImagesOptions web_dataset_images = {};
   ParquetImagesOptions parquet_images = {};
 };
 
-/// The images in a folder, whatever they are stored in: Parquet files, tar archives or TFRecord files, where such lie
-/// right in it, told by their names; image files in folders named after their classes otherwise.
+/// The images in a folder of any format: Parquet files, tar archives or TFRecord files directly in it, which are
+/// recognised by their names; otherwise image files in folders named after their classes.
 ///
-/// Lists the folder to see what it holds; not where `index_folder` has the list of its images already, which is used
-/// then. Throws EnvironmentError that says what was found for a mixture of formats, and for a folder that holds none;
-/// what the source of the format throws; and UsageError without a storage.
+/// Lists the folder to determine the format, unless `index_folder` already has the list of its images. Throws
+/// EnvironmentError that describes the content for a mixture of formats and for a folder of no format; what the source
+/// of the format throws; and UsageError without a storage.
 std::unique_ptr<const ImageSource> open_image_source(std::shared_ptr<const Storage> storage,
                                                      const OpenImageSourceOptions& options = {});
 

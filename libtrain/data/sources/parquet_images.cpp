@@ -12,7 +12,7 @@
 namespace libtrain::data::detail {
 
 RowGroupCache::RowGroupCache(std::size_t capacity) : capacity_(capacity) {
-  if (capacity == 0) throw UsageError("row_groups_in_memory is 0: it must be at least 1.");
+  if (capacity == 0) throw UsageError("row_groups_in_memory is 0; it must be at least 1.");
 }
 
 std::shared_ptr<const ParquetRows> RowGroupCache::get(std::size_t group, const std::function<ParquetRows()>& read) {
@@ -27,13 +27,13 @@ std::shared_ptr<const ParquetRows> RowGroupCache::get(std::size_t group, const s
   }
 }
 
-// Nothing where the caller is to read it.
+// Returns nullptr if the caller must read the row group.
 std::shared_ptr<const ParquetRows> RowGroupCache::find_or_claim(std::size_t group) {
   std::unique_lock lock(mutex_);
   for (;;) {
     const auto found = entries_.find(group);
     if (found == entries_.end()) break;
-    // Its own, as the cache may let go of the entry meanwhile.
+    // A shared_ptr, because the cache may remove the entry during the wait.
     const std::shared_ptr<Entry> entry = found->second;
     finished_.wait(lock, [&] { return entry->done; });
     if (entry->rows) {
@@ -78,34 +78,26 @@ namespace libtrain::data {
 
 namespace {
 
-// In the order in which they are read.
+// Positions in read_row_group().
 constexpr std::size_t kImageColumn = 0;
 constexpr std::size_t kLabelColumn = 1;
 
-void require_column(const ParquetFile& file, const std::string& name, ParquetType type, std::string_view content) {
-  const auto& columns = file.columns();
-  const auto column = std::find_if(columns.begin(), columns.end(), [&](const auto& each) { return each.name == name; });
-  if (column == columns.end()) {
-    std::vector<std::string> names;
-    for (const auto& each : columns) names.push_back(each.name);
-    throw EnvironmentError(text("Parquet file '", file.name(), "': expected a column '", name, "' of ", content,
-                                ", found the columns ", join(names, ", "), "; name the column to read."));
-  }
-  if (column->type != type || column->list) {
-    throw EnvironmentError(text("Parquet file '", file.name(), "': expected the column '", name, "' to hold ", content,
-                                ", found the type ", column->file_type, "; name the column to read."));
-  }
+void require_type(const ParquetFile& file, const std::string& name, ParquetType type, std::string_view content) {
+  const auto& column = file.columns()[file.column(name)];
+  if (column.type == type && !column.list) return;
+  throw EnvironmentError(text("Parquet file '", file.name(), "': expected ", content, " in the column '", name,
+                              "', found the type ", column.file_type, ". Name the column to read."));
 }
 
 std::vector<ParquetFile> open_files(const Storage& storage, const ParquetImagesOptions& options) {
   const auto folder = detail::list_shards(storage, options.folder, options.prefix, detail::ShardKind::parquet);
-  auto files = detail::open_at_once(folder.shards, [&](const FileInfo& info) {
+  auto files = detail::open_concurrently(folder.shards, [&](const FileInfo& info) {
     ParquetFile file(detail::open_counted(storage, info.path));
-    require_column(file, options.image_column, ParquetType::bytes, "bytes");
-    require_column(file, options.label_column, ParquetType::integer, "integers");
+    require_type(file, options.image_column, ParquetType::bytes, "bytes");
+    require_type(file, options.label_column, ParquetType::integer, "integers");
     return file;
   });
-  // Some programs write a file for each of their partitions: its end says whether it is meant to be empty.
+  // Some programs write one file per partition, and some of these are empty: an incomplete copy has no valid metadata.
   const auto has_rows = [](const ParquetFile& file) { return file.rows() > 0; };
   if (std::none_of(files.begin(), files.end(), has_rows)) detail::require_samples(0, files.front().name());
   return files;
@@ -128,7 +120,7 @@ detail::ShardTable ParquetImages::table_of_row_groups() {
       sizes.push_back(files_[file].rows(number));
     }
   }
-  return {detail::name_in(*storage_, options_.folder), sizes};
+  return {detail::describe(*storage_, options_.folder), sizes};
 }
 
 void ParquetImages::read(std::uint64_t index, EncodedImage& image) const {

@@ -17,12 +17,11 @@
 
 namespace libtrain::data::detail {
 
-/// The row groups that were used last, in memory; the least recently used one goes first. Any thread may call it,
-/// several at once.
+/// A least recently used cache of row groups. Any thread may call it, several at once.
 ///
-/// A row group is absent, being read by one thread, or held. Whoever asks for one that is being read waits; where that
-/// reading fails, one of those who wait reads it itself. At most `capacity` are held or being read, but for what more
-/// threads than that read at the same time.
+/// A row group is absent, being read by one thread, or held. A thread that requests a row group that is being read
+/// waits for it; if that read fails, one of the waiting threads reads it. At most `capacity` row groups are held or
+/// being read, or one for each reading thread if there are more threads.
 class RowGroupCache {
  public:
   /// Throws UsageError for a capacity of 0.
@@ -31,14 +30,14 @@ class RowGroupCache {
   RowGroupCache(const RowGroupCache&) = delete;  // threads wait on it
   RowGroupCache& operator=(const RowGroupCache&) = delete;
 
-  /// Row group number `group`, which `read` reads where it is not held. Waits no longer than the readings of other
-  /// threads take, which the storage bounds. Throws what `read` throws.
+  /// Row group number `group`; calls `read` if it is not held. Waits for reads of other threads, whose duration the
+  /// storage limits. Throws what `read` throws.
   std::shared_ptr<const ParquetRows> get(std::size_t group, const std::function<ParquetRows()>& read);
 
  private:
   struct Entry {
     bool done = false;
-    std::shared_ptr<const ParquetRows> rows = {};  // none where reading has failed
+    std::shared_ptr<const ParquetRows> rows = {};  // null if reading failed
     std::uint64_t last_use = 0;
   };
 
@@ -59,38 +58,38 @@ namespace libtrain::data {
 
 struct ParquetImagesOptions {
   std::string folder = {};  ///< below the storage's root, "" for the root itself
-  std::string prefix = {};  ///< files whose names begin otherwise are left out, such as those of another split
+  std::string prefix = {};  ///< only files whose names begin with it are read, such as those of one split
   std::string image_column = "image.bytes";
   std::string label_column = "label";
 
-  /// How many row groups are kept, both columns of each: at least as many as the order of reading goes back and forth
-  /// between, or they are read again and again.
+  /// The number of row groups to keep, with both columns: at least as many as the reading order alternates between, or
+  /// they are read repeatedly.
   std::size_t row_groups_in_memory = 16;
 };
 
-/// Images in Parquet files, such as those of Hugging Face: the files right in a folder whose names end in .parquet, in
-/// the order of their names. An image and its label are a row. Names of classes are not known.
+/// Images in Parquet files, such as those of Hugging Face: the files directly in a folder whose names end in .parquet,
+/// in the order of their names. A row is an image and its label. Names of classes are not known.
 ///
-/// The unit of reading is the row group: blocks() are the row groups, and the first image that is asked for brings in
-/// its whole row group, which is the only read that counts. Threads that ask for the same one wait for one reading.
+/// The unit of reading is the row group: blocks() are the row groups, and the first request for an image reads its
+/// whole row group, which is the only read that counts. Threads that request the same row group wait for one read.
 ///
-/// All files are opened, and their ends read, when it is made; they stay open. A local file takes a descriptor: for
-/// thousands of them raise the limit (ulimit -n), without which opening fails with the system's words.
+/// The constructor opens all files and reads their metadata; the files stay open. Each local file takes a descriptor:
+/// for thousands of files raise the limit (ulimit -n).
 class ParquetImages final : public ImageSource {
  public:
   /// Throws UsageError without a storage and for 0 row groups in memory; what Storage::list, Storage::open and
-  /// ParquetFile throw; EnvironmentError that names the file where a column is missing or of another type, and
-  /// the first one where none has a row; and the folder where it holds no such files.
+  /// ParquetFile throw; EnvironmentError that names the file if a column is missing or has another type, the first file
+  /// if no file has a row, and the folder if it contains no such files.
   explicit ParquetImages(std::shared_ptr<const Storage> storage, const ParquetImagesOptions& options = {});
 
   const std::string& name() const override { return table_.name(); }
   std::uint64_t size() const override { return table_.size(); }
 
-  /// Throws as ImageSource::read, with row group and row in place of the offset; EnvironmentError as well for a row
+  /// Throws as ImageSource::read, with row group and row instead of the offset; EnvironmentError as well for a row
   /// without an image or a label, and for a negative label.
   void read(std::uint64_t index, EncodedImage& image) const override;
 
-  /// The path has row group and row, which is counted in the row group, behind it, since a row has no offset.
+  /// The row group and the row in it follow the path, because a row has no offset.
   SampleOrigin origin(std::uint64_t index) const override;
 
   const std::vector<std::string>& classes() const override { return classes_; }

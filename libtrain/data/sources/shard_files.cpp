@@ -1,14 +1,9 @@
 #include <libtrain/data/sources/shard_files.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
@@ -42,7 +37,7 @@ std::vector<std::string> lines_of(const File& file) {
   return lines;
 }
 
-// Cuts a number of five or more digits off the end.
+// Removes a number of five or more digits from the end.
 bool cut_number(std::string_view& name) {
   constexpr std::size_t kMinDigits = 5;
   const std::size_t last = name.find_last_not_of("0123456789");
@@ -52,7 +47,7 @@ bool cut_number(std::string_view& name) {
   return true;
 }
 
-// As "train-00003-of-00128" does.
+// Whether it ends like "train-00003-of-00128".
 bool ends_in_shard_number(std::string_view name) {
   constexpr std::string_view kOf = "-of-";
   if (!cut_number(name) || !name.ends_with(kOf)) return false;
@@ -65,8 +60,8 @@ bool ends_in_shard_number(std::string_view name) {
 ClassNames::ClassNames(const File& file) : file_(file.name()), names_(lines_of(file)) {}
 
 void ClassNames::fail(std::int64_t label, const std::string& source) const {
-  throw EnvironmentError(text(source, ": expected a label below ", names_.size(), ", as many names of classes as '",
-                              file_, "' has, found ", label, "; correct the labels or that file."));
+  throw EnvironmentError(text(source, ": expected a label below ", names_.size(), ", the number of classes in '", file_,
+                              "', found ", label, ". Correct the labels or that file."));
 }
 
 ShardTable::ShardTable(std::string name, const std::vector<std::uint64_t>& sizes) : name_(std::move(name)) {
@@ -74,7 +69,7 @@ ShardTable::ShardTable(std::string name, const std::vector<std::uint64_t>& sizes
   std::uint64_t images = 0;
   for (const std::uint64_t size : sizes) {
     if (size > std::numeric_limits<std::uint64_t>::max() - images) {
-      throw EnvironmentError(text("Folder '", name_, "': expected fewer than 2^64 images in all, found ", images,
+      throw EnvironmentError(text("Folder '", name_, "': expected fewer than 2^64 images in total, found ", images,
                                   " in some shards and ", size, " in the next, which must be damaged."));
     }
     images += size;
@@ -85,7 +80,7 @@ ShardTable::ShardTable(std::string name, const std::vector<std::uint64_t>& sizes
 
 ShardPlace ShardTable::place(std::uint64_t index) const {
   require_image(index, size(), name_);
-  // Empty shards end where the one before does: the first that ends behind the image is the one that holds it.
+  // The first shard that ends after the image contains it; an empty shard ends where the previous one does.
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
   const std::uint64_t begin = end == ends_.begin() ? 0 : *(end - 1);
   return {.shard = static_cast<std::size_t>(end - ends_.begin()), .position = index - begin};
@@ -130,10 +125,10 @@ std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view f
 void require_finished_set(const Storage& storage, const std::string& folder, const std::vector<FileInfo>& files) {
   const std::string unfinished = text(folder, folder.empty() ? "" : "/", kUnfinishedSet);
   if (std::ranges::find(files, unfinished, &FileInfo::path) == files.end()) return;
-  throw EnvironmentError(text("Folder '", name_in(storage, folder),
-                              "': libtrain-pack is about to put new shards in the place of others there, or was ended "
-                              "while it did; wait for it, or run it again for that folder, which puts the former ones "
-                              "back first."));
+  throw EnvironmentError(text("Folder '", describe(storage, folder),
+                              "': libtrain-pack is replacing the shards of this folder, or was killed while it "
+                              "replaced them. Wait until it finishes, or run it again on this folder, which restores "
+                              "the previous shards first."));
 }
 
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind) {
@@ -147,47 +142,18 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
   }
   if (found.shards.empty()) {
     const std::string named = prefix.empty() ? "" : text(" with names that begin with '", prefix, "'");
-    throw EnvironmentError(text("Folder '", name_in(storage, folder), "': expected ", name_of(kind), named,
-                                " right in it, found none among its ", files.size(),
-                                " files; name the folder that holds them."));
+    throw EnvironmentError(text("Folder '", describe(storage, folder), "': expected ", name_of(kind), named,
+                                " directly in it, found none among its ", files.size(),
+                                " files. Give the folder that contains them."));
   }
   return found;
-}
-
-void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
-  constexpr std::size_t kMaxThreads = 16;
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::size_t failed = count;
-  std::exception_ptr failure;
-  const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        next = count;
-        const std::lock_guard lock(mutex);
-        if (i < failed) failure = std::current_exception();
-        failed = std::min(failed, i);
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    try {
-      for (std::size_t i = 1; i < std::min(count, kMaxThreads); ++i) helpers.emplace_back(run);
-    } catch (const std::system_error&) {  // the system refuses threads: those that run will do
-    }
-    run();
-  }
-  if (failure) std::rethrow_exception(failure);
 }
 
 void require_samples(std::uint64_t samples, const std::string& shard) {
   if (samples > 0) return;
   throw EnvironmentError(text("Shard '", shard,
-                              "': expected samples, found none, as a copy that was cut short leaves it; ",
-                              "write the shard again, or remove it."));
+                              "': expected samples, found none; it may be an incomplete copy. Write the shard again, "
+                              "or remove it."));
 }
 
 }  // namespace libtrain::data::detail

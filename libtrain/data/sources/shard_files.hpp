@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -18,25 +18,25 @@
 
 namespace libtrain::data::detail {
 
-/// What the classes of a data set in shards are called, by label: the lines of the file `classes.txt` that
-/// libtrain-pack writes beside them. Immutable: any thread may call it, several at once.
+/// The names of the classes of a data set in shards, by label: the lines of the file `classes.txt` that libtrain-pack
+/// writes beside the shards. Immutable: any thread may call it, several at once.
 class ClassNames {
  public:
-  /// Not known.
+  /// No names are known.
   ClassNames() = default;
 
   /// Reads the file. Throws as File::read_at; EnvironmentError that names file and offset as well for an empty line, a
   /// file without lines, and one longer than 64 MiB.
   explicit ClassNames(const File& file);
 
-  /// Empty where they are not known.
+  /// Empty if no names are known.
   const std::vector<std::string>& names() const { return names_; }
 
-  /// Throws EnvironmentError for a label of 0 or more that has no name, where names are known. `describe()`, called
-  /// then alone, says where the label stands.
-  template <typename Describe>
-  void require(std::int64_t label, const Describe& describe) const {
-    if (!names_.empty() && static_cast<std::uint64_t>(label) >= names_.size()) fail(label, describe());
+  /// If names are known, throws EnvironmentError for a label of 0 or more that has no name. `place()`, called only
+  /// then, describes the place of the label.
+  template <typename Place>
+  void require(std::int64_t label, const Place& place) const {
+    if (!names_.empty() && static_cast<std::uint64_t>(label) >= names_.size()) fail(label, place());
   }
 
  private:
@@ -46,34 +46,33 @@ class ClassNames {
   std::vector<std::string> names_;
 };
 
-/// Where an image lies in a data set of many shards: the number of its shard and its place among that shard's images.
+/// The place of an image in a data set of many shards: the number of its shard and its position in that shard.
 struct ShardPlace {
   std::size_t shard = 0;
   std::uint64_t position = 0;
 };
 
-/// Numbers the images of many shards through, shard after shard; a shard may be empty. Immutable: any thread may call
-/// it.
+/// Numbers the images of many shards consecutively; a shard may be empty. Immutable: any thread may call it.
 class ShardTable {
  public:
-  /// `name` is that of the set's folder, for messages; `sizes` are how many images each shard holds. Throws
-  /// EnvironmentError where there is no image at all, or more than 64 bits count.
+  /// `name` is that of the set's folder, for messages; `sizes` are the numbers of images in the shards. Throws
+  /// EnvironmentError if there are no images or more than 64 bits can count.
   ShardTable(std::string name, const std::vector<std::uint64_t>& sizes);
 
   const std::string& name() const { return name_; }
 
-  /// The images of all shards together.
+  /// The number of images in all shards.
   std::uint64_t size() const { return ends_.back(); }
 
-  /// Takes time in proportion to the logarithm of the number of shards. Throws UsageError unless `index` < size().
+  /// Takes time logarithmic in the number of shards. Throws UsageError unless `index` < size().
   ShardPlace place(std::uint64_t index) const;
 
-  /// How many images each shard holds, in order, without the empty ones: see ImageSource::blocks().
+  /// The numbers of images in the shards, in order, without empty shards: see ImageSource::blocks().
   std::vector<std::uint64_t> blocks() const;
 
  private:
   std::string name_;
-  std::vector<std::uint64_t> ends_;  // of each shard, the number of the first image behind it
+  std::vector<std::uint64_t> ends_;  // for each shard, the number of the first image after it
 };
 
 template <typename Shard>
@@ -84,61 +83,60 @@ std::vector<std::uint64_t> sizes_of(const std::vector<Shard>& shards) {
   return sizes;
 }
 
-/// The formats of files that hold many images each.
+/// The formats of files with many images each.
 enum class ShardKind { parquet, tar, tf_record };
 
 /// The plural for messages, such as "tar archives".
 std::string_view name_of(ShardKind kind);
 
-/// What the file at `path` below the storage's root is by its name, letters in any case: names that end in ".parquet"
-/// are Parquet; in ".tar", ".tar.gz" or ".tgz" tar; TFRecord are those that hold ".tfrecord" or end like
-/// "-00003-of-00128", except ".tfrecord-index" and ".partial", what ShardOptions::index_folder and the writers leave
-/// beside them. Nothing unless the file lies right in `folder` ("" for the root) and its name begins with `prefix`.
+/// The format of the file at `path` below the storage's root by its name, in any case: names that end in ".parquet" are
+/// Parquet; in ".tar", ".tar.gz" or ".tgz" tar; names that contain ".tfrecord" or end like "-00003-of-00128" are
+/// TFRecord, except ".tfrecord-index" and ".partial", which ShardOptions::index_folder and the writers create.
+/// std::nullopt unless the file lies directly in `folder` ("" for the root) and its name begins with `prefix`.
 std::optional<ShardKind> shard_kind_of(std::string_view path, std::string_view folder, std::string_view prefix);
 
-/// The path, below a folder of shards, of a file that libtrain-pack keeps there as long as the folder holds neither the
-/// former set of shards as a whole nor the new one.
+/// The path, below a folder of shards, of a file that exists while libtrain-pack replaces the set: then the folder
+/// contains neither the complete previous set nor the complete new one.
 inline constexpr std::string_view kUnfinishedSet = ".packing/publishing";
 
-/// Throws EnvironmentError where `files`, the listing of `folder`, say so: it may hold shards of two sets, or none.
+/// Throws EnvironmentError if `files`, the listing of `folder`, contain kUnfinishedSet.
 void require_finished_set(const Storage& storage, const std::string& folder, const std::vector<FileInfo>& files);
 
-/// What lies right in a folder of shards.
+/// The files directly in a folder of shards.
 struct ShardFolder {
   std::vector<FileInfo> shards = {};  ///< of one kind, in the order of their names
-  std::string class_names = {};       ///< the path of `classes.txt`; empty where there is none
+  std::string class_names = {};       ///< the path of `classes.txt`; empty if there is none
 };
 
-/// Lists the folder once. Throws as Storage::list; EnvironmentError as well where it holds no shards of that kind, or
-/// a set that is not complete.
+/// Lists the folder once. Throws as Storage::list; EnvironmentError as well if it contains no shards of that kind, or
+/// an incomplete set.
 ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
 
-/// Calls work(i) once for each i below `count`, from up to 16 threads: what opens a file waits for its store more than
-/// it computes. After a call that throws begin no more; of what was thrown the exception for the least i comes out.
-void at_once(std::size_t count, const std::function<void(std::size_t)>& work);
-
-/// What `open` makes of each file, in their order. Throws what it throws, for the first of the files that failed.
+/// The results of open(file) for all files, in their order; calls it from up to 16 threads. Throws the exception of the
+/// first of the files that failed.
 template <typename Open>
-auto open_at_once(const std::vector<FileInfo>& files, const Open& open) {
+auto open_concurrently(const std::vector<FileInfo>& files, const Open& open) {
+  constexpr std::size_t kMaxThreads = 16;
   std::vector<std::optional<std::invoke_result_t<Open, const FileInfo&>>> opened(files.size());
-  at_once(files.size(), [&](std::size_t i) { opened[i].emplace(open(files[i])); });
+  run_concurrently(files.size(), kMaxThreads,
+                   [&](std::size_t i, const std::stop_token&) { opened[i].emplace(open(files[i])); });
   std::vector<std::invoke_result_t<Open, const FileInfo&>> shards;
   shards.reserve(files.size());
   for (auto& shard : opened) shards.push_back(*std::move(shard));
   return shards;
 }
 
-/// Throws EnvironmentError that names the shard where it holds no samples: one that was lost looks like this.
+/// Throws EnvironmentError that names the shard if it contains no samples, as an incomplete copy may.
 void require_samples(std::uint64_t samples, const std::string& shard);
 
-/// Lists the folder once, reads the names of classes, and has `open` make a shard of each file. Throws as
+/// Lists the folder once, reads the names of classes, and opens a shard from each file by `open`. Throws as
 /// list_shards(), ClassNames, `open` and require_samples() do.
 template <typename Options, typename Open>
 auto open_shards(const Storage& storage, const Options& options, ShardKind kind, ClassNames& classes,
                  const Open& open) {
   const ShardFolder folder = list_shards(storage, options.folder, options.prefix, kind);
   if (!folder.class_names.empty()) classes = ClassNames(*storage.open(folder.class_names));
-  return open_at_once(folder.shards, [&](const FileInfo& file) {
+  return open_concurrently(folder.shards, [&](const FileInfo& file) {
     const ShardOptions shard{.index_folder = options.index_folder, .version = file.version};
     auto opened = open(open_counted(storage, file.path), shard);
     require_samples(opened.size(), opened.name());

@@ -36,13 +36,8 @@ class CountedFile final : public File {
 
 }  // namespace
 
-std::string name_in(const Storage& storage, const std::string& path) {
-  const std::string& root = storage.name();
-  return text(root, path.empty() || root.ends_with('/') ? "" : "/", path);
-}
-
 std::shared_ptr<const Storage> require_storage(std::shared_ptr<const Storage> storage) {
-  if (!storage) throw UsageError("A source of images was made without a storage; pass one, such as open_storage().");
+  if (!storage) throw UsageError("A source of images needs a storage, such as the result of open_storage().");
   return storage;
 }
 
@@ -52,7 +47,7 @@ void require_images(std::uint64_t size, const std::string& name) {
 
 void require_image(std::uint64_t index, std::uint64_t size, const std::string& name) {
   if (index >= size) {
-    throw UsageError(text("Image ", index, " of the folder '", name, "' was asked for, which has ", size, " images."));
+    throw UsageError(text("Image ", index, " of the folder '", name, "' was requested, but it has ", size, " images."));
   }
 }
 

@@ -30,7 +30,7 @@ TfRecordImages::TfRecordImages(std::shared_ptr<const Storage> storage, const TfR
     : storage_(detail::require_storage(std::move(storage))),
       options_(options),
       shards_(open_shards()),
-      table_(detail::name_in(*storage_, options_.folder), detail::sizes_of(shards_)) {}
+      table_(detail::describe(*storage_, options_.folder), detail::sizes_of(shards_)) {}
 
 std::vector<TfRecordFile> TfRecordImages::open_shards() {
   const auto open = [this](std::unique_ptr<const File> file, const ShardOptions& shard) {
@@ -47,7 +47,7 @@ void TfRecordImages::read(std::uint64_t index, EncodedImage& image) const {
   const detail::TfExample example = detail::parse_tf_example(image.bytes, source);
   image.label = label_of(example, options_, source);
   classes_.require(image.label, [&] { return source; });
-  // The image lies in the record: it moves to the front of the same memory.
+  // Move the image to the beginning of the record's memory.
   const std::string_view encoded = example.only_bytes(options_.image_key, source);
   std::memmove(image.bytes.data(), encoded.data(), encoded.size());
   image.bytes.resize(encoded.size());

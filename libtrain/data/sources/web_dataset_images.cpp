@@ -1,11 +1,12 @@
 #include <libtrain/data/sources/web_dataset_images.hpp>
 
-#include <charconv>
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/shard_files.hpp>
@@ -16,12 +17,11 @@ namespace libtrain::data {
 
 namespace {
 
-// Of a label and the white space around it.
-constexpr std::uint64_t kLongestLabel = 100;
+constexpr std::uint64_t kLongestLabel = 100;  // with the white space around it
 
 WebDatasetImagesOptions in_lower_case(WebDatasetImagesOptions options) {
   if (options.image_extensions.empty()) {
-    throw UsageError("image_extensions is empty: name the extensions of images, such as \"jpg\".");
+    throw UsageError("image_extensions is empty. Name the extensions of images, such as \"jpg\".");
   }
   for (auto& extension : options.image_extensions) extension = detail::lower_case(extension);
   options.label_extension = detail::lower_case(options.label_extension);
@@ -44,25 +44,6 @@ std::uint64_t require_first(const WebDatasetShard& shard, std::uint64_t sample,
                               join(shard.extensions(sample), "', '"), "'."));
 }
 
-std::optional<std::int64_t> parse_label(std::string_view content) {
-  constexpr std::string_view kSpace = " \t\n\v\f\r";
-  const std::size_t begin = content.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = content.substr(begin, content.find_last_not_of(kSpace) + 1 - begin);
-  std::int64_t label = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, label);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return label;
-}
-
-std::string printable(std::string content) {
-  for (char& byte : content) {
-    if (byte < ' ' || byte > '~') byte = '?';
-  }
-  return content;
-}
-
 void require_short_label(const TarFile& archive, std::uint64_t member) {
   if (archive.bytes(member) > kLongestLabel) {
     throw EnvironmentError(text(archive.describe(member), ": expected a label of at most ", kLongestLabel,
@@ -70,13 +51,13 @@ void require_short_label(const TarFile& archive, std::uint64_t member) {
   }
 }
 
-std::int64_t require_label(const TarFile& archive, std::uint64_t member, std::string content) {
-  const auto label = parse_label(content);
-  if (!label || *label < 0) {
-    throw EnvironmentError(text(archive.describe(member), ": expected a label, a decimal integer of 0 or more, found '",
-                                printable(std::move(content)), "'."));
-  }
-  return *label;
+std::int64_t require_label(const TarFile& archive, std::uint64_t member, std::string_view content) {
+  constexpr std::string_view kSpace = " \t\n\v\f\r";
+  const std::size_t begin = std::min(content.find_first_not_of(kSpace), content.size());
+  const auto digits = content.substr(begin, content.find_last_not_of(kSpace) + 1 - begin);
+  if (const auto label = parse_integer(digits, 0, INT64_MAX)) return *label;
+  throw EnvironmentError(
+      text(archive.describe(member), ": expected a label, a decimal integer of 0 or more, found '", content, "'."));
 }
 
 }  // namespace
@@ -85,7 +66,7 @@ WebDatasetImages::WebDatasetImages(std::shared_ptr<const Storage> storage, const
     : storage_(detail::require_storage(std::move(storage))),
       options_(in_lower_case(options)),
       shards_(open_shards()),
-      table_(detail::name_in(*storage_, options_.folder), detail::sizes_of(shards_)) {}
+      table_(detail::describe(*storage_, options_.folder), detail::sizes_of(shards_)) {}
 
 std::vector<WebDatasetShard> WebDatasetImages::open_shards() {
   const auto open = [](std::unique_ptr<const File> file, const ShardOptions& shard) {
@@ -103,7 +84,7 @@ void WebDatasetImages::read(std::uint64_t index, EncodedImage& image) const {
   require_short_label(archive, label);
   std::string label_text;
   archive.read(member, image.bytes, label, label_text);
-  image.label = require_label(archive, label, std::move(label_text));
+  image.label = require_label(archive, label, label_text);
   classes_.require(image.label, [&] { return archive.describe(label); });
 }
 

@@ -23,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whoever holds an entry's exclusive lock removes it, which takes moments; the account's is held while entries are
-// listed and some of them removed.
+// The exclusive lock of an entry is held only to remove it; that of the account while entries are listed and evicted.
 constexpr auto kEntryLockTimeout = std::chrono::seconds{1};
 constexpr auto kAccountLockTimeout = std::chrono::seconds{60};
 
@@ -33,8 +32,8 @@ constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 using AccountContent = std::array<std::uint64_t, 2>;
 constexpr std::uint64_t kAccountMagic = 0x31746e75'6f636361;  // "account1" on a little-endian machine
 
-// Behind the content: a constant that names the format, the key (3), the hash of the content (2), the hash of the six
-// before (2).
+// Follows the content: a constant that identifies the format, the key (3), the hash of the content (2), the hash of
+// these six words (2).
 using Trailer = std::array<std::uint64_t, 8>;
 constexpr std::uint64_t kTrailerMagic = 0x31656863'61637274;  // "trcache1" on a little-endian machine
 
@@ -103,7 +102,7 @@ CacheDirectory::CacheDirectory(const fs::path& root, std::uint64_t limit_bytes, 
     const std::uint64_t bytes = disk_bytes(file.size());
     if (unlink(path.c_str()) == 0) account.subtract(bytes);
   }
-  account.add(0);  // written also where it was new
+  account.add(0);  // writes the file if it is new
 }
 
 bool CacheDirectory::has(const ContentHash& key) const {
@@ -114,7 +113,7 @@ DiskFile CacheDirectory::open_entry(const ContentHash& key) const {
   auto file = DiskFile::open(entry_path(key), O_RDONLY);
   if (!file.is_open()) return {};
   const bool is_locked = lock_within(file, LockMode::shared, Deadline::after(kEntryLockTimeout));
-  // Evicted between the open and the lock: the content is still there, but the space is counted as free.
+  // An entry that was evicted between the open and the lock is still readable, but its space is counted as free.
   return is_locked && file.is_linked() ? std::move(file) : DiskFile{};
 }
 
@@ -125,7 +124,7 @@ void CacheDirectory::touch(const ContentHash& key) const {
 void CacheDirectory::discard(const DiskFile& entry, const CacheKey& key) const {
   const auto path = entry_path(key.hash);
   CacheAccount account(*this);
-  // Never more than is accounted for: what was booked, or what was counted since then.
+  // Never more than is accounted for: the booked bytes, or the bytes of a recount since then.
   const std::uint64_t bytes = std::min(entry_bytes(key.size), disk_bytes(entry.size()));
   if (entry.is_at(path) && unlink(path.c_str()) == 0) account.subtract(bytes);
 }
@@ -135,7 +134,7 @@ DiskFile CacheDirectory::claim(const ContentHash& key, const Deadline& deadline,
   while (true) {
     auto file = open_to_write(path);
     if (!lock_within(file, LockMode::exclusive, deadline, stop)) return {};
-    // Who held the lock before may have completed or removed the file: then this is no claim any more.
+    // If the previous holder of the lock has completed or removed the file, the lock is not a claim.
     if (file.is_at(path)) return file;
   }
 }
@@ -144,7 +143,7 @@ CacheAccount::CacheAccount(const CacheDirectory& directory) : directory_(directo
   const auto& file = directory.account_;
   if (!lock_within(file, LockMode::exclusive, Deadline::after(kAccountLockTimeout))) {
     throw DiskError(text("Cannot lock '", file.path().string(), "': another process has held it for ",
-                         kAccountLockTimeout.count(), " s. See what it waits for."),
+                         kAccountLockTimeout.count(), " s. Check what it waits for."),
                     ETIMEDOUT);
   }
   AccountContent content{};
@@ -154,7 +153,7 @@ CacheAccount::CacheAccount(const CacheDirectory& directory) : directory_(directo
     return;
   }
   try {
-    take_stock();
+    recount_entries();
   } catch (...) {
     unlock(file);
     throw;
@@ -181,9 +180,9 @@ void CacheAccount::subtract(std::uint64_t bytes) {
   write(used_ - std::min(used_, bytes));
 }
 
-// Claims first, since they become entries without the account's lock: one that does so meanwhile is seen twice rather
-// than not at all, and counts as an entry.
-std::vector<StoredEntry> CacheAccount::take_stock() {
+// Claims first, because they become entries without the account's lock: a claim that does so in between is seen twice
+// instead of not at all, and counts as an entry.
+std::vector<StoredEntry> CacheAccount::recount_entries() {
   auto claims = scan(directory_.root_ / "fetching");
   auto entries = scan(directory_.root_ / "entries");
   std::uint64_t used = 0;
@@ -227,14 +226,14 @@ CacheClaim::CacheClaim(const CacheDirectory& directory, const CacheKey& key, Dis
 
 CacheClaim::~CacheClaim() {
   if (is_committed_) return;
-  // Removed while its lock is held: who waits for the lock finds the name gone and makes a claim of its own.
+  // Removed while its lock is held: a process that waits for the lock then finds no file and makes its own claim.
   const auto path = directory_.fetching_path(key_.hash);
   try {
-    // Together: whoever counts in between would not see the claim, and its bytes would be subtracted all the same.
+    // Under the account's lock: a recount in between would not include the claim, but its bytes would be subtracted.
     CacheAccount account(directory_);
     const std::uint64_t bytes = disk_bytes(file_.size());
     if (unlink(path.c_str()) == 0) account.subtract(bytes);
-  } catch (const DiskError&) {  // the account stays too high until it is counted anew
+  } catch (const DiskError&) {  // the account stays too high until the next recount
     unlink(path.c_str());
   }
 }
@@ -250,10 +249,9 @@ void CacheClaim::book(CacheAccount& account) const {
   }
 }
 
-void CacheClaim::commit(const ContentHash& content, bool sync) {
+void CacheClaim::commit(const ContentHash& content) {
   const auto trailer = trailer_of(key_, content);
-  int error = file_.write(key_.size, std::as_bytes(std::span{trailer}));
-  if (error == 0 && sync && fdatasync(file_.descriptor()) != 0) error = errno;
+  const int error = file_.write(key_.size, std::as_bytes(std::span{trailer}));
   if (error != 0) throw_disk_error("write", file_.path(), error);
   set_modification_time(file_, wall_clock_nanoseconds());
   const auto path = directory_.fetching_path(key_.hash);

@@ -14,42 +14,43 @@
 
 namespace libtrain::data::detail {
 
-/// What the entry of a file of `size` bytes takes of the disk: its content, a trailer, whole blocks.
+/// The disk space of the entry of a file of `size` bytes: its content and a trailer, in whole blocks.
 std::uint64_t entry_bytes(std::uint64_t size);
 
-/// What is wrong with the length of an entry; empty where nothing is.
+/// Describes a wrong length of an entry; empty if the length is right.
 std::string find_wrong_length(const DiskFile& entry, const CacheKey& key);
 
-/// What is wrong with an entry, whose content is read for that; empty where nothing is.
+/// Reads an entry and describes its damage; empty if there is none.
 std::string find_damage(const DiskFile& entry, const CacheKey& key);
 
-/// An entry of the cache as it lies on disk.
+/// An entry of the cache on disk.
 struct StoredEntry {
   ContentHash key = {};
-  std::uint64_t bytes = 0;     ///< of disk space
+  std::uint64_t bytes = 0;     ///< disk space
   std::int64_t last_used = 0;  ///< nanoseconds since 1970
 };
 
-/// The files of a cache: all its state, shared by the processes of a node.
+/// The files of a cache, which are all its state, shared by the processes of a node.
 ///
-///   entries/<key>    a complete copy, its trailer included. Its time of modification is its last use.
-///   fetching/<key>   the beginning of a copy.
-///   account          how many bytes of disk space the entries and the claims take together.
+///   entries/<key>    a complete copy and its trailer. Its modification time is its last use.
+///   fetching/<key>   an incomplete copy.
+///   account          the disk space of all entries and claims in bytes.
 ///
-/// States of a file: remote (in neither folder), fetching (a file in fetching/ whose exclusive lock is held by who
-/// downloads it: a claim), local (in entries/). Invariants:
-/// - A rename takes a copy from fetching/ to entries/, so that it is there complete or not at all.
-/// - The kernel releases the lock of a downloader that is killed. Whoever gets the lock of a file that is still in
-///   fetching/ is the next downloader, and what the file holds is worth nothing. This needs neither the number nor the
-///   start time of the process, and holds across the process namespaces of containers as well.
-/// - Who has an entry open holds a shared lock on it; it is evicted under an exclusive one. An entry in use stays.
-/// - Bytes are added to the account before they are taken and subtracted after they are given back, so that a process
-///   that is killed leaves it too high and never too low. It is counted anew whenever the entries are listed.
+/// States of a file: remote (in neither folder), fetching (a file in fetching/ that the downloader holds with an
+/// exclusive lock: a claim), local (in entries/). Invariants:
+/// - A rename moves a copy from fetching/ to entries/, so that an entry is complete or absent.
+/// - The kernel releases the lock of a killed downloader. The next process that locks a file that is still in fetching/
+///   is the next downloader, and ignores the content of the file. This needs neither the id nor the start time of the
+///   process, and works across the PID namespaces of containers.
+/// - A process that has an entry open holds a shared lock on it; an entry is evicted under an exclusive lock. So an
+///   entry in use is not evicted.
+/// - Bytes are added to the account before the space is allocated and subtracted after it is freed, so that a killed
+///   process leaves the account too high, never too low. Listing the entries recounts it.
 /// Only files in this directory are locked, never remote ones.
 class CacheDirectory {
  public:
-  /// Makes the directory, which must be on a local disk, and removes what downloaders that were killed have left. The
-  /// entries are to take `limit_bytes` at most and to leave the disk `reserve_bytes`. Throws DiskError.
+  /// Creates the directory, which must be on a local disk, and removes the files of killed downloaders. The entries may
+  /// take `limit_bytes` at most and must leave `reserve_bytes` free on the disk. Throws DiskError.
   CacheDirectory(const std::filesystem::path& root, std::uint64_t limit_bytes, std::uint64_t reserve_bytes);
 
   std::filesystem::path entry_path(const ContentHash& key) const { return root_ / "entries" / to_string(key); }
@@ -57,17 +58,17 @@ class CacheDirectory {
 
   bool has(const ContentHash& key) const;
 
-  /// The entry, in use as long as the result is open; not open where there is none. What it holds is not checked.
+  /// The entry, in use while the result is open; not open if there is no entry. Its content is not checked.
   DiskFile open_entry(const ContentHash& key) const;
 
-  /// Notes that the entry, if there is one, is used now or will be soon, for the order of eviction.
+  /// Marks the entry, if it exists, as used now, for the order of eviction.
   void touch(const ContentHash& key) const;
 
-  /// Removes an open entry that is damaged, unless another one has taken its place.
+  /// Removes a damaged open entry, unless another entry has replaced it.
   void discard(const DiskFile& entry, const CacheKey& key) const;
 
-  /// Makes the caller the only one who fetches the entry: an open file in fetching/ with the lock. Not open where the
-  /// deadline passes or a stop is requested before others let go. Throws DiskError.
+  /// Makes the caller the only downloader of the entry: returns an open, locked file in fetching/. The result is not
+  /// open if the deadline passes or a stop is requested while another downloader holds the lock. Throws DiskError.
   DiskFile claim(const ContentHash& key, const Deadline& deadline, const std::stop_token& stop) const;
 
  private:
@@ -77,31 +78,31 @@ class CacheDirectory {
   std::uint64_t limit_;
   std::uint64_t reserve_;
   DiskFile account_;
-  mutable std::mutex mutex_;  // of the account: the file lock is the process's, and does not keep its threads apart
+  mutable std::mutex mutex_;  // for the account: its file lock belongs to the process and does not exclude threads
 };
 
-/// The account of a cache, locked against other threads and processes as long as this lives.
+/// The account of a cache, locked against other threads and processes while this exists.
 class CacheAccount {
  public:
   /// Throws DiskError, as all of the following.
   explicit CacheAccount(const CacheDirectory& directory);
-  CacheAccount(const CacheAccount&) = delete;  // one lock
+  CacheAccount(const CacheAccount&) = delete;  // owns a lock
   CacheAccount& operator=(const CacheAccount&) = delete;
   ~CacheAccount();
 
-  /// What all entries together may take as the disk is now.
+  /// The disk space that all entries together may take, given the free space of the disk now.
   std::uint64_t capacity() const;
 
-  /// How much has to go before `bytes` more keep to both the limit and the reserve.
+  /// The number of bytes to evict before `bytes` more bytes respect the limit and the reserve.
   std::uint64_t missing(std::uint64_t bytes) const;
 
   void add(std::uint64_t bytes) { write(used_ + bytes); }
   void subtract(std::uint64_t bytes);
 
-  /// Counts anew, and returns the entries.
-  std::vector<StoredEntry> take_stock();
+  /// Lists the entries, and sets the account to the disk space that is in use.
+  std::vector<StoredEntry> recount_entries();
 
-  /// Removes an entry unless it is in use, or was used since it was listed. Whether it is gone.
+  /// Removes an entry unless it is in use or was used since it was listed. Returns whether it was removed.
   bool evict(const StoredEntry& entry);
 
  private:
@@ -112,24 +113,24 @@ class CacheAccount {
   std::uint64_t used_ = 0;
 };
 
-/// An entry that the caller has claimed and fetches. Unless it is committed, the destructor removes what is there of it
-/// and gives its space back.
+/// An entry that the caller has claimed and downloads. Unless it is committed, the destructor removes the file and
+/// frees its space.
 class CacheClaim {
  public:
-  /// `claim` is what CacheDirectory::claim() returned for `key`; what a downloader that was killed left in it goes.
+  /// `claim` is the result of CacheDirectory::claim() for `key`; the content left by a killed downloader is removed.
   CacheClaim(const CacheDirectory& directory, const CacheKey& key, DiskFile claim);
-  CacheClaim(const CacheClaim&) = delete;  // one claim
+  CacheClaim(const CacheClaim&) = delete;  // owns the claim
   CacheClaim& operator=(const CacheClaim&) = delete;
   ~CacheClaim();
 
-  /// Books the space and gives the file its length. Throws DiskError, with nothing booked.
+  /// Adds the space to the account and sets the length of the file. If it throws DiskError, the account is unchanged.
   void book(CacheAccount& account) const;
 
-  /// Where the content belongs: from offset 0 on.
+  /// The file for the content, from offset 0 on.
   const DiskFile& file() const { return file_; }
 
-  /// Makes the content, which must be there, an entry. Throws DiskError.
-  void commit(const ContentHash& content, bool sync);
+  /// Turns the complete content, whose hash is `content`, into an entry. Throws DiskError.
+  void commit(const ContentHash& content);
 
  private:
   const CacheDirectory& directory_;

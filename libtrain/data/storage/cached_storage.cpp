@@ -1,19 +1,10 @@
 #include <libtrain/data/storage/cached_storage.hpp>
 
-#include <span>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 
 namespace libtrain::data {
-
-namespace {
-
-ContentHash hash_of(const std::string& path) {
-  return content_hash(std::as_bytes(std::span{path.data(), path.size()}));
-}
-
-}  // namespace
 
 CachedStorage::CachedStorage(std::shared_ptr<const Storage> remote, std::shared_ptr<FileCache> cache)
     : remote_(std::move(remote)), cache_(std::move(cache)) {
@@ -42,7 +33,7 @@ std::vector<FileInfo> CachedStorage::list(const std::string& folder) const {
 CacheKey CachedStorage::key_of(const std::string& path) const {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = keys_.find(hash_of(path));
+    const auto found = keys_.find(content_hash(path));
     if (found != keys_.end()) return found->second;
   }
   return remember(remote_->info(path));
@@ -50,19 +41,19 @@ CacheKey CachedStorage::key_of(const std::string& path) const {
 
 bool CachedStorage::knows(const std::string& path) const {
   const std::lock_guard lock(mutex_);
-  return keys_.contains(hash_of(path));
+  return keys_.contains(content_hash(path));
 }
 
 CacheKey CachedStorage::remember(const FileInfo& file) const {
   const auto key = cache_key(remote_->identity(), file);
   const std::lock_guard lock(mutex_);
-  keys_[hash_of(file.path)] = key;
+  keys_[content_hash(file.path)] = key;
   return key;
 }
 
 void CachedStorage::forget(const std::string& path) const {
   const std::lock_guard lock(mutex_);
-  keys_.erase(hash_of(path));
+  keys_.erase(content_hash(path));
 }
 
 }  // namespace libtrain::data

@@ -12,16 +12,15 @@
 
 namespace libtrain::data {
 
-/// A remote storage whose files are read from a FileCache: open() gives the local copy, and fetches it first where
-/// there is none.
+/// A remote storage whose files are read from a FileCache: open() returns the local copy, and fetches it first if
+/// necessary.
 ///
-/// What a file's size and version were when it was listed, or first asked about, counts from then on: so the remote
-/// storage is asked once per file and not once per open(), but by every process anew. A file that is changed later and
-/// has to be fetched again is an error, which makes the next open() take it as it is then. Any thread may call it,
-/// several at once.
+/// Each process keeps the size and version of a file from the listing or the first request, so that it sends one
+/// request per file and not one per open(). If a file has changed by the time it must be fetched again, open() throws
+/// once, and the next open() takes the new version. Any thread may call it, several at once.
 class CachedStorage : public Storage {
  public:
-  /// Throws UsageError where either is missing.
+  /// Throws UsageError if either is null.
   CachedStorage(std::shared_ptr<const Storage> remote, std::shared_ptr<FileCache> cache);
 
   const std::string& name() const override { return remote_->name(); }
@@ -31,10 +30,10 @@ class CachedStorage : public Storage {
   std::vector<FileInfo> list(const std::string& folder) const override;
   std::vector<std::string> folders(const std::string& folder) const override { return remote_->folders(folder); }
 
-  /// The version of `path` that open() gives. Throws as info() does.
+  /// The version of `path` that open() returns. Throws as info() does.
   CacheKey key_of(const std::string& path) const;
 
-  /// Whether key_of() gives that version without asking the remote storage.
+  /// Whether key_of() returns without a request to the remote storage.
   bool knows(const std::string& path) const;
 
   const Storage& remote() const { return *remote_; }
@@ -47,7 +46,7 @@ class CachedStorage : public Storage {
   const std::shared_ptr<const Storage> remote_;
   const std::shared_ptr<FileCache> cache_;
   mutable std::mutex mutex_;
-  /// By the hash of the path, which takes less memory than a path: there may be millions.
+  /// Key: the hash of the path, which takes less memory for millions of paths.
   mutable std::unordered_map<ContentHash, CacheKey> keys_;
 };
 

@@ -2,7 +2,9 @@
 
 #include <charconv>
 
-// The one source that compiles xxHash: its functions become static here, so that there is no library to link.
+#include <libtrain/base/detail/digits.hpp>
+
+// The only source that compiles xxHash: its functions are static, so that no library is linked.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -10,8 +12,7 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr std::string_view kDigits = "0123456789abcdef";
-constexpr std::size_t kHalf = 16;  // digits of 64 bits
+constexpr int kHalf = 16;  // digits of 64 bits
 
 std::uint64_t parse_half(std::string_view digits) {
   std::uint64_t value = 0;
@@ -22,18 +23,13 @@ std::uint64_t parse_half(std::string_view digits) {
 }  // namespace
 
 std::string to_string(const ContentHash& hash) {
-  std::string digits(2 * kHalf, '0');
-  for (std::size_t i = 0; i < kHalf; ++i) {
-    const std::size_t shift = 60 - 4 * i;
-    digits[i] = kDigits[(hash.high >> shift) & 0xf];
-    digits[kHalf + i] = kDigits[(hash.low >> shift) & 0xf];
-  }
-  return digits;
+  const auto half = [](std::uint64_t value) { return libtrain::detail::hexadecimal(value, kHalf).substr(2); };
+  return half(hash.high) + half(hash.low);
 }
 
 std::optional<ContentHash> parse_content_hash(std::string_view digits) {
   if (digits.size() != 2 * kHalf) return std::nullopt;
-  if (digits.find_first_not_of(kDigits) != std::string_view::npos) return std::nullopt;
+  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   return ContentHash{.high = parse_half(digits.substr(0, kHalf)), .low = parse_half(digits.substr(kHalf))};
 }
 

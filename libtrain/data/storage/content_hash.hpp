@@ -11,8 +11,8 @@
 
 namespace libtrain::data {
 
-/// 128 bits by which files and names are told apart: XXH3-128 of Y. Collet's xxHash (github.com/Cyan4973/xxHash). It
-/// finds damage, not forgery.
+/// A 128-bit hash of files and names: XXH3-128 of Y. Collet's xxHash (github.com/Cyan4973/xxHash). It detects damage,
+/// not forgery.
 struct ContentHash {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -23,10 +23,10 @@ struct ContentHash {
 /// 32 lower-case hexadecimal digits, as xxhsum -H128 prints them.
 std::string to_string(const ContentHash& hash);
 
-/// What to_string() made; nothing for any other text.
+/// The inverse of to_string(); std::nullopt for any other text.
 std::optional<ContentHash> parse_content_hash(std::string_view digits);
 
-/// The hash of bytes that come piece by piece. One thread at a time.
+/// Computes the hash of bytes that arrive in pieces. One thread at a time.
 class ContentHasher {
  public:
   ContentHasher();
@@ -37,7 +37,7 @@ class ContentHasher {
   void update(std::span<const std::byte> bytes);
   void update(std::string_view bytes) { update(std::as_bytes(std::span{bytes.data(), bytes.size()})); }
 
-  /// Of all bytes so far; more may follow.
+  /// The hash of all bytes so far; more may follow.
   ContentHash digest() const;
 
  private:
@@ -45,8 +45,11 @@ class ContentHasher {
   std::unique_ptr<State> state_;
 };
 
-/// The hash of bytes that are all there.
+/// The hash of `bytes`.
 ContentHash content_hash(std::span<const std::byte> bytes);
+inline ContentHash content_hash(std::string_view bytes) {
+  return content_hash(std::as_bytes(std::span{bytes.data(), bytes.size()}));
+}
 
 }  // namespace libtrain::data
 

@@ -31,8 +31,8 @@ constexpr std::int64_t kSecond = 1'000'000'000;  // in nanoseconds
 constexpr Deadline::Clock::duration kFirstPause = std::chrono::microseconds{500};
 constexpr Deadline::Clock::duration kLongestPause = std::chrono::milliseconds{20};
 
-// What to do about an error code that says nothing about the file that was read; nothing for those that do, which are
-// few: whatever else a disk, a network mount or a FUSE server may say, it is not the file's fault.
+// Advice for an error code that is not about the file; empty for the few codes that are. Any other code of a disk, a
+// network mount or a FUSE server is not about the file.
 std::string_view advice_for(int code) {
   switch (code) {
     case 0:
@@ -46,21 +46,21 @@ std::string_view advice_for(int code) {
     case EOVERFLOW:
       return {};
     case EMFILE:
-      return "This process has as many files open as it may: raise that limit (ulimit -n).";
+      return "This process has reached its limit of open files. Raise the limit (ulimit -n).";
     case ENFILE:
-      return "This machine has as many files open as it may: raise that limit (sysctl fs.file-max).";
+      return "This machine has reached its limit of open files. Raise the limit (sysctl fs.file-max).";
     case ENOMEM:
-      return "The system is out of memory: leave it more.";
-    case EACCES:  // of a mount as well, whose key or ticket has expired
+      return "The system is out of memory. Free memory on this host.";
+    case EACCES:  // also if the key or ticket of a mount has expired
     case EPERM:
-      return "Give this user the right to read it; where all files of a mount are refused, see whether what signs its "
-             "requests has expired.";
+      return "Give this user read permission. If every file of the mount is refused, check whether its credentials "
+             "have expired.";
     default:
-      return "The disk or the mount that the file lies on fails: see what the system's log says of it.";
+      return "The disk or mount of this file reports an error. See the kernel log (dmesg).";
   }
 }
 
-// Of the last access as well.
+// For the times of the last access and of the last modification.
 std::array<timespec, 2> both_times(std::int64_t nanoseconds) {
   const timespec time{.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
   return {time, time};
@@ -85,14 +85,14 @@ void throw_if_not_of_the_file(const std::string& subject, int code) {
 DiskFile DiskFile::open(std::filesystem::path path, int flags) {
   DiskFile file;
   file.path_ = std::move(path);
-  // Last of all, for nothing may change errno.
+  // The last statement, because nothing after it may change errno.
   file.descriptor_ = libtrain::detail::FileDescriptor{::open(file.path_.c_str(), flags | O_CLOEXEC, kMode)};
   return file;
 }
 
 std::uint64_t DiskFile::size() const {
   struct stat status{};
-  if (fstat(descriptor(), &status) != 0) throw_disk_error("ask for the size of", path_, errno);
+  if (fstat(descriptor(), &status) != 0) throw_disk_error("get the size of", path_, errno);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -164,7 +164,7 @@ int sync_file_system(const DiskFile& file) {
 void sync_folder(const std::filesystem::path& path) {
   const auto folder = DiskFile::open(path, O_RDONLY | O_DIRECTORY);
   if (!folder.is_open()) throw_disk_error("open the folder", path, errno);
-  // Some file systems have nothing to do for a folder, and say so with an error.
+  // File systems that do not sync folders return EINVAL.
   if (::fsync(folder.descriptor()) != 0 && errno != EINVAL) throw_disk_error("write the folder", path, errno);
 }
 
@@ -185,7 +185,7 @@ std::optional<ContentHash> hash_of_beginning(const DiskFile& file, std::uint64_t
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw_disk_error("make the folder", path, error.value());
+  if (error) throw_disk_error("create the folder", path, error.value());
 }
 
 std::int64_t wall_clock_nanoseconds() {
@@ -215,7 +215,7 @@ std::optional<std::int64_t> modification_time(const std::filesystem::path& path)
 std::uint64_t available_bytes(const std::filesystem::path& path) {
   struct statvfs status{};
   while (statvfs(path.c_str(), &status) != 0) {
-    if (errno != EINTR) throw_disk_error("ask for the free space of", path, errno);
+    if (errno != EINTR) throw_disk_error("get the free space of", path, errno);
   }
   return static_cast<std::uint64_t>(status.f_bavail) * static_cast<std::uint64_t>(status.f_frsize);
 }
@@ -235,7 +235,7 @@ bool try_lock(const DiskFile& file, LockMode mode) {
 }
 
 bool lock_within(const DiskFile& file, LockMode mode, const Deadline& deadline, const std::stop_token& stop) {
-  // Asking again and again, because a flock that blocks has no deadline and does not hear a stop request.
+  // Polls, because a blocking flock() has no deadline and ignores stop requests.
   auto pause = kFirstPause;
   while (!try_lock(file, mode)) {
     if (deadline.expired() || stop.stop_requested()) return false;

@@ -6,7 +6,7 @@
 namespace libtrain::data {
 
 const File& detail::require_file(const File* file, std::string_view what) {
-  if (file == nullptr) throw UsageError(text("A ", what, " was opened without a file; pass one."));
+  if (file == nullptr) throw UsageError(text("A ", what, " was opened without a file. Pass one."));
   return *file;
 }
 
@@ -28,7 +28,7 @@ std::string read_all(const File& file, std::uint64_t limit_bytes) {
   const auto size = file.size();
   if (size > limit_bytes) {
     throw EnvironmentError(text("File '", file.name(), "', byte offset ", limit_bytes, ": expected at most ",
-                                limit_bytes, " bytes in all, found ", size, "."));
+                                limit_bytes, " bytes in total, found ", size, "."));
   }
   return detail::read_range(file, 0, size);
 }

@@ -18,15 +18,14 @@ namespace libtrain::data {
 
 namespace {
 
-// An entry can be evicted or found damaged as soon as it is there; after so many tries the remote file will do.
-constexpr int kAttempts = 3;
-// In the first epoch of a process there is none before it: what was used so long before is kept as well, since the
-// processes of a node do not begin an epoch at the same moment.
+// An entry can be evicted or found damaged right after it was made; then the remote file is opened.
+constexpr int kMaxOpenAttempts = 3;
+// The processes of a node do not begin the first epoch at the same moment: entries used this long before it are kept.
 constexpr std::int64_t kFirstEpochMargin = 60'000'000'000;  // nanoseconds
 
 FileCacheOptions checked(FileCacheOptions options) {
   if (options.directory.empty()) {
-    throw UsageError("The cache of remote files has no directory: name one on a local disk.");
+    throw UsageError("The cache of remote files has no directory. Name one on a local disk.");
   }
   if (options.block_bytes == 0) throw UsageError("block_bytes of the cache is 0; it must be at least 1.");
   return options;
@@ -57,13 +56,13 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
                         .deadline = Deadline::after(options_.fetch_timeout),
                         .stop = detail::StopScope::of_this_thread()};
   std::unique_ptr<const File> file;
-  for (int attempt = 0; attempt < kAttempts && !file; ++attempt) {
+  for (int attempt = 0; attempt < kMaxOpenAttempts && !file; ++attempt) {
     const auto outcome = make_local(request);
     if (outcome == FetchOutcome::busy) warn_once(text("Another process has not fetched '", path, "' in time."));
-    if (outcome == FetchOutcome::no_room || outcome == FetchOutcome::refused) {
-      warn_once(text("There is no room for '", path, "'."));
+    if (outcome == FetchOutcome::no_space || outcome == FetchOutcome::refused) {
+      warn_once(text("There is no space for '", path, "'."));
     }
-    if (outcome != FetchOutcome::local && outcome != FetchOutcome::fetched) break;
+    if (outcome != FetchOutcome::hit && outcome != FetchOutcome::fetched) break;
     file = open_local(from, path, key);
   }
   const bool is_copy = file != nullptr;
@@ -77,7 +76,7 @@ std::unique_ptr<const File> FileCache::open(const Storage& from, const std::stri
 
 FetchOutcome FileCache::fetch(const Storage& from, const std::string& path, const CacheKey& key,
                               const std::stop_token& stop) {
-  if (contains(key)) return FetchOutcome::local;
+  if (contains(key)) return FetchOutcome::hit;
   return make_local({.from = from,
                      .path = path,
                      .key = key,
@@ -91,7 +90,7 @@ std::unique_ptr<const File> FileCache::open_local(const Storage& from, const std
     auto entry = directory_->open_entry(key.hash);
     if (!entry.is_open()) return nullptr;
     auto name = detail::describe(from, path);
-    if (!is_sound(entry, key, name)) return nullptr;
+    if (!is_valid(entry, key, name)) return nullptr;
     detail::set_modification_time(entry, detail::wall_clock_nanoseconds());
     return std::make_unique<detail::CachedFile>(std::move(name), key.size, std::move(entry));
   } catch (const detail::DiskError& error) {
@@ -100,31 +99,30 @@ std::unique_ptr<const File> FileCache::open_local(const Storage& from, const std
   }
 }
 
-bool FileCache::is_sound(const detail::DiskFile& entry, const CacheKey& key, const std::string& name) {
+bool FileCache::is_valid(const detail::DiskFile& entry, const CacheKey& key, const std::string& name) {
   bool was_checked = false;
   {
     const std::lock_guard lock(mutex_);
-    was_checked = sound_.contains(key.hash);
+    was_checked = verified_.contains(key.hash);
   }
   const auto fault = was_checked ? detail::find_wrong_length(entry, key) : detail::find_damage(entry, key);
   if (fault.empty() && was_checked) return true;
   if (!fault.empty()) {
     log_warning(text("The copy of '", name, "' in the cache '", options_.directory.string(), "' is damaged (", fault,
-                     "): it is thrown away and fetched again."));
+                     "). It is removed and fetched again."));
     count(&FileCacheStatistics::damaged);
     directory_->discard(entry, key);
   }
   const std::lock_guard lock(mutex_);
   if (fault.empty()) {
-    sound_.insert(key.hash);
+    verified_.insert(key.hash);
   } else {
-    sound_.erase(key.hash);
+    verified_.erase(key.hash);
   }
   return fault.empty();
 }
 
-// One thread of this process at a time has a turn at a key: those of the same process need not ask again and again for
-// the file's lock, as those of others must.
+// One thread of this process at a time fetches a key, so that the other threads need not poll the file's lock.
 FetchOutcome FileCache::make_local(const Request& request) {
   if (!directory_) return FetchOutcome::refused;
   const auto& key = request.key.hash;
@@ -144,7 +142,7 @@ FetchOutcome FileCache::make_local(const Request& request) {
     fetched_.notify_all();
   };
   const std::unique_ptr<const void, decltype(end_turn)> turn(this, end_turn);
-  if (directory_->has(key)) return FetchOutcome::local;
+  if (directory_->has(key)) return FetchOutcome::hit;
   try {
     return claim_and_download(request);
   } catch (const detail::DiskError& error) {
@@ -158,29 +156,29 @@ FetchOutcome FileCache::claim_and_download(const Request& request) {
   auto file = directory_->claim(key.hash, request.deadline, request.stop);
   if (!file.is_open()) return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
   detail::CacheClaim claim(*directory_, key, std::move(file));
-  if (directory_->has(key.hash)) return FetchOutcome::local;
+  if (directory_->has(key.hash)) return FetchOutcome::hit;
   {
     detail::CacheAccount account(*directory_);
     const std::uint64_t bytes = detail::entry_bytes(key.size);
     if (bytes > account.capacity()) return FetchOutcome::refused;
-    if (!make_room(account, bytes)) return FetchOutcome::no_room;
+    if (!make_room(account, bytes)) return FetchOutcome::no_space;
     claim.book(account);
   }
   const auto remote = detail::open_unchanged(request.from, request.path, key);
   const auto content = detail::download(*remote, claim.file(),
                                         {.block_bytes = options_.block_bytes, .write = options_.write}, request.stop);
   if (!content) return FetchOutcome::stopped;
-  claim.commit(*content, options_.sync_to_disk);
+  claim.commit(*content);
 
   count(&FileCacheStatistics::fetched_files);
   count(&FileCacheStatistics::fetched_bytes, key.size);
   const std::lock_guard lock(mutex_);
-  sound_.insert(key.hash);
+  verified_.insert(key.hash);
   return FetchOutcome::fetched;
 }
 
 bool FileCache::make_room(detail::CacheAccount& account, std::uint64_t bytes) {
-  if (must_list(account.missing(bytes))) list_victims(account.take_stock());
+  if (must_list(account.missing(bytes))) list_victims(account.recount_entries());
   while (const std::uint64_t wanted = account.missing(bytes)) {
     const auto victims = take_victims(wanted);
     if (victims.empty()) return false;
@@ -193,7 +191,8 @@ bool FileCache::make_room(detail::CacheAccount& account, std::uint64_t bytes) {
   return true;
 }
 
-// Listing takes time that grows with the number of entries. In an epoch, once will do: nothing falls into disuse.
+// Listing takes time in proportion to the number of entries. During an epoch once is enough, because no entry becomes
+// older than the previous epoch.
 bool FileCache::must_list(std::uint64_t bytes) {
   if (bytes == 0) return false;
   const std::lock_guard lock(mutex_);
@@ -210,23 +209,23 @@ void FileCache::list_victims(std::vector<detail::StoredEntry> entries) {
   std::sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   const std::lock_guard lock(mutex_);
   if (expected_.empty()) {
-    victims_.clear();  // they have been listed anew
+    victims_.clear();
   } else {
     std::erase_if(entries, [&](const auto& entry) { return entry.last_used >= keep_since_; });
   }
   victims_.insert(victims_.begin(), entries.begin(), entries.end());
 }
 
-// The first that together have so many bytes; none where all have not.
+// The first victims that together have `bytes` bytes; none if all victims have fewer.
 std::vector<detail::StoredEntry> FileCache::take_victims(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  const auto may_go = [&](const detail::StoredEntry& entry) { return !expected_.contains(entry.key); };
+  const auto may_evict = [&](const detail::StoredEntry& entry) { return !expected_.contains(entry.key); };
   std::uint64_t found = 0;
   auto end = victims_.begin();
-  for (; end != victims_.end() && found < bytes; ++end) found += may_go(*end) ? end->bytes : 0;
+  for (; end != victims_.end() && found < bytes; ++end) found += may_evict(*end) ? end->bytes : 0;
   if (found < bytes) return {};
   std::vector<detail::StoredEntry> victims;
-  std::copy_if(victims_.begin(), end, std::back_inserter(victims), may_go);
+  std::copy_if(victims_.begin(), end, std::back_inserter(victims), may_evict);
   victims_.erase(victims_.begin(), end);
   return victims;
 }
@@ -243,11 +242,11 @@ void FileCache::expect(std::span<const CacheKey> keys) {
       epoch_began_ = now;
       victims_.clear();
       has_listed_ = false;
-      expected_.swap(uses);  // millions, while others wait for the lock
+      expected_.swap(uses);  // fast for millions of keys, while other threads wait for the lock
     }
     for (const auto& [key, times] : uses) expected_[key] += times;
   }
-  // By this the other processes of the node see it.
+  // So that the other processes of the node do not evict them.
   for (const auto& key : keys) directory_->touch(key.hash);
 }
 
@@ -283,7 +282,7 @@ void FileCache::warn_once(const std::string& reason) {
     if (std::exchange(has_warned_, true)) return;
   }
   log_warning(text("The cache '", options_.directory.string(), "' cannot keep every file: ", reason,
-                   " What it cannot keep is read remotely; this is said once."));
+                   " Files that are not cached are read from the remote storage. This warning appears once."));
 }
 
 void detail::CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
@@ -292,7 +291,7 @@ void detail::CachedFile::read_at(std::uint64_t offset, std::span<std::byte> to) 
   if (got == to.size()) return;
   const int code = errno;
   throw StorageUnavailable(text("File '", name_, "', byte offset ", offset, ": its copy in the cache cannot be read: ",
-                                got ? "it was cut short" : std::strerror(code), ". Is the disk damaged?"));
+                                got ? "it was truncated" : std::strerror(code), ". Check the disk."));
 }
 
 }  // namespace libtrain::data

@@ -18,7 +18,7 @@ std::unique_ptr<const File> open_file(const std::string& location, const Storage
   auto folder = detail::parse_location(location);
   if (folder.kind == detail::StorageKind::local) return detail::open_local_file(folder.path);
   if (folder.path.empty()) {
-    throw UsageError(text("'", folder.name, "' is a whole container or bucket: expected the location of a file."));
+    throw UsageError(text("'", folder.name, "' is a whole container or bucket. Give the location of a file in it."));
   }
   const auto slash = folder.path.rfind('/');
   const auto file = slash == std::string::npos ? folder.path : folder.path.substr(slash + 1);

@@ -14,7 +14,7 @@ namespace {
 
 PrefetcherOptions checked(PrefetcherOptions options) {
   if (options.threads < 1) {
-    throw UsageError(text("A prefetcher has ", options.threads, " threads; it needs 1 or more."));
+    throw UsageError(text("A prefetcher has ", options.threads, " threads; it needs at least 1."));
   }
   if (options.files_ahead < 1) throw UsageError("files_ahead of a prefetcher is 0; it must be at least 1.");
   if (options.bytes_ahead < 1) throw UsageError("bytes_ahead of a prefetcher is 0; it must be at least 1.");
@@ -41,7 +41,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const CachedStorage> storage, std::vector
   storage_->cache().expect(keys_);
   try {
     for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
-  } catch (...) {  // the system refuses threads: those that run must not outlive this object
+  } catch (...) {  // the system refuses threads: the existing ones must not outlive this object
     stop();
     throw;
   }
@@ -59,8 +59,8 @@ void Prefetcher::advance(std::uint64_t position) {
       settle(done_);
       storage_->cache().release(keys_[done_]);
     }
-    next_ = std::max(next_, done_);  // a file whose turn has come is the reader's to fetch
-    waits_for_room_ = false;
+    next_ = std::max(next_, done_);  // the reader itself fetches the file at its position
+    waits_for_space_ = false;
   }
   changed_.notify_all();
 }
@@ -77,7 +77,7 @@ void Prefetcher::work() {
     changed_.wait(lock, stop, [this] { return may_start() || done_ == paths_.size(); });
     if (stop.stop_requested() || done_ == paths_.size()) return;
     const std::size_t position = next_++;
-    if (states_[position] != State::open) {  // fetched while one before it had no room
+    if (states_[position] != State::open) {  // fetched while there was no space for an earlier file
       changed_.notify_all();
       continue;
     }
@@ -90,16 +90,16 @@ void Prefetcher::work() {
     lock.lock();
     --running_;
     if (outcome != FetchOutcome::fetched) settle(position);
-    if (outcome == FetchOutcome::no_room && position >= done_) {
+    if (outcome == FetchOutcome::no_space && position >= done_) {
       states_[position] = State::open;
       next_ = std::min(next_, position);
-      waits_for_room_ = true;
+      waits_for_space_ = true;
     }
     changed_.notify_all();
   }
 }
 
-// What failed is left to the reader, who will get the error.
+// Ignores errors: the reader of the file will get them.
 FetchOutcome Prefetcher::fetch(std::size_t position) const {
   try {
     return storage_->cache().fetch(storage_->remote(), paths_[position], keys_[position], stop_.get_token());
@@ -110,7 +110,7 @@ FetchOutcome Prefetcher::fetch(std::size_t position) const {
 }
 
 bool Prefetcher::may_start() const {
-  return next_ < paths_.size() && !waits_for_room_ && files_ahead_ < options_.files_ahead &&
+  return next_ < paths_.size() && !waits_for_space_ && files_ahead_ < options_.files_ahead &&
          bytes_ahead_ < options_.bytes_ahead;
 }
 
@@ -123,7 +123,7 @@ void Prefetcher::settle(std::size_t position) {
 void Prefetcher::stop() {
   stop_.request_stop();
   for (auto& thread : threads_) thread.join();
-  // Whoever comes next must not find entries kept for what is not read any more.
+  // So that the cache does not keep entries that will not be read.
   for (; done_ < paths_.size(); ++done_) storage_->cache().release(keys_[done_]);
 }
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <iomanip>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -16,7 +15,7 @@ namespace libtrain::data {
 
 namespace {
 
-// Doubles throughout: they do not overflow, whatever a user's options are.
+// Doubles do not overflow for any values of the options.
 using Seconds = std::chrono::duration<double>;
 
 constexpr Seconds kLongestSingleWait{3600.0};
@@ -30,13 +29,11 @@ void check(const RetryOptions& options) {
 }
 
 std::string tries(int attempts, Seconds elapsed) {
-  std::ostringstream stream;
-  stream << "Tried " << (attempts == 1 ? "once" : text(attempts, " times")) << " in " << std::fixed
-         << std::setprecision(1) << elapsed.count() << " s";
-  return stream.str();
+  return text("Tried ", attempts == 1 ? "once" : text(attempts, " times"), " in ",
+              libtrain::detail::decimal(elapsed.count(), 1), " s");
 }
 
-// The text of the failure where it may pass; what may not is thrown on.
+// The message of a transient failure; rethrows any other.
 std::optional<std::string> failure_of(const std::function<void()>& attempt,
                                       const std::function<bool(const std::exception&)>& is_transient) {
   try {
@@ -50,15 +47,15 @@ std::optional<std::string> failure_of(const std::function<void()>& attempt,
 
 }  // namespace
 
-bool SteadyRetryTimer::wait(std::chrono::nanoseconds time, const std::stop_token& stop) {
+bool RetryTimer::wait(std::chrono::nanoseconds time, const std::stop_token& stop) {
   std::mutex mutex;
-  std::condition_variable_any nobody_notifies;
+  std::condition_variable_any never_notified;
   std::unique_lock lock{mutex};
-  nobody_notifies.wait_for(lock, stop, time, [] { return false; });
+  never_notified.wait_for(lock, stop, time, [] { return false; });
   return !stop.stop_requested();
 }
 
-double SteadyRetryTimer::random() {
+double RetryTimer::random() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   return std::uniform_real_distribution<double>{}(generator);
 }

@@ -7,47 +7,37 @@
 
 namespace libtrain::data {
 
-/// How something that failed is tried again. The n-th wait is first_wait * 2^(n-1), at most longest_wait, times a
-/// random factor between 0.5 and 1, so that the ranks of a job do not all come back at once.
+/// How failed operations are retried. The n-th wait is first_wait * 2^(n-1), at most longest_wait, times a random
+/// factor between 0.5 and 1, so that the ranks of a job do not all retry at the same time.
 struct RetryOptions {
   std::chrono::milliseconds first_wait{500};
   std::chrono::milliseconds longest_wait{15'000};
 
-  /// No attempt begins later than this after the first one began. Zero: a single attempt. How long one attempt takes is
-  /// not bounded here.
+  /// No attempt begins later than this after the first one began. Zero: a single attempt. The duration of one attempt
+  /// is not bounded.
   std::chrono::milliseconds deadline{std::chrono::minutes{5}};
 };
 
-/// What retry() needs of the world; a test puts its own in its place.
+/// The clock and the random numbers of retry(); tests substitute their own. Any thread may use it.
 class RetryTimer {
  public:
   using Clock = std::chrono::steady_clock;
 
   virtual ~RetryTimer() = default;
 
-  virtual Clock::time_point now() = 0;
+  virtual Clock::time_point now() { return Clock::now(); }
 
-  /// Waits so long, or until a stop is requested. False where it is, or was already.
-  virtual bool wait(std::chrono::nanoseconds time, const std::stop_token& stop) = 0;
+  /// Waits for `time`; returns false, within microseconds, if a stop is requested before.
+  virtual bool wait(std::chrono::nanoseconds time, const std::stop_token& stop);
 
-  /// A number in [0, 1).
-  virtual double random() = 0;
+  /// A number in [0, 1), different in each process.
+  virtual double random();
 };
 
-/// The steady clock, waits that end within microseconds of a stop request, and random numbers that differ between
-/// processes. Any thread may use it.
-class SteadyRetryTimer final : public RetryTimer {
- public:
-  Clock::time_point now() override { return Clock::now(); }
-  bool wait(std::chrono::nanoseconds time, const std::stop_token& stop) override;
-  double random() override;
-};
-
-/// Calls `attempt` until it returns. What it throws is rethrown as it is where `is_transient` says false (or is not a
-/// std::exception); otherwise it waits and tries again.
-/// Throws EnvironmentError with the text of the last failure, how often and for how long it was tried, once the
-/// deadline has passed, and likewise as soon as a stop is requested during a wait. UsageError for waits or a deadline
-/// below zero.
+/// Calls `attempt` until it returns, with a wait after each exception. Rethrows an exception unchanged if it is not a
+/// std::exception or `is_transient` returns false for it.
+/// Throws EnvironmentError with the message of the last failure and the number and duration of the attempts if the
+/// deadline passes or a stop is requested during a wait; UsageError for a negative wait or deadline.
 void retry(const RetryOptions& options, RetryTimer& timer, const std::stop_token& stop,
            const std::function<void()>& attempt, const std::function<bool(const std::exception&)>& is_transient);
 

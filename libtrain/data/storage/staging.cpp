@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -16,7 +15,6 @@
 #include <stop_token>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -37,8 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestManifest = std::uint64_t{4} << 30;
-constexpr std::chrono::milliseconds kLook{100};        // between two looks at what the copier does
-constexpr const char* kLeadsNowhere = "/nonexistent";  // what a link points to that stands for an unreadable file
+constexpr std::chrono::milliseconds kPollInterval{100};  // for the progress of the copier
+constexpr const char* kBrokenLinkTarget = "/nonexistent";
 
 /// A file to stage, or an empty folder.
 struct StagingTask {
@@ -54,12 +52,12 @@ void require_usable(const StagingOptions& options) {
   }
 }
 
-bool is_there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   return access(path.c_str(), F_OK) == 0;
 }
 
-// A file system's own folder at its root does not count.
-bool holds_nothing(const fs::path& folder) {
+// Ignores the folder that a file system keeps at its root.
+bool is_empty_folder(const fs::path& folder) {
   std::error_code error;
   for (auto file = fs::directory_iterator(folder, error); !error && file != fs::directory_iterator();
        file.increment(error)) {
@@ -69,7 +67,7 @@ bool holds_nothing(const fs::path& folder) {
   return true;
 }
 
-// Without the file, or with one too long to be ours, everything is copied.
+// Empty, so that everything is copied, if the file is missing or too long to be one of ours.
 std::string read_or_empty(const fs::path& path) {
   try {
     return read_all(*detail::open_local_file(path.string()), kLongestManifest);
@@ -79,16 +77,16 @@ std::string read_or_empty(const fs::path& path) {
 }
 
 void move_to(const fs::path& from, const fs::path& place) {
-  if (std::rename(from.c_str(), place.c_str()) != 0) throw_disk_error("make the file", place, errno);
+  if (std::rename(from.c_str(), place.c_str()) != 0) throw_disk_error("create the file", place, errno);
 }
 
-std::string standstill(const StagingProgress& at, std::chrono::milliseconds timeout) {
+std::string describe_stall(const StagingProgress& at, std::chrono::milliseconds timeout) {
   if (at.files_total == 0) return text("has been listing them for ", timeout.count(), " ms");
   return text("has copied nothing for ", timeout.count(), " ms; it stopped at ", at.files_done, " of ", at.files_total,
               " files");
 }
 
-/// What is in the file `progress`: how far the copier is, and the source of a complete copy, 0 before.
+/// Content of the file `progress`; `source` is 0 until the copy is complete.
 struct Published {
   StagingProgress progress = {};
   std::uint64_t source = 0;
@@ -103,13 +101,13 @@ class Staging {
         options_(options),
         name_(describe(from, folder)),
         source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)),
-        local_source_(content_hash(std::as_bytes(std::span<const char>(from.local_identity()))).low),
+        local_source_(content_hash(from.local_identity()).low),
         root_(fs::absolute(to)) {
     make_folder(root_);
-    // The lock file is made first of all: who finds other files and no lock looks again, for another process may start.
-    if (!is_there(lock_path_) && !holds_nothing(root_) && !is_there(lock_path_)) {
+    // The lock file is created first. Checked twice, because another process may create it between the checks.
+    if (!path_exists(lock_path_) && !is_empty_folder(root_) && !path_exists(lock_path_)) {
       throw UsageError(text("The folder '", root_.string(),
-                            "' holds files that staging did not put there: name a new or empty one to stage to."));
+                            "' contains files that staging did not create. Stage to a new or empty folder."));
     }
     open_to_write(lock_path_);
     published_ = open_to_write(root_ / "progress");
@@ -127,7 +125,7 @@ class Staging {
       bring_up_to_date(result);
     }
     auto in_use = std::make_shared<DiskFile>(open_to_write(users_path_));
-    // Only a copier locks it, and it is this process's turn.
+    // Only a copier locks it exclusively, and this process has the turn to copy.
     if (!try_lock(*in_use, LockMode::shared)) throw_disk_error("lock", users_path_, EWOULDBLOCK);
     result.in_use = std::move(in_use);
     result.seconds = stopwatch.seconds();
@@ -135,12 +133,12 @@ class Staging {
   }
 
  private:
-  // Waits until no other process copies; this one is the copier then, as long as the result is open.
+  // Waits until no other process copies. This process is the copier while the result is open.
   DiskFile wait_for_turn() const {
     auto lock = open_to_write(lock_path_);
     std::optional<StagingProgress> seen;
     auto deadline = Deadline::after(options_.stall_timeout);
-    while (!lock_within(lock, LockMode::exclusive, Deadline::after(std::min(kLook, options_.stall_timeout)))) {
+    while (!lock_within(lock, LockMode::exclusive, Deadline::after(std::min(kPollInterval, options_.stall_timeout)))) {
       const auto now = published().progress;
       if (seen != now) {
         seen = now;
@@ -148,15 +146,15 @@ class Staging {
         if (options_.progress) options_.progress(now);
       } else if (deadline.expired()) {
         throw EnvironmentError(text("Process ", now.copier, " of this node, which copies files to '", root_.string(),
-                                    "' for all, ", standstill(now, options_.stall_timeout),
-                                    ". See what it waits for, end it, and start again."));
+                                    "' for all, ", describe_stall(now, options_.stall_timeout),
+                                    ". Check what it waits for, end it, and start again."));
       }
     }
     return lock;
   }
 
-  // The totals where another process has completed the manifest since this one began, with files of this machine:
-  // nodes that share the folder may have different files by one path.
+  // The totals if another process has completed the manifest since this one began, with files of this machine: nodes
+  // that share the folder may have different files under the same path.
   std::optional<StagedTotals> done_since(std::int64_t began) const {
     if (published().source != local_source_) return std::nullopt;
     const auto written = modification_time(manifest_);
@@ -165,15 +163,14 @@ class Staging {
   }
 
   void bring_up_to_date(StagingResult& result) {
-    publish(0);  // listing takes a while: until then those who wait would see what an earlier copier has left
+    publish(0);  // replaces the progress of an earlier copier while the files are listed
     const auto tasks = list_tasks();
     auto record = read_or_empty(manifest_);
     const bool is_complete = read_totals(record, source_).has_value();
     if (!is_complete) record = read_or_empty(journal_);
     const auto known = read_files(record, source_);
-    // What a journal names may never have reached the disk, if the machine went down: then lengths are right all the
-    // same.
-    const auto check = is_complete ? options_.check : StagedCheck::hashes;
+    // After a power failure, files of a journal may have the right length without their content.
+    const bool compares_hashes = !is_complete;
 
     std::vector<StagingTask> missing;
     std::string journal = manifest_head(source_);
@@ -181,7 +178,7 @@ class Staging {
     for (const auto& task : tasks) progress_.bytes_total += task.remote.size;
     for (const auto& task : tasks) {
       const auto found = known.find(task.path);
-      if (found == known.end() || !is_staged(task, found->second, check)) {
+      if (found == known.end() || !is_staged(task, found->second, compares_hashes)) {
         missing.push_back(task);
         continue;
       }
@@ -195,7 +192,7 @@ class Staging {
     result.copied_files = missing.size();
     result.copied_bytes = progress_.bytes_total - progress_.bytes_done;
     if (is_complete && missing.empty() && known.size() == tasks.size()) {
-      // The time tells those who wait that the manifest is as good as new.
+      // Waiting processes recognise a current manifest by its time.
       set_modification_time(open_to_write(manifest_), wall_clock_nanoseconds());
     } else {
       replace(tasks, missing, journal);
@@ -213,36 +210,36 @@ class Staging {
       if (path.ends_with('/')) path.remove_suffix(1);
       if (!file.path.starts_with(prefix) || !leads_below(path)) {
         throw EnvironmentError(text("'", name_, "' lists the path '", file.path,
-                                    "', which cannot be a file below a folder: rename it, or stage another folder."));
+                                    "', which does not lie below it. Rename the file, or stage another folder."));
       }
       tasks.push_back({.remote = file, .path = std::string(path)});
       has_file = has_file || file.kind == FileKind::file;
     }
-    if (!has_file) throw EnvironmentError(text("There is no file to stage below '", name_, "'."));
+    if (!has_file) throw EnvironmentError(text("There is no file to stage below '", name_, "'. Check the path."));
     return tasks;
   }
 
-  bool is_staged(const StagingTask& task, const StagedFile& staged, StagedCheck check) const {
+  bool is_staged(const StagingTask& task, const StagedFile& staged, bool compares_hashes) const {
     if (staged.size != task.remote.size || staged.version != task.remote.version) return false;
     const auto path = files_ / task.path;
     std::error_code error;
     if (task.remote.kind == FileKind::empty_folder) return fs::is_directory(path, error);
     if (task.remote.kind == FileKind::unreadable) return fs::is_symlink(path, error);
     if (fs::file_size(path, error) != staged.size || error) return false;
-    if (check == StagedCheck::sizes) return true;
+    if (!compares_hashes) return true;
     const auto file = DiskFile::open(path, O_RDONLY);
     return file.is_open() && hash_of_beginning(file, staged.size) == staged.hash;
   }
 
   void replace(const std::vector<StagingTask>& tasks, const std::vector<StagingTask>& missing,
                const std::string& journal) {
-    // Those who read hold the lock as long as they do.
+    // Runs that read the files hold the lock.
     if (!try_lock(open_to_write(users_path_), LockMode::exclusive)) {
-      throw EnvironmentError(text("'", name_, "' has changed since it was staged to '", root_.string(),
-                                  "', or is another folder on the node that did, and another run still reads that "
-                                  "copy: wait for its end, or stage to another folder."));
+      throw EnvironmentError(text("'", name_, "' differs from the copy that was staged to '", root_.string(),
+                                  "', and another run still reads that copy. Wait until that run ends, or stage to "
+                                  "another folder."));
     }
-    // The new journal is in its place before the manifest goes, so that a kill in between forgets no file.
+    // The new journal exists before the manifest is removed, so that a kill in between loses no file.
     start_journal(journal);
     unlink(manifest_.c_str());
     sync_folder(root_);
@@ -250,13 +247,13 @@ class Staging {
     fs::remove_all(partial_, ignored);
     make_folder(partial_);
     make_folder(files_);
-    remove_strangers(tasks);
+    remove_unlisted_files(tasks);
     require_space(missing);
     copy_all(missing);
     finish({.files = tasks.size(), .bytes = progress_.bytes_total});
   }
 
-  // Always by the same other name, which a lock makes safe, so that killed processes do not leave one each.
+  // The temporary name is always the same, so that killed processes leave one file at most; the lock makes it safe.
   void start_journal(const std::string& content) {
     const auto partial = root_ / "journal.partial";
     open_journal_ = open_to_write(partial, O_TRUNC);
@@ -270,25 +267,25 @@ class Staging {
     journal_bytes_ += lines.size();
   }
 
-  // What an earlier version of the set had would otherwise be taken for a part of it.
-  void remove_strangers(const std::vector<StagingTask>& tasks) const {
+  // Files of an earlier version of the set would otherwise be read as a part of it.
+  void remove_unlisted_files(const std::vector<StagingTask>& tasks) const {
     std::unordered_set<std::string> expected;
     for (const auto& task : tasks) {
       const bool is_folder = task.remote.kind == FileKind::empty_folder;
       expected.insert((files_ / task.path).string() + (is_folder ? "/" : ""));
     }
     std::vector<fs::path> folders;
-    std::vector<fs::path> strangers;
+    std::vector<fs::path> unlisted;
     std::error_code error;
     for (auto file = fs::recursive_directory_iterator(files_, error);
          !error && file != fs::recursive_directory_iterator(); file.increment(error)) {
       const bool is_folder = file->symlink_status(error).type() == fs::file_type::directory;
       if (expected.contains(file->path().string() + (is_folder ? "/" : ""))) continue;
-      (is_folder ? folders : strangers).push_back(file->path());
+      (is_folder ? folders : unlisted).push_back(file->path());
     }
     if (error) throw_disk_error("list the folder", files_, error.value());
-    for (const auto& stranger : strangers) unlink(stranger.c_str());
-    // Innermost first; those that still hold something stay.
+    for (const auto& file : unlisted) unlink(file.c_str());
+    // Innermost first; rmdir() keeps folders that are not empty.
     for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) rmdir(folder->c_str());
   }
 
@@ -299,36 +296,20 @@ class Staging {
     const std::uint64_t reserve = options_.free_space_reserve_bytes;
     if (needed == 0 || (needed <= available && available - needed >= reserve)) return;
     throw EnvironmentError(text("Staging '", name_, "' to '", root_.string(), "' needs ", needed,
-                                " bytes more and is to leave ", reserve, " free, but the disk has ", available,
-                                ". Free some, stage to another disk, or read through a cache instead."));
+                                " more bytes and must leave ", reserve, " bytes free, but the disk has ", available,
+                                " free bytes. Free disk space, stage to another disk, or use --cache."));
   }
 
-  // With several threads. Throws the first error of any, after all have stopped.
   void copy_all(const std::vector<StagingTask>& tasks) {
-    std::atomic<std::size_t> next = 0;
-    std::stop_source stop;
-    std::exception_ptr failure;
-    const auto work = [&](int worker) {
-      try {
-        while (!stop.stop_requested()) {
-          const std::size_t index = next++;
-          if (index >= tasks.size()) return;
-          copy(tasks[index], partial_ / std::to_string(worker), stop.get_token());
-        }
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!failure) failure = std::current_exception();
-        stop.request_stop();
-      }
-    };
     add_progress(0, 0);
-    {
-      std::vector<std::jthread> helpers;
-      try {
-        for (int worker = 1; worker < options_.threads; ++worker) helpers.emplace_back(work, worker);
-      } catch (const std::system_error&) {  // the system refuses threads: those that run will do
-      }
-      work(0);
+    std::exception_ptr failure;
+    try {
+      run_concurrently(tasks.size(), static_cast<std::size_t>(options_.threads),
+                       [&](std::size_t index, const std::stop_token& stop) {
+                         copy(tasks[index], partial_ / std::to_string(index), stop);
+                       });
+    } catch (...) {
+      failure = std::current_exception();
     }
     std::error_code ignored;
     fs::remove_all(partial_, ignored);
@@ -341,7 +322,9 @@ class Staging {
     StagedFile staged{.size = remote.size, .version = remote.version};
     make_folder(remote.kind == FileKind::empty_folder ? place : place.parent_path());
     if (remote.kind == FileKind::unreadable) {
-      if (symlink(kLeadsNowhere, partial_path.c_str()) != 0) throw_disk_error("make the link", partial_path, errno);
+      if (symlink(kBrokenLinkTarget, partial_path.c_str()) != 0) {
+        throw_disk_error("create the link", partial_path, errno);
+      }
       move_to(partial_path, place);
     } else if (remote.kind == FileKind::file) {
       const auto partial = open_to_write(partial_path, O_TRUNC);
@@ -359,8 +342,8 @@ class Staging {
     add_progress(1, 0);
   }
 
-  // The journal has been open since before the first file was written: of errors of the disk, the kernel tells a
-  // descriptor those since it was opened.
+  // The journal has been open since before the first file was written: the kernel reports write errors of the disk to
+  // descriptors that were open when they occurred.
   void finish(const StagedTotals& totals) {
     write_to_journal(manifest_end(read_all(*detail::open_local_file(journal_.string()), kLongestManifest), totals));
     if (const int error = options_.sync(open_journal_); error != 0) throw_disk_error("write", journal_, error);
@@ -379,7 +362,7 @@ class Staging {
 
   using Record = std::array<std::uint64_t, 6>;
 
-  // Shows those who wait how far this process is; `source` is that of a complete copy.
+  // Publishes the progress to waiting processes; `source` is not 0 for a complete copy.
   void publish(std::uint64_t source) const {
     const Record record{progress_.files_done,
                         progress_.files_total,
@@ -387,11 +370,11 @@ class Staging {
                         progress_.bytes_total,
                         static_cast<std::uint64_t>(progress_.copier),
                         source};
-    // What others are shown is not worth an error.
+    // Progress is not worth an error.
     static_cast<void>(published_.write(0, std::as_bytes(std::span{record})));
   }
 
-  // Zeros where nothing was published yet.
+  // Zeros if nothing has been published yet.
   Published published() const {
     Record record{};
     if (published_.read(0, std::as_writable_bytes(std::span{record})) != sizeof(record)) return {};
@@ -407,8 +390,8 @@ class Staging {
   const std::string& folder_;
   const StagingOptions& options_;
   const std::string name_;            // for messages
-  const std::string source_;          // tells it from all others
-  const std::uint64_t local_source_;  // and from those of other machines
+  const std::string source_;          // identifies the set
+  const std::uint64_t local_source_;  // identifies the set and this machine
 
   const fs::path root_;
   const fs::path files_ = root_ / "files";
@@ -419,7 +402,7 @@ class Staging {
   const fs::path users_path_ = root_ / "in_use.lock";
   DiskFile published_;
 
-  std::mutex mutex_;  // of what follows, while threads copy
+  std::mutex mutex_;  // for the following members, while threads copy
   StagingProgress progress_{.copier = getpid()};
   DiskFile open_journal_;
   std::uint64_t journal_bytes_ = 0;

@@ -1,8 +1,12 @@
 #include <libtrain/data/storage/storage.hpp>
 
 #include <algorithm>
-#include <cstddef>
+#include <atomic>
+#include <exception>
+#include <mutex>
 #include <span>
+#include <system_error>
+#include <thread>
 
 #include <libtrain/base/text.hpp>
 
@@ -14,7 +18,7 @@ void add_number(ContentHasher& hasher, std::uint64_t number) {
   hasher.update(std::as_bytes(std::span{&number, 1}));
 }
 
-// With its length, so that no two lists of texts run together to the same bytes.
+// With its length, so that different lists of texts never give the same bytes.
 void add_text(ContentHasher& hasher, std::string_view bytes) {
   add_number(hasher, bytes.size());
   hasher.update(bytes);
@@ -46,25 +50,55 @@ bool leads_below(std::string_view path) {
 
 void require_path_below(const std::string& root, std::string_view path) {
   if (leads_below(path)) return;
-  std::string printable{path};
-  std::replace(printable.begin(), printable.end(), '\0', '?');
-  throw EnvironmentError(text("Path '", printable, "' below '", root,
-                              "': expected parts joined by '/', none of them empty, '.' or '..'."));
+  throw EnvironmentError(
+      text("Path '", path, "' below '", root, "': expected parts joined by '/', none of them empty, '.' or '..'."));
 }
 
 std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key) {
-  // Opened first and asked about second: where it changes in between, reading what was opened is an error.
+  // First open(), then info(): if the file changes in between, reading the open file fails.
   auto file = from.open(path);
   const auto now = from.info(path);
   if (file->size() == key.size && cache_key(from.identity(), now) == key) return file;
-  throw EnvironmentError(text("File '", describe(from, path), "' was changed since it was listed: it had ", key.size,
-                              " bytes then and has ", now.size, " now, or is of another version (", now.version,
-                              "). Leave the data alone while a run reads it, and start the run again."));
+  throw EnvironmentError(text("File '", describe(from, path), "' has changed since it was listed: it had ", key.size,
+                              " bytes and has ", now.size, " now, or has another version (", now.version,
+                              "). Do not change the data while a run reads it, and start the run again."));
 }
 
 std::string describe(const Storage& storage, const std::string& path) {
   const auto& root = storage.name();
-  return root.empty() || root.ends_with('/') ? root + path : root + '/' + path;
+  return text(root, root.empty() || path.empty() || root.ends_with('/') ? "" : "/", path);
+}
+
+void run_concurrently(std::size_t count, std::size_t threads,
+                      const std::function<void(std::size_t, const std::stop_token&)>& work) {
+  std::atomic<std::size_t> next = 0;
+  std::stop_source stop;
+  std::mutex mutex;
+  std::size_t failed = count;
+  std::exception_ptr failure;
+  const auto run = [&] {
+    while (!stop.stop_requested()) {
+      const std::size_t i = next++;
+      if (i >= count) return;
+      try {
+        work(i, stop.get_token());
+      } catch (...) {
+        stop.request_stop();
+        const std::lock_guard lock(mutex);
+        if (i < failed) failure = std::current_exception();
+        failed = std::min(failed, i);
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    try {
+      for (std::size_t i = 1; i < std::min(count, threads); ++i) helpers.emplace_back(run);
+    } catch (const std::system_error&) {  // the system refuses threads: the existing ones do the work
+    }
+    run();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace detail

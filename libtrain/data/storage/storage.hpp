@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +15,8 @@
 
 namespace libtrain::data {
 
-/// A storage that does not answer or refuses who asks, a disk or a mount that fails, a process that may open no more
-/// files: this says nothing about the file that was asked for.
+/// The storage does not answer or denies access, a disk or mount fails, or the process has no file descriptors left.
+/// The error is not about the requested file.
 class StorageUnavailable : public EnvironmentError {
  public:
   using EnvironmentError::EnvironmentError;
@@ -21,59 +24,58 @@ class StorageUnavailable : public EnvironmentError {
 
 enum class FileKind : std::uint8_t {
   file,
-  empty_folder,  ///< in which no file lies, at any depth
-  unreadable,    ///< a link that leads nowhere, a FIFO, a socket, a device: opening it fails
+  empty_folder,  ///< a folder that contains no file at any depth
+  unreadable,    ///< a broken link, a FIFO, a socket or a device: opening it fails
 };
 
-/// What a storage knows of a file without reading it.
+/// The properties of a file, without its content.
 struct FileInfo {
-  std::string path;        ///< below the storage's root, with '/' between its parts, and behind an empty folder
+  std::string path;        ///< below the storage's root, with '/' between its parts and at the end of an empty folder
   std::uint64_t size = 0;  ///< bytes; 0 unless it is a file
-  std::string version;     ///< changes when the file does: an entity tag, or a time of change in nanoseconds
+  std::string version;     ///< changes with the file: an entity tag, or a time of change in nanoseconds
   FileKind kind = FileKind::file;
 };
 
-/// A folder and all below it, on a local disk or in an object store, to be read. Paths are relative to that folder,
-/// with '/' between their parts. All that asks the storage throws StorageUnavailable as well. Any thread may call it,
-/// several at once.
+/// Read access to a folder and everything below it, on a local disk or in an object store. Paths are relative to that
+/// folder, with '/' between their parts. All functions that access the storage throw StorageUnavailable as well. Any
+/// thread may call it, several at once.
 class Storage {
  public:
   virtual ~Storage() = default;
 
-  /// How messages name the root: its path or its URI without anything secret.
+  /// The path or URI of the root for messages, without anything secret.
   virtual const std::string& name() const = 0;
 
-  /// Under which copies of its files are kept: equal for two storages of the same files only, whichever process of this
-  /// machine opens them. A name does not do for that: one relative path is another folder in another working directory,
-  /// and one bucket's name may be known at two endpoints. Nothing secret.
+  /// Identifies the copies of its files: equal only for storages of the same files, in all processes of this machine. A
+  /// name is not enough: a relative path means another folder in another working directory, and two endpoints may have
+  /// buckets of the same name. Contains nothing secret.
   virtual std::string identity() const { return name(); }
 
-  /// As identity(), and another one where a path leads to another folder, as it may on another machine. That it differs
-  /// says little: a network's folder has one on each machine.
+  /// As identity(), but also differs if the same path means another folder, as it may on another machine. Different
+  /// values do not prove different folders: a network folder has one value on each machine.
   virtual std::string local_identity() const { return identity(); }
 
-  /// Throws EnvironmentError that names the file where it is missing or may not be read.
+  /// Throws EnvironmentError that names the file if it is missing or may not be read.
   virtual std::unique_ptr<const File> open(const std::string& path) const = 0;
 
   /// As open(), without opening it.
   virtual FileInfo info(const std::string& path) const = 0;
 
-  /// All regular files below `folder` ("" for the root), at any depth, sorted by path as bytes. What a reader would
-  /// miss without a word is listed, too: folders without a file, and what lies where a file may be expected and cannot
-  /// be read. Object stores have empty folders where something has marked them, and nothing of the latter kind. Throws
-  /// EnvironmentError where the folder is missing or may not be listed.
+  /// All regular files below `folder` ("" for the root), at any depth, sorted by path as bytes. Entries that a reader
+  /// would otherwise miss silently are listed as well: empty folders, and entries that cannot be read. Object stores
+  /// have empty folders only if a marker exists for them, and no unreadable entries. Throws EnvironmentError if the
+  /// folder is missing or may not be listed.
   virtual std::vector<FileInfo> list(const std::string& folder) const = 0;
 
-  /// The names of the folders right in `folder` ("" for the root), sorted as bytes: those that begin the paths which
-  /// list() finds below other folders. A single look, which costs little: none where only a list of
-  /// all files would tell, as in Google Cloud Storage. Throws as list().
+  /// The names of the folders directly in `folder` ("" for the root), sorted as bytes. Takes a single request; empty if
+  /// that would need a list of all files, as in Google Cloud Storage. Throws as list().
   virtual std::vector<std::string> folders(const std::string& folder) const = 0;
 };
 
-/// Names one version of one file of one storage.
+/// Identifies one version of one file of one storage.
 struct CacheKey {
-  ContentHash hash = {};   ///< of the storage's identity and the file's path, size and version
-  std::uint64_t size = 0;  ///< of the file, in bytes
+  ContentHash hash = {};   ///< hash of the storage's identity and the file's path, size and version
+  std::uint64_t size = 0;  ///< size of the file in bytes
 
   bool operator==(const CacheKey&) const = default;
 };
@@ -83,19 +85,25 @@ CacheKey cache_key(const std::string& storage, const FileInfo& file);
 
 namespace detail {
 
-/// Whether `path` leads to something below where it begins: parts joined by single slashes, none of them "." or "..",
-/// no zero byte. Paths come from files and from what stores list, which are not trusted: none leads out.
+/// Whether a relative `path` stays below its root: parts joined by single slashes, none of them "." or "..", no zero
+/// byte. Paths come from files and from the listings of stores, which are not trusted.
 bool leads_below(std::string_view path);
 
-/// Throws EnvironmentError that names both unless `path` leads from `root` to something below it.
+/// Throws EnvironmentError that names both unless `path` stays below `root`.
 void require_path_below(const std::string& root, std::string_view path);
 
-/// `path` in the storage, as messages name it.
+/// The name of `path` ("" for the root) in the storage, for messages.
 std::string describe(const Storage& storage, const std::string& path);
 
-/// Opens the file as it is, and makes sure that it is the version that `key` names: what is read from the result is of
-/// that version or an error (see File::read_at). Throws EnvironmentError where the file was deleted or changed.
+/// Opens the file and checks that it is the version that `key` identifies: reading the result gives bytes of that
+/// version or an error (see File::read_at). Throws EnvironmentError if the file was deleted or changed.
 std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
+
+/// Calls work(i, stop) once for each i below `count`, from at most `threads` threads: requests to a storage wait more
+/// than they compute. After an exception no more calls begin, a stop is requested, and the exception of the smallest i
+/// is rethrown when all threads have returned.
+void run_concurrently(std::size_t count, std::size_t threads,
+                      const std::function<void(std::size_t, const std::stop_token&)>& work);
 
 }  // namespace detail
 

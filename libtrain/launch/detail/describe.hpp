@@ -7,8 +7,8 @@
 
 namespace libtrain::detail {
 
-/// What was detected and which variable said so, one line each, for rank 0 to log once:
-/// "rank 3 of 8 (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)". Warnings are not included.
+/// The detected values and the variables that they come from, one line each, for rank 0 to log once:
+/// "rank 3 of 8 (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE)". Without the warnings.
 std::vector<std::string> describe(const Launch& launch);
 
 }  // namespace libtrain::detail

@@ -10,12 +10,12 @@
 namespace libtrain {
 namespace {
 
-/// In lower case. Which names exist, and which were compiled in, only the communicators know.
+/// The name in lower case; std::nullopt if it is invalid. The communicators check that the backend exists.
 std::optional<std::string> backend_name(const std::string& value) {
-  constexpr std::size_t longest = 64;
+  constexpr std::size_t kMaxName = 64;
   std::string name;
   for (const char c : value) name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const bool usable = !name.empty() && name.size() <= longest &&
+  const bool usable = !name.empty() && name.size() <= kMaxName &&
                       name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_:,") == std::string::npos;
   return usable ? std::optional{name} : std::nullopt;
 }
@@ -25,12 +25,13 @@ Sourced<std::string> find_backend(const Environment& environment, const LaunchOp
   if (options.dist_backend) {
     const auto name = backend_name(*options.dist_backend);
     if (name) return {*name, "--dist-backend"};
-    throw UsageError(text("--dist-backend is ", detail::quoted(*options.dist_backend), ", which is not a name."));
+    throw UsageError(text("--dist-backend is ", detail::in_quotes(*options.dist_backend),
+                          ", which is not a valid name. Use a name such as auto or gloo."));
   }
   if (const auto value = environment.get(variable)) {
     const auto name = backend_name(*value);
     if (name) return {*name, variable};
-    throw EnvironmentError(text(variable, " is ", detail::quoted(*value), ", which is not a name: unset it."));
+    throw EnvironmentError(text(variable, " is ", detail::in_quotes(*value), ", which is not a valid name. Unset it."));
   }
   return {"auto", "default"};
 }

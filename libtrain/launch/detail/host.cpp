@@ -13,8 +13,6 @@
 namespace libtrain::detail {
 namespace {
 
-constexpr std::size_t kMaxHosts = 65'536;
-
 bool is_ipv6(std::string_view text) {
   const auto zone = text.find('%');
   if (zone != std::string_view::npos && !is_host_name(text.substr(zone + 1))) return false;
@@ -26,7 +24,7 @@ bool is_ipv6(std::string_view text) {
 
 bool is_host_name(std::string_view text) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_'; };
-  return !text.empty() && text.size() <= kLongestHostName && text.front() != '-' && text.front() != '.' &&
+  return !text.empty() && text.size() <= kMaxHostName && text.front() != '-' && text.front() != '.' &&
          std::all_of(text.begin(), text.end(), allowed);
 }
 
@@ -67,11 +65,11 @@ std::vector<std::string> parse_host_list(std::string_view list, std::string_view
     if (item.empty() && end == list.size() && !hosts.empty()) break;
     const auto host = parse_host_port(item);
     if (!host) {
-      throw EnvironmentError(text(name, " is ", quoted(list), ", whose item ", quoted(item),
-                                  " is not a host name or address: correct it, or set MASTER_ADDR."));
+      throw EnvironmentError(text(name, " is ", in_quotes(list), ", whose item ", in_quotes(item),
+                                  " is not a host name or address. Correct it, or set MASTER_ADDR."));
     }
     if (hosts.size() == kMaxHosts) {
-      throw EnvironmentError(text(name, " names more than ", kMaxHosts, " hosts: correct it, or unset it."));
+      throw EnvironmentError(text(name, " names more than ", kMaxHosts, " hosts. Correct it, or unset it."));
     }
     hosts.push_back(host->host);
   }

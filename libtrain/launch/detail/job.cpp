@@ -12,33 +12,33 @@ namespace {
 
 using Job = Sourced<std::optional<std::string>>;
 
-constexpr std::size_t kLongestJob = 128;
+constexpr std::size_t kMaxJob = 128;
 
 Job named_by_user(const Environment& environment) {
   const auto name = environment.get("LIBTRAIN_JOB_ID");
   if (!name) return {};
   const bool has_control =
       std::any_of(name->begin(), name->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  if (has_control || name->size() > kLongestJob) {
-    throw EnvironmentError(text("LIBTRAIN_JOB_ID is ", quoted(*name), ": give at most ", kLongestJob,
-                                " characters without control characters, the same to all ranks of the job."));
+  if (has_control || name->size() > kMaxJob) {
+    throw EnvironmentError(text("LIBTRAIN_JOB_ID is ", in_quotes(*name), ". Use at most ", kMaxJob,
+                                " characters without control characters, the same on all ranks of the job."));
   }
   return {*name, "LIBTRAIN_JOB_ID"};
 }
 
 Job named_by(const Environment& environment, const char* kind, const char* variable) {
   const auto value = environment.get(variable);
-  return value ? Job{text(kind, ' ', value->substr(0, kLongestJob)), variable} : Job{};
+  return value ? Job{text(kind, ' ', value->substr(0, kMaxJob)), variable} : Job{};
 }
 
-// A heterogeneous job has a number for each of its components, and one step over all of them.
+// A heterogeneous job has an id for each of its components, and one step over all of them.
 Job slurm_step(const Environment& environment) {
   const auto* variable = environment.has("SLURM_JOB_ID_HET_GROUP_0") ? "SLURM_JOB_ID_HET_GROUP_0" : "SLURM_JOB_ID";
   const auto job = environment.get(variable);
   const auto* step_variable = environment.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
   const auto step = environment.get(step_variable);
   if (!job || !step) return {};
-  return {text("Slurm job ", *job, ", step ", *step).substr(0, kLongestJob), text(variable, ", ", step_variable)};
+  return {text("Slurm job ", *job, ", step ", *step).substr(0, kMaxJob), text(variable, ", ", step_variable)};
 }
 
 Job first_known(std::initializer_list<Job> jobs) {
@@ -46,13 +46,13 @@ Job first_known(std::initializer_list<Job> jobs) {
   return known != jobs.end() ? *known : Job{std::nullopt, "no variable names it"};
 }
 
-// torchrun's own word for no identifier.
+// "none" is torchrun's value for no identifier.
 Job torchrun_run(const Environment& environment) {
   if (environment.get("TORCHELASTIC_RUN_ID") == "none") return {};
   return named_by(environment, "torchrun's run", "TORCHELASTIC_RUN_ID");
 }
 
-// Of ranks that were given their numbers by hand, or by a script: the step that started them, if all of them are its
+// For ranks that got their numbers from the user or a script: the Slurm step that started them, if it has as many
 // tasks.
 Job step_of_as_many(const Launch& launch, const Environment& environment) {
   const auto step = read_slurm_step(environment);
@@ -60,8 +60,8 @@ Job step_of_as_many(const Launch& launch, const Environment& environment) {
   return slurm_step(environment);
 }
 
-// Only what the launcher has given to all ranks alike: with a variable that only some of them have inherited, they
-// would not find each other.
+// Only variables that the launcher sets on all ranks: with one that only some ranks have inherited, ranks would not
+// find each other.
 Job named_by_launcher(const Launch& launch, const Environment& environment) {
   const auto azure_run = [&] { return named_by(environment, "Azure ML run", "AZUREML_RUN_ID"); };
   switch (launch.launcher) {

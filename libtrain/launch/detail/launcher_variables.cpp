@@ -1,25 +1,26 @@
 #include <libtrain/launch/detail/launcher_variables.hpp>
 
+#include <cstdint>
 #include <vector>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
 
-std::string quoted(std::string_view value) {
-  constexpr std::size_t longest = 120;
-  constexpr std::string_view digits = "0123456789abcdef";
+std::string in_quotes(std::string_view value) {
+  constexpr std::size_t kMaxShown = 120;
   std::string result = "'";
-  for (const char c : value.substr(0, longest)) {
-    const auto byte = static_cast<unsigned char>(c);
+  for (const char c : value.substr(0, kMaxShown)) {
+    const auto byte = static_cast<std::uint8_t>(c);
     if (byte >= 0x20 && byte != 0x7f) {
       result += c;
     } else {
-      result.append("\\x").append({digits[byte >> 4U], digits[byte & 15U]});
+      result += "\\x" + hexadecimal({&byte, 1});
     }
   }
-  return result + (value.size() > longest ? "...'" : "'");
+  return result + (value.size() > kMaxShown ? "...'" : "'");
 }
 
 std::optional<Sourced<int>> read_integer(const Environment& environment, std::string_view name, int minimum,
@@ -28,18 +29,18 @@ std::optional<Sourced<int>> read_integer(const Environment& environment, std::st
   if (!value) return std::nullopt;
   const auto number = parse_integer(*value, minimum, maximum);
   if (!number) {
-    throw EnvironmentError(text(name, " is ", quoted(*value), ", which is not a whole number from ", minimum, " to ",
-                                maximum, ": correct it, or unset it."));
+    throw EnvironmentError(text(name, " is ", in_quotes(*value), ", which is not a whole number from ", minimum, " to ",
+                                maximum, ". Correct it, or unset it."));
   }
   return Sourced<int>{static_cast<int>(*number), std::string{name}};
 }
 
 std::optional<Sourced<int>> read_rank(const Environment& environment, std::string_view name) {
-  return read_integer(environment, name, 0, kLargestWorldSize - 1);
+  return read_integer(environment, name, 0, kMaxWorldSize - 1);
 }
 
 std::optional<Sourced<int>> read_count(const Environment& environment, std::string_view name) {
-  return read_integer(environment, name, 1, kLargestWorldSize);
+  return read_integer(environment, name, 1, kMaxWorldSize);
 }
 
 std::optional<LauncherVariables> read_variables(const Environment& environment, const VariableNames& names) {

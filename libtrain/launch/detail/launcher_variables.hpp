@@ -8,9 +8,9 @@
 
 namespace libtrain::detail {
 
-inline constexpr int kLargestWorldSize = 1 << 20;
+inline constexpr int kMaxWorldSize = 1 << 20;
 
-/// What the variables of one launcher say about this process.
+/// The values that the variables of one launcher give for this process.
 struct LauncherVariables {
   Launcher launcher = Launcher::single;
   std::optional<Sourced<int>> rank = {};
@@ -19,7 +19,7 @@ struct LauncherVariables {
   std::optional<Sourced<int>> local_world_size = {};
   std::optional<Sourced<int>> node_rank = {};
   std::optional<Sourced<int>> node_count = {};
-  /// How messages call the two variables without which the others are of no use.
+  /// The names of these two variables in messages.
   std::string rank_name = {};
   std::string world_size_name = {};
 
@@ -27,7 +27,7 @@ struct LauncherVariables {
   bool is_multi_process() const { return world_size && world_size->value > 1; }
 };
 
-/// The variables of a launcher whose values are plain numbers; empty where it has no such variable.
+/// The variables of a launcher whose values are plain numbers; empty if it has no such variable.
 struct VariableNames {
   Launcher launcher;
   std::string_view rank;
@@ -38,15 +38,15 @@ struct VariableNames {
   std::string_view node_count = {};
 };
 
-/// Reads them; nothing where neither rank nor world size is set. Throws EnvironmentError for garbage.
+/// Reads them; std::nullopt if neither rank nor world size is set. Throws EnvironmentError for invalid values.
 std::optional<LauncherVariables> read_variables(const Environment& environment, const VariableNames& names);
 
-/// The variable `name` as a whole number and its source; nothing where it is unset or empty.
-/// Throws EnvironmentError, with control characters made visible, for anything else.
+/// The variable `name` as a whole number and its source; std::nullopt if it is unset or empty.
+/// Throws EnvironmentError, with control characters escaped, for anything else.
 std::optional<Sourced<int>> read_integer(const Environment& environment, std::string_view name, int minimum,
                                          int maximum);
 
-/// read_integer in the range of ranks, and in the range of counts.
+/// read_integer in the range of ranks, and of counts.
 std::optional<Sourced<int>> read_rank(const Environment& environment, std::string_view name);
 std::optional<Sourced<int>> read_count(const Environment& environment, std::string_view name);
 
@@ -63,6 +63,6 @@ bool agree(const LauncherVariables& a, const LauncherVariables& b);
 std::string to_text(const LauncherVariables& found);
 
 /// `value` in single quotes, at most 120 characters of it, control characters as \xNN.
-std::string quoted(std::string_view value);
+std::string in_quotes(std::string_view value);
 
 }  // namespace libtrain::detail

@@ -13,7 +13,8 @@ namespace {
 std::optional<Sourced<int>> checked(const std::optional<int>& value, const char* name, int minimum, int maximum) {
   if (!value) return std::nullopt;
   if (*value < minimum || *value > maximum) {
-    throw UsageError(text(name, " ", *value, " is not a whole number from ", minimum, " to ", maximum, "."));
+    throw UsageError(
+        text(name, " ", *value, " is not a whole number from ", minimum, " to ", maximum, ". Correct the option."));
   }
   return Sourced<int>{*value, name};
 }
@@ -23,14 +24,14 @@ std::optional<LauncherVariables> read_explicit_options(const Environment& /*envi
   LauncherVariables found{.launcher = Launcher::explicit_options};
   found.rank_name = "--rank";
   found.world_size_name = "--world-size";
-  found.rank = checked(options.rank, "--rank", 0, kLargestWorldSize - 1);
-  found.world_size = checked(options.world_size, "--world-size", 1, kLargestWorldSize);
-  found.local_rank = checked(options.local_rank, "--local-rank", 0, kLargestWorldSize - 1);
+  found.rank = checked(options.rank, "--rank", 0, kMaxWorldSize - 1);
+  found.world_size = checked(options.world_size, "--world-size", 1, kMaxWorldSize);
+  found.local_rank = checked(options.local_rank, "--local-rank", 0, kMaxWorldSize - 1);
   if (!found.rank && !found.world_size) return std::nullopt;
   return found;
 }
 
-// torchrun may itself run under one mpirun or srun process per node: its own variables name the ranks.
+// torchrun may itself be started by one mpirun or srun process per node: its own variables have the ranks.
 std::optional<LauncherVariables> read_torchrun(const Environment& environment, const LaunchOptions& /*options*/) {
   if (!environment.has("TORCHELASTIC_RUN_ID")) return std::nullopt;
   const VariableNames names{.launcher = Launcher::torchrun,
@@ -40,7 +41,7 @@ std::optional<LauncherVariables> read_torchrun(const Environment& environment, c
                             .local_world_size = "LOCAL_WORLD_SIZE",
                             .node_rank = "GROUP_RANK",
                             .node_count = "GROUP_WORLD_SIZE"};
-  // The run id alone says too little: better refused than taken for a single process.
+  // The run id alone is not enough: an error is better than to run as a single process.
   return read_variables(environment, names)
       .value_or(LauncherVariables{.launcher = names.launcher,
                                   .rank_name = std::string{names.rank},
@@ -70,7 +71,7 @@ std::optional<LauncherVariables> read_pmix(const Environment& environment, const
   const auto rank = read_rank(environment, "PMIX_RANK");
   if (!rank) return std::nullopt;
   auto found = read_slurm_step(environment).value_or(LauncherVariables{});
-  // A step of another rank is not what started this process, as under mpirun in a batch job.
+  // A step with another rank did not start this process, as under mpirun in a batch job.
   if (found.rank && found.rank->value != rank->value) found = {};
   if (!found.world_size) found.world_size = read_count(environment, "PMI_SIZE");
   found.launcher = Launcher::pmix;
@@ -80,21 +81,21 @@ std::optional<LauncherVariables> read_pmix(const Environment& environment, const
   return found;
 }
 
-// MPICH and Intel MPI; Cray names the local rank differently.
+// MPICH and Intel MPI; Cray has other variables for the local rank.
 std::optional<LauncherVariables> read_pmi(const Environment& environment, const LaunchOptions& /*options*/) {
   auto found = read_variables(environment, {.launcher = Launcher::pmi,
                                             .rank = "PMI_RANK",
                                             .world_size = "PMI_SIZE",
                                             .local_rank = "MPI_LOCALRANKID",
                                             .local_world_size = "MPI_LOCALNRANKS"});
-  // Where PALS names the rank, PMI_SIZE is its world size and nothing is missing.
+  // If PALS sets the rank, PMI_SIZE is its world size, and no variable is missing.
   if (!found || (!found->rank && environment.has("PALS_RANKID"))) return std::nullopt;
   found->local_rank = first_of(found->local_rank, read_rank(environment, "PMI_LOCAL_RANK"));
   found->local_world_size = first_of(found->local_world_size, read_count(environment, "PMI_LOCAL_SIZE"));
   return found;
 }
 
-// PALS has no variable of its own for the world size.
+// PALS has no separate variable for the world size.
 std::optional<LauncherVariables> read_pals(const Environment& environment, const LaunchOptions& /*options*/) {
   if (!environment.has("PALS_RANKID")) return std::nullopt;
   return read_variables(environment, {.launcher = Launcher::pals,
@@ -121,7 +122,7 @@ std::optional<LauncherVariables> read_mvapich2(const Environment& environment, c
                                       .local_world_size = "MV2_COMM_WORLD_LOCAL_SIZE"});
 }
 
-// HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT belong to the server of horovodrun, which need not be where rank 0 is.
+// HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT belong to the server of horovodrun, which may run on another host than rank 0.
 std::optional<LauncherVariables> read_horovod(const Environment& environment, const LaunchOptions& /*options*/) {
   return read_variables(environment, {.launcher = Launcher::horovod,
                                       .rank = "HOROVOD_RANK",
@@ -132,7 +133,7 @@ std::optional<LauncherVariables> read_horovod(const Environment& environment, co
                                       .node_count = "HOROVOD_CROSS_SIZE"});
 }
 
-// One process per node, whose world size the job's command line gives. Outside such a job the index counts nodes.
+// One process per node; the world size is on the job's command line. In other jobs the index counts nodes.
 std::optional<LauncherVariables> read_azure_batchai(const Environment& environment, const LaunchOptions& options) {
   const auto index = read_rank(environment, "AZ_BATCHAI_TASK_INDEX");
   if (!index) return std::nullopt;

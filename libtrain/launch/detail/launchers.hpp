@@ -7,12 +7,12 @@
 
 #include <libtrain/launch/detail/launcher_variables.hpp>
 
-/// One reader per launcher. It returns nothing where its launcher's variables are not set, and throws EnvironmentError
-/// (explicit options: UsageError) where they are set and unreadable. To add a launcher: write its reader in
-/// launchers.cpp, and give it a row in launcher_readers() there.
+/// One reader per launcher. It returns std::nullopt if its launcher's variables are not set, and throws
+/// EnvironmentError (explicit options: UsageError) if they are set to invalid values. To add a launcher: write its
+/// reader in launchers.cpp, and add a row to launcher_readers() there.
 namespace libtrain::detail {
 
-/// What the numbers of a launcher stand for when another one decides.
+/// What the numbers of a launcher count if another launcher takes precedence.
 enum class Counts {
   ranks,
   ranks_or_agents,  ///< it may have started one agent per node, which then started the ranks
@@ -21,9 +21,9 @@ enum class Counts {
 
 struct LauncherReader {
   Launcher launcher;
-  /// 1 first. Launchers of equal precedence must not disagree.
+  /// 1 is highest. Launchers of equal precedence must have the same numbers.
   int precedence;
-  /// MPI_Init sees the ranks that the variables name.
+  /// Whether MPI_Init connects the ranks that the variables name.
   bool speaks_mpi;
   Counts counts;
   std::optional<LauncherVariables> (*read)(const Environment&, const LaunchOptions&);
@@ -37,11 +37,11 @@ const LauncherReader& reader_of(Launcher launcher);
 
 std::optional<LauncherVariables> read_slurm(const Environment& environment, const LaunchOptions& options);
 
-/// The Slurm step this process belongs to, of one process or more; nothing outside a step, as in a batch script.
+/// The Slurm step of this process, also if it has one process only; std::nullopt outside a step, as in a batch script.
 std::optional<LauncherVariables> read_slurm_step(const Environment& environment);
 
-/// The host of each rank of a Slurm step; nothing where its tasks are not laid out in blocks, or the variables do not
-/// say.
+/// The host of each rank of a Slurm step; empty if its tasks are not distributed in blocks, or the variables are not
+/// set.
 std::vector<std::string> slurm_hosts_of_ranks(const Environment& environment, int world_size);
 
 }  // namespace libtrain::detail

@@ -10,7 +10,7 @@ namespace {
 using Number = std::optional<Sourced<int>>;
 
 Sourced<std::optional<int>> known_or_not(const Number& number) {
-  if (!number) return {std::nullopt, "not known before the ranks meet"};
+  if (!number) return {std::nullopt, "not known before the ranks connect"};
   return {number->value, number->source};
 }
 
@@ -28,7 +28,7 @@ Number find_local_rank(const Resolution& resolution, const Environment& environm
   const auto own = claimed(resolution, &LauncherVariables::local_rank);
   if (plain && own && plain->value != own->value) {
     warnings.push_back(text("LOCAL_RANK=", plain->value, " wins over ", own->source, "=", own->value,
-                            ", which disagrees: unset LOCAL_RANK if it is left over."));
+                            ", which is different. Unset LOCAL_RANK if it is left over."));
   }
   return first_of(plain, own);
 }
@@ -36,7 +36,7 @@ Number find_local_rank(const Resolution& resolution, const Environment& environm
 Number find_node_count(const Resolution& resolution, const Environment& environment, int world_size) {
   const auto count = claimed(resolution, &LauncherVariables::node_count);
   if (count) return count;
-  // A job of several nodes may still start a smaller world, on one of them.
+  // A job of several nodes may start fewer ranks on one of them.
   const auto azure = read_count(environment, "AZUREML_NODE_COUNT");
   return azure && azure->value <= world_size ? azure : std::nullopt;
 }
@@ -44,7 +44,7 @@ Number find_node_count(const Resolution& resolution, const Environment& environm
 void check_below(const Number& index, const Number& count) {
   if (!index || !count || index->value < count->value) return;
   const auto message = text(index->source, "=", index->value, " is not below ", count->source, "=", count->value,
-                            ": correct or unset one of them.");
+                            ". Correct or unset one of them.");
   if (index->source.starts_with("--")) throw UsageError(message);
   throw EnvironmentError(message);
 }
@@ -64,7 +64,7 @@ void find_locality(Launch& launch, const Resolution& resolution, const Environme
 
   if (local_size && local_size->value > world_size->value) {
     throw EnvironmentError(text(local_size->source, "=", local_size->value, " is more than ", world_size->source, "=",
-                                world_size->value, ": correct or unset one of them."));
+                                world_size->value, ". Correct or unset one of them."));
   }
   if (world_size->value == 1) {
     const Sourced<int> one{1, world_size->source};

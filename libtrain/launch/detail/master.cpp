@@ -18,14 +18,14 @@ using Address = Sourced<std::optional<std::string>>;
 constexpr int kAzurePort = 6105;
 constexpr int kDefaultPort = 29500;
 
-/// The host in a variable that holds one host, with or without a port.
+/// The host in a variable that contains one host, with or without a port.
 std::optional<HostPort> read_host(const Environment& environment, std::string_view name) {
   const auto value = environment.get(name);
   if (!value) return std::nullopt;
   const auto host = parse_host_port(*value);
   if (!host) {
     throw EnvironmentError(
-        text(name, " is ", quoted(*value), ", which is not a host name or address: correct it, or unset it."));
+        text(name, " is ", in_quotes(*value), ", which is not a host name or address. Correct it, or unset it."));
   }
   return host;
 }
@@ -34,8 +34,8 @@ Address master_addr(const Environment& environment) {
   const auto host = read_host(environment, "MASTER_ADDR");
   if (!host) return {};
   if (host->port) {
-    throw EnvironmentError(text("MASTER_ADDR is ", quoted(*environment.get("MASTER_ADDR")),
-                                ", a host with a port: put the port into MASTER_PORT."));
+    throw EnvironmentError(text("MASTER_ADDR is ", in_quotes(*environment.get("MASTER_ADDR")),
+                                ", which has a port. Set the port in MASTER_PORT instead."));
   }
   return {host->host, "MASTER_ADDR"};
 }
@@ -62,7 +62,7 @@ Address slurm_master(const Environment& environment) {
 
 Address find_address(const Launch& launch, const Environment& environment) {
   if (auto address = master_addr(environment); address.value) return address;
-  // No other rank to meet: the lists of the job around this process say nothing about it.
+  // A single process: the host lists are those of the job that it runs in.
   if (launch.world_size.value == 1) return {"127.0.0.1", "one process"};
   const bool one_node = launch.node_count.value == 1;
   if (auto address = azure_master(environment, one_node); address.value) return address;
@@ -79,10 +79,8 @@ Sourced<std::optional<int>> find_port(const Launch& launch, const Environment& e
   if (std::any_of(azure.begin(), azure.end(), [&](const char* name) { return environment.has(name); })) {
     return {kAzurePort, "default on Azure ML"};
   }
-  // Several jobs may share a node, and nothing else gives each a port of its own.
-  if (launch.job.value) {
-    return {default_port_of(*launch.job.value), launch.job.source};
-  }
+  // Several jobs may share a node, and need different ports.
+  if (launch.job.value) return {default_port_of(*launch.job.value), launch.job.source};
   return {kDefaultPort, "default"};
 }
 

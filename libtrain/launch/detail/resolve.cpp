@@ -17,25 +17,24 @@ bool is_explicit(const LauncherVariables& found) {
 [[noreturn]] void refuse_half(const LauncherVariables& found) {
   const auto missing = found.rank ? found.world_size_name : found.rank_name;
   if (is_explicit(found)) {
-    throw UsageError(
-        text(to_text(found), " is given but ", missing, " is not, and no launcher's variables say it: give both."));
+    throw UsageError(text(to_text(found), " is given but ", missing, " is not, and no launcher sets it. Give both."));
   }
   if (!found.rank && !found.world_size) {
-    throw EnvironmentError(text("The variables of ", to_string(found.launcher), " are there but ", found.rank_name,
-                                " and ", found.world_size_name, " are not set: unset the former or set the latter."));
+    throw EnvironmentError(text("Variables of ", to_string(found.launcher), " are set, but ", found.rank_name, " and ",
+                                found.world_size_name, " are not set. Unset the former or set the latter."));
   }
   const auto present = found.rank ? found.rank_name : found.world_size_name;
-  throw EnvironmentError(text(to_text(found), " is set but ", missing, " is not: set both, unset ", present,
+  throw EnvironmentError(text(to_text(found), " is set but ", missing, " is not. Set both, unset ", present,
                               ", or give --rank and --world-size."));
 }
 
 [[noreturn]] void refuse_half_against(const LauncherVariables& half, const LauncherVariables& winner) {
   if (is_explicit(half)) {
     throw UsageError(text(to_text(half), " disagrees with ", to_text(winner), " (", to_string(winner.launcher),
-                          "): leave the option out, or give both --rank and --world-size."));
+                          "). Remove the option, or give both --rank and --world-size."));
   }
   throw EnvironmentError(text(to_text(half), " (", to_string(half.launcher), ") disagrees with ", to_text(winner), " (",
-                              to_string(winner.launcher), "), and only the latter is complete: unset the former."));
+                              to_string(winner.launcher), "), and only the latter is complete. Unset the former."));
 }
 
 LauncherVariables single_process() {
@@ -44,7 +43,7 @@ LauncherVariables single_process() {
           .world_size = Sourced<int>{1, "single process"}};
 }
 
-/// The winner and its row; no row for a single process.
+/// The winner and its row; null for a single process.
 std::pair<LauncherVariables, const LauncherReader*> find_winner(const Environment& environment,
                                                                 const LaunchOptions& options) {
   std::vector<LauncherVariables> halves;
@@ -67,7 +66,7 @@ std::pair<LauncherVariables, const LauncherReader*> find_winner(const Environmen
   if (halves.size() == 1 && is_explicit(halves.front()) && !halves.front().rank && !halves.front().is_multi_process()) {
     return {single_process(), nullptr};
   }
-  // An index without a world size is normal in a job of one node.
+  // In a job of one node, an index without a world size is normal.
   if (halves.size() == 1 && halves.front().launcher == Launcher::azure_batchai && halves.front().rank->value == 0 &&
       !environment.has("AZ_BATCH_HOST_LIST") && !environment.has("AZ_BATCH_NODE_LIST")) {
     return {single_process(), nullptr};
@@ -78,18 +77,18 @@ std::pair<LauncherVariables, const LauncherReader*> find_winner(const Environmen
 
 void check(const LauncherVariables& found) {
   if (found.rank->value < found.world_size->value) return;
-  const auto message = text(to_text(found), ": the rank must be below the world size.");
+  const auto message = text(to_text(found), ": the rank must be below the world size. Correct one of them.");
   if (found.rank->source.starts_with("--")) throw UsageError(message);
   throw EnvironmentError(message);
 }
 
-/// Whether the numbers of a later launcher say the same, or count something else than ranks and so cannot disagree.
+/// Whether the numbers of a later launcher are the same, or count something else than ranks.
 bool is_compatible(const LauncherVariables& winner, const LauncherVariables& other, const LauncherReader& reader) {
   if (agree(winner, other) || reader.counts == Counts::nodes) return true;
   const bool exported_by_hand = winner.launcher == Launcher::explicit_options || winner.launcher == Launcher::plain;
   if (reader.counts == Counts::ranks_or_agents && !exported_by_hand) return true;
   if (winner.launcher != Launcher::torchrun) return false;
-  // One torchrun agent per node, started by mpirun or the like: the other launcher counts agents.
+  // One torchrun agent per node, started by mpirun for example: the other launcher counts agents.
   return !other.world_size || (winner.node_count && winner.node_count->value == other.world_size->value);
 }
 
@@ -101,19 +100,19 @@ void compare(Resolution& resolution, const LauncherReader& winning, const Launch
   if (reader.precedence == winning.precedence && winner.is_multi_process() && other.is_multi_process()) {
     throw EnvironmentError(text(to_text(winner), " (", to_string(winner.launcher), ") and ", to_text(other), " (",
                                 to_string(other.launcher),
-                                ") disagree: unset those of the launcher that did not start this job."));
+                                ") disagree. Unset those of the launcher that did not start this job."));
   }
   if (reader.launcher == Launcher::plain) resolution.plain_is_stale = true;
   resolution.warnings.push_back(text(to_text(winner), " (", to_string(winner.launcher), ") wins over ", to_text(other),
                                      " (", to_string(other.launcher),
-                                     "), which disagrees: unset the latter if it is left over."));
+                                     "), which is different. Unset the latter if it is left over."));
 }
 
-// What a batch script, or a shell of salloc, asked for and only srun or mpirun starts; 0 where this is none.
+// The tasks that a batch script or a shell of salloc requested, which only srun or mpirun starts; 0 if this is neither.
 long long tasks_without_step(const Environment& environment) {
   const auto tasks = environment.get("SLURM_NTASKS");
   if (!tasks || read_slurm_step(environment)) return 0;
-  return parse_integer(*tasks, 0, kLargestWorldSize).value_or(0);
+  return parse_integer(*tasks, 0, kMaxWorldSize).value_or(0);
 }
 
 }  // namespace
@@ -126,13 +125,13 @@ Resolution resolve(const Environment& environment, const LaunchOptions& options)
   if (winning == nullptr) {
     if (environment.has("AZ_BATCHAI_TASK_INDEX")) {
       resolution.warnings.push_back(
-          "AZ_BATCHAI_TASK_INDEX=0 is set but no world size is: this is taken for a single process; "
-          "give --world-size in a job of several nodes.");
+          "AZ_BATCHAI_TASK_INDEX=0 is set but no world size is, so this runs as a single process. Give "
+          "--world-size in a job of several nodes.");
     }
     if (const auto tasks = tasks_without_step(environment); tasks > 1 && !options.world_size) {
       resolution.warnings.push_back(text("SLURM_NTASKS=", tasks, " asks for ", tasks,
                                          " processes, but neither srun nor mpirun has started this one, which runs "
-                                         "alone: start it with srun --mpi=pmix or mpirun, or give --world-size 1."));
+                                         "alone. Start it with srun --mpi=pmix or mpirun, or give --world-size 1."));
     }
     return resolution;
   }

@@ -8,7 +8,7 @@
 namespace libtrain::detail {
 namespace {
 
-/// True inside what srun started. Batch scripts and interactive allocations have no step, or one of the reserved
+/// True in processes that srun started. Batch scripts and interactive allocations have no step, or one of the reserved
 /// numbers at the top of the 32-bit range.
 bool in_step(const Environment& environment) {
   constexpr long long first_reserved = 0xfffffff0;
@@ -17,7 +17,8 @@ bool in_step(const Environment& environment) {
   if (!step || !environment.has("SLURM_PROCID")) return false;
   const auto number = parse_integer(*step, 0, 0xffffffff);
   if (!number) {
-    throw EnvironmentError(text(name, " is ", quoted(*step), ", which is not the number of a Slurm step: unset it."));
+    throw EnvironmentError(
+        text(name, " is ", in_quotes(*step), ", which is not the number of a Slurm step. Unset it."));
   }
   return *number < first_reserved;
 }
@@ -28,7 +29,7 @@ std::optional<Sourced<int>> tasks_on_this_node(const Environment& environment, c
   const auto list = environment.get(name);
   if (!list || !found.node_rank || !found.world_size) return std::nullopt;
   const auto tasks = parse_slurm_tasks_per_node(*list);
-  // The allocation's list does not describe a step that uses only a part of it.
+  // The list of the allocation does not apply to a step that uses only a part of it.
   if (std::accumulate(tasks.begin(), tasks.end(), 0LL) != found.world_size->value) return std::nullopt;
   const auto node = static_cast<std::size_t>(found.node_rank->value);
   if (node >= tasks.size()) return std::nullopt;

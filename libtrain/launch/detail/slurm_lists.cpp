@@ -11,15 +11,14 @@
 namespace libtrain::detail {
 namespace {
 
-constexpr std::size_t kMaxHosts = 65'536;
-constexpr std::size_t kLongestList = 1 << 20;
+constexpr std::size_t kMaxListBytes = 1 << 20;
 
 class Expander {
  public:
   explicit Expander(std::string_view list) : list_(list) {}
 
   std::vector<std::string> expand() {
-    if (list_.size() > kLongestList) refuse("is longer than 1 MiB");
+    if (list_.size() > kMaxListBytes) refuse("is longer than 1 MiB");
     std::vector<std::string> hosts;
     do {
       const auto expanded = expand_name();
@@ -31,8 +30,8 @@ class Expander {
 
  private:
   [[noreturn]] void refuse(std::string_view why) const {
-    throw EnvironmentError(text("The Slurm node list ", quoted(list_), " ", why, " at character ", position_ + 1,
-                                "; expected something like n[001-004,7],login."));
+    throw EnvironmentError(text("The Slurm node list ", in_quotes(list_), " ", why, " at character ", position_ + 1,
+                                ". Set it to a list such as n[001-004,7],login."));
   }
 
   bool at_end() const { return position_ == list_.size(); }
@@ -43,7 +42,7 @@ class Expander {
     return true;
   }
 
-  /// text and [ranges] in turn, up to a comma that is outside brackets.
+  /// Text and [ranges] in turn, up to a comma that is outside brackets.
   std::vector<std::string> expand_name() {
     std::vector<std::string> names{""};
     while (!at_end() && list_[position_] != ',') {
@@ -55,7 +54,7 @@ class Expander {
         for (const auto& piece : pieces) longer.push_back(name + piece);
       }
       names = std::move(longer);
-      if (names.back().size() > kLongestHostName) refuse("has a name that is too long");
+      if (names.back().size() > kMaxHostName) refuse("has a name that is too long");
     }
     if (!is_host_name(names.front())) refuse("has a name that is not a host name");
     return names;
@@ -69,7 +68,7 @@ class Expander {
     return std::string{part};
   }
 
-  /// What follows '[': "001-004,7]".
+  /// The part after '[': "001-004,7]".
   std::vector<std::string> expand_ranges() {
     std::vector<std::string> numbers;
     do {
@@ -85,7 +84,7 @@ class Expander {
     const auto low = parse_integer(first, 0, 999'999'999'999);
     const auto high = parse_integer(last, 0, 999'999'999'999);
     if (!low || !high) refuse("has a number that is missing or too long");
-    if (*low > *high) refuse("has a range that runs backwards");
+    if (*low > *high) refuse("has a range whose end is below its begin");
     if (*high - *low >= static_cast<long long>(kMaxHosts - std::min(kMaxHosts, numbers.size()))) {
       refuse("names more than 65536 hosts");
     }
@@ -117,7 +116,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view list, std::string_view why) {
   throw EnvironmentError(
-      text("The Slurm list of tasks per node ", quoted(list), " ", why, "; expected something like 8(x4),2."));
+      text("The Slurm list of tasks per node ", in_quotes(list), " ", why, ". Set it to a list such as 8(x4),2."));
 }
 
 }  // namespace
@@ -136,7 +135,7 @@ std::vector<int> parse_slurm_tasks_per_node(std::string_view list) {
       repeat = *count;
       item = item.substr(0, bracket);
     }
-    const auto count = parse_integer(item, 0, kLargestWorldSize);
+    const auto count = parse_integer(item, 0, kMaxWorldSize);
     if (!count) refuse(list, "has an item that is not a number of tasks");
     if (tasks.size() + static_cast<std::size_t>(repeat) > kMaxHosts) refuse(list, "names more than 65536 nodes");
     tasks.insert(tasks.end(), static_cast<std::size_t>(repeat), static_cast<int>(*count));

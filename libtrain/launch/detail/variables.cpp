@@ -72,7 +72,7 @@ std::span<const std::string_view> launch_variables() {
       "SLURM_TASKS_PER_NODE",
       "SLURM_STEP_TASKS_PER_NODE",
       "SLURM_DISTRIBUTION",
-      // How ranks of any launcher meet and talk
+      // Connections between ranks, for all launchers
       "LIBTRAIN_ENCRYPTION",
       "LIBTRAIN_HOST",
       "LIBTRAIN_SHARED_MEMORY",
@@ -96,7 +96,7 @@ std::span<const std::string_view> launch_variables() {
       "K_MPI_JOB_ROLE",
       // libtrain's own
       "LIBTRAIN_JOB_ID",
-      // what decides speed and which network is used
+      // performance and network selection
       "CUDA_VISIBLE_DEVICES",
       "NVIDIA_VISIBLE_DEVICES",
       "OMP_NUM_THREADS",

@@ -5,8 +5,8 @@
 
 namespace libtrain::detail {
 
-/// The names of the variables that decide how a job is launched and how its ranks talk. None of them is meant to hold a
-/// secret: diagnostics print these, redacted, and no others.
+/// The names of the variables that decide how a job is launched and how its ranks communicate. None of them should
+/// contain a secret: diagnostics print these variables, redacted, and no others.
 std::span<const std::string_view> launch_variables();
 
 }  // namespace libtrain::detail

@@ -1,5 +1,5 @@
-// AdamW and LAMB. Compiled with -ffp-contract=off, for the same bits in all clones, and in a loop's vectors and rest,
-// and with -fno-math-errno, without which GCC makes no vector code of square roots.
+// AdamW and LAMB. Compiled with -ffp-contract=off, for the same bits in all clones, and in the vectorised part of a
+// loop and its rest, and with -fno-math-errno, without which GCC does not vectorise square roots.
 
 #include <libtrain/numeric/detail/optimizer_steps.hpp>
 
@@ -14,7 +14,7 @@ namespace libtrain::detail {
 
 namespace {
 
-/// By value to the loops: what they write cannot alias it.
+/// Passed by value to the loops, whose writes then cannot alias it.
 template <typename T>
 struct AdamFactors {
   T beta1 = 0;
@@ -104,7 +104,7 @@ LIBTRAIN_INLINED LambSums moments_loops(const T* parameter, const T* gradient, T
   return {.parameter = parameters.total(), .update = updates.total()};
 }
 
-// The clones. That pointers do not overlap is told where compilers heed it: at functions that are not inlined.
+// The clones. Compilers respect __restrict only in functions that are not inlined.
 
 LIBTRAIN_VECTOR_CLONES void adamw_clones(float* __restrict parameter, const float* __restrict gradient,
                                          float* __restrict first, float* __restrict second, std::size_t count,

@@ -28,7 +28,7 @@ LIBTRAIN_VECTOR_CLONES void divide_by(double* data, double divisor, std::size_t 
 }
 
 [[noreturn]] void throw_unsupported(std::string_view what, DataType type) {
-  throw UsageError(text("Host arithmetic cannot ", what, " ", to_string(type), "."));
+  throw UsageError(text("Host arithmetic cannot ", what, " ", to_string(type), ". Convert to another type."));
 }
 
 }  // namespace

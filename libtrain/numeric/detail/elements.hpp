@@ -9,7 +9,7 @@
 
 namespace libtrain::detail {
 
-/// What all operations but the average do at the end.
+/// The end of all operations except the average.
 struct Unscaled {
   template <typename W>
   static LIBTRAIN_INLINED W finish(W value, W /*inputs*/) {
@@ -49,7 +49,7 @@ struct Product : Unscaled {
   }
 };
 
-// Whoever brings a NaN, the result is NaN: a diverging rank must not be hidden by its peers.
+// The result is NaN if any input is NaN: peers must not hide a diverging rank.
 struct Minimum : Unscaled {
   template <typename W>
   static LIBTRAIN_INLINED W combine(W a, W b) {

@@ -9,10 +9,10 @@ namespace libtrain::detail {
 
 namespace {
 
-// Looked at in pieces, so that the loop over one piece has no way out and is vectorised.
+// Checked in pieces, so that the loop over one piece has no early exit and is vectorised.
 constexpr std::size_t kPiece = 4096;
 
-// An IEEE 754 number is NaN or infinite exactly where all bits of its exponent are set.
+// An IEEE 754 number is NaN or infinite exactly if all bits of its exponent are set.
 template <typename Bits>
 LIBTRAIN_INLINED bool has_no_full_exponent(const void* data, std::size_t count, Bits exponent) {
   const auto* numbers = static_cast<const Bits*>(data);

@@ -6,7 +6,7 @@
 
 namespace libtrain::detail {
 
-/// Whether `count` elements of a floating `type` hold neither NaN nor infinity. One pass over the memory.
+/// Whether none of `count` elements of a floating `type` is NaN or infinite. One pass over the memory.
 bool all_finite(const void* data, std::size_t count, DataType type);
 
 }  // namespace libtrain::detail

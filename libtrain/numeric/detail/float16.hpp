@@ -8,11 +8,11 @@
 
 namespace libtrain::detail {
 
-// Enumerations, because compilers do not make vector code of structures, and without enumerators: these are the bits.
+// Enumerations of the bits, without enumerators: compilers do not vectorise structures.
 enum class Float16 : std::uint16_t {};
 enum class BFloat16 : std::uint16_t {};
 
-/// The value that elements of type T are computed with: 16-bit floats as float32, all others as they are.
+/// The type in which elements of type T are computed: float32 for 16-bit floats, T for all others.
 template <typename T>
 using Wide = std::conditional_t<std::is_enum_v<T>, float, T>;
 
@@ -25,8 +25,8 @@ LIBTRAIN_INLINED float widen(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
-// Both directions of IEEE binary16 after F. Giesen, https://gist.github.com/rygorous/2156668: selects instead of
-// branches, so that they become vector code on any processor, and right also where the program flushes denormals.
+// Both directions of IEEE binary16 after F. Giesen, https://gist.github.com/rygorous/2156668: with selects instead of
+// branches, so that they are vectorised on any processor, and correct also if the program flushes denormals.
 LIBTRAIN_INLINED float widen(Float16 value) {
   constexpr std::uint32_t kExponent = 0x7c00u << 13;
   constexpr std::uint32_t kRebias = (127u - 15u) << 23;
@@ -41,7 +41,7 @@ LIBTRAIN_INLINED float widen(Float16 value) {
   return std::bit_cast<float>(bits | (half & 0x8000u) << 16);
 }
 
-/// The nearest value of type T, ties to even; what is not a number stays so.
+/// The nearest value of type T, ties to even; NaN stays NaN.
 template <typename T>
 LIBTRAIN_INLINED T narrow(Wide<T> value) {
   if constexpr (std::is_same_v<T, BFloat16>) {

@@ -1,4 +1,6 @@
-#include <libtrain/numeric/detail/low_rank_product.hpp>
+#include <libtrain/numeric/detail/low_rank.hpp>
+
+#include <algorithm>
 
 #include <libtrain/base/detail/vector_clones.hpp>
 
@@ -6,7 +8,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// So many columns of the product and of a usual q stay in the first-level cache.
+// So many columns of the product and of q, at the usual ranks, fit into the first-level cache.
 constexpr std::int64_t kBlockColumns = 1024;
 
 template <typename T>
@@ -24,7 +26,7 @@ template <typename T>
 LIBTRAIN_INLINED void multiply_blocks(const T* p, const T* q, T* product, std::int64_t rows, std::int64_t columns,
                                       std::int64_t rank) {
   for (std::int64_t begin = 0; begin < columns; begin += kBlockColumns) {
-    const auto count = columns - begin < kBlockColumns ? columns - begin : kBlockColumns;
+    const auto count = std::min(columns - begin, kBlockColumns);
     for (std::int64_t row = 0; row < rows; ++row) {
       multiply_block(p + row * rank, q + begin, product + row * columns + begin, columns, rank, count);
     }

@@ -26,8 +26,8 @@ struct Largest : Magnitudes {
   static LIBTRAIN_INLINED double join(double a, double b) { return Maximum::combine(a, b); }
 };
 
-// Enough lanes that the inner loop stays a loop, which the compiler makes vector code of, and that a lane's sum is
-// ready when its turn comes.
+// Enough lanes that the inner loop stays a loop, which the compiler vectorises, and that a lane's sum is ready when it
+// is needed again.
 template <typename Part, typename T>
 LIBTRAIN_INLINED double join_all(const T* values, std::size_t count) {
   double lanes[kSquareLanes] = {};
@@ -64,7 +64,7 @@ LIBTRAIN_VECTOR_CLONES double largest(const void* values, std::size_t count, Dat
 }
 
 void require_floating(DataType type) {
-  if (!is_floating(type)) throw UsageError(text("A norm was asked for of ", to_string(type), ", which are integers."));
+  if (!is_floating(type)) throw UsageError(text("Norms are not computed for ", to_string(type), ". Pass floats."));
 }
 
 }  // namespace

@@ -5,12 +5,12 @@
 
 namespace libtrain::detail {
 
-// Optimizer steps on flat memory, in one pass where tensor operators take up to nine.
+// Optimizer steps on flat memory, in one pass where tensor operators need up to nine.
 //
-// Elements are computed with in their own type, with factors that are worked out in double and rounded to it once, as
-// torch does. An element's new bits depend on its old values and the step alone: not on where a slice begins or ends,
-// and not on the processor, since no product is fused with a sum (the sources are compiled with -ffp-contract=off). So
-// slices of one memory may be updated apart, on any thread, or on another rank. Arguments must not overlap.
+// Elements are computed in their own type, with factors that are computed in double and rounded once, as in torch. An
+// element's new bits depend only on its old values and the step: not on the begin or end of a slice, and not on the
+// processor, since no product is fused with a sum (the sources are compiled with -ffp-contract=off). Slices of one
+// memory may therefore be updated separately, on any thread or rank. Arguments must not overlap.
 
 /// One step of SGD.
 struct SgdStep {
@@ -19,7 +19,7 @@ struct SgdStep {
   double dampening = 0;     ///< 0 with nesterov
   double weight_decay = 0;  ///< of the L2 kind: added to the gradient
   bool nesterov = false;
-  bool first = false;  ///< the momentum buffer holds nothing yet, and is written only
+  bool first = false;  ///< the momentum buffer is not initialised, and only written
 };
 
 /// torch.optim.SGD, with p for parameter, b for momentum buffer:
@@ -28,7 +28,7 @@ struct SgdStep {
 ///     b = d in the first step, momentum b + (1 - dampening) d in others
 ///     p = p - learning_rate (d without momentum, b with, d + momentum b with nesterov)
 ///
-/// `momentum_buffer` may be null without momentum; throws UsageError where it is null with.
+/// Throws UsageError if `momentum_buffer` is null and momentum is not 0.
 void sgd_update(float* parameter, const float* gradient, float* momentum_buffer, std::size_t count,
                 const SgdStep& step);
 void sgd_update(double* parameter, const double* gradient, double* momentum_buffer, std::size_t count,
@@ -65,12 +65,12 @@ struct LarsStep {
   double weight_decay = 0;
 };
 
-/// v = momentum v + rate (gradient + weight_decay p); p = p - v. The velocity v is 0 before the first step, and may be
-/// null without momentum; throws UsageError where it is null with.
+/// v = momentum v + rate (gradient + weight_decay p); p = p - v. The velocity v is 0 before the first step. Throws
+/// UsageError if it is null and momentum is not 0.
 void lars_update(float* parameter, const float* gradient, float* velocity, std::size_t count, const LarsStep& step);
 void lars_update(double* parameter, const double* gradient, double* velocity, std::size_t count, const LarsStep& step);
 
-/// Of the elements that a call has seen; those of slices are to be added.
+/// Sums over the elements of a call; the sums of slices are to be added.
 struct LambSums {
   double parameter = 0;  ///< of squares of p
   double update = 0;     ///< of squares of u

@@ -1,4 +1,4 @@
-#include <libtrain/numeric/detail/orthogonalize.hpp>
+#include <libtrain/numeric/detail/low_rank.hpp>
 
 #include <cmath>
 #include <limits>
@@ -13,60 +13,58 @@ namespace libtrain::detail {
 
 namespace {
 
-template <typename Scalar>
-using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic>;
+// Float matrices, too, are decomposed in double: the templates of Eigen's decomposition compile for seconds each.
+using Matrix = Eigen::MatrixXd;
 
-template <typename Scalar>
-using RowMajorMap = Eigen::Map<Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
-
-// Eigen squares what it is given: short columns would vanish, and long ones overflow. Zero stays zero.
-template <typename Scalar>
-void scale_to_unit_length(Matrix<Scalar>& columns) {
-  for (Eigen::Index column = 0; column < columns.cols(); ++column) {
-    const Scalar largest = columns.col(column).cwiseAbs().maxCoeff();
+// Eigen squares its input: short columns would vanish, and long ones overflow. Zero stays zero.
+void scale_to_unit_length(Matrix& columns) {
+  for (Eigen::Index index = 0; index < columns.cols(); ++index) {
+    auto column = columns.col(index);
+    const double largest = column.cwiseAbs().maxCoeff();
     if (largest == 0) continue;
-    columns.col(column) /= largest;
-    const Scalar length = columns.col(column).norm();
-    columns.col(column) /= length;
+    column /= largest;
+    column /= column.norm();
   }
 }
 
-// The diagonal of R is what is left of each column outside the span of those before it. `columns` have unit length.
-template <typename Scalar>
-bool replace_dependent_columns(const Matrix<Scalar>& decomposition, Matrix<Scalar>& columns) {
-  constexpr Scalar kNegligible = 8 * std::numeric_limits<Scalar>::epsilon();
+// The diagonal of R is the length of each column's part outside the span of those before it. `columns` have unit
+// length.
+bool replace_dependent_columns(const Matrix& decomposition, double negligible, Matrix& columns) {
   bool replaced = false;
   for (Eigen::Index column = 0; column < columns.cols(); ++column) {
-    if (std::abs(decomposition(column, column)) > kNegligible) continue;
+    if (std::abs(decomposition(column, column)) > negligible) continue;
     for (Eigen::Index row = 0; row < columns.rows(); ++row) {
-      const auto value = uniform_value(static_cast<std::uint64_t>(column), static_cast<std::uint64_t>(row));
-      columns(row, column) = static_cast<Scalar>(value);
+      columns(row, column) = uniform_value(static_cast<std::uint64_t>(column), static_cast<std::uint64_t>(row));
     }
     replaced = true;
   }
   return replaced;
 }
 
+Matrix orthonormal_basis(Matrix columns, double negligible) {
+  scale_to_unit_length(columns);
+  Eigen::HouseholderQR<Matrix> decomposition(columns);
+  if (replace_dependent_columns(decomposition.matrixQR(), negligible, columns)) decomposition.compute(columns);
+  Matrix basis = decomposition.householderQ() * Matrix::Identity(columns.rows(), columns.cols());
+  for (Eigen::Index column = 0; column < basis.cols(); ++column) {
+    if (decomposition.matrixQR()(column, column) < 0) basis.col(column) *= -1;
+  }
+  return basis;
+}
+
 template <typename Scalar>
 bool orthogonalize_columns(Scalar* data, std::int64_t rows, std::int64_t columns) {
   if (columns < 0 || columns > rows) {
     throw UsageError(text("A matrix of ", rows, " rows and ", columns,
-                          " columns has no orthonormal columns; give as many rows as columns, or more."));
+                          " columns has no orthonormal columns. Give at least as many rows as columns."));
   }
   if (columns == 0) return true;
-  RowMajorMap<Scalar> matrix(data, rows, columns);
+  Eigen::Map<Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>> matrix(data, rows, columns);
   if (!matrix.allFinite()) return false;
-
-  // Eigen sums in an order that depends on the alignment of its operands, and its own memory is always aligned alike.
-  Matrix<Scalar> work = matrix;
-  scale_to_unit_length(work);
-  Eigen::HouseholderQR<Matrix<Scalar>> decomposition(work);
-  if (replace_dependent_columns(decomposition.matrixQR(), work)) decomposition.compute(work);
-  Matrix<Scalar> basis = decomposition.householderQ() * Matrix<Scalar>::Identity(rows, columns);
-  for (Eigen::Index column = 0; column < basis.cols(); ++column) {
-    if (decomposition.matrixQR()(column, column) < 0) basis.col(column) *= Scalar{-1};
-  }
-  matrix = basis;
+  // Dependent columns differ by the rounding of the type in which they were computed.
+  constexpr double kNegligible = 8 * static_cast<double>(std::numeric_limits<Scalar>::epsilon());
+  // Eigen sums in an order that depends on the alignment of its operands: the copy is always aligned in the same way.
+  matrix = orthonormal_basis(matrix.template cast<double>(), kNegligible).template cast<Scalar>();
   return true;
 }
 

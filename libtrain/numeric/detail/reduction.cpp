@@ -14,10 +14,10 @@ namespace {
 using Inputs = std::span<const void* const>;
 using Outputs = std::span<void* const>;
 
-// What a block touches stays in the first-level cache until it is written back.
+// The data of a block fits into the first-level cache.
 constexpr std::size_t kBlockElements = 1024;
 
-// One loop to a function: compilers give up on the loops of larger ones.
+// One loop in each function: compilers do not vectorise the loops of larger ones.
 
 LIBTRAIN_VECTOR_CLONES void widen_into(void* __restrict sum, const void* __restrict input, std::size_t count,
                                        DataType type) {
@@ -51,8 +51,8 @@ LIBTRAIN_VECTOR_CLONES void finish_into(void* __restrict result, const void* __r
   });
 }
 
-// Two ranks in place, the most frequent case: no detour over an accumulator. The outputs may be the inputs, element by
-// element, which is no dependence between iterations.
+// Two ranks in place, the most frequent case: without an accumulator. The outputs may be the inputs, element by
+// element, which is not a dependence between iterations.
 LIBTRAIN_VECTOR_CLONES void reduce_two(Inputs inputs, Outputs outputs, std::size_t count, DataType type, ReduceOp op) {
   with_element(type, [&]<typename T>(T) __attribute__((always_inline)) {
     with_operation(op, [&]<typename Op>(Op) __attribute__((always_inline)) {
@@ -87,7 +87,7 @@ void reduce_block(Inputs inputs, Outputs outputs, std::size_t begin, std::size_t
 
 void reduce_blocks(Inputs inputs, Outputs outputs, std::size_t count, DataType type, ReduceOp op) {
   if (op == ReduceOp::average && !is_floating(type)) {
-    throw UsageError(text("Host arithmetic cannot average ", to_string(type), "."));
+    throw UsageError(text("Host arithmetic cannot average ", to_string(type), ". Convert to another type."));
   }
   if (inputs.size() == 2 && outputs.size() == 2) return reduce_two(inputs, outputs, count, type, op);
   for (std::size_t begin = 0; begin < count; begin += kBlockElements) {

@@ -1,5 +1,5 @@
-// SGD and LARS. Compiled with -ffp-contract=off, for the same bits in all clones, and in a loop's
-// vectors and rest.
+// SGD and LARS. Compiled with -ffp-contract=off, for the same bits in all clones, and in the vectorised part of a loop
+// and its rest.
 
 #include <libtrain/numeric/detail/optimizer_steps.hpp>
 
@@ -53,7 +53,7 @@ LIBTRAIN_INLINED void lars_loop(T* parameter, const T* gradient, T* velocity, st
   }
 }
 
-// The clones. That pointers do not overlap is told where compilers heed it: at functions that are not inlined.
+// The clones. Compilers respect __restrict only in functions that are not inlined.
 
 LIBTRAIN_VECTOR_CLONES void plain_clones(float* __restrict parameter, const float* __restrict gradient,
                                          std::size_t count, float rate, float decay) {
@@ -86,7 +86,7 @@ LIBTRAIN_VECTOR_CLONES void lars_clones(double* __restrict parameter, const doub
 }
 
 void require_buffer(const void* buffer, double momentum, std::string_view call) {
-  if (buffer == nullptr) throw UsageError(text(call, " with momentum ", momentum, " was given no buffer for it."));
+  if (buffer == nullptr) throw UsageError(text(call, " with momentum ", momentum, " was given no buffer. Pass one."));
 }
 
 template <typename T>

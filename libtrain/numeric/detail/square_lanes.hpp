@@ -6,15 +6,15 @@
 
 namespace libtrain::detail {
 
-/// How many sums a sum of squares is made of: element i goes to sum i modulo this. Vectors of any width then add in the
-/// same order, and the compiler needs no leave to reorder.
+/// The number of partial sums of a sum of squares: element i is added to sum i modulo this. Vectors of any width then
+/// add in the same order, and the compiler need not be allowed to reorder.
 constexpr std::size_t kSquareLanes = 64;
 
 struct AddedLanes {
   static LIBTRAIN_INLINED double join(double a, double b) { return a + b; }
 };
 
-/// All of them; pairs first, since errors of sums grow with the depth of the tree. Spoils the lanes.
+/// Joins all lanes pairwise, since the error of a sum grows with the depth of its tree. Overwrites the lanes.
 template <typename Lanes>
 LIBTRAIN_INLINED double join_lanes(double (&lanes)[kSquareLanes]) {
   for (std::size_t half = kSquareLanes / 2; half > 0; half /= 2) {
@@ -28,7 +28,7 @@ struct SquareLanes {
 
   LIBTRAIN_INLINED void add(std::size_t lane, double value) { sums[lane] += value * value; }
 
-  /// Spoils the lanes.
+  /// Overwrites the lanes.
   LIBTRAIN_INLINED double total() { return join_lanes<AddedLanes>(sums); }
 };
 

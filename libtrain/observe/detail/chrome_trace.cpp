@@ -13,20 +13,20 @@ namespace libtrain::detail {
 
 namespace {
 
-// The same path, whose folder is there from now on.
+// Creates the folder of `path` and returns `path`.
 const std::filesystem::path& in_its_folder(const std::filesystem::path& path) {
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
   if (!error) return path;
-  throw EnvironmentError(
-      text("Cannot make the folder of the timeline '", path.string(), "': ", error.message(), ". Name another file."));
+  throw EnvironmentError(text("Cannot create the folder of the timeline '", path.string(), "': ", error.message(),
+                              ". Choose another file."));
 }
 
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Exact, where a double would round.
+// Exact: a double would round.
 std::string microseconds(std::int64_t nanoseconds) {
   const bool negative = nanoseconds < 0;
   const auto bits = static_cast<std::uint64_t>(nanoseconds);
@@ -54,7 +54,7 @@ void ChromeTraceFile::add(int rank, const Trace& trace) {
   describe_process(rank, trace);
   std::vector<std::string> texts;
   for (const auto& text : trace.texts) texts.push_back(quoted(text));
-  std::vector<std::size_t> threads(texts.size(), 0);  // of those texts that are lanes
+  std::vector<std::size_t> threads(texts.size(), 0);  // of the texts that are lanes
   const auto process = std::to_string(rank);
   for (const auto& span : trace.spans) {
     auto& thread = threads[span.lane];

@@ -12,27 +12,26 @@
 
 namespace libtrain::detail {
 
-/// Writes a file of spans that chrome://tracing and https://ui.perfetto.dev show, in the JSON object form of "Trace
-/// Event Format" (Google, 2016): a process for each rank, a thread for each lane, a complete event ("ph": "X") for each
-/// span with its detail as args.detail. A lane has the same thread number in all processes. Times are microseconds with
+/// Writes a file of spans for chrome://tracing and https://ui.perfetto.dev, in the JSON object form of "Trace Event
+/// Format" (Google, 2016): a process for each rank, a thread for each lane, a complete event ("ph": "X") for each span
+/// with its detail as args.detail. A lane has the same thread number in all processes. Times are microseconds with
 /// three decimals. Bytes that are not UTF-8 become U+FFFD.
 ///
-/// The file is there as a whole or not at all, and a device or a FIFO is written to as it is: see OutputFile.
-/// Belongs to one thread.
+/// The file is complete or absent; a device or a FIFO is written to directly: see OutputFile. Belongs to one thread.
 class ChromeTraceFile {
  public:
-  /// Starts the file; makes the folder where it is missing. Throws EnvironmentError with the path and the system's
-  /// reason, as do the methods below.
+  /// Starts the file and creates its folder if it does not exist. Throws EnvironmentError with the path and the
+  /// system's reason, as do the methods below.
   explicit ChromeTraceFile(std::filesystem::path path);
 
-  /// Throws where the file could not be made; makes the folder, and nothing else.
+  /// Throws if the file cannot be created. Creates only the folder.
   static void require_writable(const std::filesystem::path& path);
 
-  /// Adds the spans of a rank, in any order; their times must be on one clock for all ranks. May be called again for
-  /// more spans of the same rank.
+  /// Adds spans of a rank, in any order; the times of all ranks must be on one clock. May be called repeatedly for a
+  /// rank.
   void add(int rank, const Trace& trace);
 
-  /// Brings the file to the disk and gives it its name, in place of a file that had it. The last call.
+  /// Flushes the file to the disk and gives it its name, replacing an existing file. The last call.
   void finish();
 
  private:
@@ -44,7 +43,7 @@ class ChromeTraceFile {
   OutputFile file_;
   bool has_events_ = false;
   std::vector<std::string> lanes_;                       // thread n + 1 of every process
-  std::set<std::pair<int, std::size_t>> named_threads_;  // of which rank
+  std::set<std::pair<int, std::size_t>> named_threads_;  // rank and thread
 };
 
 }  // namespace libtrain::detail

@@ -57,12 +57,12 @@ std::string find_problem(int index) {
 
 }  // namespace
 
-detail::GpuSurvey detail::survey_gpus() {
-  detail::GpuSurvey survey;
+detail::GpuProbe detail::probe_gpus() {
+  detail::GpuProbe probe;
   int count = 0;
   if (const auto failed = cudaGetDeviceCount(&count); failed != cudaSuccess || count == 0) {
-    survey.why_none = failed == cudaSuccess ? "the driver shows no GPU to this process" : cudaGetErrorString(failed);
-    return survey;
+    probe.why_none = failed == cudaSuccess ? "the driver shows no GPU to this process" : cudaGetErrorString(failed);
+    return probe;
   }
   int current = 0;
   cudaGetDevice(&current);
@@ -76,10 +76,10 @@ detail::GpuSurvey detail::survey_gpus() {
     } else {
       report.problem = cudaGetErrorString(failed);
     }
-    survey.gpus.push_back(report);
+    probe.gpus.push_back(report);
   }
   cudaSetDevice(current);
-  return survey;
+  return probe;
 }
 
 }  // namespace libtrain

@@ -11,16 +11,16 @@ struct GpuReport {
   int index = 0;
   std::string name;
   std::uint64_t memory_bytes = 0;
-  std::string problem;  ///< empty where the kernel gave the right result
+  std::string problem;  ///< empty if the kernel gave the right result
 };
 
-struct GpuSurvey {
+struct GpuProbe {
   std::vector<GpuReport> gpus;
-  std::string why_none;  ///< where there is no GPU: what the CUDA runtime says, or that this build has no CUDA
+  std::string why_none;  ///< if there is no GPU: the error of the CUDA runtime, or that this build has no CUDA
 };
 
-/// Runs a small kernel on every visible GPU. Leaves the calling thread's current device as it was; creates a CUDA
+/// Runs a small kernel on every visible GPU. Does not change the calling thread's current device; creates a CUDA
 /// context on each GPU. Does not throw.
-GpuSurvey survey_gpus();
+GpuProbe probe_gpus();
 
 }  // namespace libtrain::detail

@@ -2,7 +2,7 @@
 
 namespace libtrain {
 
-detail::GpuSurvey detail::survey_gpus() {
+detail::GpuProbe detail::probe_gpus() {
   return {.why_none = "this libtrain was built without CUDA"};
 }
 

@@ -10,10 +10,10 @@
 namespace libtrain::detail {
 
 double percentile(std::vector<double> values, double share) {
-  if (values.empty()) throw UsageError("There is no percentile of no values; measure at least one.");
+  if (values.empty()) throw UsageError("There are no values for a percentile. Measure at least one.");
   if (!(share >= 0.0 && share <= 1.0)) throw UsageError(text("The share ", share, " is not between 0 and 1."));
   if (std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); })) {
-    throw UsageError("A value that is not a number has no place in an order; leave it out of the percentile.");
+    throw UsageError("A value for a percentile is NaN. Leave NaN out of the percentile.");
   }
   const double position = share * static_cast<double>(values.size() - 1);
   const auto index = static_cast<std::ptrdiff_t>(position);

@@ -1,7 +1,6 @@
 #include <libtrain/optim/detail/dense_update.hpp>
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
@@ -13,16 +12,16 @@ namespace libtrain::optim::detail {
 
 namespace {
 
-// Enough for a thread to be worth waking, as in torch; whole cache lines.
+// Enough work to wake a thread for, as in torch; whole cache lines.
 constexpr std::size_t kPieceElements = 32768;
 
-// Whether `tensor`, of the parameter's shape, may be used beside it: with a flat one, element by element in memory.
+// Whether `tensor`, of the parameter's shape, may be used with it: for a flat parameter, element by element in memory.
 bool fits(const at::Tensor& tensor, const at::Tensor& parameter) {
   if (tensor.scalar_type() != parameter.scalar_type() || tensor.device() != parameter.device()) return false;
   if (!is_flat(parameter)) return true;
-  if (tensor.is_neg()) return false;  // its memory holds the negatives
+  if (tensor.is_neg()) return false;  // its memory has the negative values
   for (std::int64_t dimension = 0; dimension < parameter.dim(); ++dimension) {
-    // The stride of a dimension of size 1 means nothing.
+    // The stride of a dimension of size 1 does not matter.
     if (parameter.size(dimension) > 1 && tensor.stride(dimension) != parameter.stride(dimension)) return false;
   }
   return true;
@@ -70,11 +69,6 @@ void mark_changed(const at::Tensor& parameter) {
   parameter.unsafeGetTensorImpl()->bump_version();
 }
 
-void require_not_negative(double value, std::string_view name) {
-  if (value >= 0 && std::isfinite(value)) return;
-  throw UsageError(text(name, " is ", value, "; it must be a finite number, 0 or more."));
-}
-
 std::size_t count_pieces(const at::Tensor& flat) {
   return (static_cast<std::size_t>(flat.numel()) + kPieceElements - 1) / kPieceElements;
 }
@@ -89,9 +83,9 @@ void for_each_piece(const at::Tensor& flat, c10::function_ref<void(const Piece&)
     }
   };
   if (pieces <= 1 || at::get_num_threads() == 1) return run(0, pieces);
-  // at::parallel_for is a template that is serial unless its user is compiled with OpenMP, and linking one ourselves
-  // could bring a second runtime into the process. An iterator's loop runs on the threads that torch has. Here it
-  // iterates over as many bytes as there are pieces, and does not look at them.
+  // at::parallel_for is a template that is serial unless its user is compiled with OpenMP, and linking OpenMP here
+  // could add a second runtime to the process. The loop of an iterator runs on torch's own threads. Here it iterates
+  // over as many bytes as there are pieces, without reading them.
   auto* const base = static_cast<char*>(flat.mutable_data_ptr());
   const auto bytes = at::from_blob(base, {static_cast<std::int64_t>(pieces)}, at::TensorOptions().dtype(at::kByte));
   auto iterator = at::TensorIterator::borrowing_nullary_op(bytes);
@@ -100,6 +94,43 @@ void for_each_piece(const at::Tensor& flat, c10::function_ref<void(const Piece&)
     run(first, first + static_cast<std::size_t>(size));
   };
   iterator.for_each(run_range, 1);
+}
+
+libtrain::detail::SgdStep sgd_step(const torch::optim::SGDOptions& options) {
+  return {.learning_rate = options.lr(),
+          .momentum = options.momentum(),
+          .dampening = options.dampening(),
+          .weight_decay = options.weight_decay(),
+          .nesterov = options.nesterov()};
+}
+
+void adamw_pieces(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& first,
+                  const at::Tensor& second, const libtrain::detail::AdamWStep& step) {
+  with_element_type(parameter, [&]<typename T>(T) {
+    auto* const values = parameter.mutable_data_ptr<T>();
+    const auto* const gradients = gradient.const_data_ptr<T>();
+    auto* const firsts = first.mutable_data_ptr<T>();
+    auto* const seconds = second.mutable_data_ptr<T>();
+    for_each_piece(parameter, [&](const Piece& piece) {
+      const auto begin = piece.begin;
+      libtrain::detail::adamw_update(values + begin, gradients + begin, firsts + begin, seconds + begin, piece.count,
+                                     step);
+    });
+  });
+}
+
+void sgd_pieces(const at::Tensor& parameter, const at::Tensor& gradient, const at::Tensor& buffer,
+                const libtrain::detail::SgdStep& step) {
+  with_element_type(parameter, [&]<typename T>(T) {
+    auto* const values = parameter.mutable_data_ptr<T>();
+    const auto* const gradients = gradient.const_data_ptr<T>();
+    auto* const kept = buffer.defined() ? buffer.mutable_data_ptr<T>() : nullptr;
+    for_each_piece(parameter, [&](const Piece& piece) {
+      const auto begin = piece.begin;
+      libtrain::detail::sgd_update(values + begin, gradients + begin, kept == nullptr ? nullptr : kept + begin,
+                                   piece.count, step);
+    });
+  });
 }
 
 }  // namespace libtrain::optim::detail

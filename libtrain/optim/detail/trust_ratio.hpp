@@ -2,18 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
-// Norms for LARS and LAMB, whose steps are as long as a tensor's weights and gradients say.
+// Norms for LARS and LAMB, in which the norms of a tensor's weights and gradients determine the length of a step.
 
 namespace libtrain::optim::detail {
 
-/// The Euclidean norm of a tensor for which is_flat holds; its bits depend on the values in memory order alone.
+/// The Euclidean norm of a tensor for which is_flat() is true; its bits depend only on the values in memory order.
 double norm_of_flat(const at::Tensor& flat);
 
-/// The Euclidean norm of any tensor, without dimensions, in float32 or float64, on the tensor's device: the host need
-/// not wait for a GPU.
+/// The Euclidean norm of any tensor: a tensor without dimensions, in float32 or float64, on the tensor's device, so
+/// that the host need not wait for a GPU.
 at::Tensor norm_of(const at::Tensor& tensor);
 
-/// `ratio` where both norms are above 0, otherwise 1: weights of 0 would never change, and 0 / 0 is no ratio.
+/// `ratio` if both norms are above 0, otherwise 1: weights of 0 would never change, and 0 / 0 is not a ratio.
 double ratio_or_one(double ratio, double left_norm, double right_norm);
 at::Tensor ratio_or_one(const at::Tensor& ratio, const at::Tensor& left_norm, const at::Tensor& right_norm);
 

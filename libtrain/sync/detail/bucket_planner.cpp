@@ -24,7 +24,8 @@ std::vector<GradientSpec> specs_of(const std::vector<std::size_t>& order, const 
   return specs;
 }
 
-// Latency and bandwidth of all-reduces in memory of the communicator, as this rank sees them: tens of milliseconds.
+// Latency and bandwidth of all-reduces in memory of the communicator, as measured by this rank. Takes tens of
+// milliseconds.
 LinkCost measure_link(Communicator& communicator) {
   constexpr std::int64_t kSizes[] = {1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22};
   constexpr int kCalls = 7;
@@ -47,14 +48,14 @@ LinkCost measure_link(Communicator& communicator) {
 }  // namespace
 
 BucketPlanner::BucketPlanner(const ModuleParameters& parameters, const SynchronizerOptions& options)
-    : parameters_(parameters), given_(options.plan), limits_(options.buckets), replans_(options.replan) {
-  if (options.wire_format) limits_.alone_bytes = BucketLimits::kNever;  // formats have memory of their own for a bucket
+    : parameters_(parameters), options_(options), limits_(options.buckets) {
+  if (options.wire_format) limits_.alone_bytes = BucketLimits::kNever;  // formats have their own memory for a bucket
 }
 
 void BucketPlanner::check_given() const {
-  if (given_.empty()) return;
+  if (options_.plan.empty()) return;
   std::vector<int> times(parameters_.size());
-  for (const auto& names : given_) {
+  for (const auto& names : options_.plan) {
     const ModuleParameter* first = nullptr;
     for (const auto& name : names) {
       const auto index = parameters_.index_of(name);
@@ -63,28 +64,32 @@ void BucketPlanner::check_given() const {
       if (first->tensor.scalar_type() == parameters_[index].tensor.scalar_type()) continue;
       throw UsageError(text("The given plan has '", first->name, "' of dtype ", first->tensor.scalar_type(), " and '",
                             name, "' of dtype ", parameters_[index].tensor.scalar_type(),
-                            " in one bucket: a bucket is of one."));
+                            " in one bucket. Use buckets of one dtype."));
     }
   }
   for (const auto index : parameters_.trainable()) {
     if (times[index] == 1) continue;
     throw UsageError(text("The given plan names parameter '", parameters_[index].name, "' ", times[index],
-                          " times: name each trainable parameter once."));
+                          " times. Name each trainable parameter once."));
   }
 }
 
 std::vector<Bucket> BucketPlanner::plan() const {
-  return given_.empty() ? in_order(parameters_.trainable()) : given_plan();
+  return options_.plan.empty() ? plan(parameters_.trainable()) : given_plan();
 }
 
 std::vector<Bucket> BucketPlanner::plan(const std::vector<std::size_t>& order) const {
-  return in_order(order);
+  auto buckets = plan_buckets(specs_of(order, parameters_), limits_);
+  for (auto& bucket : buckets) {
+    for (auto& member : bucket.members) member = order[member];
+  }
+  return buckets;
 }
 
 std::vector<Bucket> BucketPlanner::given_plan() const {
   std::vector<Bucket> buckets;
   auto unnamed = parameters_.trainable();  // they were frozen when the plan was given
-  for (const auto& names : given_) {
+  for (const auto& names : options_.plan) {
     Bucket bucket;
     for (const auto& name : names) {
       const auto index = parameters_.index_of(name);
@@ -97,15 +102,7 @@ std::vector<Bucket> BucketPlanner::given_plan() const {
     }
     if (!bucket.members.empty()) buckets.push_back(std::move(bucket));
   }
-  for (auto& bucket : in_order(unnamed)) buckets.push_back(std::move(bucket));
-  return buckets;
-}
-
-std::vector<Bucket> BucketPlanner::in_order(const std::vector<std::size_t>& order) const {
-  auto buckets = plan_buckets(specs_of(order, parameters_), limits_);
-  for (auto& bucket : buckets) {
-    for (auto& member : bucket.members) member = order[member];
-  }
+  for (auto& bucket : plan(unnamed)) buckets.push_back(std::move(bucket));
   return buckets;
 }
 
@@ -117,33 +114,37 @@ std::vector<std::string> BucketPlanner::describe(const std::vector<Bucket>& plan
     lines.push_back(text("a bucket of ", join(names, ", ")));
   }
   lines.push_back(text("limits of ", limits_.bucket_bytes, ", ", limits_.first_bucket_bytes, " and ",
-                       limits_.alone_bytes, " bytes, ", given_.empty() ? "a computed" : "a given",
-                       " plan, re-planning ", replans_ ? "on" : "off"));
+                       limits_.alone_bytes, " bytes, ", options_.plan.empty() ? "a computed" : "a given",
+                       " plan, re-planning ", options_.replan ? "on" : "off"));
+  lines.push_back(text("wire format ", options_.wire_format ? options_.wire_format->signature() : "none", ", policies ",
+                       static_cast<int>(options_.unused), " ", static_cast<int>(options_.non_finite), " ",
+                       static_cast<int>(options_.buffers), " ", static_cast<int>(options_.replicas)));
   return lines;
 }
 
 std::optional<std::vector<Bucket>> BucketPlanner::replan_by_arrival(const std::vector<std::size_t>& arrivals,
                                                                     Communicator& communicator) {
-  if (!replans_ || has_replanned_ || !given_.empty()) return {};
+  if (!options_.replan || has_replanned_ || !options_.plan.empty()) return {};
   const CallPurpose purpose{communicator, "the order of gradients in the first round"};
   std::istringstream seen_by_rank_0{communicator.broadcast_bytes(join(arrivals, " "), 0)};
   std::vector<std::size_t> order;
   for (std::size_t index = 0; seen_by_rank_0 >> index;) order.push_back(index);
-  if (order.empty()) return {};  // rank 0 had no data; the next round tells
+  if (order.empty()) return {};  // rank 0 had no data: retry after the next round
   for (const auto index : parameters_.trainable()) {
     if (std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
   }
   has_replanned_ = true;
-  return in_order(order);
+  return plan(order);
 }
 
 std::vector<Bucket> BucketPlanner::tune(Communicator& communicator) {
-  if (!given_.empty())
-    throw UsageError("tune() was called, but the plan was given: leave SynchronizerOptions::plan empty.");
+  if (!options_.plan.empty()) {
+    throw UsageError("tune() was called, but SynchronizerOptions::plan is set. Leave it empty.");
+  }
   const CallPurpose purpose{communicator, "tune()"};
   const auto link = measure_link(communicator);
   auto order = parameters_.trainable();
-  // One that has had no gradient yet may never have one: it must not hold up the others.
+  // A parameter without a gradient so far may never get one: it must not delay the others.
   double latest = 0;
   for (const auto index : order) latest = std::max(latest, parameters_[index].ready_s.value_or(0));
   const auto rank_of = [this](std::size_t index) {
@@ -155,13 +156,13 @@ std::vector<Bucket> BucketPlanner::tune(Communicator& communicator) {
   std::vector<double> ready_s;
   for (const auto index : order) ready_s.push_back(parameters_[index].ready_s.value_or(latest));
   const auto mine = choose_limits(specs_of(order, parameters_), ready_s, link, limits_.alone_bytes);
-  // Rank 0's are everyone's: times differ between ranks.
+  // All ranks use rank 0's choice, since times differ between ranks.
   std::istringstream chosen{
       communicator.broadcast_bytes(text(mine.bucket_bytes, " ", mine.first_bucket_bytes, " ", join(order, " ")), 0)};
   chosen >> limits_.bucket_bytes >> limits_.first_bucket_bytes;
   for (auto& index : order) chosen >> index;
   has_replanned_ = true;
-  return in_order(order);
+  return plan(order);
 }
 
 }  // namespace libtrain::detail

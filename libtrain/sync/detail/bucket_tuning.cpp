@@ -14,14 +14,14 @@ namespace {
 constexpr std::size_t kMinLimit = std::size_t{64} << 10;
 constexpr std::size_t kMaxLimit = std::size_t{256} << 20;
 
-// Predictions closer than this are equally good: measured times are no better.
+// Predictions closer than this are equally good: measured times are not more accurate.
 constexpr double kTie = 1e-3;
 
-// Without any latency, buckets of one gradient each would look free.
+// Without latency, buckets of one gradient each would have no cost.
 constexpr double kMinLatency = 1e-7;
 constexpr double kMinSecondsPerByte = 1e-13;
 
-// A reduction of nothing, or among one rank, may take no time that the clock can see.
+// A reduction of nothing, or on one rank, may be shorter than the clock's resolution.
 constexpr double kClockResolution = 1e-9;
 
 struct Candidate {
@@ -45,20 +45,20 @@ std::vector<Candidate> candidates(const std::vector<GradientSpec>& gradients, co
 
 void require_usable(const LinkCost& link) {
   if (!(link.latency_s >= 0) || !(link.bytes_per_s > 0)) {
-    throw UsageError(text("A link with a latency of ", link.latency_s, " s and ", link.bytes_per_s,
-                          " bytes/s was given: the first must be 0 or more and the second above 0, such as fit_link() "
-                          "returns them."));
+    throw UsageError(
+        text("The link has a latency of ", link.latency_s, " s and a bandwidth of ", link.bytes_per_s,
+             " bytes/s. Give a latency of 0 or more and a bandwidth above 0, such as fit_link() returns."));
   }
 }
 
 double ready_time(const std::vector<double>& ready_s, std::size_t member) {
   if (member >= ready_s.size()) {
-    throw UsageError(text("A bucket holds gradient ", member, ", and ready times were given for ", ready_s.size(),
-                          " gradients: give one for each gradient that was planned."));
+    throw UsageError(text("A bucket has gradient ", member, ", but ready times were given for ", ready_s.size(),
+                          " gradients. Give one for each gradient of the plan."));
   }
   if (!(ready_s[member] >= 0) || std::isinf(ready_s[member])) {
-    throw UsageError(text("Gradient ", member, " is said to have been ready after ", ready_s[member],
-                          " s: give seconds since backward() began."));
+    throw UsageError(text("The ready time of gradient ", member, " is ", ready_s[member],
+                          " s. Give seconds since backward() began."));
   }
   return ready_s[member];
 }
@@ -66,14 +66,15 @@ double ready_time(const std::vector<double>& ready_s, std::size_t member) {
 void require_usable(const std::vector<ReductionTime>& times) {
   for (const auto& time : times) {
     if (!(time.seconds >= 0) || std::isinf(time.seconds)) {
-      throw UsageError(text("A reduction of ", time.bytes, " bytes is said to have taken ", time.seconds,
-                            " s: give fit_link() measured times."));
+      throw UsageError(text("The duration of a reduction of ", time.bytes, " bytes is ", time.seconds,
+                            " s. Give measured times to fit_link()."));
     }
   }
   const auto other_size = [&](const ReductionTime& time) { return time.bytes != times.front().bytes; };
   if (std::none_of(times.begin(), times.end(), other_size)) {
     throw UsageError(text("fit_link() was given ", times.size(),
-                          " times, not of two different sizes: latency and bandwidth cannot be told apart."));
+                          " times of fewer than two sizes. Measure reductions of two sizes or more, which the latency "
+                          "and the bandwidth are computed from."));
   }
 }
 
@@ -83,7 +84,7 @@ struct WeightedTime {
   double weight = 0;
 };
 
-// Errors relative to a time are errors weighted by its inverse square.
+// Squares of relative errors are squares of errors divided by the square of the time.
 std::vector<WeightedTime> weighted(const std::vector<ReductionTime>& times) {
   std::vector<WeightedTime> result;
   for (const auto& time : times) {
@@ -143,7 +144,7 @@ LinkCost fit_link(const std::vector<ReductionTime>& times) {
   }
   double seconds_per_byte = growth / spread;
   double latency = mean_seconds - seconds_per_byte * mean_bytes;
-  // Where a part of the best line is negative, the best line without lies on that border.
+  // If the latency or the slope of the best line is negative, the best valid line has 0 there.
   if (latency < 0) {
     latency = 0;
     seconds_per_byte = products / squares;

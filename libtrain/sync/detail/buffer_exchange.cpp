@@ -46,7 +46,7 @@ void BufferExchange::make_groups() {
 void BufferExchange::broadcast(Group& group, int root) {
   const bool mine = communicator_.rank() == root;
   if (mine) copy_each(group.places, group.buffers);
-  // As bytes: communicators know no bool or complex, which buffers may well be.
+  // As bytes: buffers may be bool or complex, which communicators do not support.
   communicator_.broadcast(group.flat.view(at::kByte), root).wait();
   if (!mine) copy_each(group.buffers, group.places);
 }

@@ -11,26 +11,26 @@
 
 namespace libtrain::detail {
 
-/// Makes a module's buffers equal on all ranks, again and again: one collective a dtype, over memory that is kept.
+/// Makes a module's buffers equal on all ranks: one collective for each dtype, in memory that is reused.
 class BufferExchange {
  public:
   /// The same buffers, in the same order, on every rank.
   BufferExchange(std::vector<at::Tensor> buffers, Communicator& communicator);
 
-  /// Afterwards all ranks hold `root`'s.
+  /// Copies `root`'s buffers to all ranks.
   void broadcast(int root);
 
-  /// What wait() does to them at the end of a round.
+  /// What wait() does with the buffers at the end of a round.
   void exchange(BufferPolicy policy, const SampleWeight& weight);
 
  private:
   struct Group {
     at::Tensor flat;
     std::vector<at::Tensor> buffers;
-    std::vector<at::Tensor> places;  // in `flat`, one a buffer
+    std::vector<at::Tensor> places;  // in `flat`, one for each buffer
   };
-  // Floating buffers become the average over all ranks, in which this rank's count `weight` times (0 for not at all,
-  // whatever they hold); others `root`'s.
+  // Floating buffers become the average over all ranks, in which this rank's count `weight` times (with 0 they may be
+  // NaN); others become `root`'s.
   void average(double weight, int root);
   void make_groups();
   void broadcast(Group& group, int root);

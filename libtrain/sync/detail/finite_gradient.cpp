@@ -11,7 +11,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// 0 of a tensor without elements.
+// 0 for a tensor without elements.
 double first_of(const at::Tensor& gradient) {
   double first = 0;
   if (gradient.numel() == 0) return first;

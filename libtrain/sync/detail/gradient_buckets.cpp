@@ -35,7 +35,7 @@ at::Tensor part_of_bucket(const at::Tensor& flat, std::int64_t offset, const at:
   return part;
 }
 
-// The strides of dimensions of one element say nothing.
+// The stride of a dimension of size 1 does not matter.
 bool has_layout_of(const at::Tensor& shape, const at::Tensor& gradient) {
   if (gradient.sizes() != shape.sizes()) return false;
   for (std::int64_t dimension = 0; dimension < shape.dim(); ++dimension) {
@@ -44,11 +44,11 @@ bool has_layout_of(const at::Tensor& shape, const at::Tensor& gradient) {
   return true;
 }
 
-// As memory where it can be: for small ones that costs a tenth of an operator.
+// As memory if possible: for small tensors that costs a tenth of an operator.
 void copy_dense(const at::Tensor& source, const at::Tensor& target) {
   const bool as_memory = source.is_cpu() && target.is_cpu() && source.scalar_type() == target.scalar_type() &&
                          source.strides() == target.strides() && target.is_non_overlapping_and_dense() &&
-                         !source.is_neg() && !source.is_conj();
+                         !source.is_neg();
   if (as_memory) {
     if (source.nbytes() > 0) std::memcpy(target.mutable_data_ptr(), source.const_data_ptr(), source.nbytes());
     return;
@@ -78,21 +78,21 @@ std::string label_of(const BucketView& bucket, std::size_t buckets, const std::s
 }  // namespace
 
 GradientBucket::GradientBucket(std::size_t index, const std::vector<const ModuleParameter*>& members,
-                               GradientMemory& memory, bool is_alone) {
+                               GradientMemory& memory, bool is_zero_copy) {
   const auto type = members.front()->type;
   view_.index = index;
   std::int64_t elements = 0;
   for (const auto* member : members) {
     view_.names.push_back(member->name);
     shapes_.push_back(shape_of(*member));
-    elements += is_alone ? member->tensor.numel() : padded_elements(member->tensor.numel(), type);
+    elements += is_zero_copy ? member->tensor.numel() : padded_elements(member->tensor.numel(), type);
     statistics_.bytes += shapes_.back().nbytes();
   }
-  memory_ = memory.make(elements, type, is_alone);
-  if (is_alone) return;
-  places();
-  for (const auto& place : places_)
+  memory_ = memory.make(elements, type, is_zero_copy);
+  if (is_zero_copy) return;
+  for (const auto& place : places()) {
     view_.gradients.push_back(part_of_bucket(view_.flat, place.storage_offset(), place));
+  }
 }
 
 const std::vector<at::Tensor>& GradientBucket::places() {
@@ -121,9 +121,7 @@ void GradientBucket::keep(std::size_t member, at::Tensor& gradient) {
 }
 
 bool GradientBucket::adopt(const at::Tensor& gradient, const at::Tensor& incoming) {
-  if (shapes_.size() != 1 || is_started()) return false;
-  if (gradient.layout() != at::kStrided || !gradient.is_cpu() || gradient.requires_grad()) return false;
-  if (gradient.is_neg() || gradient.is_conj() || gradient.scalar_type() != shapes_.front().scalar_type()) return false;
+  if (shapes_.size() != 1 || is_started() || !gradient.is_cpu() || gradient.is_neg()) return false;
   if (!has_layout_of(shapes_.front(), gradient) || !memory_->adopt(gradient, incoming)) return false;
   view_.flat = memory_->flat();
   places_.assign(1, gradient);
@@ -173,8 +171,8 @@ void GradientBuckets::make(const std::vector<Bucket>& plan, const ModuleParamete
   for (const auto& bucket : plan) {
     std::vector<const ModuleParameter*> members;
     for (const auto index : bucket.members) members.push_back(&parameters[index]);
-    const bool is_alone = members.size() == 1 && bucket.bytes > 0 && bucket.bytes >= alone_bytes;
-    buckets_.emplace_back(buckets_.size(), members, *memory_, is_alone);
+    const bool is_zero_copy = members.size() == 1 && bucket.bytes > 0 && bucket.bytes >= alone_bytes;
+    buckets_.emplace_back(buckets_.size(), members, *memory_, is_zero_copy);
     views.push_back(buckets_.back().view());
   }
   memory_->complete();

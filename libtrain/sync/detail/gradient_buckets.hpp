@@ -18,22 +18,22 @@
 namespace libtrain::detail {
 
 /// One bucket: a flat tensor in which each member's gradient has its place, laid out like its parameter, and the
-/// reduction of a round. A round is keep() or adopt() for each gradient, start(), advance() until it is true,
+/// reduction of a round. A round is keep() or adopt() for each gradient, start(), advance() until it returns true,
 /// release().
 class GradientBucket {
  public:
-  /// All members are of one dtype. A bucket of one member that `is_alone` may lie in other memory in each round. Throws
-  /// as Communicator::allocate does.
+  /// All members are of one dtype. `is_zero_copy`: a bucket of one member whose memory may be different in each round.
+  /// Throws as Communicator::allocate does.
   GradientBucket(std::size_t index, const std::vector<const ModuleParameter*>& members, GradientMemory& memory,
-                 bool is_alone);
+                 bool is_zero_copy);
 
-  /// What a wire format gets; without `flat` and `gradients` where memory is taken anew in each round.
+  /// The view for the wire format; without `flat` and `gradients` if memory is different in each round.
   const BucketView& view() const { return view_; }
 
-  /// What its collectives are called in errors and traces.
+  /// The name of its collectives in errors and traces.
   void set_label(const std::string& label) { label_ = std::make_shared<const std::string>(label); }
 
-  /// The place of the member-th gradient: its parameter's shape, and its strides where those are dense. Not an autograd
+  /// The place of the member-th gradient: its parameter's shape, and its strides if those are dense. Not an autograd
   /// view: `Optimizer::zero_grad(false)` detaches gradients in place, which views refuse. Throws as
   /// BucketMemory::flat().
   const at::Tensor& place(std::size_t member);
@@ -41,20 +41,21 @@ class GradientBucket {
   /// Whether `gradient` is in its place already.
   bool holds(std::size_t member, const at::Tensor& gradient) const;
 
-  /// Copies the gradient, of its place's shape and dtype, to its place, and makes it live there.
+  /// Copies the gradient, of its place's shape and dtype, to its place, and makes it refer to the place.
   void keep(std::size_t member, at::Tensor& gradient);
 
-  /// Makes where `gradient` lies its place; false where that cannot be. See BucketMemory::adopt().
+  /// Makes the memory of `gradient`, of its place's dtype, its place; false if that is not possible. See
+  /// BucketMemory::adopt().
   bool adopt(const at::Tensor& gradient, const at::Tensor& incoming);
 
-  /// Starts the reduction. Gradients count `weight` times in the average; with 0 they need not even be finite.
+  /// Starts the reduction. Gradients count `weight` times in the average; with 0 they may be NaN.
   void start(WireFormat& format, Communicator& communicator, double weight);
   bool is_started() const { return reduction_ != nullptr; }
 
   /// Reduction::advance().
   bool advance(Communicator& communicator);
 
-  /// What the round's reduction has cost; `trace` may be null. Returns its seconds.
+  /// Adds the cost of the round's reduction to the statistics and to `trace`, which may be null. Returns its seconds.
   double record(TraceSink* trace);
 
   /// Ends the round.
@@ -67,7 +68,7 @@ class GradientBucket {
 
   BucketView view_;
   std::vector<at::Tensor> shapes_;  // of the gradients: sizes, strides and dtype, without memory
-  std::vector<at::Tensor> places_;  // apart from the view's: what a wire format does is not a change by the user
+  std::vector<at::Tensor> places_;  // not the view's tensors: a write by a wire format is not a change by the user
   std::unique_ptr<BucketMemory> memory_;
   std::shared_ptr<const std::string> label_;
   std::unique_ptr<Reduction> reduction_;
@@ -80,26 +81,26 @@ class GradientBuckets {
   /// `format` and `communicator` must outlive this; `trace` may be null.
   GradientBuckets(WireFormat& format, Communicator& communicator, TraceSink* trace);
 
-  /// Makes the buckets of a plan whose members are indices into `parameters`, instead of those there are. Large
-  /// gradients, those alone in a bucket of at least `alone_bytes`, stay where autograd leaves them. Gradients that lie
-  /// in the former buckets keep their memory alive.
+  /// Replaces the buckets by those of a plan whose members are indices into `parameters`. Large gradients (buckets of
+  /// one gradient of at least `alone_bytes`) stay where autograd leaves them. Gradients in the former buckets keep
+  /// their memory alive.
   void make(const std::vector<Bucket>& plan, const ModuleParameters& parameters, std::size_t alone_bytes,
             const std::string& owner);
 
-  /// `owner` says whose buckets these are, where a process has several synchronizers: ranks that mix them up must not
-  /// average one with another. The same on every rank; "" for the first.
+  /// `owner` names the synchronizer of these buckets if a process has several: ranks that mix them up must not average
+  /// one with another. The same on every rank; "" for the first.
   void set_owner(const std::string& owner);
 
   GradientBucket& operator[](std::size_t index) { return buckets_[index]; }
 
-  /// Gradients that this thread's backward() makes between the two may be adopted.
+  /// Gradients that this thread's backward() creates between these two calls may be adopted.
   void begin_backward();
   void end_backward();
 
-  /// Starts to reduce a bucket, in which this rank's gradients count `weight` times.
+  /// Starts to reduce a bucket. This rank's gradients count `weight` times.
   void start(std::size_t index, double weight) { buckets_[index].start(format_, communicator_, weight); }
 
-  /// Waits for all buckets, which were started; then their gradients are the average on every rank.
+  /// Waits for all buckets, which must have been started; then their gradients are the average on every rank.
   void wait();
 
   /// Ends a round.
@@ -113,7 +114,7 @@ class GradientBuckets {
   TraceSink* trace_;
   std::unique_ptr<GradientMemory> memory_;
   std::vector<GradientBucket> buckets_;
-  double seconds_reducing_ = 0;  // of former plans, too
+  double seconds_reducing_ = 0;  // includes former plans
 };
 
 }  // namespace libtrain::detail

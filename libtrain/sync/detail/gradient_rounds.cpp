@@ -17,7 +17,7 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
     : module_(module),
       communicator_(communicator),
       options_(std::move(options)),
-      format_(format_or_plain(options_.wire_format, communicator.world_size())),
+      format_(format_or_plain(options_.wire_format, communicator)),
       parameters_(module),
       planner_(parameters_, options_),
       status_(parameters_.size(), communicator),
@@ -26,15 +26,11 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
   for (const auto& layer : module.modules(false)) {
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms_.push_back(batch_norm);
   }
-  if (format_ && !communicator.supports(at::kCPU)) {
-    throw UsageError(text("This version synchronises gradients in host memory, which the backend ",
-                          communicator.backend(), " does not take: choose --dist-backend auto or gloo."));
-  }
   if (format_) buckets_.emplace(*format_, communicator, options_.trace);
   parameters_.check_trainable();
   planner_.check_given();
   use_plan(planner_.plan());
-  end();
+  end_round();
 }
 
 void GradientRounds::hook() {
@@ -53,13 +49,20 @@ void GradientRounds::hook() {
 void GradientRounds::close() {
   const std::lock_guard lock(mutex_);
   round_.phase = Phase::closed;
+  error_ = nullptr;
   parameters_.unhook();
   buckets_.reset();
 }
 
-// ---- A gradient comes, on a thread that runs backward().
+void GradientRounds::set_owner(const std::string& owner) {
+  owner_ = owner;
+  if (buckets_) buckets_->set_owner(owner);
+  status_.set_owner(owner);
+}
 
-// Before the first gradient and not after it: a new plan moves gradients, to some of which other threads may be adding.
+// ---- A gradient arrives, on a thread that runs backward().
+
+// Before the first gradient of a round: a new plan moves gradients, and later other threads may be adding to them.
 void GradientRounds::open() {
   round_.phase = Phase::accumulating;
   use_next_plan();
@@ -68,9 +71,9 @@ void GradientRounds::open() {
   parameters_.remember_values(rounds_);
 }
 
-// Autograd is about to add to a gradient, which may be on its way already.
+// Autograd is about to add to a gradient, which may already be in a reduction.
 void GradientRounds::expect_gradient(std::size_t index) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   if (round_.phase == Phase::closed) return;
   if (round_.phase == Phase::idle) open();
   if (buckets_) buckets_->begin_backward();
@@ -79,15 +82,15 @@ void GradientRounds::expect_gradient(std::size_t index) {
   if (parameter.was_stepped()) fail_stepped(parameter);
   if (no_sync_guards_ == 0 && parameter.has_arrived() && options_.overlap == Overlap::backward) {
     fail(text("Parameter '", parameter.name,
-              "' received a second gradient before wait(): call wait() after every backward(), run all but the last "
-              "under no_sync(), or choose Overlap::none, under which backward() may reach a parameter many times."));
+              "' received a second gradient before wait(). Call wait() after every backward(), run all but the last "
+              "backward() under no_sync(), or choose Overlap::none, with which a parameter may get many gradients."));
   }
 }
 
 void GradientRounds::mark_gradient_ready(std::size_t index, const at::Tensor& incoming) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   auto& parameter = parameters_[index];
-  // Idle: another thread's hook has ended the round with an error.
+  // Idle: a hook on another thread has ended the round with an error.
   if (round_.phase == Phase::closed || round_.phase == Phase::idle || !parameter.place) return;
   if (no_sync_guards_ > 0) {
     adopt_or_keep(parameter, incoming);
@@ -97,24 +100,28 @@ void GradientRounds::mark_gradient_ready(std::size_t index, const at::Tensor& in
   round_.phase = Phase::filling;
   if (parameter.use != ModuleParameter::Use::expected) {
     fail(text("Parameter '", parameter.name,
-              "' received a gradient although find_unused() or declare_unused() said that it would not: give "
-              "find_unused() the tensor that backward() starts from."));
+              "' received a gradient although find_unused() or declare_unused() marked it as unused. Pass to "
+              "find_unused() the tensor on which backward() is called."));
   }
-  adopt_or_keep(parameter, incoming);
-  parameter.remember_gradient();
-  if (parameter.has_arrived()) return;
-  if (round_.arrivals.empty()) round_.since_first_gradient.restart();
-  parameter.gradient = ModuleParameter::Gradient::arrived;
-  parameter.ready_s = round_.since_first_gradient.seconds();
-  round_.arrivals.push_back(index);
-  if (options_.overlap == Overlap::none) return;
-  --missing_[parameter.place->bucket];
-  while (started_ < plan_.size() && missing_[started_] == 0) start_next_bucket();
+  try {
+    adopt_or_keep(parameter, incoming);
+    parameter.remember_gradient();
+    if (parameter.has_arrived()) return;
+    if (round_.arrivals.empty()) round_.since_first_gradient.restart();
+    parameter.gradient = ModuleParameter::Gradient::arrived;
+    parameter.ready_s = round_.since_first_gradient.seconds();
+    round_.arrivals.push_back(index);
+    if (options_.overlap == Overlap::none) return;
+    --missing_[parameter.place->bucket];
+    while (started_ < plan_.size() && missing_[started_] == 0) start_next_bucket();
+  } catch (...) {
+    keep_error();
+    throw;
+  }
 }
 
-// backward() adds to a gradient that is defined, in place; otherwise it leaves a tensor of its own making, which
-// becomes the place of a large gradient, and is copied to that of a small one. A function may also have passed on
-// nothing.
+// backward() adds in place to a gradient that is defined. Otherwise it leaves a new tensor, which becomes the place of
+// a large gradient and is copied to that of a small one; or none, if a function has passed on an undefined tensor.
 void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor& incoming) {
   auto& gradient = parameter.tensor.mutable_grad();
   if (!gradient.defined()) return;
@@ -130,20 +137,16 @@ void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor&
 void GradientRounds::start_next_bucket() {
   for (const auto index : plan_[started_].members) {
     auto& parameter = parameters_[index];
-    if (!parameter.has_arrived() || !parameter.has_gradient()) keep_in_place(parameter);
-    note(index);
+    if (!parameter.has_arrived() || !parameter.has_gradient()) fill_place(parameter);
+    report_gradient(index);
   }
   if (buckets_) buckets_->start(started_, round_.weight.weight);
   ++started_;
 }
 
-const at::Tensor& GradientRounds::place_of(const ModuleParameter& parameter) {
-  return (*buckets_)[parameter.place->bucket].place(parameter.place->member);
-}
-
-// Of a parameter that the round's backward() has not reached: what was accumulated, or zero. A round that has failed
-// carries nothing but the news.
-void GradientRounds::keep_in_place(ModuleParameter& parameter) {
+// The round's backward() has not reached this parameter: its gradient is what was accumulated, or zero. A round that
+// has failed sends zeros.
+void GradientRounds::fill_place(ModuleParameter& parameter) {
   if (parameter.tensor.grad().defined() && round_.report.failure.empty()) {
     adopt_or_keep(parameter, {});
   } else if (buckets_) {
@@ -151,13 +154,15 @@ void GradientRounds::keep_in_place(ModuleParameter& parameter) {
   }
 }
 
-// What the status says of a parameter. Before the reduction, which spreads NaN over all ranks.
-void GradientRounds::note(std::size_t index) {
+// In the status. Before the reduction, which spreads NaN over all ranks.
+void GradientRounds::report_gradient(std::size_t index) {
   auto& parameter = parameters_[index];
   auto& gradient = parameter.tensor.mutable_grad();
   const bool has_gradient = parameter.place ? parameter.has_gradient() : gradient.defined();
   if (!has_gradient || round_.is_joining) {
-    if (!is_expected(parameter)) return;
+    const bool may_miss = options_.unused == UnusedParameters::allowed || !parameter.tensor.requires_grad() ||
+                          round_.is_joining || !round_.report.failure.empty();
+    if (may_miss) return;
     status_.set_failed();
     round_.report.missing.push_back(parameter.name);
     return;
@@ -167,8 +172,8 @@ void GradientRounds::note(std::size_t index) {
     round_.values = is_zero(gradient) ? Round::Values::zeros : Round::Values::some;
   }
   if (round_.weight.weight == 0) {
-    if (buckets_) return;  // which are zeroed
-    gradient.zero_();      // what no rank has samples for must not be stepped
+    if (buckets_) return;  // which zero it when they are scaled
+    gradient.zero_();      // an optimizer must not step with a gradient for which no rank has samples
     parameter.remember_gradient();
   } else if (options_.non_finite != NonFinite::unchecked && !is_finite(gradient)) {
     status_.set_non_finite();
@@ -179,60 +184,42 @@ void GradientRounds::note(std::size_t index) {
 // ---- The round ends, in wait().
 
 bool GradientRounds::wait() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   if (round_.phase == Phase::idle) open();
-  if (no_sync_guards_ > 0) {
-    fail("wait() was called while a no_sync() guard exists: destroy it before the round's last backward().");
-  }
+  if (no_sync_guards_ > 0) fail("wait() was called while a no_sync() guard exists. Destroy the guard first.");
   check_passes();
-  return finish();
+  return finish_round();
 }
 
 void GradientRounds::check_passes() {
-  if (const auto* stepped = parameters_.first_stepped()) {
-    fail(text("Parameter '", stepped->name,
-              "' was changed between backward() and wait(), while its gradient was not averaged yet: call wait() "
-              "before the optimizer's step()."));
-  }
+  if (const auto* stepped = parameters_.first_stepped()) fail_stepped(*stepped);
   for (const auto& parameter : parameters_) {
     if (!parameter.has_arrived() || !parameter.gradient_was_touched()) continue;
     fail(text("The gradient of parameter '", parameter.name,
-              "' was changed between backward() and wait(), while it was being averaged: call wait() first, then clip, "
+              "' was changed between backward() and wait(), while it was being averaged. Call wait() first, then clip, "
               "step(), and zero_grad()."));
   }
   if (is_under_way() || status_.trainable_set_changed()) return;
   if (parameters_.have_accumulated()) {
-    fail("Every backward() before wait() ran under no_sync(): run the round's last one after the guard is destroyed.");
+    fail("Every backward() before wait() ran under no_sync(). Run the round's last one after the guard is destroyed.");
   }
-  // Where parameters may be unused, a rank may use none.
+  // If parameters may be unused, a rank may use none.
   if (options_.unused == UnusedParameters::refused) fail("wait() was called without a backward() before it.");
 }
 
-bool GradientRounds::finish() {
+bool GradientRounds::finish_round() {
   round_.phase = Phase::finishing;
   has_skipped_ = false;
-  while (started_ < plan_.size()) start_next_bucket();
-  report_unplanned();
-  wait_for_buckets();
   try {
-    ++rounds_;
-    agree_on_outcome();
-    require_equal_replicas();
-    const bool has_new_plan = follow_trainable_set();
-    has_skipped_ = look_for_non_finite();
-    if (!has_skipped_) settle_gradients();
-    warn_of_nan();
-    warn_of_zeros();
-    buffers_.exchange(options_.buffers, round_.weight);
-    if (!has_new_plan && buckets_) {
-      auto better = planner_.replan_by_arrival(round_.arrivals, communicator_);
-      if (better && *better != plan_) next_plan_ = std::move(better);
-    }
-  } catch (const UsageError&) {
-    end();
+    while (started_ < plan_.size()) start_next_bucket();
+    report_unplanned();
+    wait_for_buckets();
+    settle_round();
+  } catch (...) {
+    keep_error();
     throw;
   }
-  end();
+  end_round();
   return !has_skipped_;
 }
 
@@ -247,7 +234,7 @@ void GradientRounds::report_unplanned() {
     return;
   }
   for (const auto index : parameters_.trainable()) {
-    if (!parameters_[index].place) note(index);
+    if (!parameters_[index].place) report_gradient(index);
   }
 }
 
@@ -262,22 +249,41 @@ void GradientRounds::wait_for_buckets() {
   seconds_waiting_ += stopwatch.seconds();
 }
 
+// The status is the same on all ranks, so all do the same here, and all throw a UsageError, which ends the round.
+void GradientRounds::settle_round() {
+  try {
+    ++rounds_;
+    agree_on_outcome();
+    require_equal_replicas();
+    const bool has_new_plan = follow_trainable_set();
+    has_skipped_ = look_for_non_finite();
+    if (!has_skipped_) settle_gradients();
+    warn_of_nan();
+    warn_of_zeros();
+    buffers_.exchange(options_.buffers, round_.weight);
+    if (has_new_plan || !buckets_) return;
+    auto better = planner_.replan_by_arrival(round_.arrivals, communicator_);
+    if (better && *better != plan_) next_plan_ = std::move(better);
+  } catch (const UsageError&) {
+    end_round();
+    throw;
+  }
+}
+
 void GradientRounds::agree_on_outcome() {
   if (!status_.has_failed()) return;
   const auto reports = gather_reports(round_.report, communicator_);
-  auto failures = describe_failures(reports);
-  const auto missing_text = describe_missing(reports, parameters_.trainable().size());
-  if (!failures.empty() && !missing_text.empty()) failures += " ";
-  throw UsageError(failures + missing_text, ErrorScope::all_ranks);
+  std::vector sentences{describe_failures(reports), describe_missing(reports, parameters_.trainable().size())};
+  std::erase(sentences, "");
+  throw UsageError(libtrain::join(sentences, " "), ErrorScope::all_ranks);
 }
 
-// The status is the same on all ranks, and so is what they do here.
 void GradientRounds::require_equal_replicas() {
   if (!status_.replicas_differ()) return;
-  communicator_.barrier();  // parameters that a ShardedOptimizer still gathers come first
+  communicator_.barrier();  // after collectives of a ShardedOptimizer that still gathers parameters
   check_trained_replicas(module_, communicator_, text(" before round ", rounds_),
-                         " Give all ranks the same number of --threads, on which the rounding of sums depends. Ranks "
-                         "that differ on purpose, or whose processors round differently, need Replicas::unchecked.");
+                         " Use the same number of --threads on all ranks, since the rounding of sums depends on it. If "
+                         "ranks differ on purpose, or their processors round differently, set Replicas::unchecked.");
 }
 
 bool GradientRounds::follow_trainable_set() {
@@ -291,7 +297,7 @@ bool GradientRounds::follow_trainable_set() {
   return true;
 }
 
-// In buckets of their own, this once.
+// In separate buckets, for this round.
 void GradientRounds::average_unplanned() {
   auto fresh = parameters_.trainable();
   std::erase_if(fresh, [this](std::size_t index) { return parameters_[index].place.has_value(); });
@@ -332,10 +338,10 @@ bool GradientRounds::look_for_non_finite() {
   return true;
 }
 
-// Finite gradients may become infinite on the way, by the format or by a weight. All ranks hold the same bits, and so
-// find the same.
+// The wire format or a weight may make finite gradients infinite. All ranks have the same bits, so all find the same.
 const ModuleParameter* GradientRounds::first_overflowed() {
-  for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
+  if (!buckets_) return nullptr;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
     const auto& parameter = parameters_[index];
     if (!format_->may_overflow() && parameter.tensor.element_size() != 2) continue;
     if (parameter.place) {
@@ -347,15 +353,16 @@ const ModuleParameter* GradientRounds::first_overflowed() {
   return nullptr;
 }
 
-// A rank that has not used a parameter gets the others' average; where no rank has, the gradient stays as it was.
+// A rank that has not used a parameter gets the others' average; if no rank has used it, the gradient is unchanged.
 void GradientRounds::settle_gradients() {
-  for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
+  if (!buckets_) return;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
     auto& parameter = parameters_[index];
     if (parameter.place && status_.is_used(index)) parameter.tensor.mutable_grad() = place_of(parameter);
   }
 }
 
-// NaN seldom comes alone: one element of each gradient is enough to see it before weights are saved and time is lost.
+// NaN spreads quickly: one element of each gradient shows it before weights are saved and time is lost.
 void GradientRounds::warn_of_nan() {
   if (options_.non_finite != NonFinite::unchecked || has_warned_of_nan_ || communicator_.rank() != 0) return;
   for (const auto& parameter : parameters_) {
@@ -363,8 +370,8 @@ void GradientRounds::warn_of_nan() {
     if (!parameter.place || !gradient.defined() || !begins_with_nan(gradient)) continue;
     has_warned_of_nan_ = true;
     log_warning(text("The gradient of parameter '", parameter.name, "' holds NaN after round ", rounds_,
-                     ": weights that are stepped with it hold NaN as well, on all ranks. NonFinite::fatal names the "
-                     "rank that it comes from, NonFinite::skipped leaves such rounds out; a LossScaler does so, too."));
+                     ". An optimizer step makes the weights NaN on all ranks. Set NonFinite::fatal to find the rank, "
+                     "or skip such rounds with NonFinite::skipped or a LossScaler."));
     return;
   }
 }
@@ -379,33 +386,31 @@ void GradientRounds::warn_of_zeros() {
   }
   has_warned_of_zeros_ = true;
   log_warning(text("Every gradient of rank ", communicator_.rank(), " was zero in round ", rounds_,
-                   ", as after an empty batch, and the average over all ranks counts it like the others': call "
-                   "set_samples(batch.size()) before backward() where batches may differ in size."));
+                   ", as after an empty batch, but the average gives this rank full weight. Call "
+                   "set_samples(batch.size()) before backward() if batch sizes can differ between ranks."));
 }
 
-void GradientRounds::end() {
-  weigh({});
+void GradientRounds::end_round() {
+  set_weight({});
   round_ = {};
   forget_gradients();
 }
 
-// But not how many samples the coming round has.
+// The weight by samples stays.
 void GradientRounds::forget_gradients() {
   round_.phase = Phase::idle;
   started_ = 0;
   status_.clear();
   if (buckets_) buckets_->release();
   parameters_.forget_gradients();
-  count_missing();
+  missing_ = parameters_.count_expected(plan_);
 }
 
-// ---- What else a user may ask for.
+// ---- The other methods of GradientSynchronizer.
 
 void GradientRounds::zero_grad() {
-  const std::lock_guard lock(mutex_);
-  if (is_under_way()) {
-    fail("zero_grad() was called between backward() and wait(): call wait() first, then step, then zero_grad().");
-  }
+  const auto lock = enter();
+  if (is_under_way()) fail("zero_grad() was called between backward() and wait(). Call wait() first, then step().");
   if (const auto* stepped = round_.phase == Phase::idle ? nullptr : parameters_.first_stepped()) fail_stepped(*stepped);
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   forget_gradients();
@@ -413,108 +418,110 @@ void GradientRounds::zero_grad() {
 }
 
 void GradientRounds::enter_no_sync() {
-  const std::lock_guard lock(mutex_);
-  if (is_under_way()) {
-    fail(
-        "no_sync() was called between backward() and wait(): call wait() first, or take the guard before the round's "
-        "first backward().");
-  }
+  const auto lock = enter();
+  if (is_under_way()) fail("no_sync() was called between backward() and wait(). Call it before backward().");
   ++no_sync_guards_;
 }
 
 void GradientRounds::leave_no_sync() {
   const std::lock_guard lock(mutex_);
   --no_sync_guards_;
-  if (buckets_) buckets_->end_backward();  // what comes next is a forward
+  if (buckets_) buckets_->end_backward();  // a forward pass may follow
 }
 
 std::int64_t GradientRounds::set_samples(std::int64_t samples) {
-  const std::lock_guard lock(mutex_);
-  exchange_samples(samples,
-                   samples < 0 ? text("set_samples() was given ", samples, ": a rank has 0 samples or more.") : "");
+  const auto lock = enter();
+  exchange_samples(samples, samples < 0 ? text("set_samples() was given ", samples, ". Give 0 samples or more.") : "");
   return round_.weight.total;
 }
 
-// All ranks throw where this one has a problem.
-void GradientRounds::exchange_samples(std::int64_t samples, std::string problem) {
-  if (is_under_way()) {
-    fail("set_samples() was called between backward() and wait(): call it before the round's backward().");
-  }
-  if (problem.empty() && parameters_.have_accumulated() && !batch_norms_.empty()) {
-    problem =
-        "set_samples() was called after a backward() under no_sync(), whose SyncBatchNorm has used other weights: call "
-        "it before the round's first backward().";
-  }
-  const auto weight = weights_.exchange(problem.empty() ? samples : SampleWeights::kRefused);
-  if (weight.is_refused) {
-    throw UsageError(describe_failures(gather_reports({.failure = problem}, communicator_)), ErrorScope::all_ranks);
-  }
-  weigh(weight);
-}
-
 bool GradientRounds::join() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   exchange_samples(SampleWeights::kJoined, "");
   const bool is_over = round_.weight.all_joined;
-  if (is_over) weigh({});
+  if (is_over) set_weight({});
   if (!is_over && round_.phase == Phase::idle) open();
   if (parameters_.have_accumulated()) {
     const std::string lost =
-        "join() was called with gradients accumulated under no_sync(), which would be lost: end the round with one "
+        "join() was called with gradients accumulated under no_sync(), which would be lost. End the round with one "
         "more backward() and wait(), or zero_grad().";
     if (is_over) throw UsageError(lost);
     fail(lost);
   }
   if (is_over) return false;
-  // Those of the round before are done with; what no rank uses in this one must not be stepped here alone.
+  // A gradient of the round before must not be stepped with again, on this rank alone, if no rank uses the parameter.
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   round_.is_joining = true;
-  finish();
+  finish_round();
   return true;
 }
 
+// All ranks throw if one has a problem.
+void GradientRounds::exchange_samples(std::int64_t samples, std::string problem) {
+  if (is_under_way())
+    fail("set_samples() or join() was called after backward(). Call it before the round's backward().");
+  if (problem.empty() && parameters_.have_accumulated() && !batch_norms_.empty()) {
+    problem =
+        "set_samples() was called after a backward() under no_sync(), in which SyncBatchNorm has used other weights. "
+        "Call it before the round's first backward().";
+  }
+  const auto weight = weights_.exchange(problem.empty() ? samples : SampleWeights::kRefused);
+  if (weight.is_refused) {
+    throw UsageError(describe_failures(gather_reports({.failure = problem}, communicator_)), ErrorScope::all_ranks);
+  }
+  set_weight(weight);
+}
+
+void GradientRounds::set_weight(const SampleWeight& weight) {
+  round_.weight = weight;
+  for (const auto& batch_norm : batch_norms_) batch_norm->set_gradient_weight(weight.weight);
+}
+
 void GradientRounds::find_unused(const std::vector<at::Tensor>& outputs) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   require_unused_allowed("find_unused()");
-  if (is_under_way()) fail("find_unused() was called after a backward() of its round: call it before.");
+  if (is_under_way()) fail("find_unused() was called after a backward() of its round. Call it before backward().");
   if (no_sync_guards_ > 0) return;
   if (round_.phase == Phase::idle) open();
   parameters_.find_unused(outputs);
-  count_missing();
+  missing_ = parameters_.count_expected(plan_);
 }
 
 void GradientRounds::declare_unused(const std::vector<std::string>& names) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   require_unused_allowed("declare_unused()");
   if (round_.phase != Phase::idle) {
-    throw UsageError("declare_unused() was called inside a round: call it between wait() and backward().");
+    throw UsageError("declare_unused() was called inside a round. Call it between wait() and backward().");
   }
   parameters_.declare_unused(names);
-  count_missing();
+  missing_ = parameters_.count_expected(plan_);
 }
 
 void GradientRounds::broadcast_buffers() {
-  const std::lock_guard lock(mutex_);
-  if (is_under_way()) fail("broadcast_buffers() was called between backward() and wait(): call wait() first.");
+  const auto lock = enter();
+  if (is_under_way()) fail("broadcast_buffers() was called between backward() and wait(). Call wait() first.");
   buffers_.broadcast(0);
 }
 
 BucketLimits GradientRounds::tune() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   if (rounds_ == 0 || round_.phase != Phase::idle) {
-    throw UsageError("tune() needs to know when gradients become ready: call it between two rounds, after the first.");
+    throw UsageError(
+        "tune() uses the times at which gradients become ready. Call it between two rounds, after the first.");
   }
-  next_plan_ = planner_.tune(communicator_);
+  auto plan = planner_.tune(communicator_);
   hook();  // parameters may have been unfrozen
+  next_plan_ = std::move(plan);
   return planner_.limits();
 }
 
 SynchronizationStatistics GradientRounds::statistics() const {
   const std::lock_guard lock(mutex_);
   SynchronizationStatistics statistics{.rounds = rounds_, .seconds_waiting = seconds_waiting_};
-  if (buckets_) buckets_->add_to(statistics);
-  for (const auto& bucket : plan_) {
-    if (!buckets_) statistics.buckets.push_back({.bytes = bucket.bytes});
+  if (buckets_) {
+    buckets_->add_to(statistics);
+  } else {
+    for (const auto& bucket : plan_) statistics.buckets.push_back({.bytes = bucket.bytes});
   }
   return statistics;
 }
@@ -531,69 +538,59 @@ void GradientRounds::use_plan(const std::vector<Bucket>& plan) {
   }
 }
 
+// Hooks stay: this may run inside one, and autograd iterates over them. The parameters of a plan have theirs since it
+// was made.
 void GradientRounds::use_next_plan() {
   if (!next_plan_) return;
-  use_plan(*std::exchange(next_plan_, std::nullopt));
-  hook();  // parameters may have been unfrozen since the plan was made
-  count_missing();
-}
-
-void GradientRounds::set_owner(const std::string& owner) {
-  owner_ = owner;
-  if (buckets_) buckets_->set_owner(owner);
-  status_.set_owner(owner);
-}
-
-std::vector<std::string> GradientRounds::describe() const {
-  auto lines = planner_.describe(plan_);
-  lines.push_back(text("wire format ", format_ ? format_->signature() : "none", ", policies ",
-                       static_cast<int>(options_.unused), " ", static_cast<int>(options_.non_finite), " ",
-                       static_cast<int>(options_.buffers), " ", static_cast<int>(options_.replicas)));
-  return lines;
-}
-
-void GradientRounds::count_missing() {
-  missing_.clear();
-  for (const auto& bucket : plan_) {
-    missing_.push_back(
-        static_cast<std::size_t>(std::count_if(bucket.members.begin(), bucket.members.end(), [this](std::size_t index) {
-          return parameters_[index].use == ModuleParameter::Use::expected;
-        })));
+  try {
+    use_plan(*std::exchange(next_plan_, std::nullopt));
+  } catch (const UsageError&) {  // fail() has ended the round
+    throw;
+  } catch (...) {  // some gradients have no place
+    error_ = std::current_exception();
+    throw;
   }
+  missing_ = parameters_.count_expected(plan_);
 }
 
-// ---- Mistakes.
-
-bool GradientRounds::is_expected(const ModuleParameter& parameter) const {
-  return options_.unused == UnusedParameters::refused && parameter.tensor.requires_grad() && !round_.is_joining &&
-         round_.report.failure.empty();
+const at::Tensor& GradientRounds::place_of(const ModuleParameter& parameter) {
+  return (*buckets_)[parameter.place->bucket].place(parameter.place->member);
 }
 
-void GradientRounds::weigh(const SampleWeight& weight) {
-  round_.weight = weight;
-  for (const auto& batch_norm : batch_norms_) batch_norm->set_gradient_weight(weight.weight);
+// ---- Errors.
+
+// After an error that has left a round under way, memory may still be in a reduction, and the caller made no mistake.
+std::unique_lock<std::mutex> GradientRounds::enter() {
+  std::unique_lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  return lock;
+}
+
+// For catch blocks. The first error of a round counts.
+void GradientRounds::keep_error() {
+  if (is_under_way() && !error_) error_ = std::current_exception();
 }
 
 void GradientRounds::require_unused_allowed(const char* caller) const {
   if (options_.unused == UnusedParameters::allowed) return;
   throw UsageError(text(caller,
-                        " was called, but unused parameters are refused: make the synchronizer with "
+                        " was called, but unused parameters are refused. Create the synchronizer with "
                         "{.unused = UnusedParameters::allowed}."));
 }
 
 void GradientRounds::fail(const std::string& failure) {
   round_.report.failure = failure;
   try {
-    finish();
+    finish_round();
   } catch (const CommunicationError& error) {
-    throw UsageError(text(failure, " The other ranks were not told: ", error.what()));
+    throw UsageError(text(failure, " The other ranks do not receive this error: ", error.what()));
   }
   throw UsageError(failure);  // not reached: the outcome of a round that has failed is an error on all ranks
 }
 
 void GradientRounds::fail_stepped(const ModuleParameter& parameter) {
   fail(text("Parameter '", parameter.name,
-            "' was stepped with gradients that were not averaged: call wait() between backward() and the optimizer's "
+            "' was stepped before its gradient was averaged. Call wait() between backward() and the optimizer's "
             "step()."));
 }
 

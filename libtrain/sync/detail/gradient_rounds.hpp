@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,20 +23,22 @@
 
 namespace libtrain::detail {
 
-/// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). Read its methods in
-/// the order in which they are declared: that is the way of a gradient.
+/// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). The source file has
+/// the methods in the order in which a gradient passes through them.
 ///
-///     idle -- open() --> accumulating -- mark_gradient_ready() --> filling -- finish() --> finishing -- end() --> idle
+///     idle -- open() --> accumulating -- mark_gradient_ready() --> filling -- finish_round() --> finishing
+///     finishing -- end_round() --> idle
 ///
-/// A round opens before its first gradient, may hold backward() passes under no_sync(), and has one that is reduced.
-/// Invariants, under the mutex:
-/// - buckets are started in the order of the plan, each once in a round; nobody writes to those before `started_`;
-/// - a gradient that has arrived or accumulated lies in its place (where there are buckets);
-/// - the plan changes only while no gradient of a round has come, and by the same rules on every rank.
+/// A round opens before its first gradient, may contain backward() passes under no_sync(), and has one backward() whose
+/// gradients are reduced. Invariants, under the mutex:
+/// - buckets are started in the order of the plan, each once in a round, and not written to afterwards;
+/// - a gradient that has arrived or accumulated is in its place (if there are buckets);
+/// - the plan changes only while a round has no gradient, and by the same rules on every rank;
+/// - once an error has left a round under way (a lost peer), every later call throws that error.
 ///
-/// A parameter gets one gradient a round, unless options say otherwise: a second one or none at all is a UsageError
-/// that names it, and so is, always, a sparse one or one that itself requires a gradient. The place of a gradient keeps
-/// its value until the next round. It is no autograd view: Optimizer::zero_grad(false) detaches gradients in place,
+/// A parameter gets one gradient in a round, unless options allow more or none: otherwise a UsageError names it. A
+/// sparse gradient, or one that itself requires a gradient, is always a UsageError. The place of a gradient keeps its
+/// value until the next round. It is not an autograd view: Optimizer::zero_grad(false) detaches gradients in place,
 /// which views refuse. Hooks hold a weak reference: those of a graph that outlives the synchronizer do nothing.
 ///
 /// A group of one rank that sends nothing has no buckets: gradients stay where autograd leaves them.
@@ -44,19 +47,20 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   /// Throws UsageError for parameters and plans that cannot be synchronised.
   GradientRounds(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options);
 
-  /// Puts hooks onto the parameters. Throws UsageError for one that another synchronizer has.
+  /// Adds hooks to trainable parameters, and removes those of frozen ones. Throws UsageError for a parameter that
+  /// another synchronizer has. Not while a hook runs.
   void hook();
 
-  /// Takes them away; hooks that other threads are in do nothing.
+  /// Removes all hooks. A hook that is running on another thread does nothing more.
   void close();
 
-  /// What distinguishes this one from the process's other synchronizers, the same on all ranks; "" for the first.
+  /// Distinguishes this object from the process's other synchronizers, equally on all ranks; "" for the first.
   void set_owner(const std::string& owner);
 
-  /// What ranks must have in common beside the module.
-  std::vector<std::string> describe() const;
+  /// The settings that must be equal on all ranks, apart from the module.
+  std::vector<std::string> describe() const { return planner_.describe(plan_); }
 
-  // What GradientSynchronizer's methods of these names do.
+  // The implementation of GradientSynchronizer's methods of these names.
   bool wait();
   void zero_grad();
   void enter_no_sync();
@@ -76,37 +80,32 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
  private:
   enum class Phase { idle, accumulating, filling, finishing, closed };
 
-  /// What is known of the present round, and forgotten at its end.
+  /// The state of the current round.
   struct Round {
     Phase phase = Phase::idle;
     SampleWeight weight = {};
-    bool is_joining = false;  // this rank takes part with nothing
+    bool is_joining = false;  // this rank contributes no gradients
     RoundReport report = {};
     std::vector<std::size_t> arrivals = {};
     Stopwatch since_first_gradient = {};
-    enum class Values {
-      none,
-      zeros,
-      some
-    } values = Values::none;  // in this rank's gradients, as far as they were seen
+    enum class Values { none, zeros, some } values = Values::none;  // of this rank's gradients that were checked so far
   };
 
-  void exchange_samples(std::int64_t samples, std::string problem);
-
-  // A gradient comes, on a thread that runs backward().
+  // A gradient arrives, on a thread that runs backward().
   void open();
   void expect_gradient(std::size_t index);
   void mark_gradient_ready(std::size_t index, const at::Tensor& incoming);
   void adopt_or_keep(ModuleParameter& parameter, const at::Tensor& incoming);
   void start_next_bucket();
-  void keep_in_place(ModuleParameter& parameter);
-  void note(std::size_t index);
+  void fill_place(ModuleParameter& parameter);
+  void report_gradient(std::size_t index);
 
   // The round ends, in wait().
   void check_passes();
-  bool finish();
+  bool finish_round();
   void report_unplanned();
   void wait_for_buckets();
+  void settle_round();
   void agree_on_outcome();
   void require_equal_replicas();
   bool follow_trainable_set();
@@ -116,19 +115,21 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void settle_gradients();
   void warn_of_nan();
   void warn_of_zeros();
-  void end();
+  void end_round();
   void forget_gradients();
+
+  void exchange_samples(std::int64_t samples, std::string problem);
+  void set_weight(const SampleWeight& weight);
 
   // The plan.
   void use_plan(const std::vector<Bucket>& plan);
   void use_next_plan();
-  void count_missing();
   const at::Tensor& place_of(const ModuleParameter& parameter);
 
-  // Mistakes.
-  bool is_expected(const ModuleParameter& parameter) const;
+  // Errors.
+  [[nodiscard]] std::unique_lock<std::mutex> enter();
+  void keep_error();
   bool is_under_way() const { return round_.phase == Phase::filling || round_.phase == Phase::finishing; }
-  void weigh(const SampleWeight& weight);
   void require_unused_allowed(const char* caller) const;
 
   /// Ends the round with this rank's `failure`, on all ranks.
@@ -154,6 +155,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   std::size_t started_ = 0;                 // buckets
   std::string owner_;
   Round round_;
+  std::exception_ptr error_;  // has left a round under way
   int no_sync_guards_ = 0;
   bool has_skipped_ = false;  // the last round
   bool has_warned_of_nan_ = false;

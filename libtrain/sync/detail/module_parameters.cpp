@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
@@ -32,7 +33,7 @@ class BeforeAccumulation : public torch::autograd::FunctionPreHook {
   const std::size_t index_;
 };
 
-// Of a type of its own, so that it is known by others.
+// Its type shows other synchronizers that this one has the parameter.
 class AfterAccumulation : public torch::autograd::FunctionPostHook {
  public:
   AfterAccumulation(const std::function<void(std::size_t, const at::Tensor&)>& action, std::size_t index,
@@ -41,7 +42,7 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
 
   variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
     static const at::Tensor kNothing;
-    // Hooks behind this one get the same tensor, and may read or keep it.
+    // Later hooks get the same tensor, and may read or keep it.
     const bool is_last = accumulator_.post_hooks().back().get() == this;
     action_(index_, is_last && !inputs.empty() ? inputs.front() : kNothing);
     return outputs;
@@ -50,13 +51,11 @@ class AfterAccumulation : public torch::autograd::FunctionPostHook {
  private:
   const std::function<void(std::size_t, const at::Tensor&)> action_;
   const std::size_t index_;
-  const Node& accumulator_;  // which owns this
+  const Node& accumulator_;  // owns this hook
 };
 
-constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15ull;  // of 2^64: its multiples are spread evenly
-
-// The bits of an element: the first, or, where the tensor is dense, the `choice` modulo their number in memory.
-std::uint64_t sample_of(const at::Tensor& tensor, std::uint64_t choice = 0) {
+// The bits of an element: the first or, of a dense tensor, number `choice` (modulo the number of elements) in memory.
+std::uint64_t bits_of_element(const at::Tensor& tensor, std::uint64_t choice = 0) {
   std::uint64_t bits = 0;
   if (tensor.numel() > 0 && tensor.is_cpu() && tensor.layout() == at::kStrided) {
     const auto index = tensor.is_non_overlapping_and_dense() ? choice % static_cast<std::uint64_t>(tensor.numel()) : 0;
@@ -66,12 +65,11 @@ std::uint64_t sample_of(const at::Tensor& tensor, std::uint64_t choice = 0) {
   return bits;
 }
 
-// 0 where there is none.
+// 0 for an undefined gradient.
 std::uint32_t version_of(const at::Tensor& gradient) {
   return gradient.defined() ? static_cast<std::uint32_t>(gradient._version()) + 1 : 0;
 }
 
-// All nodes of it.
 std::unordered_set<const Node*> graph_behind(const std::vector<at::Tensor>& outputs) {
   std::unordered_set<const Node*> seen;
   std::vector<const Node*> left;
@@ -122,6 +120,14 @@ void ModuleParameters::Hooked::release() {
 }
 
 void ModuleParameters::hook(const Hooks& hooks) {
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {  // before any hook changes
+    const auto& tensor = parameters_[index].tensor;
+    if (!tensor.requires_grad() || hooked_[index].accumulator != nullptr) continue;
+    if (!belongs_to_a_synchronizer(*torch::autograd::impl::grad_accumulator(tensor))) continue;
+    throw UsageError(text("Parameter '", parameters_[index].name,
+                          "' belongs to another GradientSynchronizer, too, so its gradient would be averaged twice. "
+                          "Make one synchronizer for the module that holds it."));
+  }
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     auto& hooked = hooked_[index];
     const bool wanted = parameters_[index].tensor.requires_grad();
@@ -131,11 +137,6 @@ void ModuleParameters::hook(const Hooks& hooks) {
       continue;
     }
     const auto node = torch::autograd::impl::grad_accumulator(parameters_[index].tensor);
-    if (belongs_to_a_synchronizer(*node)) {
-      throw UsageError(text("Parameter '", parameters_[index].name,
-                            "' belongs to another GradientSynchronizer, too: its gradient would be averaged twice. Let "
-                            "one synchronizer have the module that holds it."));
-    }
     auto before = std::make_unique<BeforeAccumulation>(hooks.before, index);
     hooked.accumulator = node;
     hooked.before = before.get();
@@ -151,11 +152,14 @@ std::string ModuleParameters::problem_of_memory() const {
     const auto& hooked = hooked_[index].accumulator;
     if (!hooked || !tensor.requires_grad()) continue;
     if (torch::autograd::impl::try_get_grad_accumulator(tensor) == hooked) continue;
-    const bool is_converted = !tensor.is_cpu() || tensor.scalar_type() != parameter.type;
-    return text("Parameter '", parameter.name, "' was ",
-                is_converted ? "converted to another dtype or device" : "given other memory, as torch::load() does,",
-                " after the synchronizer was made, which has removed its hook: ",
-                is_converted ? "convert the module" : "load the module", " first, then make the synchronizer.");
+    if (!tensor.is_cpu() || tensor.scalar_type() != parameter.type) {
+      return text("Parameter '", parameter.name,
+                  "' was converted to another dtype or device after the synchronizer was created, which removed its "
+                  "hook. Convert the module first, then create the synchronizer.");
+    }
+    return text("The storage of parameter '", parameter.name,
+                "' was replaced (as torch::load() does) after the synchronizer was created, which removed its hook. "
+                "Load the module first, then create the synchronizer.");
   }
   return {};
 }
@@ -172,7 +176,7 @@ void ModuleParameters::check_trainable() {
     if (!parameter.tensor.is_cpu()) {
       throw UsageError(
           text("Parameter '", parameter.name, "' is on ", parameter.tensor.device(),
-               ", and this version synchronises gradients in host memory only: move the module to the CPU."));
+               ", and this version synchronises gradients in host memory only. Move the module to the CPU."));
     }
     if (auto problem = parameter.problem_of_gradient(); !problem.empty()) throw UsageError(problem);
   }
@@ -197,8 +201,8 @@ std::size_t ModuleParameters::index_of(const std::string& name) const {
                                   [&](const ModuleParameter& parameter) { return parameter.name == name; });
   if (found != parameters_.end()) return static_cast<std::size_t>(found - parameters_.begin());
   throw UsageError(text("The module has no parameter '", name,
-                        "': use a name of its named_parameters(), and of a "
-                        "parameter that two modules share the first."));
+                        "'. Use a name of its named_parameters(), and for a parameter that two modules share the "
+                        "first one."));
 }
 
 void ModuleParameters::place(const std::vector<Bucket>& plan) {
@@ -208,6 +212,17 @@ void ModuleParameters::place(const std::vector<Bucket>& plan) {
       parameters_[plan[bucket].members[member]].place = {.bucket = bucket, .member = member};
     }
   }
+}
+
+std::vector<std::size_t> ModuleParameters::count_expected(const std::vector<Bucket>& plan) const {
+  std::vector<std::size_t> counts;
+  for (const auto& bucket : plan) {
+    counts.push_back(
+        static_cast<std::size_t>(std::count_if(bucket.members.begin(), bucket.members.end(), [this](std::size_t index) {
+          return parameters_[index].use == ModuleParameter::Use::expected;
+        })));
+  }
+  return counts;
 }
 
 void ModuleParameters::find_unused(const std::vector<at::Tensor>& outputs) {
@@ -241,24 +256,22 @@ void ModuleParameters::forget_gradients() {
 }
 
 void ModuleParameters::remember_values(std::int64_t round) {
-  const auto choice = static_cast<std::uint64_t>(round) * kGoldenRatio >> 20;
+  const auto choice = static_cast<std::uint64_t>(round) * kGoldenRatioBits >> 20;  // its multiples are spread evenly
   for (auto& parameter : parameters_) {
-    parameter.sample = sample_of(parameter.tensor);
-    parameter.probe = sample_of(parameter.tensor, choice);
+    parameter.first_bits = bits_of_element(parameter.tensor);
+    parameter.probed_bits = bits_of_element(parameter.tensor, choice);
   }
 }
 
 std::uint64_t ModuleParameters::digest_of_probes() const {
   std::uint64_t digest = 0;
   for (const auto& parameter : parameters_) {
-    if (!parameter.place) continue;
-    digest = (digest ^ parameter.probe) * kGoldenRatio;
-    digest ^= digest >> 29;
+    if (parameter.place) digest = combine_keys(digest, parameter.probed_bits);
   }
   return digest;
 }
 
-// Frozen ones may change at will, such as targets that follow an average.
+// Frozen parameters may change, such as targets that follow an average.
 const ModuleParameter* ModuleParameters::first_stepped() const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
     return parameter.place && parameter.was_stepped();
@@ -271,22 +284,22 @@ std::string ModuleParameter::problem_of_gradient() const {
   if (!grad.defined()) return {};
   if (grad.requires_grad()) {
     return text("The gradient of parameter '", name,
-                "' itself requires a gradient: backward() with create_graph cannot be synchronised.");
+                "' itself requires a gradient, which cannot be synchronised. Call backward() without create_graph.");
   }
   if (grad.layout() != at::kStrided) {
     return text("The gradient of parameter '", name,
-                "' is sparse, which buckets cannot hold: make the embedding with sparse(false).");
+                "' is sparse, and buckets hold dense gradients only. Make the embedding with sparse(false).");
   }
   if (grad.scalar_type() != type || grad.sizes() != tensor.sizes()) {
     return text("The gradient of parameter '", name, "' is of dtype ", grad.scalar_type(), " and shape ", grad.sizes(),
-                ", and was ", type, " ", tensor.sizes(),
-                " when the synchronizer was made: convert the module before that.");
+                ", but the synchronizer was created for ", type, " ", tensor.sizes(),
+                ". Convert the module before the synchronizer is created.");
   }
   return {};
 }
 
 bool ModuleParameter::was_stepped() const {
-  return sample != sample_of(tensor);
+  return first_bits != bits_of_element(tensor);
 }
 
 void ModuleParameter::remember_gradient() {
@@ -301,7 +314,7 @@ DataType gradient_type(const ModuleParameter& parameter) {
   const auto type = data_type_of(parameter.type);
   if (type && is_floating(*type)) return *type;
   throw UsageError(text("Parameter '", parameter.name, "' is of dtype ", parameter.type,
-                        ", whose gradient cannot be averaged: use float32, float64, float16 or bfloat16."));
+                        ", whose gradient cannot be averaged. Use float32, float64, float16 or bfloat16."));
 }
 
 }  // namespace libtrain::detail

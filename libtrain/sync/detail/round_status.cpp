@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <sstream>
 
 #include <ATen/ops/empty.h>
@@ -16,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxNames = 20;
 
-// One line an entry: a letter for the list, then the text. Names and sentences hold no newlines.
+// One line for each entry: a letter for the list, then the text. Names and sentences have no newlines.
 constexpr char kFailure = 'f';
 constexpr char kMissing = 'm';
 constexpr char kNonFinite = 'n';
@@ -32,17 +31,12 @@ std::string in_quotes(const std::vector<std::string>& names) {
 
 // "rank 1: a; ranks 0, 2: b", equal texts together, in the order of their first ranks; empty texts are left out.
 std::string by_rank(const std::vector<std::string>& texts) {
-  std::vector<std::string> in_order;
-  std::map<std::string, std::vector<int>> ranks;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty()) continue;
-    if (!ranks.contains(texts[rank])) in_order.push_back(texts[rank]);
-    ranks[texts[rank]].push_back(static_cast<int>(rank));
-  }
-  // What all say needs no ranks.
-  if (in_order.size() == 1 && ranks[in_order.front()].size() == texts.size()) return in_order.front();
+  const auto groups = group_ranks(texts);
+  if (groups.size() == 1) return groups.front().first;  // the same on all ranks: no need to list them
   std::vector<std::string> parts;
-  for (const auto& said : in_order) parts.push_back(text(ranks_in_words(ranks[said]), ": ", said));
+  for (const auto& [said, ranks] : groups) {
+    if (!said.empty()) parts.push_back(text(ranks_in_words(ranks), ": ", said));
+  }
   return join(parts, "; ");
 }
 
@@ -81,7 +75,7 @@ void RoundStatus::set_replica(std::uint64_t digest) {
   }
 }
 
-// The maximum of a byte and that of its complement add up to 255 where all ranks have the same.
+// The maximum of a byte and the maximum of its complement add up to 255 if all ranks have the same byte.
 bool RoundStatus::replicas_differ() const {
   const auto* const digest = bytes_ + kDigest;
   const auto* const complement = digest + sizeof(std::uint64_t);
@@ -99,7 +93,7 @@ void RoundStatus::exchange() {
     work_ = communicator_.all_reduce(memory_, ReduceOp::maximum);
     return;
   }
-  // Apart from the device's collectives, so that the host need not wait for those.
+  // Not a device collective, so that the host need not wait for those.
   const std::string mine(reinterpret_cast<const char*>(bytes_), memory_.nbytes());
   for (const auto& other : communicator_.all_gather_bytes(mine)) {
     for (std::size_t index = 0; index < other.size(); ++index) {

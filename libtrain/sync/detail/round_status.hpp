@@ -12,34 +12,34 @@
 
 namespace libtrain::detail {
 
-/// What the ranks tell each other of a round: one small message behind its buckets. Before exchange() a flag is this
-/// rank's, afterwards it is set where any rank's was.
+/// The flags of a round that ranks exchange: one small message after its buckets. Before exchange() a flag is this
+/// rank's, afterwards it is set if any rank's was.
 ///
-/// It travels as one byte a flag, of which the ranks take the maximum.
+/// A flag is one byte, of which the ranks take the maximum.
 class RoundStatus {
  public:
-  /// A flag for each of so many parameters. The same number on all ranks.
+  /// With a flag for each of so many parameters. The same number on all ranks.
   RoundStatus(std::size_t parameters, Communicator& communicator);
 
-  /// Says whose rounds these are, as GradientBuckets::set_owner() does.
+  /// As GradientBuckets::set_owner().
   void set_owner(const std::string& owner);
 
   void clear();
 
   bool has_failed() const { return flag(kFailed); }  ///< a rank has a RoundReport to read
   void set_failed() { set(kFailed); }
-  bool is_non_finite() const { return flag(kNonFinite); }  ///< a gradient holds NaN or infinity
+  bool is_non_finite() const { return flag(kNonFinite); }  ///< a gradient has NaN or infinity
   void set_non_finite() { set(kNonFinite); }
   bool trainable_set_changed() const { return flag(kTrainableSet); }  ///< parameters were frozen or unfrozen
   void set_trainable_set_changed() { set(kTrainableSet); }
   bool is_used(std::size_t parameter) const { return flag(kFirstParameter + parameter); }  ///< it has a gradient
   void set_used(std::size_t parameter) { set(kFirstParameter + parameter); }
 
-  /// A digest of this rank's replica, and whether ranks gave different ones.
+  /// Sets a digest of this rank's replica; returns whether ranks set different ones.
   void set_replica(std::uint64_t digest);
   bool replicas_differ() const;
 
-  /// Queues the message; wait() returns when all ranks' flags are here. All ranks must call both.
+  /// Queues the message; wait() returns when all ranks' flags have arrived. All ranks must call both.
   void exchange();
   void wait();
 
@@ -47,7 +47,7 @@ class RoundStatus {
   static constexpr std::size_t kFailed = 0;
   static constexpr std::size_t kNonFinite = 1;
   static constexpr std::size_t kTrainableSet = 2;
-  static constexpr std::size_t kDigest = 3;  // its bytes, then their complements
+  static constexpr std::size_t kDigest = 3;  // the digest's bytes, then their complements
   static constexpr std::size_t kFirstParameter = kDigest + 2 * sizeof(std::uint64_t);
 
   bool flag(std::size_t index) const { return bytes_[index] != 0; }
@@ -60,10 +60,10 @@ class RoundStatus {
   Work work_;
 };
 
-/// What went wrong in a round on one rank, as it tells the others once a status says so.
+/// The problems of one rank in a round, which ranks exchange if the status shows that there are any.
 struct RoundReport {
-  std::string failure = {};                  ///< a whole sentence, or nothing
-  std::vector<std::string> missing = {};     ///< parameters that should have got a gradient
+  std::string failure = {};                  ///< whole sentences, or empty
+  std::vector<std::string> missing = {};     ///< parameters without the gradient that they should have
   std::vector<std::string> non_finite = {};  ///< parameters whose gradient has NaN or infinity
 
   std::string to_bytes() const;
@@ -73,7 +73,7 @@ struct RoundReport {
 /// Element r is rank r's. All ranks must call it.
 std::vector<RoundReport> gather_reports(const RoundReport& mine, Communicator& communicator);
 
-/// One text for all ranks; element r of `reports` is rank r's. Empty where no rank has anything of the kind to report.
+/// One text for all ranks; element r of `reports` is rank r's. Empty if no rank has such a problem.
 std::string describe_failures(const std::vector<RoundReport>& reports);
 std::string describe_missing(const std::vector<RoundReport>& reports, std::size_t parameters);
 std::string describe_non_finite(const std::vector<RoundReport>& reports, std::int64_t round);

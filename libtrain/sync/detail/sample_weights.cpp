@@ -23,7 +23,7 @@ SampleWeight SampleWeights::exchange(std::int64_t samples) {
   result.is_empty = result.total == 0;
   samples = std::max<std::int64_t>(samples, 0);
   if (result.source < 0) result.source = 0;
-  // Compared as integers: the usual case has to be exactly 1.
+  // Compared as integers: the usual weight must be exactly 1.
   const bool fair = samples * ranks == result.total;
   if (!fair || result.total == 0) {
     result.weight = samples == 0

@@ -45,7 +45,7 @@ at::Tensor local_moments(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input));
   const auto moments = at::zeros({1 + 2 * channels}, options);
   if (count == 0) return moments;
-  // On the host, 16-bit input has statistics in float32 only where running statistics in float32 come along.
+  // On the host, 16-bit input has statistics in float32 only if running statistics in float32 are passed.
   std::optional<at::Tensor> running_mean;
   std::optional<at::Tensor> running_variance;
   if (input.scalar_type() != statistics_type(input)) {
@@ -67,13 +67,13 @@ at::Tensor normalize(const at::Tensor& input, const at::Tensor& weight, const at
       at::native_batch_norm(input, weight, bias, mean, variance, /*training=*/false, /*momentum=*/0, eps));
 }
 
-// Lets a graph hold what is no tensor.
+// Lets a graph hold an object that is not a tensor.
 struct StateHolder : torch::CustomClassHolder {
   explicit StateHolder(std::shared_ptr<SyncBatchNormState> the_state) : state(std::move(the_state)) {}
   std::shared_ptr<SyncBatchNormState> state;
 };
 
-// What a forward pass has kept for its backward pass.
+// The data that a forward pass has saved for its backward pass.
 struct Kept {
   explicit Kept(AutogradContext& context) : eps(context.saved_data["eps"].toDouble()) {
     const auto saved = context.get_saved_variables();
@@ -96,8 +96,8 @@ struct Gradients {
   at::Tensor input, weight, bias;
 };
 
-// As if the statistics were constants. Those of weight and bias are sums over this rank's samples of dy * xhat and dy,
-// where xhat is the normalised input.
+// As if the statistics were constants. The gradients of weight and bias are sums over this rank's samples of dy * xhat
+// and dy, where xhat is the normalised input.
 Gradients gradients_at_fixed_statistics(const Kept& kept, const at::Tensor& output_gradient, bool needs_input) {
   if (kept.input.numel() == 0) {
     return {at::zeros_like(kept.input), at::zeros_like(kept.weight), at::zeros_like(kept.weight)};
@@ -116,7 +116,7 @@ void add_gradient_through_statistics(const Kept& kept, Gradients& gradients) {
   const double rank_weight = kept.state->gradient_weight;
   const auto sums = at::cat({gradients.bias, gradients.weight});
   if (rank_weight == 0) {
-    sums.zero_();  // a rank that counts for nothing may have NaN
+    sums.zero_();  // a rank of weight 0 may have NaN
   } else {
     sums.mul_(rank_weight);
   }
@@ -124,7 +124,7 @@ void add_gradient_through_statistics(const Kept& kept, Gradients& gradients) {
   if (rank_weight == 0 || kept.input.numel() == 0) return;
   const auto means = sums / (kept.count * rank_weight);
   const auto factor = -kept.weight * kept.inverse_deviation;
-  // An affine function of xhat: the same kernel as that of the forward pass.
+  // An affine function of xhat: uses the kernel of the forward pass.
   gradients.input.add_(normalize(kept.input, factor * means.narrow(0, channels, channels),
                                  factor * means.narrow(0, 0, channels), kept.mean, kept.variance, kept.eps));
 }
@@ -145,7 +145,7 @@ class NormalizeByBatch : public torch::autograd::Function<NormalizeByBatch> {
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     if (at::GradMode::is_enabled()) {
       throw UsageError(
-          "SyncBatchNorm cannot be differentiated twice, so backward() with create_graph cannot pass through it: use "
+          "SyncBatchNorm cannot be differentiated twice, so backward() with create_graph cannot pass through it. Use "
           "torch::nn::BatchNorm in modules whose gradients are differentiated again.");
     }
     const Kept kept{*context};
@@ -179,7 +179,7 @@ BatchStatistics batch_statistics(const at::Tensor& input, Communicator& communic
   const auto total = counts.sum();
   BatchStatistics result;
   if (values_per_channel(input) < 2) {
-    // Elsewhere the ranks have two or more together, whatever the others have.
+    // With two values or more on this rank, the total is never 1 or 0.
     const auto values = total.item<double>();
     require_more_than_one_value(values, communicator);
     result.is_empty = values == 0;

@@ -12,7 +12,7 @@ namespace libtrain {
 
 namespace {
 
-constexpr double kLargestPredivide = 1 << 20;
+constexpr double kMaxPredivide = 1 << 20;
 
 class HalfPrecisionReduction final : public Reduction {
  public:
@@ -46,12 +46,13 @@ HalfPrecisionWireFormat::HalfPrecisionWireFormat(HalfPrecisionOptions options) :
   if (options.type != at::kBFloat16 && options.type != at::kHalf) {
     throw UsageError(text("HalfPrecisionOptions::type is ", options.type, "; give at::kBFloat16 or at::kHalf."));
   }
-  if (!(options.predivide >= 1 / kLargestPredivide && options.predivide <= kLargestPredivide)) {
+  if (!(options.predivide >= 1 / kMaxPredivide && options.predivide <= kMaxPredivide)) {
     throw UsageError(text("HalfPrecisionOptions::predivide is ", options.predivide,
                           "; give a number from 2^-20 to 2^20, such as the square root of the world size."));
   }
   if (options.min_elements < 0) {
-    throw UsageError(text("HalfPrecisionOptions::min_elements is ", options.min_elements, "; give 0 elements or more."));
+    throw UsageError(
+        text("HalfPrecisionOptions::min_elements is ", options.min_elements, "; give 0 elements or more."));
   }
 }
 
@@ -85,7 +86,7 @@ std::unique_ptr<Reduction> HalfPrecisionWireFormat::start(const BucketView& buck
   if (!wire.defined()) return detail::average_in_place(bucket.flat, communicator);
 
   const at::NoGradGuard no_grad;
-  // In float32, before anything is narrowed: what would overflow must not do so first.
+  // In the wide type, before values are narrowed and could overflow.
   if (options_.predivide != 1) bucket.flat.mul_(1 / options_.predivide);
   wire.copy_(bucket.flat);
 

@@ -12,22 +12,22 @@
 namespace libtrain {
 
 struct HalfPrecisionOptions {
-  /// at::kBFloat16: the range of float32, each value within 2^-8 of itself. at::kHalf: within 2^-11, but nothing above
-  /// 65504, and nothing but zero below 2^-25.
+  /// at::kBFloat16: the range of float32, with a relative error up to 2^-8. at::kHalf: up to 2^-11, but values above
+  /// 65504 become infinite, and those below 2^-25 become zero.
   at::ScalarType type = at::kBFloat16;
-  /// Gradients are divided by it before they travel, and their sum is multiplied by predivide / world size: keeps large
-  /// gradients, or small ones with a value below 1, within the range of float16. From 2^-20 to 2^20; 1 costs nothing,
-  /// others two passes over the gradients.
+  /// Gradients are divided by it before they are sent, and their sum is multiplied by predivide / world size: keeps
+  /// large gradients, or small ones with a value below 1, within the range of float16. From 2^-20 to 2^20; 1 costs
+  /// nothing, other values cost two passes over the gradients.
   double predivide = 1;
-  /// Buckets of fewer elements travel as they are: a message this small costs its latency, not its bytes.
+  /// Buckets of fewer elements are sent unchanged: the cost of so small a message is its latency, not its bytes.
   std::int64_t min_elements = 1024;
 };
 
-/// float32 and float64 gradients travel as 16-bit floats, which halves (quarters) what is sent. Each rank rounds once
-/// on the way out; the host's backends add in float32 and round the average once more. Needs 2 bytes of memory an
+/// Sends float32 and float64 gradients as 16-bit floats, a half or a quarter of the bytes. Each rank rounds once before
+/// sending; the host's backends add in float32 and round the average once more. Needs 2 bytes of memory for each
 /// element.
 ///
-/// 16-bit buckets travel as they are, and so does everything in a group of one rank.
+/// 16-bit buckets are sent unchanged, and so is everything in a group of one rank.
 class HalfPrecisionWireFormat : public WireFormat {
  public:
   /// Throws UsageError for another type and for numbers out of range.
@@ -37,7 +37,7 @@ class HalfPrecisionWireFormat : public WireFormat {
   std::string name() const override;
   std::string signature() const override;
 
-  /// bfloat16 holds what float32 does, but not what float64 does.
+  /// bfloat16 has the range of float32, but not that of float64.
   bool may_overflow() const override;
 
   void plan(const std::vector<BucketView>& buckets, Communicator& communicator) override;
@@ -45,7 +45,7 @@ class HalfPrecisionWireFormat : public WireFormat {
 
  private:
   const HalfPrecisionOptions options_;
-  std::vector<at::Tensor> wires_;  // what travels for each bucket; undefined for those that travel as they are
+  std::vector<at::Tensor> wires_;  // what is sent for each bucket; undefined for buckets that are sent unchanged
   bool narrows_float64_ = false;
 };
 

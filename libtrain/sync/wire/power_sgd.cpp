@@ -13,7 +13,7 @@ namespace {
 
 using detail::LowRankBucket;
 
-// States: P is under way (from construction), Q is under way (after the first advance), done.
+// States: P is being reduced (from construction), Q is being reduced (after the first advance), done.
 class PowerSgdReduction final : public Reduction {
  public:
   PowerSgdReduction(std::shared_ptr<LowRankBucket> bucket, Communicator& communicator)
@@ -23,7 +23,7 @@ class PowerSgdReduction final : public Reduction {
 
   bool advance() override {
     if (std::exchange(sent_q_, true)) {
-      bucket_->finish();
+      bucket_->reconstruct();
       return true;
     }
     bucket_->send_q(communicator_);
@@ -42,7 +42,7 @@ class PowerSgdReduction final : public Reduction {
 
 struct PowerSgdWireFormat::State {
   detail::LowRankMemories memories;
-  std::vector<std::shared_ptr<LowRankBucket>> buckets;  // null: travels as it is
+  std::vector<std::shared_ptr<LowRankBucket>> buckets;  // null: sent unchanged
   std::int64_t rounds = 0;                              // that have begun
 };
 
@@ -55,16 +55,16 @@ PowerSgdWireFormat::PowerSgdWireFormat(PowerSgdOptions options) : options_(optio
   }
   if (!(options.min_compression_rate >= 1)) {
     throw UsageError(text("PowerSgdOptions::min_compression_rate is ", options.min_compression_rate,
-                          "; give 1 or more: factors larger than their product would be no gain."));
+                          "; give 1 or more, since larger factors would not save anything."));
   }
 }
 
 PowerSgdWireFormat::~PowerSgdWireFormat() = default;
 
 std::string PowerSgdWireFormat::signature() const {
-  return text(name(), ", start round ", options_.start_round, ", smallest gain ", options_.min_compression_rate,
-              options_.error_feedback ? "" : ", no error feedback", options_.warm_start ? "" : ", no warm start",
-              ", seed ", options_.seed);
+  return text(name(), ", start round ", options_.start_round, ", minimum compression rate ",
+              options_.min_compression_rate, options_.error_feedback ? "" : ", no error feedback",
+              options_.warm_start ? "" : ", no warm start", ", seed ", options_.seed);
 }
 
 std::string PowerSgdWireFormat::name() const {

@@ -12,37 +12,38 @@ namespace libtrain {
 struct PowerSgdOptions {
   /// Columns of the factors. The paper trains image classifiers with 2, language models with 4.
   std::int64_t rank = 4;
-  /// So many rounds travel as they are: early gradients turn faster than the iteration can follow. The paper starts at
-  /// once, with a warm-up of the learning rate; PyTorch after 1000 rounds.
+  /// So many rounds are sent uncompressed: early gradients change direction faster than the iteration can follow. The
+  /// paper starts at round 0, with a warm-up of the learning rate; PyTorch after 1000 rounds.
   std::int64_t start_round = 100;
-  /// A gradient of n x m travels as factors where those have so many times fewer elements than it:
-  /// (n + m) rank min_compression_rate <= n m. At least 1.
+  /// A gradient of n x m is sent as factors if (n + m) rank min_compression_rate <= n m: if they have fewer elements by
+  /// at least this factor. At least 1.
   double min_compression_rate = 2;
-  /// Whether what a round did not send is added to the next round's gradient. Without, training usually stalls.
+  /// Whether the part of the gradient that a round did not send is added to the next round's. Without it, training
+  /// usually stalls.
   bool error_feedback = true;
-  /// Whether the iteration starts where the last round's ended, instead of at random.
+  /// Whether the iteration starts with the last round's result, instead of a random matrix.
   bool warm_start = true;
-  /// Of the random start, on all ranks alike.
+  /// Seed of the random matrix, the same on all ranks.
   std::uint64_t seed = 0;
 };
 
 /// PowerSGD (Vogels, Karimireddy and Jaggi, NeurIPS 2019, arXiv:1905.13727, algorithms 1 and 2): the average gradient
-/// of a parameter, seen as a matrix M [n, m], travels as the product of P [n, rank] and Q^T [rank, m], found by one
-/// step of a power iteration a round:
+/// of a parameter, as a matrix M [n, m], is sent as the product of P [n, rank] and Q^T [rank, m], found by one step of
+/// a power iteration in each round:
 ///
 ///     P = average of M Q;   P = orthonormal basis of P;   Q = average of M^T P;   gradient = P Q^T
 ///
-/// For networks much slower than the processors: it costs three products with M a round and, with error feedback,
-/// memory of the size of the gradients. What it sends is all-reduced, so time does not grow with the world size as it
-/// does for sparse formats. All ranks get the same bits where their processors are alike.
+/// For networks that are much slower than the processors: each round costs three products with M and, with error
+/// feedback, memory of the size of the gradients. Factors are all-reduced, so the time does not grow with the world
+/// size as for sparse formats. All ranks get the same bits if their processors are of one kind.
 ///
 /// - n is the size of the outermost dimension in memory: the output channels of convolutions, channels_last or not.
-/// - Small gradients travel as they are, in one message; so do float16 and bfloat16 buckets, and everything
-///   in a group of one rank.
-/// - Error feedback keeps M - P (M^T P)^T with this rank's own M; its mean over the ranks is what the average lacks. A
-///   round whose gradients are thrown away (skipped, or used nowhere) loses what it sent, not what it kept.
-/// - Where a rank's gradient is not finite, that gradient is NaN on all ranks, and what was kept for it is kept.
-/// - Gradients scaled against underflow leave an error of the same scale: change the scale seldom.
+/// - Small gradients are sent unchanged, in one message; so are float16 and bfloat16 buckets, and everything in a group
+///   of one rank.
+/// - Error feedback keeps M - P (M^T P)^T with this rank's own M; its mean over the ranks is what the average lacks. If
+///   a round's gradients are not used (such as in a skipped step), what it sent is lost, not what it kept.
+/// - If a rank's gradient is not finite, that gradient is NaN on all ranks, and the error kept for it does not change.
+/// - The error of scaled gradients (against underflow) has the same scale: change the scale rarely.
 class PowerSgdWireFormat : public WireFormat {
  public:
   /// Throws UsageError for options out of range.

@@ -9,8 +9,8 @@
 
 namespace libtrain::detail {
 
-/// A name among Linux's abstract sockets: it is no file, belongs to the host (to the network namespace), and is free
-/// again when the process that bound it ends, however it ends. Names are cut after 107 characters.
+/// The address of an abstract socket of Linux: it is not a file, belongs to the host (its network namespace), and is
+/// released when the process that bound it ends, even if it is killed. Names are cut after 107 characters.
 class AbstractAddress {
  public:
   explicit AbstractAddress(const std::string& name) {

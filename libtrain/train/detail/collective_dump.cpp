@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
-#include <iomanip>
 #include <mutex>
 #include <random>
 #include <sstream>
@@ -25,6 +23,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/collective_log.hpp>
 #include <libtrain/comm/detail/tcp/call_with_deadline.hpp>
+#include <libtrain/observe/detail/utc_time.hpp>
 
 namespace libtrain::detail {
 
@@ -37,32 +36,17 @@ constexpr std::chrono::milliseconds kTimeToWrite{1000};
 constexpr std::chrono::milliseconds kTimeToRead{500};
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
-std::string time_in_words() {
-  const auto now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::ostringstream words;
-  words << std::put_time(&parts, "%Y-%m-%d %H:%M:%S UTC");
-  return words.str();
-}
-
 fs::path file_of(const fs::path& directory, int rank) {
   return directory / text("collectives.rank", rank, ".txt");
 }
 
-// False, and errno, where it could not be written. Never through a link, which others may put into a shared folder.
+// Returns false and sets errno on failure. Does not follow links, which other users may create in a shared folder.
 bool write_partial(const std::string& path, const std::string& content) {
   const FileDescriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666)};
-  std::size_t done = 0;
-  while (file.is_open() && done < content.size()) {
-    const auto written = write(file.get(), content.data() + done, content.size() - done);
-    if (written < 0 && errno != EINTR) return false;
-    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
-  }
-  return file.is_open();
+  return file.is_open() && write_all(file.get(), content) == content.size();
 }
 
-// What went wrong; empty where nothing did.
+// Returns the error, or an empty string.
 std::string write_file(const fs::path& file, const std::string& content) {
   std::error_code error;
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
@@ -86,7 +70,7 @@ std::string content_of(const fs::path& file) {
   return content.str();
 }
 
-// Looks for the files that are missing; true where none is any more.
+// Reads the files that were missing so far. Returns true if none is missing now.
 bool look(Places& places, const fs::path& directory, const std::string& run, const Deadline& deadline) {
   bool complete = true;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
@@ -106,7 +90,7 @@ Places read_places(const fs::path& directory, const std::string& run, int world_
 
 }  // namespace
 
-// Shared with threads that may be left behind at a disk that does not answer.
+// Shared with threads that may still wait for a disk that does not answer.
 struct CollectiveDump::State {
   State(std::shared_ptr<Communicator> communicator, fs::path directory, std::string run)
       : communicator(std::move(communicator)), directory(std::move(directory)), run(std::move(run)) {}
@@ -117,39 +101,39 @@ struct CollectiveDump::State {
   const fs::path directory;
   const std::string run;
   std::mutex writing;
-  std::atomic<bool> has_failed = false;  // what it writes itself says more than what it is asked for
+  std::atomic<bool> has_failed = false;  // the log of its own failure has more information than a requested one
 };
 
 CollectiveDump::CollectiveDump(std::shared_ptr<Communicator> communicator, fs::path directory, std::string run)
     : state_(std::make_shared<State>(std::move(communicator), std::move(directory), std::move(run))) {
-  // A communicator that keeps records has some by now.
+  // If the communicator keeps records, it has some here.
   if (state_->communicator->recent_collectives().empty()) return;
   requests_.emplace(state_->run, state_->communicator->rank(), [state = state_] {
     try {
       write(state, std::nullopt);
     } catch (...) {
-      // The rank that asks does without.
+      // The requesting rank reports without this log.
     }
   });
 }
 
 CollectiveDump::~CollectiveDump() = default;
 
-// Returns what went wrong; empty where nothing did. `failure` is empty where it was another rank that failed.
+// Returns the error, or an empty string. `failure` is std::nullopt if another rank failed.
 std::string CollectiveDump::write(const std::shared_ptr<State>& state, const std::optional<std::string>& failure) {
   const auto& communicator = *state->communicator;
   const CollectiveLog log{
       .run = state->run,
       .who = text("rank ", communicator.rank(), " of ", communicator.world_size(), " on ", host_name(), " (process ",
-                  getpid(), "), ", time_in_words()),
+                  getpid(), "), ", utc_time(std::time(nullptr))),
       .failure = failure ? text("failed: ", redact(*failure)) : "has not failed, but another rank of this host has",
       .records = communicator.recent_collectives(),
       .now = WorkTimes::Clock::now()};
   const auto error = call_with_deadline(Deadline::after(kTimeToWrite),
-                                        [state, content = to_text(log), is_asked = !failure.has_value()] {
+                                        [state, content = to_text(log), is_request = !failure.has_value()] {
                                           const std::lock_guard lock(state->writing);
-                                          const bool is_told = is_asked && state->has_failed;
-                                          return is_told ? std::string{} : write_file(state->own_file(), content);
+                                          if (is_request && state->has_failed) return std::string{};
+                                          return write_file(state->own_file(), content);
                                         });
   return error.value_or("the disk does not answer");
 }
@@ -163,7 +147,7 @@ bool CollectiveDump::write_after(const Failure& failure) noexcept try {
   error_ = write(state_, failure.message);
   return true;
 } catch (...) {
-  return false;  // the failure itself is what must be told
+  return false;  // the failure itself must still be reported
 }
 
 std::string CollectiveDump::where_to_look() const {

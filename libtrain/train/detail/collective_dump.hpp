@@ -12,32 +12,32 @@
 
 namespace libtrain::detail {
 
-/// The last collectives of each rank, written down when a run fails, to see which rank was where.
+/// Writes the last collectives of each rank when a run fails, to show in which collective each rank was.
 ///
-/// A rank that fails has the other ranks of its host write theirs, and writes its own into
-/// DIR/collectives.rank<number>.txt. So does every rank that still lives: the others fail at the same deadline, or are
-/// asked, in whatever code they are stuck. Each file names the run, so that those of an earlier one are not mistaken
-/// for it, and is there whole or not at all.
+/// A rank that fails writes its log to DIR/collectives.rank<number>.txt and requests the same from the other ranks of
+/// its host. In this way every running rank writes one: the others fail at the same deadline, or answer the request
+/// even if they are blocked in other code. Each file contains the run id, so that files of an earlier run are ignored,
+/// and is complete or absent.
 ///
-/// Knows the collectives of one communicator: those split from it keep records of their own. Nothing here takes much
-/// longer than a second or what it is told, not even on a disk that does not answer. Belongs to one thread.
+/// Covers the collectives of one communicator; communicators split from it keep their own records. No call takes much
+/// longer than a second or the given limit, even if the disk does not answer. Belongs to one thread.
 class CollectiveDump {
  public:
-  /// All ranks must call it, with one `run` (see agree_on_run_id), when they have called a collective.
+  /// All ranks must call it, with the same `run` (see agree_on_run_id), after their first collective.
   CollectiveDump(std::shared_ptr<Communicator> communicator, std::filesystem::path directory, std::string run);
   ~CollectiveDump();
   CollectiveDump(const CollectiveDump&) = delete;  // one file, one writer
   CollectiveDump& operator=(const CollectiveDump&) = delete;
 
-  /// Writes where this rank has failed in its communication, or while collectives were under way. False where it was
-  /// something else, or where the communicator keeps no records: then nothing is written.
+  /// Writes the log if the failure is a communication error or collectives were under way. Otherwise, or if the
+  /// communicator keeps no records, writes nothing and returns false.
   bool write_after(const Failure& failure) noexcept;
 
-  /// One sentence for the report: where the files are, or why this rank's is missing. After write_after.
+  /// One sentence for the report: the path of the files, or why this rank's file is missing. Call it after write_after.
   std::string where_to_look() const;
 
-  /// From the files of all ranks, one line for each place where ranks are (see describe_places); empty where none can
-  /// be read. Waits for files that are missing, but no longer than `limit`.
+  /// From the files of all ranks, one line for each position of ranks (see describe_places); empty if none can be read.
+  /// Waits up to `limit` for missing files.
   std::string where_ranks_are(std::chrono::milliseconds limit) const noexcept;
 
  private:

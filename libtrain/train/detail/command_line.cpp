@@ -16,10 +16,10 @@ namespace libtrain::detail {
 
 namespace {
 
-// One week: longer waits are typing errors, and sums of time points stay far from overflow.
+// One week: longer timeouts are typing errors, and sums of time points cannot overflow.
 constexpr double kLongestTimeout_s = 604800;
 
-// CLI11 by itself takes 010 for 8, and nan for a number in any range: it is given what parse_decimal has read.
+// CLI11 alone reads 010 as 8, and accepts nan in any range: it gets the number that parse_decimal has read.
 template <typename Number>
 CLI::Validator decimal(Number minimum, Number maximum, const std::string& what) {
   return {[=](std::string& word) {
@@ -37,17 +37,16 @@ CLI::Validator whole_number(Number minimum, Number maximum) {
 }
 
 void add_common_options(CLI::App& app, CommandLine& line) {
-  app.add_option("--output", line.run.output, "Folder for metrics.jsonl and whatever else the run writes")
+  app.add_option("--output", line.run.output, "Folder for metrics.jsonl and the other files of the run")
       ->capture_default_str()
-      ->check([](const std::string& folder) { return folder.empty() ? "the name of a folder is empty" : ""; });
-  app.add_option("--timeline", line.timeline,
-                 "File for what all ranks did and when, to look at in https://ui.perfetto.dev");
+      ->check([](const std::string& folder) { return folder.empty() ? "the name of the folder is empty" : ""; });
+  app.add_option("--timeline", line.timeline, "File for a timeline of all ranks; open it in https://ui.perfetto.dev");
   app.add_option("--device", line.device, "auto or cpu")->capture_default_str()->check(CLI::IsMember({"auto", "cpu"}));
-  app.add_option("--timeout", line.timeout_s, "Seconds after which a collective that has not ended ends the run")
+  app.add_option("--timeout", line.timeout_s, "Timeout of a collective in seconds; when it expires, the run fails")
       ->capture_default_str()
       ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
   app.add_option("--connect-timeout", line.connect_timeout_s,
-                 "Seconds in which all ranks must have met (default: those of --timeout)")
+                 "Timeout for connecting all ranks, in seconds (default: --timeout)")
       ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));
   app.add_option("--threads", line.threads, "Threads inside one operation (default: this rank's share of the cores)")
       ->transform(whole_number(1, 4096));
@@ -55,27 +54,30 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->capture_default_str()
       ->transform(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
   app.add_option("--stage", line.run.data.stage, "Folder on this node's disk to copy the data to before training");
-  app.add_option("--cache", line.run.data.cache, "Folder on this node's disk to keep in what the first epoch reads");
+  app.add_option("--cache", line.run.data.cache,
+                 "Folder on this node's disk in which to cache the files that the run reads");
   app.add_option("--cache-limit", line.run.data.cache_limit_bytes,
-                 "Size of that cache, such as 200G (default: the disk)")
+                 "Size of that cache, such as 200G (default: limited by the disk)")
       ->transform(CLI::AsSizeValue(false));
   app.add_flag("--quiet", line.run.quiet, "No progress");
   const auto rank = whole_number(0, std::numeric_limits<int>::max());
-  app.add_option("--rank", line.launch.rank, "This process's rank, where the launcher does not say")->transform(rank);
-  app.add_option("--world-size", line.launch.world_size, "Number of processes, where the launcher does not say")
+  app.add_option("--rank", line.launch.rank, "This process's rank, if the launcher does not set it")->transform(rank);
+  app.add_option("--world-size", line.launch.world_size, "Number of processes, if the launcher does not set it")
       ->transform(whole_number(1, std::numeric_limits<int>::max()));
-  app.add_option("--local-rank", line.launch.local_rank, "This process's rank on its host, likewise")->transform(rank);
-  app.add_option("--dist-url", line.launch.dist_url, "Where ranks meet: tcp://host:port, file:///path or env://");
-  app.add_option("--dist-backend", line.launch.dist_backend, "How ranks talk: " + join(backend_names(), ", "));
+  app.add_option("--local-rank", line.launch.local_rank,
+                 "This process's rank on its host, if the launcher does not set it")
+      ->transform(rank);
+  app.add_option("--dist-url", line.launch.dist_url, "Rendezvous address: tcp://host:port, file:///path or env://");
+  app.add_option("--dist-backend", line.launch.dist_backend, "Communication backend: " + join(backend_names(), ", "));
 }
 
-// `--name VALUE` and `--name=VALUE` as they stand.
+// Reads `--name VALUE` and `--name=VALUE`.
 std::map<std::string, std::string> read_undeclared(const std::vector<std::string>& words) {
   std::map<std::string, std::string> options;
   for (std::size_t index = 0; index < words.size(); ++index) {
     const auto& word = words[index];
     if (!word.starts_with("--") || word.size() < 3) {
-      throw UsageError(text("Cannot read '", word, "' on the command line: options look like --name VALUE."));
+      throw UsageError(text("Cannot read '", word, "' on the command line. Write options as --name VALUE."));
     }
     const auto equals = word.find('=');
     if (equals != std::string::npos) {
@@ -83,17 +85,18 @@ std::map<std::string, std::string> read_undeclared(const std::vector<std::string
     } else if (index + 1 < words.size()) {
       options[word.substr(2)] = words[++index];
     } else {
-      throw UsageError(text("Option ", word, " needs a value."));
+      throw UsageError(text("Option ", word, " needs a value. Write it as ", word, " VALUE."));
     }
   }
   return options;
 }
 
-// CLI11 takes the next word for the value of `--name=`.
+// CLI11 would take the next word as the value of `--name=`.
 void refuse_missing_values(int argc, const char* const* argv) {
   for (const std::string word : std::span{argv, static_cast<std::size_t>(argc)}) {
     if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
-    throw UsageError(text("Option ", word.substr(0, word.size() - 1), " has no value after its equals sign."));
+    throw UsageError(
+        text("Option ", word.substr(0, word.size() - 1), " has no value after its equals sign. Give it a value."));
   }
 }
 

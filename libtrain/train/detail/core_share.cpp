@@ -22,13 +22,12 @@ int fair_thread_count(const std::vector<RankCores>& ranks, int rank) {
     return other.machine == mine.machine && other.host == mine.host;
   });
   share = std::min(share, mine.quota / static_cast<double>(neighbours));
-  // Thirds do not add up to exactly one.
+  // Three times 1.0 / 3 may be less than one.
   return std::max(1, static_cast<int>(share + 1e-6));
 }
 
 RankCores my_cores() {
-  RankCores result{.machine = boot_id(), .cores = usable_cores(), .host = host_name()};
-  if (result.machine.empty()) result.machine = result.host;
+  RankCores result{.machine = machine_id(), .cores = usable_cores(), .host = host_name()};
   if (const auto quota = cpu_quota()) result.quota = *quota;
   return result;
 }
@@ -40,7 +39,7 @@ std::vector<RankCores> gather_cores(Communicator& communicator) {
        communicator.all_gather_bytes(text(mine.machine, " ", mine.host, " ", mine.quota, " ", join(mine.cores, " ")))) {
     std::istringstream words{line};
     RankCores rank;
-    std::string quota;  // streams write infinity, but do not read it
+    std::string quota;  // streams can write infinity, but cannot read it
     words >> rank.machine >> rank.host >> quota;
     rank.quota = std::strtod(quota.c_str(), nullptr);
     for (int core = 0; words >> core;) rank.cores.insert(core);

@@ -11,19 +11,19 @@ namespace libtrain::detail {
 
 /// The cores a rank may run on.
 struct RankCores {
-  std::string machine;  ///< whose cores these are: the running kernel
+  std::string machine;  ///< identifies the running kernel, which owns the cores
   std::set<int> cores;
-  /// How many cores' worth of time the ranks of this host may use together; infinite where nothing limits them.
+  /// The CPU quota of this host in cores, shared by its ranks; infinity if there is none.
   double quota = std::numeric_limits<double>::infinity();
-  std::string host = {};  ///< the name that a container may have of its own
+  std::string host = {};  ///< the host name; containers of one machine may have different ones
 };
 
-/// How many threads rank `rank` should use: the sum over its cores of 1 / (ranks of the same machine that may use that
-/// core), but no more than an equal part of the quota, rounded down, at least 1. Right for ranks bound to cores by the
-/// launcher as for ranks left to the scheduler.
+/// The number of threads for rank `rank`: the sum over its cores of 1 / (ranks of the same machine that may use that
+/// core), but at most an equal part of the quota, rounded down, at least 1. Works for ranks that the launcher has bound
+/// to cores and for unbound ranks.
 int fair_thread_count(const std::vector<RankCores>& ranks, int rank);
 
-/// What this process may use, and where.
+/// The cores and the quota of this process.
 RankCores my_cores();
 
 /// `my_cores` of all ranks. All ranks must call it.

@@ -16,7 +16,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Until a request of this user comes: true. Until the socket is shut down: false. The kernel says whose it is.
+// Waits for a request of this user, and returns true; false if the socket is shut down. The kernel attests the sender.
 bool await_request(int socket, const std::atomic<bool>& closing) {
   while (true) {
     char request = 0;
@@ -52,7 +52,7 @@ DumpRequests::DumpRequests(std::string run, int rank, std::function<void()> answ
       while (await_request(socket_, closing_)) answer();
     });
   } catch (const std::system_error&) {
-    // Training needs no such thread.
+    // Training works without this thread.
   }
 }
 
@@ -74,7 +74,7 @@ void DumpRequests::ask_others(int world_size) const {
   for (int rank = 0; rank < world_size; ++rank) {
     if (rank == rank_) continue;
     const AbstractAddress address{name_of(rank)};
-    // Ranks of other hosts are not there, and one that has been asked too often has been asked.
+    // Fails for ranks of other hosts, and for a rank whose queue of requests is full; both can be ignored.
     static_cast<void>(sendto(socket_, &kRequest, 1, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.length()));
   }
 }

@@ -7,23 +7,23 @@
 
 namespace libtrain::detail {
 
-/// How a rank that fails has the other ranks of its host say where they are, also those that are stuck in code of the
-/// user's: each has a name among Linux's abstract sockets, and a thread that sleeps until a rank writes to it. A
-/// request says nothing but that it is one, and those of other users are not heard. Where the system gives no socket or
-/// no thread, requests are not heard.
+/// Lets a failed rank request the collective logs of the other ranks of its host, including ranks that are blocked in
+/// the user's code: each rank has an abstract socket, and a thread that sleeps until a rank sends a request to it. A
+/// request has no content, and requests of other users are ignored. If the system provides no socket or no thread, all
+/// requests are ignored.
 class DumpRequests {
  public:
-  /// At each request `answer` is called on a thread of this object's; it must not throw. `run` is the same
-  /// on all ranks of a run, and in no other run.
+  /// At each request `answer` is called on this object's thread; it must not throw. `run` is the same on all ranks of a
+  /// run, and unique to the run.
   DumpRequests(std::string run, int rank, std::function<void()> answer);
 
-  /// Waits for an `answer` that is being given.
+  /// Waits for a running `answer`.
   ~DumpRequests();
 
   DumpRequests(const DumpRequests&) = delete;  // one owner of the socket
   DumpRequests& operator=(const DumpRequests&) = delete;
 
-  /// Asks the ranks of the run that are on this host, without waiting for anything.
+  /// Sends a request to the other ranks of the run on this host. Does not wait.
   void ask_others(int world_size) const;
 
  private:

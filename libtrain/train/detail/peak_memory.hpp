@@ -6,7 +6,7 @@
 
 namespace libtrain::detail {
 
-/// The most memory, in bytes, that any rank has had resident. All ranks must call it.
+/// The largest peak resident memory of a rank, in bytes. All ranks must call it.
 std::int64_t peak_rss_of_ranks(Communicator& communicator);
 
 }  // namespace libtrain::detail

@@ -19,13 +19,12 @@ std::string job_name(const Environment& environment) {
 
 namespace {
 
-// Whether the process that has the name runs as this user: another user cannot keep this one's failures from being
-// told.
+// Whether the process that has the name runs as this user: another user must not be able to suppress the report.
 bool belongs_to_this_user(const AbstractAddress& address) {
   const FileDescriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   ucred holder{};
   socklen_t length = sizeof(holder);
-  // A socket that listens shows who has made it, whether or not it ever accepts.
+  // A listening socket reveals its owner even if it never accepts.
   return socket.is_open() && connect(socket.get(), address.get(), address.length()) == 0 &&
          getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &holder, &length) == 0 && holder.uid == geteuid();
 }
@@ -34,7 +33,7 @@ bool belongs_to_this_user(const AbstractAddress& address) {
 
 ReportClaim::ReportClaim(const std::string& job) {
   if (job.empty()) return;
-  constexpr int kBacklog = 4096;  // all ranks of the host may ask, and none is ever answered
+  constexpr int kBacklog = 4096;  // all ranks of the host may connect, and no connection is accepted
   socket_ = FileDescriptor{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   if (!socket_.is_open()) return;
   const AbstractAddress address{text("libtrain ", geteuid(), " report ", job)};

@@ -7,13 +7,14 @@
 
 namespace libtrain::detail {
 
-/// What the ranks of one job on one host have in common, and no other job: from PMIX_NAMESPACE or Slurm's job and step.
-/// Empty where the launcher gives nothing.
+/// A name that the ranks of one job on one host share, and no other job has: from PMIX_NAMESPACE or Slurm's job and
+/// step. Empty if the launcher sets neither.
 std::string job_name(const Environment& environment);
 
-/// The right to report a failure which several ranks of `job` meet at the same moment: given to the first process on
-/// its host that asks, until this object or the process ends, however it ends. It is a name among Linux's abstract
-/// sockets, not a file; where another user has taken that, everybody gets the right, and for an empty name, too.
+/// The right to report a failure that several ranks of `job` detect at the same time: granted to the first process on
+/// its host that requests it, until this object is destroyed or the process ends, even if it is killed. It is the name
+/// of an abstract socket, not a file. If another user has taken the name, or `job` is empty, all processes are granted
+/// it.
 class ReportClaim {
  public:
   explicit ReportClaim(const std::string& job);

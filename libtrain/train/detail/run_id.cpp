@@ -1,17 +1,18 @@
 #include <libtrain/train/detail/run_id.hpp>
 
-#include <iomanip>
+#include <array>
+#include <cstdint>
 #include <random>
-#include <sstream>
+
+#include <libtrain/base/detail/digits.hpp>
 
 namespace libtrain::detail {
 
 std::string agree_on_run_id(Communicator& communicator) {
   std::random_device device;
-  std::ostringstream id;
-  id << std::hex << std::setfill('0');
-  for (int word = 0; word < 4; ++word) id << std::setw(8) << device();
-  return communicator.broadcast_bytes(id.str(), 0);
+  std::array<std::uint8_t, 16> id{};
+  for (auto& byte : id) byte = static_cast<std::uint8_t>(device());
+  return communicator.broadcast_bytes(hexadecimal(id), 0);
 }
 
 }  // namespace libtrain::detail

@@ -6,8 +6,7 @@
 
 namespace libtrain::detail {
 
-/// 128 random bits as 32 hexadecimal digits, which tell this run from all others: rank 0's on every rank. All ranks
-/// must call it.
+/// 128 random bits as 32 hexadecimal digits that identify this run: rank 0's on every rank. All ranks must call it.
 std::string agree_on_run_id(Communicator& communicator);
 
 }  // namespace libtrain::detail

@@ -22,9 +22,9 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/formats/csv.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/json_lines.hpp>
 
+#include <tests/data/memory_file.hpp>
 #include <tests/support/run_program.hpp>
 
 namespace lt = libtrain;
@@ -35,8 +35,7 @@ namespace {
 std::unique_ptr<const data::File> read_file(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   if (!file) throw lt::EnvironmentError(lt::text("File '", path, "' cannot be read."));
-  return data::detail::file_in_memory(
-      path, std::string{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}});
+  return data::memory_file({std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}}, path);
 }
 
 std::string hexadecimal(std::string_view bytes) {
@@ -125,7 +124,7 @@ void print_overlaps(const std::string& path) {
 }
 
 void print_rows(const std::string& path, const std::string& separator) {
-  const data::CsvFile file{read_file(path), {.separator = separator.at(0), .encoding = data::CsvEncoding::utf8}};
+  const data::CsvFile file{read_file(path), {.separator = separator.at(0)}};
   const auto print = [](const std::vector<std::string>& fields) {
     for (const auto& field : fields) std::printf("%s ", hexadecimal(field).c_str());
     std::printf("\n");

@@ -143,7 +143,7 @@ TEST(Inflate, MakesAFileOfTheSameName) {
   file->read_at(7, std::as_writable_bytes(std::span{part}));
   EXPECT_EQ(part, "789");
   EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(8, std::as_writable_bytes(std::span{part})); }),
-              AllOf(HasSubstr("'shard.gz'"), HasSubstr("byte offset 8"), HasSubstr("expected 3 bytes")));
+              AllOf(HasSubstr("'shard.gz'"), HasSubstr("byte offset 8"), HasSubstr("expected 3 more bytes")));
 }
 
 }  // namespace

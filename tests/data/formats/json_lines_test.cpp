@@ -1,6 +1,5 @@
 #include <libtrain/data/formats/json_lines.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,8 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/text_table.hpp>
+#include <libtrain/data/formats/detail/json.hpp>
 #include <tests/data/memory_file.hpp>
 #include <tests/support/message_of.hpp>
 
@@ -22,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 JsonLines open(const std::string& text) {
-  return JsonLines{detail::file_in_memory("rows.jsonl", text)};
+  return JsonLines{memory_file(text, "rows.jsonl")};
 }
 
 TEST(JsonLines, ReadsStringsAndNumbersByName) {
@@ -89,7 +87,7 @@ TEST(JsonLines, ErrorsNameLineAndOffset) {
   EXPECT_THAT(message(R"({"a": 01})"), HasSubstr("'a'"));
   EXPECT_THAT(message(R"({"a": 1)"), HasSubstr("ends on the line"));
   EXPECT_THAT(message(R"({"a": 1 "b": 2})"), HasSubstr("with commas between"));
-  EXPECT_THAT(message(R"({"a": 1} {"a": 2})"), AllOf(HasSubstr("byte offset 13"), HasSubstr("nothing behind")));
+  EXPECT_THAT(message(R"({"a": 1} {"a": 2})"), AllOf(HasSubstr("byte offset 13"), HasSubstr("nothing after")));
   EXPECT_THAT(message(R"(["a"])"), HasSubstr("an object"));
   EXPECT_THAT(message("5"), HasSubstr("an object"));
   EXPECT_THAT(message("{\"a\": \"\xff\"}"), HasSubstr("UTF-8"));
@@ -105,13 +103,6 @@ TEST(JsonLines, WrongTypesAndRowsAreRefused) {
   EXPECT_THROW(file.field(1, "a"), UsageError);
 }
 
-TEST(JsonLines, IsATextTable) {
-  const std::unique_ptr<const TextTable> table =
-      std::make_unique<JsonLines>(detail::file_in_memory("t", R"({"a": "b"})"));
-  EXPECT_EQ(table->size(), 1u);
-  EXPECT_EQ(table->field(0, "a"), "b");
-}
-
 TEST(JsonLines, NeedsAFile) {
   EXPECT_THAT(message_of<UsageError>([] { JsonLines(nullptr); }), HasSubstr("JSON lines file"));
 }
@@ -121,14 +112,18 @@ TEST(JsonLines, RefusesALineOfMoreThan64MiBAtOnce) {
               AllOf(HasSubstr("'zeros', byte offset 0"), HasSubstr("at most 67108864 bytes")));
 }
 
-TEST(FileBuffer, AFileInMemoryEndsWhereItEnds) {
-  const auto file = detail::file_in_memory("short", "abc");
-  std::byte bytes[2] = {};
-  file->read_at(1, bytes);
-  EXPECT_EQ(bytes[1], std::byte{'c'});
-  EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(2, bytes); }),
-              AllOf(HasSubstr("'short'"), HasSubstr("byte offset 2"), HasSubstr("found 1")));
-  EXPECT_THROW(file->read_at(UINT64_MAX, bytes), EnvironmentError);
+TEST(Json, FindsWhatIsNotUtf8) {
+  // The Unicode Standard 15.0, table 3-7, just inside and just outside.
+  for (const std::string good : {"\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                                 "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(detail::find_invalid_utf8(good + "a" + good), 2 * good.size() + 1);
+  }
+  for (const std::string bad : {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                                "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc2\x41", "\xe1\x80\xc0"}) {
+    EXPECT_LT(detail::find_invalid_utf8(bad), bad.size());
+  }
+  EXPECT_EQ(detail::find_invalid_utf8("ab\xc3\xa9\xff"), 4u);
+  EXPECT_EQ(detail::find_invalid_utf8("ab\xc3"), 3u);
 }
 
 }  // namespace

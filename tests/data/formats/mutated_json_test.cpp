@@ -15,11 +15,11 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/formats/csv.hpp>
-#include <libtrain/data/formats/detail/file_buffer.hpp>
 #include <libtrain/data/formats/json_lines.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 #include <libtrain/data/sample_random.hpp>
 
+#include <tests/data/memory_file.hpp>
 #include <tests/support/log_sinks.hpp>
 
 namespace libtrain::data {
@@ -113,7 +113,7 @@ CocoOptions options_of(std::uint64_t mutation) {
 
 TEST_F(MutatedJson, InstancesAreReadOrRefused) {
   expect_read_or_refused(kInstances, 1, kMutations / 2, [](const std::string& bytes, std::uint64_t mutation) {
-    const auto found = read_coco(*detail::file_in_memory("damaged", bytes), options_of(mutation));
+    const auto found = read_coco(*memory_file(bytes), options_of(mutation));
     for (const auto& image : found.images) ASSERT_LE(found.file_name(image).size(), bytes.size());
     ASSERT_LE(found.objects.shapes.coordinates.size(), bytes.size());
     ASSERT_LE(found.objects.shapes.counts.size(), bytes.size());
@@ -122,25 +122,24 @@ TEST_F(MutatedJson, InstancesAreReadOrRefused) {
 }
 
 TEST_F(MutatedJson, ResultsAreReadOrRefused) {
-  const auto truth = read_coco(*detail::file_in_memory("truth", kInstances));
+  const auto truth = read_coco(*memory_file(kInstances));
   expect_read_or_refused(kResults, 2, kMutations / 2, [&](const std::string& bytes, std::uint64_t mutation) {
-    const auto found = read_coco_results(*detail::file_in_memory("damaged", bytes), truth, options_of(mutation));
+    const auto found = read_coco_results(*memory_file(bytes), truth, options_of(mutation));
     ASSERT_LE(found.annotations.size(), bytes.size());
   });
 }
 
 TEST_F(MutatedJson, JsonLinesAreReadOrRefused) {
   expect_read_or_refused(kLines, 3, kMutations / 4, [](const std::string& bytes, std::uint64_t) {
-    const JsonLines file{detail::file_in_memory("damaged", bytes)};
+    const JsonLines file{memory_file(bytes)};
     ASSERT_LE(file.size(), bytes.size());
     for (std::uint64_t row = 0; row < file.size(); ++row) file.field(row, "text");
   });
 }
 
 TEST_F(MutatedJson, CsvRowsAreReadOrRefused) {
-  expect_read_or_refused(kCsv, 4, kMutations / 4, [](const std::string& bytes, std::uint64_t mutation) {
-    const CsvFile file{detail::file_in_memory("damaged", bytes),
-                       {.encoding = mutation % 2 == 0 ? CsvEncoding::utf8 : CsvEncoding::unchecked}};
+  expect_read_or_refused(kCsv, 4, kMutations / 4, [](const std::string& bytes, std::uint64_t) {
+    const CsvFile file{memory_file(bytes)};
     for (std::uint64_t row = 0; row < file.size(); ++row) ASSERT_EQ(file.row(row).size(), file.columns().size());
   });
 }

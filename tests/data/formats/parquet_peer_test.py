@@ -154,10 +154,11 @@ class ParquetPeer(unittest.TestCase):
         table = pa.table({"big": pa.array([1, 2, 2**63], pa.uint64()), "holes": [[1], [2, None], []],
                           "date": pa.array([0, 1, 2], pa.date32()), "text": ["a" * 1000, "b", "c"]})
         pq.write_table(table, path, row_group_size=3, use_dictionary=False)
-        for name, expected in [("big", "row 2 of the group"), ("holes", "row 1 of the group"), ("date", "date32"),
-                               ("missing", "found big, holes, date, text")]:
+        for name, *expected in [("big", "row group 0", "row 2 of the group"),
+                                ("holes", "row group 0", "row 1 of the group"), ("date", "row group 0", "date32"),
+                                ("missing", "found the columns big, holes, date, text")]:
             message = self.refusal("read", path, LIMIT, name)
-            for part in [str(path), "row group 0", f"'{name}'", expected]:
+            for part in [str(path), f"'{name}'", *expected]:
                 self.assertIn(part, message)
         self.assertIn("at most 500 bytes", self.refusal("read", path, 500, "text"))
         self.assertIn("empty.parquet", self.refusal("columns", self.written_bytes("empty.parquet", b"")))

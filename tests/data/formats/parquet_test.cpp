@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/storage.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
 
 #include <tests/data/formats/hex_bytes.hpp>
 #include <tests/data/memory_file.hpp>
@@ -60,7 +60,7 @@ class WatchedFile final : public File {
 };
 
 TEST(Parquet, PassesOnWhatReadingTheFileThrew) {
-  if (!has_parquet()) GTEST_SKIP() << "this build reads no Parquet";
+  if (!has_arrow()) GTEST_SKIP() << "this build reads no Parquet";
   std::function<void()> before_reading = [] {};
   const auto open = [&] { return ParquetFile(std::make_unique<WatchedFile>(from_hex(kTwoLabels), before_reading)); };
   const ParquetFile file = open();

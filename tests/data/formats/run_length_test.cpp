@@ -87,8 +87,8 @@ TEST(RunLength, DamagedStringsAreRefused) {
   EXPECT_THAT(message("211"), HasSubstr("add up to 4 of 6"));
   EXPECT_THAT(message("9"), HasSubstr("of 6 pixels left"));
   EXPECT_THAT(message("O"), HasSubstr("is -1"));
-  EXPECT_THAT(message("oooooooooooooooo"), HasSubstr("does not end"));
-  EXPECT_THAT(message("o"), HasSubstr("does not end"));
+  EXPECT_THAT(message("oooooooooooooooo"), HasSubstr("is truncated"));
+  EXPECT_THAT(message("o"), HasSubstr("is truncated"));
   EXPECT_THAT(message(""), HasSubstr("add up to 0"));
   EXPECT_THROW(from_coco_string("0", 65536, 65536), UsageError);
 }

@@ -18,7 +18,6 @@ inline std::string sample_example(int number) {
   detail::TfExample example;
   example.features["image/encoded"] = detail::TfBytesList{image, "second"};
   example.features["image/class/label"] = detail::TfInt64List{number, -1, 1 << 20};
-  example.features["image/object/bbox"] = detail::TfFloatList{0.25F, 0.5F, 0.75F, 1.0F};
   example.features["nothing"] = std::monostate{};
   return detail::serialize_tf_example(example);
 }

@@ -8,7 +8,6 @@
 //
 // Names and contents are printed in hexadecimal digits. Exit codes are those of libtrain.
 
-#include <bit>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -57,9 +56,6 @@ void print_feature(const std::string& name, const data::detail::TfFeature& featu
   if (const auto* values = std::get_if<data::detail::TfBytesList>(&feature)) {
     std::cout << " bytes";
     for (const auto value : *values) std::cout << ' ' << hexadecimal(value);
-  } else if (const auto* floats = std::get_if<data::detail::TfFloatList>(&feature)) {
-    std::cout << " float";
-    for (const float value : *floats) std::cout << ' ' << std::bit_cast<std::uint32_t>(value);
   } else if (const auto* numbers = std::get_if<data::detail::TfInt64List>(&feature)) {
     std::cout << " int64";
     for (const std::int64_t value : *numbers) std::cout << ' ' << value;

@@ -44,8 +44,8 @@ TEST(Affine, TranslatesAndFillsWhatIsLeftOpen) {
   EXPECT_THAT(transformed(colors, translation_matrix(1, 0), {7, 8, 9}).pixels, ElementsAre(7, 8, 9, 1, 2, 3));
 }
 
-// The pixel of row y, whose centre is at y + 1/2, comes from as many pixels further right, rounded down from the
-// centre's place: x + 1/2 + (y + 1/2) amount.
+// The pixel of row y, whose centre is at y + 1/2, is read as many pixels further right, rounded down from the centre's
+// place: x + 1/2 + (y + 1/2) amount.
 TEST(Affine, ShearsAlongTheRows) {
   Image image = random_picture(9, 6, 1);
   const Image sheared = transformed(image, shear_x_matrix(0.5));

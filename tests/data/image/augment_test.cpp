@@ -100,7 +100,7 @@ TEST(TrivialAugment, DrawsMagnitudesWithoutASign) {
 }
 
 TEST(TrivialAugment, AppliesTheOperation) {
-  // Of few values, in the middle: what autocontrast and equalize have something to do with.
+  // Few values, in the middle of the range, so that autocontrast and equalize change them.
   Image original = random_picture(40, 30, 3);
   for (auto& byte : original.pixels) byte = static_cast<std::uint8_t>(60 + byte / 4);
   const FillColor fill{1, 2, 3};
@@ -129,7 +129,7 @@ TEST(TrivialAugment, AppliesTheOperation) {
   expect(equalize, 0, [](Image& image) { libtrain::data::detail::equalize(image); });
 }
 
-// torchvision's RandAugment._augmentation_space for 31 bins at bin 9, of pictures of 331 x 662 pixels.
+// torchvision's RandAugment._augmentation_space for 31 bins at bin 9, for images of 331 x 662 pixels.
 TEST(RandAugment, DrawsOneMagnitudeOfTorchvisionsRanges) {
   SampleRandom random(5, 6, 7);
   std::map<AugmentOperation, std::map<double, int>> counts;
@@ -184,10 +184,10 @@ TEST(RandAugment, RefusesMagnitudesThatDoNotExist) {
     return message_of<UsageError>([&] { draw_rand_augment(options, 32, 32, random); });
   };
   EXPECT_TRUE(draw_rand_augment({.operations = 0}, 32, 32, random).empty());
-  EXPECT_THAT(message({.operations = -1}), HasSubstr("-1 operations"));
-  EXPECT_THAT(message({.magnitude = 31}), HasSubstr("magnitude 31 among 31"));
+  EXPECT_THAT(message({.operations = -1}), HasSubstr("operations -1"));
+  EXPECT_THAT(message({.magnitude = 31}), HasSubstr("magnitude 31 and magnitudes 31"));
   EXPECT_THAT(message({.magnitude = -1}), HasSubstr("magnitude -1"));
-  EXPECT_THAT(message({.magnitude = 0, .magnitudes = 1}), HasSubstr("among 1"));
+  EXPECT_THAT(message({.magnitude = 0, .magnitudes = 1}), HasSubstr("magnitudes 1;"));
 }
 
 TEST(ColorJitter, DrawsFactorsUniformlyAroundOne) {
@@ -249,7 +249,7 @@ TEST(ColorJitter, RefusesExtentsBeyondTheirMeaning) {
 
 constexpr int kErasures = 20000;
 
-// Of a large picture, so that rounding hardly matters, and one that is not square.
+// A large image, so that rounding hardly matters, which is not square.
 TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
   constexpr int kWidth = 4000;
   constexpr int kHeight = 3800;
@@ -265,7 +265,7 @@ TEST(RandomErasing, DrawsAreasRatiosAndPlacesAsPublished) {
     rows.push_back(static_cast<double>(area->y) / (kHeight - area->height));
   }
   EXPECT_NEAR(static_cast<double>(shares.size()), kErasures / 4.0, 5 * std::sqrt(kErasures * 0.25 * 0.75));
-  // One percent of the draws at most is wider or higher than the picture and repeated, which moves the distributions by
+  // At most one percent of the draws is wider or higher than the image and repeated, which moves the distributions by
   // so much.
   const double most = 2.69 + 0.01 * std::sqrt(static_cast<double>(shares.size()));
   EXPECT_LT(distance(shares, uniform_over(0.02, 0.33)), most);
@@ -284,7 +284,7 @@ TEST(RandomErasing, LeavesPicturesAloneThatNothingFits) {
   }
 }
 
-// Of a square picture: a rectangle of so many pixels at that ratio of height to width.
+// A rectangle of so many pixels in a square image, with that ratio of height to width.
 std::optional<Crop> rectangle(int side, double pixels, double ratio, SampleRandom& random) {
   const double share = pixels / (side * side);
   return draw_random_erasing(side, side, {.probability = 1, .scale = {share, share}, .ratio = {ratio, ratio}}, random);
@@ -316,7 +316,7 @@ TEST(RandomErasing, IsNeverAsWideOrAsHighAsThePictureAndReachesEveryPlace) {
   EXPECT_EQ(places, (std::set<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
 }
 
-// At a ratio of 4, a rectangle is lower than the picture where it has less than a quarter of its pixels.
+// At a ratio of 4, a rectangle is lower than the image if it has less than a quarter of its pixels.
 TEST(RandomErasing, GivesUpAfterTenDraws) {
   SampleRandom random(1, 2, 3);
   int given_up = 0;

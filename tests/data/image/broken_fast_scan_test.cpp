@@ -1,5 +1,5 @@
-// That a FastScan which does not fit the libjpeg that was loaded is switched off. The linker takes the one below
-// instead of the library's: with it every picture is grey, as it was where libjpeg's private members lay elsewhere.
+// A FastScan that does not match the loaded libjpeg is disabled. The linker takes the one below instead of the
+// library's: it makes every image grey, as if libjpeg's private members were at other offsets.
 
 #define JPEG_INTERNALS
 #include <libtrain/data/image/detail/fast_scan.hpp>
@@ -12,6 +12,7 @@
 
 #include <libtrain/data/image/detail/jpeg.hpp>
 
+#include <tests/data/image/decoders.hpp>
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/support/log_sinks.hpp>
 
@@ -29,6 +30,7 @@ bool FastScan::decode_mcu(const jpeg_decompress_struct& /*info*/, JBLOCKROW* /*b
 
 namespace {
 
+using libtrain::test::decode_jpeg;
 using libtrain::test::reference_decode;
 using libtrain::test::write_jpeg;
 
@@ -41,8 +43,7 @@ TEST(BrokenFastScan, IsSwitchedOffWithOneWarning) {
   for (std::thread& thread : threads) thread.join();
   for (const Image& image : images) EXPECT_TRUE(image.pixels == reference_decode(file).pixels);
   EXPECT_FALSE(uses_fast_scan());
-  EXPECT_THAT(log.lines(),
-              ::testing::ElementsAre(::testing::HasSubstr("warning: libtrain's own decoder of JPEG scans")));
+  EXPECT_THAT(log.lines(), ::testing::ElementsAre(::testing::HasSubstr("warning: libtrain's decoder of JPEG scans")));
 }
 
 }  // namespace

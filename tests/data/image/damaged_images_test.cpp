@@ -1,4 +1,4 @@
-// Bit flips, truncation and huge lengths: an error or a picture of the size that the header says, never anything else.
+// Bit flips, truncation and huge lengths: an error or an image of the size in the header, never anything else.
 
 #include <algorithm>
 #include <cstdint>
@@ -56,7 +56,7 @@ File mutated(const File& file, std::mt19937& random) {
   return result;
 }
 
-// Whether it is a picture.
+// Whether it decodes.
 bool expect_error_or_picture(ImageDecoder& decoder, const File& file, const std::optional<Crop>& crop) {
   try {
     const Image image = decoder.decode(file, {.crop = crop, .maximum_pixels = kMax});
@@ -67,12 +67,12 @@ bool expect_error_or_picture(ImageDecoder& decoder, const File& file, const std:
     return true;
   } catch (const EnvironmentError&) {
   } catch (const UsageError&) {
-    EXPECT_TRUE(crop.has_value());  // outside of the picture, as which it now passes
+    EXPECT_TRUE(crop.has_value());  // outside of the image with the new size
   }
   return false;
 }
 
-// The decoder is used again for every file: one must leave nothing behind that harms the next.
+// All files use the same decoder, so that no file may affect the next.
 void expect_survival(const File& file) {
   const Crop crop{.x = 9, .y = 20, .width = 11, .height = 13};
   std::mt19937 random(11);

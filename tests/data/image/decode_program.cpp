@@ -1,6 +1,6 @@
 // libtrain's side of pillow_decode_test.py.
 //
-//   decode_program --write FOLDER    writes the pictures of jpeg_writer.hpp and png_writer.hpp, and prints a line for
+//   decode_program --write FOLDER    writes the images of jpeg_writer.hpp and png_writer.hpp, and prints a line for
 //   each:
 //                                    the file's name, a tab, what it is
 //   decode_program --decode JOBS     decodes; each line of the file JOBS has, separated by tabs: channels, scale

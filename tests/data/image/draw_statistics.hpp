@@ -35,7 +35,7 @@ double distance(std::vector<double> values, const Distribution& distribution) {
   return largest * std::sqrt(count);
 }
 
-/// What uniform draws from low to high should have.
+/// The distribution function of uniform draws from low to high.
 inline auto uniform_over(double low, double high) {
   return [=](double value) { return std::clamp((value - low) / (high - low), 0.0, 1.0); };
 }

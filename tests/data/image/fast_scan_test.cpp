@@ -12,6 +12,7 @@
 
 #include <libtrain/data/image/detail/jpeg.hpp>
 
+#include <tests/data/image/decoders.hpp>
 #include <tests/data/image/jpeg_writer.hpp>
 
 namespace libtrain::data::detail {
@@ -19,6 +20,7 @@ namespace {
 
 using libtrain::test::all_recipes;
 using libtrain::test::cropped;
+using libtrain::test::decode_jpeg;
 using libtrain::test::JpegRecipe;
 using libtrain::test::JpegScans;
 using libtrain::test::reference_decode;
@@ -62,7 +64,7 @@ TEST(FastScan, TakesOverSequentialHuffmanScans) {
 TEST(FastScan, LeavesDamagedScansToLibjpeg) {
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   ASSERT_TRUE(is_read_fast(whole));
-  // Zeros in the middle: somewhere behind, a code or the number of MCUs is wrong.
+  // Zeros in the middle: a code after them, or the number of MCUs, is wrong.
   auto file = whole;
   const auto middle = file.begin() + static_cast<std::ptrdiff_t>(file.size() / 2);
   std::fill(middle, middle + 200, std::byte{0});
@@ -71,7 +73,7 @@ TEST(FastScan, LeavesDamagedScansToLibjpeg) {
   EXPECT_TRUE(image.pixels == reference_decode(file).pixels) << "libjpeg says what damaged data means";
 }
 
-// The first attempt has written rows when it meets the damage.
+// The first attempt has written rows when it reaches the damage.
 TEST(FastScan, TheSecondAttemptIsWholeForPartsAndScaledPicturesToo) {
   auto file = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   const auto late = file.end() - 400;

@@ -70,7 +70,7 @@ TEST(CropPolicy, DrawsAreasRatiosAndPlacesUniformly) {
   EXPECT_LT(distance(rows, uniform_over(0, 1)), kMax);
 }
 
-// One pixel wide and as high as the picture, or the other way round.
+// One pixel wide and as high as the image, or the other way round.
 TEST(CropPolicy, MayBeAsHighOrAsWideAsThePictureAndReachesEveryPlace) {
   SampleRandom random(1, 2, 3);
   std::set<int> columns, rows;
@@ -98,8 +98,8 @@ TEST(CropPolicy, RoundsHalfToEven) {
   EXPECT_EQ(square(12.25).height, 4);
 }
 
-// At a ratio of 4, a crop is no wider than the picture where it has at most a quarter of its pixels; the one in the
-// middle has 10000 x 2500.
+// At a ratio of 4, a crop is no wider than the image if it has at most a quarter of its pixels; the one in the middle
+// has 10000 x 2500.
 TEST(CropPolicy, GivesUpAfterTenDraws) {
   constexpr int kDraws = 20000;
   SampleRandom random(1, 2, 3);
@@ -124,7 +124,7 @@ TEST(CropPolicy, RefusesWhatHasNoCrop) {
   EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.scale = {0, 1}}, random); }), HasSubstr("area of a crop"));
   EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.scale = {0.5, 1.1}}, random); }), HasSubstr("1.1"));
   EXPECT_THAT(refuses([&] { random_resized_crop(5, 5, {.ratio = {-1, 1}}, random); }), HasSubstr("ratio of a crop"));
-  EXPECT_THAT(refuses([] { resized_center_crop(10, 10, 0, 1, 1); }), HasSubstr("shorter side of 0"));
+  EXPECT_THAT(refuses([] { resized_center_crop(10, 10, 0, 1, 1); }), HasSubstr("shorter side is 0"));
   EXPECT_THAT(refuses([] { resized_center_crop(10, 20, 200, 224, 224); }), HasSubstr("resized to 200 x 400"));
   EXPECT_THAT(refuses([] { resized_center_crop(1, 2147483647, 2, 1, 1); }), HasSubstr("4294967294"));
 }
@@ -152,7 +152,7 @@ TEST(DecodePlan, DecodesACropAloneWhereNothingIsScaled) {
 }
 
 // Half of 400 x 300 pixels, of which columns 100 to 300 and rows 76 to 226 are wanted, with the pixel that the triangle
-// reaches beyond, and perhaps one more whose weight is 0.
+// reads beyond, and possibly one more whose weight is 0.
 TEST(DecodePlan, LeavesOutWhatTheMiddleDoesNotNeed) {
   const ResizedCrop resized{.width = 200, .height = 150, .crop = {.x = 50, .y = 38, .width = 100, .height = 75}};
   const detail::DecodePlan plan = detail::plan_resized_crop(400, 300, resized, 1);
@@ -164,22 +164,22 @@ TEST(DecodePlan, LeavesOutWhatTheMiddleDoesNotNeed) {
   EXPECT_LE(plan.crop.height, 153);
 }
 
-// (2, 0) keeps its distance to the right edge of the source where the picture is mirrored.
+// (2, 0) keeps its distance to the right edge of the source if the image is mirrored.
 TEST(Geometry, TakesPlacesOfTheFileToTheFinishedPicture) {
   Geometry geometry{.source = {10, 20, 60, 40}, .width = 100, .height = 80};
-  EXPECT_EQ(geometry.map_point(PicturePoint{10, 20}), (PicturePoint{0, 0}));
-  EXPECT_EQ(geometry.map_point(PicturePoint{60, 40}), (PicturePoint{100, 80}));
-  EXPECT_EQ(geometry.map_point(PicturePoint{15, 25}), (PicturePoint{10, 20}));
-  EXPECT_EQ(geometry.map_box(PictureBox{0, 25, 35, 50}), (PictureBox{-20, 20, 50, 120}));
+  EXPECT_EQ(geometry.map_point(ImagePoint{10, 20}), (ImagePoint{0, 0}));
+  EXPECT_EQ(geometry.map_point(ImagePoint{60, 40}), (ImagePoint{100, 80}));
+  EXPECT_EQ(geometry.map_point(ImagePoint{15, 25}), (ImagePoint{10, 20}));
+  EXPECT_EQ(geometry.map_box(ImageBox{0, 25, 35, 50}), (ImageBox{-20, 20, 50, 120}));
   geometry.flip = Flip::horizontal;
-  EXPECT_EQ(geometry.map_point(PicturePoint{15, 25}), (PicturePoint{90, 20}));
-  EXPECT_EQ(geometry.map_box(PictureBox{0, 25, 35, 50}), (PictureBox{50, 20, 120, 120}));
+  EXPECT_EQ(geometry.map_point(ImagePoint{15, 25}), (ImagePoint{90, 20}));
+  EXPECT_EQ(geometry.map_box(ImageBox{0, 25, 35, 50}), (ImageBox{50, 20, 120, 120}));
 }
 
 TEST(Geometry, CutsRectanglesOffAtTheBorder) {
   const Geometry geometry{.width = 100, .height = 80};
-  EXPECT_EQ(geometry.clipped({-20, 20, 50, 120}), (PictureBox{0, 20, 50, 80}));
-  EXPECT_EQ(geometry.clipped({110, 20, 120, 30}), (PictureBox{100, 20, 100, 30}));
+  EXPECT_EQ(geometry.clipped({-20, 20, 50, 120}), (ImageBox{0, 20, 50, 80}));
+  EXPECT_EQ(geometry.clipped({110, 20, 120, 30}), (ImageBox{100, 20, 100, 30}));
 }
 
 // Sizes of torch.nn.functional.interpolate (PyTorch 2.11) with recompute_scale_factor and the scale of

@@ -166,7 +166,7 @@ Image cropped_and_resized(const Image& whole, const ImagePipelineOptions& option
   return cropped(resized_to(whole, resized.width, resized.height), resized.crop);
 }
 
-// One step after the other, each on all of the picture.
+// One step after the other, each on the whole image.
 File naive(const Image& whole, const ImagePipelineOptions& options, SampleRandom& random) {
   Image picture = cropped_and_resized(whole, options, random);
   if (options.flip_probability > 0 && random.uniform() < options.flip_probability) picture = mirrored(picture);
@@ -208,7 +208,7 @@ File run(const ImagePipelineOptions& options, const File& file, std::uint64_t se
   return run(pipeline, file, random);
 }
 
-// Pictures are compared, and what the draws left behind.
+// Compares the images, and the state of the random numbers after them.
 void expect_naive(ImagePipeline& pipeline, const File& file, const std::string& what) {
   const Image whole = decode_image(file, {.channels = pipeline.options().channels});
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -248,7 +248,7 @@ TEST(ImagePipeline, EqualsOneStepAfterTheOtherForPngs) {
   }
 }
 
-// More bytes than it keeps memory for, between two pictures of fewer.
+// More bytes than it keeps memory for, between two smaller images.
 TEST(ImagePipeline, TakesVeryLargePictures) {
   constexpr int kSide = 4100;
   Image rows = constant_picture(kSide, kSide, 1, 0);
@@ -367,7 +367,7 @@ TEST(ImagePipeline, RefusesMemoryOfAnotherSize) {
 // geometry puts them.
 TEST(ImagePipeline, TheGeometrySaysWhereThingsAre) {
   Image image = constant_picture(160, 120, 1, 0);
-  const PictureBox object{40, 30, 120, 90};
+  const ImageBox object{40, 30, 120, 90};
   for (int y = 30; y < 90; ++y) std::fill_n(image.row(y) + 40, 80, std::uint8_t{255});
   const File file = detail::encode_png(image);
   ImagePipelineOptions options{.width = 64, .height = 48, .channels = 1, .type = PixelType::uint8};
@@ -381,11 +381,11 @@ TEST(ImagePipeline, TheGeometrySaysWhereThingsAre) {
       ways[way].flip_probability = 0.5;
       ImagePipeline pipeline(ways[way]);
       SampleRandom random(seed, 0, 0);
-      const PicturePlan plan = pipeline.plan(read_image_header(file, "cat.png"), random);
+      const ImagePlan plan = pipeline.plan(read_image_header(file, "cat.png"), random);
       std::vector<std::uint8_t> pixels(pipeline.bytes(plan));
       pipeline.render(plan, file, "cat.png", random, std::as_writable_bytes(std::span(pixels)));
-      const PictureBox box = plan.geometry.clipped(plan.geometry.map_box(object));
-      // The picture's share of white is the object's area in it, but for a blurred pixel along the boundary.
+      const ImageBox box = plan.geometry.clipped(plan.geometry.map_box(object));
+      // The white fraction of the image is the object's area in it, except for a blurred pixel along the boundary.
       double white = 0;
       for (const auto value : pixels) white += value / 255.0;
       const double area = (box[2] - box[0]) * (box[3] - box[1]);
@@ -405,7 +405,7 @@ TEST(ImagePipeline, PlansPicturesOfTheirOwnSize) {
   const ImagePipeline pipeline(options);
   SampleRandom random(0, 0, 0);
   const File file = write_jpeg({.width = 64, .height = 48});
-  const PicturePlan plan = pipeline.plan(read_image_header(file, "cat.jpg"), random);
+  const ImagePlan plan = pipeline.plan(read_image_header(file, "cat.jpg"), random);
   EXPECT_EQ(plan.geometry.width, 1066);
   EXPECT_EQ(plan.geometry.height, 800);
   EXPECT_EQ(pipeline.bytes(plan), std::size_t{1066} * 800 * 3);

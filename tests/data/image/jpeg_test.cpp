@@ -19,6 +19,7 @@
 #include <libtrain/data/image/detail/restart.hpp>
 #include <libtrain/data/image/image_header.hpp>
 
+#include <tests/data/image/decoders.hpp>
 #include <tests/data/image/jpeg_writer.hpp>
 #include <tests/data/image/pictures.hpp>
 #include <tests/data/image/smooth_picture.hpp>
@@ -31,6 +32,7 @@ namespace {
 
 using libtrain::test::all_recipes;
 using libtrain::test::cropped;
+using libtrain::test::decode_jpeg;
 using libtrain::test::JpegColor;
 using libtrain::test::message_of;
 using libtrain::test::reference_decode;
@@ -110,7 +112,7 @@ TEST(JpegDecoder, GreyIsRoundedLuma) {
   for (const auto color : {JpegColor::ycc, JpegColor::cmyk, JpegColor::grey}) {
     const auto file = write_jpeg({.color = color});
     const Image rgb = reference_decode(file);
-    const Image grey = detail::decode_jpeg(file, {.channels = 1});
+    const Image grey = decode_jpeg(file, {.channels = 1});
     ASSERT_EQ(grey.channels, 1);
     ASSERT_EQ(grey.pixels.size() * 3, rgb.pixels.size());
     for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
@@ -149,7 +151,7 @@ TEST(JpegDecoder, DoesNotDependOnWhatWasDecodedBefore) {
 TEST(JpegDecoder, ATruncatedFileIsAnErrorThatSaysWhere) {
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
-  const auto message = message_of<EnvironmentError>([&] { detail::decode_jpeg(half, {.name = "cat.jpg"}); });
+  const auto message = message_of<EnvironmentError>([&] { decode_jpeg(half, {.name = "cat.jpg"}); });
   EXPECT_THAT(message,
               AllOf(HasSubstr("JPEG 'cat.jpg', byte offset " + std::to_string(half.size())), HasSubstr("truncated")));
 }
@@ -158,7 +160,7 @@ TEST(JpegDecoder, ARectangleAboveTheDamageIsNotConcerned) {
   const auto whole = write_jpeg({.width = 200, .height = 150, .luma = {2, 2}});
   const std::vector<std::byte> half(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() / 2));
   const Crop crop{.x = 20, .y = 2, .width = 100, .height = 20};
-  expect_same(detail::decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
+  expect_same(decode_jpeg(half, {.crop = crop}), cropped(reference_decode(whole), crop), "upper part");
 }
 
 // A file of one MCU a restart segment, of which all but the first ten, `holes` segments, lack most of their data.
@@ -171,7 +173,7 @@ std::vector<std::byte> file_with_holes(long& holes) {
   for (std::size_t i = 0; i + 1 < index.starts.size(); ++i) {
     const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(index.starts[i]);
     const auto end = whole.begin() + static_cast<std::ptrdiff_t>(index.starts[i + 1]);
-    // Two bytes are too few for six blocks; a 0xFF would need the zero behind it.
+    // Two bytes are too few for six blocks; a 0xFF would need a zero after it.
     const bool keep_all = i < 10 || begin[0] == std::byte{0xFF} || begin[1] == std::byte{0xFF};
     file.insert(file.end(), begin, keep_all ? end : begin + 2);
     if (keep_all) continue;
@@ -185,9 +187,9 @@ TEST(JpegDecoder, RefusesMoreDamageThanAllowed) {
   long holes = 0;
   const auto file = file_with_holes(holes);
   const auto message =
-      message_of<EnvironmentError>([&] { detail::decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
+      message_of<EnvironmentError>([&] { decode_jpeg(file, {.name = "cat.jpg", .maximum_warnings = 3}); });
   EXPECT_THAT(message, AllOf(HasSubstr("JPEG 'cat.jpg', byte offset "), HasSubstr("(4 damaged places)")));
-  EXPECT_EQ(detail::decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
+  EXPECT_EQ(decode_jpeg(file, {.maximum_warnings = 1'000'000}).width, 200);
 }
 
 TEST(JpegDecoder, CountsTheDamagedPlacesOfTheLastPicture) {
@@ -207,14 +209,13 @@ TEST(JpegDecoder, BytesBetweenMarkersAreNoDamage) {
   std::vector<std::byte> longer(file.begin(), file.begin() + 2);
   longer.resize(4, std::byte{0x12});
   longer.insert(longer.end(), file.begin() + 2, file.end());
-  expect_same(detail::decode_jpeg(longer, {.maximum_warnings = 0}), reference_decode(file),
-              "two bytes after the first marker");
+  expect_same(decode_jpeg(longer, {.maximum_warnings = 0}), reference_decode(file), "two bytes after the first marker");
 }
 
 TEST(JpegDecoder, RefusesPicturesThatAreTooLarge) {
   const auto file = write_jpeg({.width = 64, .height = 48});
-  EXPECT_EQ(detail::decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
-  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::decode_jpeg(file, {.maximum_pixels = 64 * 48 - 1}); }),
+  EXPECT_EQ(decode_jpeg(file, {.maximum_pixels = 64 * 48}).width, 64);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file, {.maximum_pixels = 64 * 48 - 1}); }),
               HasSubstr("64 x 48 pixels, expected at most 3071"));
 }
 
@@ -225,14 +226,14 @@ TEST(JpegDecoder, RefusesAFileTooShortForItsSizeBeforeAllocating) {
     for (std::size_t byte = 5; byte < 9; ++byte) file[i + byte] = std::byte{0x34};
     break;
   }
-  EXPECT_THAT(message_of<EnvironmentError>([&] { detail::decode_jpeg(file); }),
+  EXPECT_THAT(message_of<EnvironmentError>([&] { decode_jpeg(file); }),
               AllOf(HasSubstr("13364 x 13364 pixels"), HasSubstr("truncated")));
 }
 
 TEST(JpegDecoder, RefusesOptionsThatDoNotFit) {
   const auto file = write_jpeg({.width = 64, .height = 48});
   const auto error = [&](const DecodeOptions& options) {
-    return message_of<UsageError>([&] { detail::decode_jpeg(file, options); });
+    return message_of<UsageError>([&] { decode_jpeg(file, options); });
   };
   EXPECT_THAT(error({.channels = 4}), HasSubstr("channels is 4"));
   EXPECT_THAT(error({.scale_denominator = 3}), HasSubstr("scale_denominator is 3"));
@@ -277,7 +278,7 @@ TEST(JpegEncoder, KeepsGreyPicturesGrey) {
   const Image picture = smooth_picture(50, 30, 1);
   const File file = detail::encode_jpeg(picture);
   EXPECT_EQ(parse_jpeg_header(file, "file").component_count, 1);
-  const Image decoded = detail::decode_jpeg(file, {.channels = 1});
+  const Image decoded = decode_jpeg(file, {.channels = 1});
   ASSERT_EQ(decoded.pixels.size(), picture.pixels.size());
   EXPECT_LT(mean_difference(decoded, picture), 1);
 }
@@ -285,7 +286,7 @@ TEST(JpegEncoder, KeepsGreyPicturesGrey) {
 // A constant block is its mean alone, and 128 the value that its code counts from.
 TEST(JpegEncoder, KeepsAConstantGreyExactly) {
   const Image picture = constant_picture(20, 10, 1, 128);
-  EXPECT_EQ(detail::decode_jpeg(detail::encode_jpeg(picture, {.quality = 30}), {.channels = 1}).pixels, picture.pixels);
+  EXPECT_EQ(decode_jpeg(detail::encode_jpeg(picture, {.quality = 30}), {.channels = 1}).pixels, picture.pixels);
 }
 
 TEST(JpegEncoder, SubsamplesAsAskedFor) {

@@ -20,7 +20,7 @@ struct Sampling {
   int vertical = 1;
 };
 
-/// A JPEG of a smooth picture with noise, as libjpeg writes it.
+/// A JPEG of a smooth image with noise, written by libjpeg.
 struct JpegRecipe {
   std::string name = "plain";
   int width = 64;
@@ -43,8 +43,8 @@ std::vector<std::byte> write_jpeg(const JpegRecipe& recipe);
 /// Every sampling that libjpeg-turbo upsamples in another way, every kind of scan, every colour space, and odd sizes.
 std::vector<JpegRecipe> all_recipes();
 
-/// What plain libjpeg makes of a JPEG when it decodes all rows: RGB, where CMYK is converted by the formula of
-/// decode_options.hpp in floating point.
+/// The result of plain libjpeg when it decodes all rows: RGB; CMYK is converted by the formula of decode_options.hpp in
+/// floating point.
 data::Image reference_decode(std::span<const std::byte> file, int scale_denominator = 1);
 
 /// The pixels of a rectangle of `image`.

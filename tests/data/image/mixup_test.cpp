@@ -75,7 +75,7 @@ TEST(Mixup, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refuses([&] { detail::mix_labels(labels, 4, 0.5, samples); }), HasSubstr("6 elements"));
 }
 
-// Element e of picture i is 1000 i + e.
+// Element e of image i is 1000 i + e.
 std::vector<float> numbered(const detail::BatchShape& shape) {
   const std::size_t elements = shape.channels * shape.height * shape.width;
   std::vector<float> pictures(shape.batch * elements);
@@ -133,14 +133,14 @@ TEST(CutMix, DrawsRectanglesCutOffAtTheBorder) {
     middle_x += (box.x + box.width / 2.0) / kWidth;
     middle_y += (box.y + box.height / 2.0) / kHeight;
   }
-  // Areas and places lie between 0 and 1: their standard deviations are below 1/2.
+  // Areas and positions are between 0 and 1: their standard deviations are below 1/2.
   EXPECT_NEAR(area / kDraws, 0.5 - 0.2 + 1.0 / 48, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
   EXPECT_NEAR(middle_x / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
   EXPECT_NEAR(middle_y / kDraws, 0.5, 5 * 0.5 / std::sqrt(kDraws) + 0.001);
 }
 
-// Half a side of 3 is 1.5 sqrt(1 - l), rounded down: 1 where l, which is uniform, is at most 5/9, otherwise nothing.
-// The centre is any of the pixels.
+// Half a side of 3 is 1.5 sqrt(1 - l), rounded down: 1 if l, which is uniform, is at most 5/9, otherwise 0. The centre
+// is any of the pixels.
 TEST(CutMix, RoundsHalfSidesDownAndCentresThemOnAPixel) {
   constexpr int kDraws = 9000;
   SampleRandom random(4, 5, 6);

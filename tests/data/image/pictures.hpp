@@ -25,7 +25,7 @@ inline data::Image constant_picture(int width, int height, int channels, std::ui
   return image;
 }
 
-/// A picture of one row.
+/// An image of one row.
 inline data::Image row_of(int channels, std::initializer_list<std::uint8_t> bytes) {
   return {.width = static_cast<int>(bytes.size()) / channels, .height = 1, .channels = channels, .pixels = bytes};
 }
@@ -34,7 +34,7 @@ inline std::uint8_t pixel(const data::Image& image, int x, int y, int channel = 
   return image.row(y)[x * image.channels + channel];
 }
 
-/// Any rectangle inside a picture, down to a single pixel.
+/// Any rectangle inside an image, down to a single pixel.
 inline data::Crop random_crop(std::mt19937& random, int width, int height) {
   const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned int>(limit)); };
   data::Crop crop{.x = below(width), .y = below(height)};

@@ -170,7 +170,6 @@ class Change(Parity):
         "hue": (functional.adjust_hue, (-0.5, -0.1, 0.003, 0.25, 0.5)),
         "posterize": (lambda image, bits: functional.posterize(image, int(bits)), (1, 4, 8)),
         "solarize": (functional.solarize, (0.0, 8.5, 128.0, 255.0)),
-        "invert": (lambda image, _: functional.invert(image), (0,)),
         "autocontrast": (lambda image, _: functional.autocontrast(image), (0,)),
         "equalize": (lambda image, _: functional.equalize(image), (0,)),
         "shear_x": (lambda image, amount: affine(image, shear=(amount, 0.0), center=[0, 0]), (-0.99, 0.132, 0.3)),

@@ -25,7 +25,7 @@ Samples random_samples(const PngRecipe& recipe, std::mt19937& random) {
   const auto count = static_cast<std::size_t>(recipe.width * recipe.height * channels_of(recipe.color));
   Samples samples;
   for (std::size_t i = 0; i < count; ++i) {
-    // Small values of 16 bits are kept where greater ones are clipped: both should occur.
+    // Values of 16 bits up to 255 are kept, and larger ones are clipped: both should occur.
     const auto limit = recipe.bit_depth == 16 && random() % 2 == 0 ? 300U : 1U << recipe.bit_depth;
     samples.push_back(static_cast<unsigned int>(random() % limit));
   }

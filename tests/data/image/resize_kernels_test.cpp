@@ -61,7 +61,7 @@ TEST(Transpose, TurnsColumnsThatLieApartIntoRowsOfAnyLength) {
   }
 }
 
-// All bytes, and then as many as make every length of the rest behind whole vectors.
+// All bytes, and then so many that every length of the rest after whole vectors occurs.
 std::uint16_t half_bits(float value) {
   return static_cast<std::uint16_t>(libtrain::detail::narrow<libtrain::detail::Float16>(value));
 }

@@ -6,7 +6,7 @@
 //   draw_jitters TARGET COUNT EXTENT_OF_BRIGHTNESS ..._CONTRAST ..._SATURATION ..._HUE
 //   draw_augments TARGET COUNT
 //
-// Pictures are raw bytes, rows end to end and channels interleaved; draws are written as text, one a line.
+// Images are raw bytes, with contiguous rows and interleaved channels; draws are written as text, one per line.
 
 #include <cstddef>
 #include <exception>
@@ -101,7 +101,6 @@ void change(Command& command) {
       {"hue", data::detail::adjust_hue},
       {"solarize", data::detail::solarize},
       {"posterize", [](Image& image, double amount) { data::detail::posterize(image, static_cast<int>(amount)); }},
-      {"invert", [](Image& image, double) { data::detail::invert(image); }},
       {"autocontrast", [](Image& image, double) { data::detail::autocontrast(image); }},
       {"equalize", [](Image& image, double) { data::detail::equalize(image); }},
       {"shear_x", [](Image& image, double amount) { data::affine(image, data::shear_x_matrix(amount)); }},
@@ -122,7 +121,7 @@ void change(Command& command) {
   write_picture(target_path, image);
 }
 
-// Each line with the random numbers of a sample of its own, as in training.
+// Each line has the random numbers of another sample, as in training.
 void write_draws(Command& command, const std::function<void(data::SampleRandom&, std::ostream&)>& draw,
                  const std::string& path, int count) {
   std::ofstream file(path);

@@ -221,7 +221,7 @@ TEST(Resize, RefusesWhatItCannotResize) {
   EXPECT_THAT(message(view(picture), {.box = ResizeBox{0, 3, 10, 3}}, target), HasSubstr("row 3 to 3"));
   EXPECT_THAT(message(view(picture), {.box = ResizeBox{0, NAN, 10, 3}}, target), HasSubstr("nan"));
   EXPECT_THAT(message(view(picture), {.width = 6, .height = 6, .x = 3}, target), HasSubstr("columns 3 to 3 + 4"));
-  EXPECT_THAT(message(view(picture), {.width = 3, .height = 6}, target), HasSubstr("resized picture of 3"));
+  EXPECT_THAT(message(view(picture), {.width = 3, .height = 6}, target), HasSubstr("resized image of 3 columns"));
   EXPECT_THAT(message_of<UsageError>([&] { view(picture, {7, 0, 4, 4}); }), HasSubstr("(7, 0)"));
   EXPECT_THAT(message_of<UsageError>([&] { view(Image{.width = 2, .height = 2}); }), HasSubstr("0 bytes"));
 }

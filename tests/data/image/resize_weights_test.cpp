@@ -1,4 +1,4 @@
-#include <libtrain/data/image/resize_weights.hpp>
+#include <libtrain/data/image/resize.hpp>
 
 #include <cmath>
 #include <vector>
@@ -38,7 +38,7 @@ TEST(ResizeWeights, OfHalfTheSizeAreOneThreeThreeOne) {
   EXPECT_EQ(weights_of(weights, 3)[0], 599186);
 }
 
-// Twice the size: centres lie a quarter of an element beside one element and three quarters beside another.
+// Twice the size: centres are a quarter of an element beside one element and three quarters beside another.
 TEST(ResizeWeights, OfTwiceTheSizeInterpolate) {
   ResizeWeights weights;
   weights.compute({.source_size = 4, .begin = 0, .end = 4, .output_size = 8, .first_output = 0, .outputs = 8});

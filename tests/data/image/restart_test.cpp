@@ -275,7 +275,7 @@ TEST(RestartSegments, ADamagedSegmentElsewhereIsNotNoticed) {
   const Image wanted = cropped(reference_decode(file), crop);
   detail::RestartIndex index;
   ASSERT_TRUE(detail::find_restart_segments(file, parse_jpeg_header(file, "file"), index));
-  // All of the first segment goes, but for the marker behind it.
+  // Removes the whole first segment, except for the marker after it.
   file.erase(file.begin() + static_cast<std::ptrdiff_t>(index.starts[0]),
              file.begin() + static_cast<std::ptrdiff_t>(index.starts[1]) - 2);
   EXPECT_THROW(decode_image(file, {.maximum_warnings = 0}), EnvironmentError);

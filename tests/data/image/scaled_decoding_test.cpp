@@ -41,7 +41,7 @@ Image finished(const ImagePipelineOptions& options, const File& file, std::uint6
   return image;
 }
 
-// Of a picture of 500 x 400 pixels as a whole, decoded at that scale.
+// A whole image of 500 x 400 pixels, decoded at that scale.
 Image resized_from(const File& file, int denominator, int width, int height) {
   const Image scaled = decode_image(file, {.scale_denominator = denominator});
   Image image = constant_picture(width, height, 3, 0);
@@ -68,7 +68,7 @@ TEST(ScaledDecoding, TakesTheSmallestPictureThatIsNoSmallerThanTheFinishedOne) {
   for (const Case& wanted : {Case{62, 50, 8}, Case{63, 50, 4}, Case{62, 51, 4}, Case{125, 100, 4}, Case{126, 100, 2},
                              Case{250, 200, 2}, Case{250, 201, 1}}) {
     ImagePipelineOptions options = bytes_of_size(wanted.width, wanted.height, true);
-    // The whole picture.
+    // The whole image.
     options.random_resized_crop = RandomResizedCropOptions{.scale = {1, 1}, .ratio = {1.25, 1.25}};
     const Image image = finished(options, file);
     for (const int denominator : {1, 2, 4, 8}) {

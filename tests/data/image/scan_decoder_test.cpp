@@ -47,7 +47,7 @@ HuffmanCode code_of(std::initializer_list<Group> groups) {
   return code;
 }
 
-// Zeros and ones, the first one on top, with zeros behind them. Spaces part codes and numbers for the reader.
+// Zeros and ones, the first one on top, followed by zeros. Spaces separate codes and numbers for the reader.
 std::uint64_t bits_of(std::string_view digits) {
   std::uint64_t bits = 0;
   int place = 63;
@@ -236,7 +236,7 @@ TEST(HuffmanTable, IsBuiltAnewForAnotherCodeOrUse) {
 using File = std::vector<std::byte>;
 using Block = std::array<std::int16_t, ScanDecoder::kBlockSize>;
 
-/// Where the blocks of an MCU are in their component.
+/// The positions of an MCU's blocks in their component.
 struct Place {
   int component = 0;
   JDIMENSION row = 0;
@@ -264,7 +264,7 @@ std::vector<Place> places_of(const jpeg_decompress_struct& info) {
   return places;
 }
 
-/// What libjpeg makes of the scan, without finding anything to warn of, with zeros for blocks that do not exist.
+/// libjpeg's result for the scan, without a warning, with zeros for blocks that do not exist.
 std::vector<Block> libjpeg_blocks(const File& file, std::vector<Place>& places) {
   constexpr long kAnyDamage = 1'000'000;
   const std::string name = "file";
@@ -297,7 +297,7 @@ bool is_any(std::size_t /*mcu*/) {
   return true;
 }
 
-/// What the decoder makes of it, with zeros for what is not wanted; none where it refuses.
+/// The decoder's result, with zeros for MCUs that are skipped; none if it refuses the scan.
 std::optional<std::vector<Block>> decoded_blocks(ScanDecoder& decoder, const File& file,
                                                  const IsWanted& is_wanted = is_any) {
   const std::string name = "file";
@@ -345,7 +345,7 @@ TEST(ScanDecoder, ReadsTheCoefficientsThatLibjpegReads) {
   EXPECT_GE(read, 20);
 }
 
-// At quality 100 the noise fills blocks to their last coefficient, behind which comes the next block at once.
+// At quality 100 the noise fills blocks to their last coefficient, and the next block follows directly.
 TEST(ScanDecoder, ReadsBlocksWithoutAnEnd) {
   const File file = write_jpeg({.width = 160, .height = 160, .luma = {2, 2}, .quality = 100});
   ScanDecoder decoder;
@@ -357,7 +357,7 @@ TEST(ScanDecoder, ReadsBlocksWithoutAnEnd) {
 }
 
 TEST(ScanDecoder, ReadsLongCodesAndLongNumbers) {
-  // Codes made for this picture, the rarest of them longer than a lookup.
+  // Codes made for this image, the rarest of them longer than a lookup.
   const File plain = write_jpeg({.width = 400, .height = 300, .luma = {2, 2}, .quality = 97});
   const auto file = add_restart_markers(plain, {});
   ASSERT_TRUE(file.has_value());
@@ -396,7 +396,7 @@ TEST(ScanDecoder, PassesOverMcusThatAreNotWanted) {
   expect_same_beside_passed_mcus(decoder, {.width = 160, .height = 160, .luma = {2, 2}, .quality = 100});
 }
 
-// Of the marker with this number, 0 to 7, the first in the file.
+// The offset of the first marker with this number, 0 to 7.
 std::size_t restart_marker(const File& file, int number) {
   const std::array marker{std::byte{0xFF}, static_cast<std::byte>(0xD0 + number)};
   const auto found = std::search(file.begin(), file.end(), marker.begin(), marker.end());
@@ -421,7 +421,7 @@ TEST(ScanDecoder, DoesNotReadSegmentsThatNobodyWants) {
   }
 }
 
-// An MCU that is not wanted is read where one behind it is.
+// A skipped MCU is read if a later one is decoded.
 TEST(ScanDecoder, RefusesDamageBeforeWhatIsWanted) {
   constexpr unsigned int kInterval = 5;
   File file = write_jpeg({.width = 100, .height = 80, .luma = {2, 2}, .restart_interval = kInterval});
@@ -485,7 +485,7 @@ TEST(ScanDecoder, StopsBehindTheLastSegment) {
   const File whole = file;
   ScanDecoder decoder;
   ASSERT_TRUE(decoded_blocks(decoder, file).has_value());
-  // Three segments, so the next marker would be RST2: here are others, and much data behind them.
+  // Three segments, so the next marker would be RST2: here are others, and much data after them.
   file.insert(file.end() - 2, {std::byte{0xFF}, std::byte{0xD7}});
   file.insert(file.end() - 2, 10'000, std::byte{0x11});
   const auto blocks = decoded_blocks(decoder, file);
@@ -611,7 +611,7 @@ TEST(ScanDecoder, RefusesAWholeByteThatIsLeftInASegment) {
   }
 }
 
-// Sixteen zeros behind the last place, whether the numbers are wanted or not.
+// Sixteen zeros after the last place, whether the MCU is skipped or not.
 TEST(ScanDecoder, RefusesZerosBehindABlock) {
   // 0: sixteen zeros; 10: one bit after thirteen zeros; 110: end of block.
   HuffmanCode code;
@@ -631,7 +631,7 @@ TEST(ScanDecoder, RefusesZerosBehindABlock) {
   EXPECT_FALSE(decoder.decode_mcu(nullptr));
 }
 
-// What it does not refuse, it reads as libjpeg does, however damaged.
+// It reads what it does not refuse as libjpeg does, however damaged it is.
 TEST(ScanDecoder, ReadsDamagedDataAsLibjpegDoesOrNotAtAll) {
   constexpr int kFiles = 1000;
   ScanDecoder decoder;
@@ -641,7 +641,7 @@ TEST(ScanDecoder, ReadsDamagedDataAsLibjpegDoesOrNotAtAll) {
     const auto seed = static_cast<unsigned int>(i);
     File file = write_jpeg({.width = 48, .height = 32, .luma = {2, 2}, .quality = 60 + i % 41, .seed = seed});
     const std::size_t begin = static_cast<std::size_t>(parse_jpeg_header(file, "file").scan_offset);
-    // Near the end, so that little has to fit by chance; no marker may come or go.
+    // Near the end, so that little has to fit by chance; no marker is added or removed.
     const std::size_t place = file.size() - 3 - random() % std::min<std::size_t>(40, file.size() - begin - 3);
     const std::byte changed = file[place] ^ static_cast<std::byte>(1U << random() % 8);
     if (file[place] == std::byte{0xFF} || changed == std::byte{0xFF} || file[place - 1] == std::byte{0xFF}) continue;

@@ -9,8 +9,8 @@
 
 namespace libtrain::test {
 
-/// Waves of about 60 and 90 pixels, shifted from channel to channel, without noise: what a JPEG keeps well, and where
-/// a shift by one pixel changes the values by 4 on average.
+/// Waves of about 60 and 90 pixels, shifted from channel to channel, without noise, which a JPEG keeps well. A shift by
+/// one pixel changes the values by 4 on average.
 inline data::Image smooth_picture(int width, int height, int channels) {
   data::Image image{.width = width, .height = height, .channels = channels};
   for (int y = 0; y < height; ++y) {
@@ -24,7 +24,7 @@ inline data::Image smooth_picture(int width, int height, int channels) {
   return image;
 }
 
-/// Of the bytes of two pictures of one size.
+/// The mean difference of the bytes of two images of one size.
 inline double mean_difference(const data::Image& left, const data::Image& right) {
   double sum = 0;
   for (std::size_t i = 0; i < left.pixels.size(); ++i) sum += std::abs(left.pixels[i] - right.pixels[i]);

@@ -83,7 +83,7 @@ std::string error_after(const BadSampleOptions& options, std::uint64_t dataset_s
 
 TEST(BadSamples, BeyondTheCountAreAnError) {
   EXPECT_THAT(error_after({.maximum_count = 3}, 1000, 3),
-              AllOf(HasSubstr("more than 3 of 1000 samples"), HasSubstr("bad_samples.jsonl"), HasSubstr("number 3"),
+              AllOf(HasSubstr("more than 3 of 1000 samples"), HasSubstr("bad_samples.jsonl"), HasSubstr("sample 3"),
                     HasSubstr("JPEG 'a.jpg' is cut off.")));
 }
 
@@ -112,15 +112,15 @@ TEST(BadSamples, AreNotAllowedByDefault) {
   EXPECT_TRUE(BadSamples({.maximum_rate = 0.1}, 10, 0, {}).are_allowed());
 }
 
-TEST(BadSamples, AreCountedWhereTheListCannotBeWritten) {
+TEST(BadSamples, AreCountedIfTheListCannotBeWritten) {
   BadSamples samples({.maximum_count = 1}, 10, 0, "/proc/no such folder");
   samples.add(bad(1));
   EXPECT_EQ(samples.size(), 1u);
   EXPECT_THROW(samples.add(bad(2)), EnvironmentError);
-  EXPECT_THROW(samples.add(bad(2)), EnvironmentError);  // whoever goes on all the same gets no further
+  EXPECT_THROW(samples.add(bad(2)), EnvironmentError);  // and again
 }
 
-// As in one run, but that the list may be in another folder now.
+// As in one run, except that the list may be in another folder.
 TEST(BadSamples, GoOnCountingWhereAnotherRunStopped) {
   const TemporaryFolder folder;
   BadSamples samples({.maximum_count = 3}, 100, 0, folder.path());

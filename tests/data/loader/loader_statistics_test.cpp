@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <latch>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,13 +96,13 @@ void spin(std::chrono::milliseconds time) {
   }
 }
 
-// Batches of one sample, of which the third does not become ready before it may.
-class Held : public detail::BatchWork {
+// The third batch does not become ready before it may.
+class Held : public detail::BatchMaker {
  public:
-  std::uint64_t open(std::uint64_t /*batch*/, std::size_t /*slot*/) override { return 1; }
-  void fill(std::uint64_t /*batch*/, std::size_t /*slot*/, std::uint64_t /*sample*/) override {}
-  void close(std::uint64_t batch, std::size_t /*slot*/) override {
-    if (batch != 2) return;
+  void open(std::size_t /*slot*/, std::span<const std::uint64_t> /*indices*/) override {}
+  void fill(std::size_t /*slot*/, std::uint64_t /*place*/, std::uint64_t /*index*/) override {}
+  void close(std::size_t slot, std::span<const std::uint64_t> /*indices*/) override {
+    if (slot != 2) return;
     closing.count_down();
     may_close.wait();
   }
@@ -111,7 +113,8 @@ class Held : public detail::BatchWork {
 
 TEST(LoaderStatistics, OfAnEngineCountWhatLayReadyAndEndWithTheLastBatch) {
   Held work;
-  detail::BatchEngine engine(work, {.batches = 3, .workers = 1, .slots = 4});
+  const auto one_sample = [](std::uint64_t batch) { return std::vector<std::uint64_t>{batch}; };
+  detail::BatchEngine engine(work, {.batches = 3, .workers = 1, .slots = 4, .indices = one_sample});
   work.closing.wait();  // the only worker is at the third batch: two are ready
   for (int batch = 0; batch < 2; ++batch) {
     EXPECT_TRUE(engine.next().has_value());

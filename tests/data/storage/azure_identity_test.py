@@ -170,11 +170,11 @@ class Identity(unittest.TestCase):
                 endpoint = self.serve(token)
                 self.require_refusal(endpoint, "access was refused", "the managed identity that AZURE_CLIENT_ID names",
                                      AZURE_CLIENT_ID=CLIENT)
-                self.require_refusal(endpoint, "access was refused", "whatever identity Azure's client found")
+                self.require_refusal(endpoint, "access was refused", "the identity that Azure's client found")
 
     def test_an_identity_that_is_not_there(self):
-        self.require_refusal(self.serve(make_token(), status=400), "the store could not be asked",
-                             "signed with the managed identity that AZURE_CLIENT_ID names", AZURE_CLIENT_ID=CLIENT)
+        self.require_refusal(self.serve(make_token(), status=400), "the request could not be sent",
+                             "It uses the managed identity that AZURE_CLIENT_ID names", AZURE_CLIENT_ID=CLIENT)
 
     def test_an_identity_that_is_gone_for_a_while(self):
         # So short a time that every request asks for a token of its own.
@@ -187,7 +187,7 @@ class Identity(unittest.TestCase):
         reader.lines.expect(r'"offset":0', PATIENCE_S)
         endpoint.status = 400
         reader.write_line()
-        reader.errors.expect(r"warning: .*could not be asked.*AZURE_CLIENT_ID.*Trying again", PATIENCE_S)
+        reader.errors.expect(r"warning: .*could not be sent.*AZURE_CLIENT_ID.*Trying again", PATIENCE_S)
         endpoint.status = 200
         exit_code, output, errors = reader.finish()
         self.assertEqual(exit_code, 0, errors)

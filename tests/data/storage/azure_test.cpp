@@ -106,7 +106,7 @@ TEST(AzureConnection, ChoosesACredential) {
        AzureCredential::default_chain,
        "",
        ""},
-      {"anonymous access", location, StorageAccess::anonymous, key, AzureCredential::anonymous, "", "nothing"},
+      {"anonymous access", location, StorageAccess::anonymous, key, AzureCredential::anonymous, "", "no credentials"},
       {"an identity instead of a key", location, StorageAccess::identity, key, AzureCredential::default_chain, "", ""},
       {"a managed identity",
        location,
@@ -240,8 +240,8 @@ struct BadCase {
 
 TEST(AzureConnection, NamesWhatIsMissingOrWrongButNothingSecret) {
   const std::vector<BadCase> cases{
-      {"az://images", {}, "set AZURE_STORAGE_ACCOUNT"},
-      {"az://images?" + kToken, {}, "set AZURE_STORAGE_ACCOUNT"},
+      {"az://images", {}, "Set AZURE_STORAGE_ACCOUNT"},
+      {"az://images?" + kToken, {}, "Set AZURE_STORAGE_ACCOUNT"},
       {"az://images", {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_KEY", "C4n4rY"}}, "base64"},
       {"az://images", {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_KEY", "C4n4rY !"}}, "AZURE_STORAGE_KEY"},
       {"az://images", {{"AZURE_STORAGE_ACCOUNT", "data1"}, {"AZURE_STORAGE_SAS_TOKEN", "C4n4rY"}}, "named sig"},

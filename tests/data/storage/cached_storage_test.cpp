@@ -100,7 +100,7 @@ TEST_F(CachedStorageTest, AChangeBeforeTheDownloadIsAnErrorAndThenTheNewVersion)
   remote_->put("a", "first", "1");
   storage_.list("");
   remote_->put("a", "other", "2");
-  EXPECT_THAT(message_of<EnvironmentError>([&] { read("a"); }), HasSubstr("was changed since it was listed"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read("a"); }), HasSubstr("has changed since it was listed"));
   EXPECT_EQ(read("a"), "other");
 }
 

@@ -285,7 +285,7 @@ TEST_F(FileCacheSmallDisk, StagingMoreThanFitsIsRefusedBeforeACopyIsMade) {
   put_files("abcde");
   const int code = on_small_disk(scratch_.path(), [this] {
     const auto copy = [this] { stage(storage_, "", scratch_ / "set", {.free_space_reserve_bytes = 0}); };
-    EXPECT_THAT(message_of<EnvironmentError>(copy), AllOf(HasSubstr("needs 5242880 bytes"), HasSubstr("cache")));
+    EXPECT_THAT(message_of<EnvironmentError>(copy), AllOf(HasSubstr("needs 5242880 more bytes"), HasSubstr("cache")));
     EXPECT_EQ(storage_.counts().bytes_read, 0u);
   });
   EXPECT_EQ(code, 0);

@@ -85,19 +85,19 @@ TEST_F(FileCacheSpace, NeverEvictsWhatTheEpochStillNeeds) {
   FileCache cache(options(2 * kSmallEntry));
   expect(cache, "abca");
   EXPECT_EQ(fetch(cache, "a"), FetchOutcome::fetched);
-  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::local);
+  EXPECT_EQ(fetch(cache, "a"), FetchOutcome::hit);
   EXPECT_EQ(fetch(cache, "b"), FetchOutcome::fetched);
-  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_room);
+  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_space);
   {
     const CapturedLog log;
     EXPECT_EQ(read(cache, "d"), content_of(1000, 'd'));
-    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("no room for 'd'")));
+    EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("no space for 'd'")));
   }
   EXPECT_EQ(kept(cache), "ab");
   EXPECT_EQ(cache.statistics().bypasses, 1u);
 
   read_and_release(cache, "a");
-  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_room) << "a is read once more";
+  EXPECT_EQ(fetch(cache, "c"), FetchOutcome::no_space) << "a is read once more";
   read_and_release(cache, "b");
   EXPECT_EQ(fetch(cache, "c"), FetchOutcome::fetched);
   EXPECT_EQ(kept(cache), "ac");
@@ -115,9 +115,9 @@ TEST_F(FileCacheSpace, KeepsWhatAnotherProcessExpectsOrHasUsedInTheEpoch) {
   }
   expect(mine, "ad");
   expect(of_another_process, "bc");
-  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_room);
+  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_space);
   read_and_release(of_another_process, "b");
-  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_room);
+  EXPECT_EQ(fetch(mine, "d"), FetchOutcome::no_space);
   read_and_release(mine, "a");
   EXPECT_EQ(fetch(mine, "d"), FetchOutcome::fetched);
   EXPECT_EQ(kept(mine), "bcd");
@@ -132,7 +132,7 @@ TEST_F(FileCacheSpace, EvictsInAnEpochWhatWasNotUsedInTheOneBefore) {
   read_and_release(cache, "abc");
   EXPECT_EQ(kept(cache), "abc");
   expect(cache, "d");
-  EXPECT_EQ(fetch(cache, "d"), FetchOutcome::no_room);
+  EXPECT_EQ(fetch(cache, "d"), FetchOutcome::no_space);
   cache.release(key_of("d"));
   expect(cache, "d");
   EXPECT_EQ(fetch(cache, "d"), FetchOutcome::fetched);
@@ -159,7 +159,7 @@ TEST_F(FileCacheSpace, EvictsNothingWhereAllThatMayGoIsNotEnough) {
   expect(cache, "ab");
   read_and_release(cache, "b");
   read(cache, "a");
-  EXPECT_EQ(fetch(cache, "large"), FetchOutcome::no_room);
+  EXPECT_EQ(fetch(cache, "large"), FetchOutcome::no_space);
   EXPECT_EQ(kept(cache), "ab");
   EXPECT_EQ(cache.statistics().evictions, 0u);
 }
@@ -173,7 +173,8 @@ TEST_F(FileCacheSpace, WhatIsInUseStays) {
   EXPECT_EQ(read(cache, "c"), content_of(1000, 'c'));
   EXPECT_EQ(kept(cache), "ab");
   EXPECT_EQ(cache.statistics().bypasses, 1u);
-  EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("no room for 'c'"), HasSubstr("read remotely"))));
+  EXPECT_THAT(log.lines(),
+              ElementsAre(AllOf(HasSubstr("no space for 'c'"), HasSubstr("read from the remote storage"))));
   EXPECT_EQ(read_all(*first, 1000), content_of(1000, 'a'));
 
   first.reset();
@@ -222,7 +223,7 @@ TEST_F(FileCacheSpace, OnADiskThatIsFullReadsRemotelyAndWarnsOnce) {
     FileCache cache(full);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(read(cache, "a"), content);
     EXPECT_EQ(cache.statistics().bypasses, 3u);
-    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("read remotely"))));
+    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("No space left"), HasSubstr("read from the remote storage"))));
     EXPECT_THAT(unfinished(), IsEmpty());
     EXPECT_THAT(entries(), IsEmpty());
     left = 100;

@@ -200,7 +200,7 @@ TEST_F(FileCacheTest, ACopyThatIsCutShortWhileItIsOpenIsAnError) {
   fs::resize_file(entries().front(), 100);
   std::string part(10, '\0');
   EXPECT_THAT(message_of<EnvironmentError>([&] { file->read_at(95, std::as_writable_bytes(std::span{part})); }),
-              AllOf(HasSubstr("memory://set/a"), HasSubstr("offset 95"), HasSubstr("cut short")));
+              AllOf(HasSubstr("memory://set/a"), HasSubstr("offset 95"), HasSubstr("truncated")));
 }
 
 TEST_F(FileCacheTest, AFailedDownloadLeavesNothing) {
@@ -273,7 +273,7 @@ TEST_F(FileCacheTest, FetchingAheadDoesNotWaitForOthers) {
   EXPECT_EQ(fetch(of_another_process, "a"), FetchOutcome::busy);
   go.count_down();
   reader.join();
-  EXPECT_EQ(fetch(of_another_process, "a"), FetchOutcome::local);
+  EXPECT_EQ(fetch(of_another_process, "a"), FetchOutcome::hit);
 }
 
 TEST_F(FileCacheTest, RefusesWhatItCannotWorkWith) {
@@ -300,7 +300,7 @@ TEST(CachedFile, IsNotToBlameForACopyThatWasCutShort) {
   write_file(folder / "entry", "01234");
   const detail::CachedFile file("remote/a", 10, detail::DiskFile::open(folder / "entry", O_RDONLY));
   std::array<std::byte, 10> bytes{};
-  EXPECT_THAT(message_of<StorageUnavailable>([&] { file.read_at(0, bytes); }), HasSubstr("it was cut short"));
+  EXPECT_THAT(message_of<StorageUnavailable>([&] { file.read_at(0, bytes); }), HasSubstr("it was truncated"));
 }
 
 }  // namespace

@@ -77,8 +77,8 @@ class GcsCredentials(Gcs):
 
     def require_nobody_to_sign_as(self, environment, *says):
         job = self.run_program("hash", "gs://data/train", "x", environment=environment)
-        jobs.require_refusal(self, job, cases.ENVIRONMENT, "'gs://data/train/x'", "the store could not be asked",
-                             "to be signed with Google's application default credentials", *says)
+        jobs.require_refusal(self, job, cases.ENVIRONMENT, "'gs://data/train/x'", "the request could not be sent",
+                             "It uses Google's application default credentials", *says)
         self.assertNotIn("Trying again", job.stderr)
 
     def test_a_file_of_credentials(self):
@@ -88,12 +88,12 @@ class GcsCredentials(Gcs):
     def test_anonymous_access_to_public_files(self):
         self.require_content("gs://public/train", self.without_credentials(), "--anonymous")
         self.require_refusal("hash", "gs://data/train", "x", "--anonymous", environment=self.without_credentials(),
-                             says=["'gs://data/train/x'", "access was refused", "anonymous access was asked for"])
+                             says=["'gs://data/train/x'", "access was refused", "anonymous access was requested"])
 
     def test_credentials_for_which_there_is_no_token(self):
         token_uri = f"http://127.0.0.1:{self.server.port}/token"
         for damage, says in (({"refresh_token": WRONG_SECRET}, "invalid_grant"),
-                             ({"token_uri": f"{token_uri}?status=404"}, "no access token could be had"),
+                             ({"token_uri": f"{token_uri}?status=404"}, "could not get an access token"),
                              ({"token_uri": "http://nowhere.invalid/token"}, "resolve host")):
             with self.subTest(damage=damage):
                 self.require_nobody_to_sign_as(self.with_file(self.credentials_file(**damage)), says)
@@ -101,7 +101,7 @@ class GcsCredentials(Gcs):
     def test_a_token_that_is_refused(self):
         file = self.credentials_file(token_uri=f"http://127.0.0.1:{self.server.port}/token?status=401")
         self.require_refusal("hash", "gs://data/train", "x", environment=self.with_file(file),
-                             says=["access was refused", "signed with Google's application default credentials"])
+                             says=["access was refused", "The request used Google's application default credentials"])
 
     def test_a_missing_file_of_credentials_is_named(self):
         missing = str(jobs.temporary_directory(self) / "none.json")

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/storage/detail/arrow_storage.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
@@ -57,18 +56,18 @@ TEST_F(OpenStorage, NamesALocalFolderThatIsMissing) {
 }
 
 TEST_F(OpenStorage, RefusesWhatIsNoLocation) {
-  EXPECT_THAT(message_of<UsageError>([] { open_storage("hdfs://host/x"); }), HasSubstr("'hdfs' is not known"));
-  EXPECT_THAT(message_of<UsageError>([] { open_file("az://images"); }), HasSubstr("expected the location of a file"));
+  EXPECT_THAT(message_of<UsageError>([] { open_storage("hdfs://host/x"); }), HasSubstr("'hdfs' is unknown"));
+  EXPECT_THAT(message_of<UsageError>([] { open_file("az://images"); }), HasSubstr("Give the location of a file"));
 }
 
 TEST_F(OpenStorage, SaysHowToReadObjectStoresWhereItCannot) {
-  if (detail::has_arrow_storage()) GTEST_SKIP() << "this build reads object stores";
+  if (has_arrow()) GTEST_SKIP() << "this build reads object stores";
   EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/x?sig=C4n4rY", with({})); }),
               AllOf(HasSubstr("'az://images/x'"), HasSubstr("-DLIBTRAIN_ARROW=ON"), Not(HasSubstr("C4n4rY"))));
 }
 
 TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
-  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!has_arrow()) GTEST_SKIP() << "this build has no clients of object stores";
   const auto azure = open_storage("az://images/train?sig=C4n4rY", with({{"AZURE_STORAGE_ACCOUNT", "data1"}}));
   EXPECT_EQ(azure->name(), "az://images/train");
   const auto google = open_storage("gs://bucket/train/", {.access = StorageAccess::anonymous});
@@ -78,7 +77,7 @@ TEST_F(OpenStorage, MakesClientsOfObjectStoresWithoutAskingThem) {
 }
 
 TEST_F(OpenStorage, TellsEqualNamesInTwoStoresApart) {
-  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!has_arrow()) GTEST_SKIP() << "this build has no clients of object stores";
   const auto s3 = [](const std::string& endpoint) {
     return open_storage("s3://bucket/train", with({{"AWS_ENDPOINT_URL", endpoint},
                                                    {"AWS_REGION", "us-east-1"},
@@ -106,7 +105,7 @@ TEST_F(OpenStorage, TellsEqualNamesInTwoStoresApart) {
 }
 
 TEST_F(OpenStorage, NamesTheAccountThatIsMissing) {
-  if (!detail::has_arrow_storage()) GTEST_SKIP() << "this build has no clients of object stores";
+  if (!has_arrow()) GTEST_SKIP() << "this build has no clients of object stores";
   EXPECT_THAT(message_of<EnvironmentError>([] { open_storage("az://images/train", with({})); }),
               HasSubstr("AZURE_STORAGE_ACCOUNT"));
 }

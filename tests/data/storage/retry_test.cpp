@@ -174,23 +174,23 @@ TEST(Retry, TakesTheLongestDurationsThereAre) {
   EXPECT_THAT(timer.waits, ElementsAre(3'600'000, 3'600'000, 3'600'000));
 }
 
-TEST(SteadyRetryTimer, LetsAStopRequestEndAWait) {
-  SteadyRetryTimer timer;
+TEST(RetryTimer, LetsAStopRequestEndAWait) {
+  RetryTimer timer;
   std::stop_source stop;
   // An hour that ends as soon as the other thread gets its turn, before or after the wait has begun.
   std::jthread stopper{[&] { stop.request_stop(); }};
   EXPECT_FALSE(timer.wait(std::chrono::hours{1}, stop.get_token()));
 }
 
-TEST(SteadyRetryTimer, WaitsAsLongAsToldWhereNobodyStopsIt) {
-  SteadyRetryTimer timer;
+TEST(RetryTimer, WaitsForTheGivenTime) {
+  RetryTimer timer;
   const auto start = timer.now();
   EXPECT_TRUE(timer.wait(milliseconds{5}, {}));
   EXPECT_GE(timer.now() - start, milliseconds{5});
 }
 
-TEST(SteadyRetryTimer, DrawsDifferentNumbersBelowOne) {
-  SteadyRetryTimer timer;
+TEST(RetryTimer, DrawsDifferentNumbersBelowOne) {
+  RetryTimer timer;
   std::set<double> drawn;
   for (int i = 0; i < 1000; ++i) {
     const auto number = timer.random();

@@ -140,7 +140,7 @@ class S3Credentials(S3):
                             f"http://user:{WRONG_SECRET}@127.0.0.1", f"http://127.0.0.1?sig={WRONG_SECRET}"):
                 with self.subTest(name=name, damaged=damaged):
                     self.require_refusal("list", "s3://data", environment=self.credentials() | {name: damaged},
-                                         says=["AWS_ENDPOINT_URL", "expected http://HOST:PORT or https://HOST"])
+                                         says=["AWS_ENDPOINT_URL", "Set it to http://HOST:PORT or https://HOST"])
 
 
 class Expired(http.server.BaseHTTPRequestHandler):
@@ -179,7 +179,8 @@ class S3ExpiredCredentials(S3):
         loader.write_line()
         exit_code, _, errors = loader.finish()
         self.assertEqual(exit_code, cases.ENVIRONMENT, errors)
-        for word in ("pictures/", "HTTP status 400", "the key that AWS_ACCESS_KEY_ID names) has not expired"):
+        for word in ("pictures/", "HTTP status 400", "the key that AWS_ACCESS_KEY_ID names",
+                     "have not expired"):
             self.assertIn(word, errors)
         self.assertNotIn("is bad", errors)
 
@@ -195,7 +196,7 @@ class S3Anonymous(S3):
         record, = self.read("hash", "s3://data", "public", "--anonymous", environment=environment)
         self.assertEqual(record["sha256"], cases.sha256(b"content"))
         self.require_refusal("hash", "s3://data", "private", "--anonymous", environment=environment,
-                             says=["'s3://data/private'", "access was refused", "anonymous access was asked for"])
+                             says=["'s3://data/private'", "access was refused", "anonymous access was requested"])
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ TEST_F(Staging, ChangesNothingUnderAnotherReader) {
     EXPECT_EQ(stage_all().copied_files, 0u) << "a second reader is welcome";
     put("train/1", content_of(2500, 100), "2");
     EXPECT_THAT(message_of<EnvironmentError>([&] { stage_all(); }),
-                AllOf(HasSubstr("'memory://set/train' has changed since it was staged"), HasSubstr("another run")));
+                AllOf(HasSubstr("'memory://set/train' differs from the copy"), HasSubstr("another run")));
     EXPECT_EQ(contents_of(reader.folder), before);
     EXPECT_TRUE(fs::exists(target_ / "manifest"));
   }
@@ -270,10 +270,6 @@ TEST_F(Staging, FindsFilesThatWereDamagedSince) {
 
   std::fstream(folder / "2", std::ios::in | std::ios::out | std::ios::binary) << "damage";
   EXPECT_EQ(stage_all().copied_files, 0u) << "lengths alone do not tell";
-  auto thorough = options();
-  thorough.check = StagedCheck::hashes;
-  EXPECT_EQ(stage(storage_, "train", target_, thorough).copied_files, 1u);
-  EXPECT_EQ(contents_of(folder), expected_);
 }
 
 TEST_F(Staging, GoesOnWhereAnErrorEndedIt) {
@@ -344,9 +340,9 @@ TEST_F(Staging, RefusesADiskThatIsTooSmallBeforeCopying) {
   put_files(3);
   auto greedy = options();
   greedy.free_space_reserve_bytes = std::uint64_t{1} << 60;
-  EXPECT_THAT(
-      message_of<EnvironmentError>([&] { stage(storage_, "train", target_, greedy); }),
-      AllOf(HasSubstr("memory://set/train"), HasSubstr("needs 12288 bytes"), HasSubstr("leave 1152921504606846976")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, greedy); }),
+              AllOf(HasSubstr("memory://set/train"), HasSubstr("needs 12288 more bytes"),
+                    HasSubstr("leave 1152921504606846976")));
   EXPECT_EQ(storage_.counts().bytes_read, 0u);
 }
 
@@ -369,7 +365,7 @@ TEST_F(Staging, RefusesAFolderThatHoldsSomethingElse) {
   put_files(1);
   fs::create_directories(target_ / "files");
   std::ofstream(target_ / "files" / "precious") << "of the user";
-  EXPECT_THAT(message_of<UsageError>([&] { stage_all(); }), HasSubstr("set' holds files"));
+  EXPECT_THAT(message_of<UsageError>([&] { stage_all(); }), HasSubstr("set' contains files"));
   EXPECT_TRUE(fs::exists(target_ / "files" / "precious"));
   // What file systems themselves make at their root does not count.
   fs::create_directories(scratch_ / "disk/lost+found");

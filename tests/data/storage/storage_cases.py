@@ -207,7 +207,7 @@ class UnderTheReader(Store):
         self.assertEqual(reader.chunk(), chunks(BIG)[0])
         self.server.delete("data", "big.bin")
         self.require_reader_fails(reader, self.quoted("/big.bin"), f"byte offset {CHUNK}",
-                                  "deleted since it was opened")
+                                  "deleted after it was opened")
 
     def test_a_file_that_becomes_shorter(self):
         for length in (CHUNK + 5, 10):

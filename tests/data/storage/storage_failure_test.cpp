@@ -199,7 +199,7 @@ TEST(StorageFailure, GivesAReasonOnOneLineInTheStoresWords) {
   EXPECT_EQ(classify_failure("google::cloud::Status(NOT_FOUND: Not Found error_info={reason=, domain=})", {}).reason,
             "NOT_FOUND: Not Found");
   EXPECT_EQ(classify_failure(no_token("UNKNOWN", "Cannot open credentials file /home/me/none.json"), {}).reason,
-            "UNKNOWN: no access token could be had, since: Cannot open credentials file /home/me/none.json");
+            "UNKNOWN: could not get an access token, because: Cannot open credentials file /home/me/none.json");
   EXPECT_LT(classify_failure(std::string(100'000, 'x'), {}).reason.size(), 500U);
 }
 

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstring>
 
-#include <unistd.h>
-
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
@@ -17,51 +15,51 @@ namespace {
 
 constexpr std::size_t kIdentityLength = 512;
 
-// Processes share memory where they see the same processes of the same running kernel. Host names repeat in badly
-// set up clusters, and containers of one host have names of their own.
+// Processes can share memory if they are in the same PID namespace of the same running kernel. Host names repeat in
+// some clusters, and containers of one host have their own names.
 std::string this_host() {
-  std::array<char, 64> processes{};
-  if (readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
-  return detail::HostIdentity{.name = detail::host_name(), .boot = detail::boot_id(), .processes = processes.data()}
-      .to_text();
+  const detail::HostIdentity identity{
+      .name = detail::host_name(), .boot = detail::boot_id(), .processes = detail::own_namespace("pid")};
+  return identity.to_text();
 }
 
-// The host of every rank; none at all where a rank does not want to share memory.
+// The host of every rank; empty if any rank does not share memory.
 std::vector<std::string> gather_hosts(HostTransport& world, const detail::HierarchyOptions& options,
                                       const WaitPolicy& policy) {
   std::array<char, kIdentityLength> mine{};
   if (options.share_memory) {
     std::strncpy(mine.data(), options.host.empty() ? this_host().c_str() : options.host.c_str(), mine.size() - 1);
   }
-  detail::meet(world, policy);
+  detail::barrier(world, policy);
   const auto ranks = static_cast<std::size_t>(world.world_size());
   std::vector<char> all(ranks * kIdentityLength);
   world.all_gather(mine.data(), all.data(), kIdentityLength, policy);
   std::vector<std::string> hosts;
-  std::vector<int> unwilling;
+  std::vector<int> opted_out;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     hosts.emplace_back(all.data() + rank * kIdentityLength);
-    if (hosts.back().empty()) unwilling.push_back(static_cast<int>(rank));
+    if (hosts.back().empty()) opted_out.push_back(static_cast<int>(rank));
   }
-  if (unwilling.empty()) {
+  if (opted_out.empty()) {
     const auto reason = detail::why_apart(hosts);
-    if (world.rank() == 0 && !reason.empty())
+    if (world.rank() == 0 && !reason.empty()) {
       log_warning(text(reason, " They use ", world.name(), ", which is slower."));
+    }
     return hosts;
   }
-  if (world.rank() == 0 && unwilling.size() < ranks) {
-    log_warning(text("LIBTRAIN_SHARED_MEMORY is off on ", detail::ranks_in_words(std::move(unwilling)),
-                     " alone, and so no rank uses shared memory."));
+  if (world.rank() == 0 && opted_out.size() < ranks) {
+    log_warning(text("LIBTRAIN_SHARED_MEMORY is off on ", detail::ranks_in_words(std::move(opted_out)),
+                     " only, so no rank uses shared memory. Set it to the same value on all ranks."));
   }
   return {};
 }
 
-// The ranks of one local position on all hosts; without those of hosts of other sizes, the first ranks alone.
+// Connects the ranks with the same local rank on all hosts; only the first ranks if the hosts have different sizes.
 std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail::HostLayout& layout,
                                               const WaitPolicy& policy) {
   const int local_rank = layout.local_rank_of(world.rank());
   const int host = layout.host_of(world.rank());
-  detail::meet(world, policy);
+  detail::barrier(world, policy);
   auto part = world.split(layout.is_even() || local_rank == 0 ? local_rank : 1, host, policy);
   if (!layout.is_even() && local_rank != 0) return nullptr;
   std::vector<int> names;
@@ -72,7 +70,7 @@ std::unique_ptr<HostTransport> connect_across(HostTransport& world, const detail
   return part;
 }
 
-// Shared memory for every host, or for none: the ranks decide together.
+// Connects the ranks of this host through shared memory; returns null on all ranks if it fails on any host.
 std::unique_ptr<detail::SharedMemoryTransport> connect_local(HostTransport& world, const detail::HostLayout& layout,
                                                              const WaitPolicy& policy) {
   const auto& members = layout.members(layout.host_of(world.rank()));
@@ -80,7 +78,7 @@ std::unique_ptr<detail::SharedMemoryTransport> connect_local(HostTransport& worl
   for (const int member : members) names.push_back(world.name_of(member));
   std::unique_ptr<detail::SharedMemoryTransport> local;
   std::string problem;
-  detail::meet(world, policy);
+  detail::barrier(world, policy);
   {
     const auto base = world.split(layout.host_of(world.rank()), world.rank(), policy);
     base->name_ranks(names);
@@ -90,14 +88,14 @@ std::unique_ptr<detail::SharedMemoryTransport> connect_local(HostTransport& worl
       problem = error.what();
     }
   }
-  detail::meet(world, policy);
+  detail::barrier(world, policy);
   const char mine = problem.empty() ? 0 : 1;
   std::vector<char> all(static_cast<std::size_t>(world.world_size()));
   world.all_gather(&mine, all.data(), 1, policy);
   if (std::find(all.begin(), all.end(), 1) != all.end()) {
     if (!problem.empty() && world.rank() == members.front()) {
-      log_warning(text("Ranks of one host cannot share memory and talk over ", world.name(),
-                       " instead, which is slower: ", problem));
+      log_warning(
+          text("Ranks of one host cannot share memory and use ", world.name(), " instead, which is slower: ", problem));
     }
     return nullptr;
   }

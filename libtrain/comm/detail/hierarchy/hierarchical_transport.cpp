@@ -14,11 +14,12 @@ namespace libtrain::detail {
 
 namespace {
 
-// Below this, the fewest messages win over the fewest bytes.
+// Below this size, the number of messages matters more than the number of bytes.
 constexpr std::size_t kSliceBytes = 64 << 10;
-// How long after its own deadline a rank waits to hear from the others who is missing: over hosts, and inside one.
-constexpr std::chrono::milliseconds kReasonTime{1500};
-constexpr std::chrono::milliseconds kVerdictTime{4000};
+// How long after its own deadline a rank waits for the error of other ranks, which names the missing rank: between
+// hosts, and inside a host.
+constexpr std::chrono::milliseconds kPeerErrorTimeout{1500};
+constexpr std::chrono::milliseconds kLocalOutcomeTimeout{4000};
 
 // Averages are sums until the last stage.
 ReduceOp stage_op(ReduceOp op) {
@@ -45,7 +46,7 @@ std::string HierarchicalTransport::describe() const {
 }
 
 bool HierarchicalTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
-  // Buffers are not shown: what the stages below move inside the host are parts of them.
+  // Without the buffers: the stages below move only parts of them inside the host.
   const Arrival fingerprint{.fingerprint = arrival.fingerprint};
   bool equal_here = false;
   auto together = policy;
@@ -53,19 +54,19 @@ bool HierarchicalTransport::arrive(const Arrival& arrival, const WaitPolicy& pol
     equal_here = local_->arrive(fingerprint, policy);
     together.deadline = earliest_deadline(policy);
   } catch (const CommunicationError& error) {
-    // This host knows which of its ranks is missing; the others know only that its first rank has not come.
-    if (speaks_for_host()) across_->refuse_arrival(error.what());
+    // This host knows which of its ranks is missing; other hosts know only that its first rank has not arrived.
+    if (is_host_leader()) across_->refuse_arrival(error.what());
     throw;
   }
-  auto verdict = fingerprint;
-  const bool equal_there = !speaks_for_host() || arrive_across(arrival, equal_here, together);
-  if (!equal_there) verdict.fingerprint = ~verdict.fingerprint;
-  // The first rank of the host brings the verdict of the hosts, or its failure.
-  together.deadline = together.deadline.later_by(kVerdictTime);
-  return local_->arrive(verdict, together) && equal_here && equal_there;
+  auto outcome = fingerprint;
+  const bool equal_there = !is_host_leader() || arrive_across(arrival, equal_here, together);
+  if (!equal_there) outcome.fingerprint = ~outcome.fingerprint;
+  // The first rank of the host passes on the outcome between the hosts, or its failure.
+  together.deadline = together.deadline.later_by(kLocalOutcomeTimeout);
+  return local_->arrive(outcome, together) && equal_here && equal_there;
 }
 
-// Ranks call at different times, and those of a host wait together from here on. They share a clock.
+// The ranks of a host call at different times, and wait together from here on. They share a clock.
 Deadline HierarchicalTransport::earliest_deadline(const WaitPolicy& policy) {
   const auto mine = policy.deadline.time_point();
   std::vector<Deadline::Clock::time_point> all(static_cast<std::size_t>(local_->world_size()));
@@ -75,14 +76,17 @@ Deadline HierarchicalTransport::earliest_deadline(const WaitPolicy& policy) {
 
 bool HierarchicalTransport::arrive_across(const Arrival& arrival, bool equal_here, const WaitPolicy& policy) {
   try {
-    // A host whose own ranks disagree brings what no other host can bring. The other hosts get time to tell a reason.
+    // A host whose own ranks disagree passes a fingerprint that no other host can have. The other hosts get time to
+    // send their error.
     const Arrival ours{.fingerprint = equal_here ? arrival.fingerprint : ~arrival.fingerprint};
-    return across_->arrive(ours, {policy.deadline.later_by(kReasonTime), policy.waiters}) && equal_here;
+    return across_->arrive(ours, {policy.deadline.later_by(kPeerErrorTimeout), policy.waiters}) && equal_here;
   } catch (const CommunicationError& error) {
-    // A host that knows better has told so before this.
+    // A host that knows the missing rank has sent its error before this.
     std::string reason = error.what();
-    if (policy.deadline.later_by(kReasonTime).expired()) {
-      reason += " Between hosts the first rank of a host comes for all of its ranks: it may be one of those.";
+    if (policy.deadline.later_by(kPeerErrorTimeout).expired()) {
+      reason +=
+          " Between hosts, only the first rank of each host arrives on behalf of all its ranks: the missing rank may "
+          "be another rank on that host.";
     }
     local_->refuse_arrival(reason);
     throw CommunicationError(reason, error.scope());
@@ -105,7 +109,7 @@ void HierarchicalTransport::reduce_slices(void* output, std::size_t count, DataT
   const auto ranks = static_cast<std::size_t>(local_->world_size());
   const auto part = count / ranks;
   const auto part_bytes = part * size_of(type);
-  void* mine = at_offset(output, static_cast<std::size_t>(local_->rank()) * part_bytes);
+  void* mine = part_of(output, local_->rank(), part_bytes);
   local_->reduce_scatter(output, mine, part, type, stage_op(op), policy);
   across_->all_reduce(mine, mine, part, type, stage_op(op), policy);
   if (op == ReduceOp::average) divide(mine, part, type, world_size());
@@ -116,7 +120,7 @@ void HierarchicalTransport::reduce_slices(void* output, std::size_t count, DataT
 void HierarchicalTransport::reduce_by_leaders(void* output, std::size_t count, DataType type, ReduceOp op,
                                               const WaitPolicy& policy) {
   local_->all_reduce(output, output, count, type, stage_op(op), policy);
-  if (speaks_for_host()) {
+  if (is_host_leader()) {
     across_->all_reduce(output, output, count, type, stage_op(op), policy);
     if (op == ReduceOp::average) divide(output, count, type, world_size());
   }
@@ -132,7 +136,7 @@ void HierarchicalTransport::broadcast(void* data, std::size_t bytes, int root, c
   const int host = layout_.host_of(root);
   const bool here = host == layout_.host_of(rank());
   if (here) local_->broadcast(data, bytes, layout_.local_rank_of(root), policy);
-  if (speaks_for_host()) across_->broadcast(data, bytes, host, policy);
+  if (is_host_leader()) across_->broadcast(data, bytes, host, policy);
   if (!here) local_->broadcast(data, bytes, 0, policy);
 }
 
@@ -150,8 +154,8 @@ void HierarchicalTransport::all_to_all(const void* input, void* output, std::siz
 }
 
 std::unique_ptr<HostTransport> HierarchicalTransport::split(int color, int key, const WaitPolicy& policy) {
-  // These ranks have met over what they share in their host; the transport under it wants to know.
-  meet(*world_, policy);
+  // The arrival of this call was inside the hosts and between their first ranks; world_ needs its own.
+  barrier(*world_, policy);
   return connect(world_->split(color, key, policy), options_, policy);
 }
 

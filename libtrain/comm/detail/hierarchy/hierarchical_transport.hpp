@@ -9,23 +9,23 @@
 namespace libtrain::detail {
 
 struct HierarchyOptions {
-  /// Whether this rank wants to share memory. All must, or none does.
+  /// Whether this rank shares memory. If it is false on any rank, no rank does.
   bool share_memory = true;
-  /// Identifies this process's host; empty: host name, boot and process namespace, as the system says.
+  /// Identifies this process's host. If it is empty, host name, boot id and PID namespace do.
   std::string host = {};
 };
 
-/// Ranks on several hosts: those of one host talk through shared memory, and hosts over the transport that connected
-/// the ranks in the first place.
+/// Ranks on several hosts: the ranks of one host use shared memory, and hosts use the transport that connected all
+/// ranks.
 ///
 /// An all-reduce is a reduce-scatter inside each host, an all-reduce of each rank's slice with the ranks of the same
 /// position on the other hosts, and an all-gather inside each host: every byte leaves a host once, and all ranks send
-/// at the same time. Where the hosts have different numbers of ranks, the first rank of each speaks for its host. The
-/// other collectives use the plain transport, which is right for what is rare or small.
+/// at the same time. If the hosts have different numbers of ranks, only the first rank of each communicates between
+/// hosts. The other collectives, which are rare or small, use the plain transport.
 class HierarchicalTransport : public HostTransport {
  public:
-  /// Builds the hierarchy over `world`. Returns a SharedMemoryTransport where all ranks share one host, and `world`
-  /// itself where no two do or memory cannot be shared; then the first rank of each host that cannot logs why. All
+  /// Builds the hierarchy over `world`. Returns a SharedMemoryTransport if all ranks share one host, and `world` itself
+  /// if no two do or memory cannot be shared; then the first rank of each host that cannot share logs the reason. All
   /// ranks must call it.
   static std::unique_ptr<HostTransport> connect(std::unique_ptr<HostTransport> world, const HierarchyOptions& options,
                                                 const WaitPolicy& policy);
@@ -57,7 +57,7 @@ class HierarchicalTransport : public HostTransport {
   HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
                         std::unique_ptr<HostTransport> across, HostLayout layout, HierarchyOptions options);
 
-  bool speaks_for_host() const { return local_->rank() == 0; }
+  bool is_host_leader() const { return local_->rank() == 0; }
   Deadline earliest_deadline(const WaitPolicy& policy);
   bool arrive_across(const Arrival& arrival, bool equal_here, const WaitPolicy& policy);
   void reduce_slices(void* output, std::size_t count, DataType type, ReduceOp op, const WaitPolicy& policy);
@@ -65,7 +65,7 @@ class HierarchicalTransport : public HostTransport {
 
   std::unique_ptr<HostTransport> world_;
   std::unique_ptr<HostTransport> local_;
-  std::unique_ptr<HostTransport> across_;  ///< null where this rank does not talk to other hosts
+  std::unique_ptr<HostTransport> across_;  ///< null if this rank does not communicate with other hosts
   HostLayout layout_;
   HierarchyOptions options_;
   std::string name_;

@@ -9,7 +9,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// A name that the user has given has no boot.
+// A name that the user has given has no boot id.
 HostIdentity identity_of(const std::string& host) {
   const auto first = host.find('\n');
   const auto second = host.find('\n', first + 1);
@@ -31,8 +31,8 @@ std::string why_apart(const std::vector<std::string>& hosts) {
     const bool see_each_other = identity_of(hosts[first]).processes == mine.processes;
     return text("Ranks ", first, " and ", rank, " run on one machine but cannot share memory, because their ",
                 see_each_other
-                    ? "host names differ: set the same LIBTRAIN_HOST for both."
-                    : "PID namespaces differ: start the ranks of a machine in one container or pod, or give "
+                    ? "host names differ. Set the same LIBTRAIN_HOST for both."
+                    : "PID namespaces differ. Start the ranks of a machine in one container or pod, or give "
                       "the containers the host's PID namespace (Kubernetes: hostPID; Docker: --pid=host) and "
                       "the same LIBTRAIN_HOST.");
   }

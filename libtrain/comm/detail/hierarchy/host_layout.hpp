@@ -5,20 +5,20 @@
 
 namespace libtrain::detail {
 
-/// What the system says of a host. Processes share memory where all of it is equal.
+/// The system's identity of a host. Processes can share memory if all of it is equal.
 struct HostIdentity {
   std::string name;
-  std::string boot;       ///< of the running kernel; empty where the system does not say
-  std::string processes;  ///< the process namespace
+  std::string boot;       ///< of the running kernel; empty if unknown
+  std::string processes;  ///< the PID namespace
 
   std::string to_text() const { return name + '\n' + boot + '\n' + processes; }
 };
 
-/// Why ranks that run on one machine do not count as ranks of one host, and what to do about it; empty where there are
-/// none. `hosts`: of each rank, what HostIdentity::to_text() says, or a name that the user has given.
+/// Why ranks that run on one machine do not count as ranks of one host, and what to do about it; empty if there are no
+/// such ranks. Element r of `hosts` is HostIdentity::to_text() of rank r, or a name that the user has given.
 std::string why_apart(const std::vector<std::string>& hosts);
 
-/// Which ranks of a group share a host, from what each rank says of its host.
+/// Which ranks of a group share a host.
 class HostLayout {
  public:
   /// `hosts[r]` identifies the host of rank r: equal exactly for ranks that can share memory.
@@ -35,7 +35,7 @@ class HostLayout {
   /// The ranks of a host in ascending order.
   const std::vector<int>& members(int host) const { return members_[static_cast<std::size_t>(host)]; }
 
-  /// Whether all hosts have equally many ranks.
+  /// Whether all hosts have the same number of ranks.
   bool is_even() const;
 
  private:

@@ -15,13 +15,13 @@ namespace libtrain::detail {
 namespace {
 
 constexpr int kTag = 1;
-constexpr std::size_t kLongestReason = 2000;
-// How long rank 0 has to answer one that wants to go. It polls; if it does not answer, it has not come.
-constexpr std::chrono::milliseconds kAnswerTime{2000};
-constexpr std::chrono::milliseconds kAnswerTimeOfAborted{200};
+constexpr std::size_t kMaxReason = 2000;
+// How long rank 0 has to answer a rank that gives up. It polls; if it does not answer, it has not arrived.
+constexpr std::chrono::milliseconds kAnswerTimeout{2000};
+constexpr std::chrono::milliseconds kAnswerTimeoutAfterAbort{200};
 
-// Pauses grow from 20 microseconds to half a millisecond: a rank that computes loses next to nothing to its
-// communication thread, and one that waits does not pause at all.
+// Pauses grow from 20 microseconds to half a millisecond, so that the communication thread takes almost no time from a
+// rank that computes. If a caller waits, there is no pause.
 class Pause {
  public:
   void operator()(const WaitPolicy& policy) {
@@ -30,11 +30,11 @@ class Pause {
       return;
     }
     std::this_thread::sleep_for(length_);
-    length_ = std::min(2 * length_, kLongest);
+    length_ = std::min(2 * length_, kMaxLength);
   }
 
  private:
-  static constexpr std::chrono::microseconds kLongest{500};
+  static constexpr std::chrono::microseconds kMaxLength{500};
   std::chrono::microseconds length_{20};
 };
 
@@ -45,17 +45,17 @@ MpiArrival::MpiArrival(MPI_Comm comm, const FirstFailure& aborted) : comm_(comm)
   LIBTRAIN_CHECK_MPI(MPI_Comm_size(comm_, &world_size_));
 }
 
-bool MpiArrival::meet(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
+bool MpiArrival::wait(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
   aborted_.throw_if_any();
-  ++meeting_;
-  return rank_ == 0 ? gather(fingerprint, names, policy) : await_verdict(fingerprint, names, policy);
+  ++generation_;
+  return rank_ == 0 ? gather(fingerprint, names, policy) : await_outcome(fingerprint, names, policy);
 }
 
 void MpiArrival::refuse(const std::string& reason) {
   if (rank_ == 0) {
-    tell_others({.word = Word::failed}, reason);
+    notify_others({.kind = Kind::failed}, reason);
   } else {
-    send(0, {.word = Word::failed}, reason);
+    send(0, {.kind = Kind::failed}, reason);
   }
 }
 
@@ -66,44 +66,48 @@ bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, c
   bool equal = true;
   for (Pause pause; true;) {
     if (const auto message = receive(MPI_ANY_SOURCE)) {
-      if (message->header.word == Word::failed) give_up(message->reason);
-      // Of an earlier meeting: wanted to go, and came along.
-      if (message->header.meeting != meeting_) continue;
-      if (message->header.word == Word::late) {
+      if (message->header.kind == Kind::failed) give_up(message->reason);
+      // From an earlier barrier: the rank gave up, but took part in the collective.
+      if (message->header.generation != generation_) continue;
+      if (message->header.kind == Kind::late) {
         late = message->sender;
       } else {
         std::erase(missing, message->sender);
         equal = equal && message->header.fingerprint == fingerprint;
       }
-      continue;  // all that are here are heard before anything is decided
+      continue;  // all messages are received before the decision
     }
     if (missing.empty() && !late) break;
     if (aborted_.exists()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.reason()));
-    if (missing.empty()) give_up(text("rank ", names.name_of(*late), " waited until its deadline and left."));
+    if (missing.empty()) {
+      give_up(text("rank ", names.name_of(*late),
+                   " reached its own deadline before all ranks had arrived. Use the same timeout on all ranks, or "
+                   "raise it."));
+    }
     if (late || policy.deadline.expired()) {
       std::ranges::transform(missing, missing.begin(), [&](int rank) { return names.name_of(rank); });
       give_up(missing_ranks(missing));
     }
     pause(policy);
   }
-  tell_others({.word = equal ? Word::equal : Word::different});
+  notify_others({.kind = equal ? Kind::equal : Kind::different});
   return equal;
 }
 
-bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
-  send(0, {.word = Word::come, .meeting = meeting_, .fingerprint = fingerprint});
+bool MpiArrival::await_outcome(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy) {
+  send(0, {.kind = Kind::arrived, .generation = generation_, .fingerprint = fingerprint});
   std::optional<Deadline> end;
   for (Pause pause; true; pause(policy)) {
-    if (const auto verdict = receive(0)) {
-      if (verdict->header.word == Word::failed) throw CommunicationError(verdict->reason);
-      return verdict->header.word == Word::equal;
+    if (const auto outcome = receive(0)) {
+      if (outcome->header.kind == Kind::failed) throw CommunicationError(outcome->reason);
+      return outcome->header.kind == Kind::equal;
     }
     if (!end && aborted_.exists()) {
-      send(0, {.word = Word::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.reason()));
-      end = Deadline::after(kAnswerTimeOfAborted);
+      send(0, {.kind = Kind::failed}, text("rank ", names.name_of(rank_), " failed: ", aborted_.reason()));
+      end = Deadline::after(kAnswerTimeoutAfterAbort);
     } else if (!end && policy.deadline.expired()) {
-      send(0, {.word = Word::late, .meeting = meeting_});
-      end = Deadline::after(kAnswerTime);
+      send(0, {.kind = Kind::late, .generation = generation_});
+      end = Deadline::after(kAnswerTimeout);
     } else if (end && end->expired()) {
       aborted_.throw_if_any();
       throw CommunicationError(missing_ranks({names.name_of(0)}));
@@ -112,8 +116,8 @@ bool MpiArrival::await_verdict(std::uint64_t fingerprint, const HostTransport& n
 }
 
 void MpiArrival::send(int rank, const Header& header, const std::string& reason) {
-  std::array<char, sizeof(Header) + kLongestReason> bytes;
-  const auto length = std::min(reason.size(), kLongestReason);
+  std::array<char, sizeof(Header) + kMaxReason> bytes;
+  const auto length = std::min(reason.size(), kMaxReason);
   std::memcpy(bytes.data(), &header, sizeof(header));
   std::memcpy(bytes.data() + sizeof(header), reason.data(), length);
   LIBTRAIN_CHECK_MPI(MPI_Send(bytes.data(), static_cast<int>(sizeof(header) + length), MPI_BYTE, rank, kTag, comm_));
@@ -124,7 +128,7 @@ std::optional<MpiArrival::Message> MpiArrival::receive(int sender) {
   MPI_Status status;
   LIBTRAIN_CHECK_MPI(MPI_Iprobe(sender, kTag, comm_, &found, &status));
   if (found == 0) return {};
-  std::array<char, sizeof(Header) + kLongestReason> bytes;
+  std::array<char, sizeof(Header) + kMaxReason> bytes;
   LIBTRAIN_CHECK_MPI(
       MPI_Recv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, status.MPI_SOURCE, kTag, comm_, &status));
   int length = 0;
@@ -135,8 +139,8 @@ std::optional<MpiArrival::Message> MpiArrival::receive(int sender) {
   return message;
 }
 
-// Those who have not come yet find it when they come.
-void MpiArrival::tell_others(const Header& header, const std::string& reason) {
+// Ranks that have not arrived yet receive it when they arrive.
+void MpiArrival::notify_others(const Header& header, const std::string& reason) {
   for (int rank = 0; rank < world_size_; ++rank) {
     if (rank != rank_) send(rank, header, reason);
   }
@@ -144,9 +148,9 @@ void MpiArrival::tell_others(const Header& header, const std::string& reason) {
 
 void MpiArrival::give_up(const std::string& reason) {
   try {
-    tell_others({.word = Word::failed}, reason);
+    notify_others({.kind = Kind::failed}, reason);
   } catch (const CommunicationError&) {
-    // A peer that is lost for MPI, too; the reason to tell is the first.
+    // A peer is also lost for MPI; the first reason is the one to report.
   }
   throw CommunicationError(reason);
 }

@@ -12,39 +12,38 @@
 
 namespace libtrain::detail {
 
-/// How the ranks of an MPI communicator meet before a collective: rank 0 gathers all fingerprints, compares them, and
-/// tells the others its verdict. One more message than a reduction would need, but rank 0 knows who is missing, and
-/// then all ranks do.
+/// The barrier of the ranks of an MPI communicator before a collective: rank 0 gathers all fingerprints, compares them,
+/// and sends the outcome to the other ranks. This takes one more message than a reduction, but rank 0 knows which ranks
+/// are missing, and reports them to all.
 ///
-/// A rank that has come may not just go: rank 0 would count it in, and the others would wait for it in a call of MPI
-/// that nothing ends. It says so first, and comes along if rank 0 had already told all to begin.
+/// A rank that has arrived cannot give up alone: rank 0 would count it, and the others would wait for it in an MPI call
+/// that never ends. It notifies rank 0 first, and takes part in the collective if rank 0 had already started it.
 ///
-/// Waiting polls, with pauses that grow while no caller waits for the result: spinning would take the processor from
-/// those who compute. Messages are small enough for MPI to take over at once, so that a rank that does not come does
-/// not hold up a sender.
+/// Waiting polls, with pauses that grow while no caller waits for the result: spinning would take the core from threads
+/// that compute. Messages are small enough for MPI to buffer, so that a missing rank does not block a sender.
 class MpiArrival {
  public:
   MpiArrival(MPI_Comm comm, const FirstFailure& aborted);
 
-  /// True where all ranks brought the same fingerprint. Throws CommunicationError at the first deadline of any rank,
-  /// naming the ranks that did not arrive, and when a rank has been aborted. Where rank 0 itself has not come, only
-  /// those whose deadline has passed throw, and the others when it comes.
-  bool meet(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
+  /// Returns true if all ranks have the same fingerprint. Throws CommunicationError at the first deadline of any rank,
+  /// naming the ranks that did not arrive, and if a rank has been aborted. If rank 0 itself has not arrived, each rank
+  /// throws at its own deadline, and the others when rank 0 arrives.
+  bool wait(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
 
-  /// Instead of `meet`: ends the arrival of the others with `reason`.
+  /// Called instead of `wait`: makes the other ranks' `wait` fail with `reason`.
   void refuse(const std::string& reason);
 
  private:
-  enum class Word : std::uint64_t {
-    come,       ///< to rank 0
-    late,       ///< to rank 0: the sender has come, and its deadline has passed
+  enum class Kind : std::uint64_t {
+    arrived,    ///< to rank 0
+    late,       ///< to rank 0: the sender has arrived, and its deadline has passed
     failed,     ///< to and from rank 0
-    equal,      ///< from rank 0: begin
+    equal,      ///< from rank 0: start the collective
     different,  ///< from rank 0
   };
   struct Header {
-    Word word = Word::come;
-    std::uint64_t meeting = 0;
+    Kind kind = Kind::arrived;
+    std::uint64_t generation = 0;  ///< of the barrier
     std::uint64_t fingerprint = 0;
   };
   struct Message {
@@ -54,17 +53,17 @@ class MpiArrival {
   };
 
   bool gather(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
-  bool await_verdict(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
+  bool await_outcome(std::uint64_t fingerprint, const HostTransport& names, const WaitPolicy& policy);
   void send(int rank, const Header& header, const std::string& reason = {});
   std::optional<Message> receive(int sender);
-  void tell_others(const Header& header, const std::string& reason = {});
+  void notify_others(const Header& header, const std::string& reason = {});
   [[noreturn]] void give_up(const std::string& reason);
 
   MPI_Comm comm_;
   const FirstFailure& aborted_;
   int rank_ = 0;
   int world_size_ = 1;
-  std::uint64_t meeting_ = 0;
+  std::uint64_t generation_ = 0;
 };
 
 }  // namespace libtrain::detail

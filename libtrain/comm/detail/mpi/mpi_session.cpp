@@ -13,7 +13,7 @@ namespace libtrain::detail {
 namespace {
 
 #ifdef OPEN_MPI
-// One of Open MPI's settings, wherever it was made: the environment, mpirun's options, a file.
+// One of Open MPI's parameters, set by the environment, mpirun's options or a file.
 class Setting {
  public:
   explicit Setting(const char* name) {
@@ -44,16 +44,16 @@ class Setting {
   int size_ = 0;
 };
 
-// Open MPI's btl/ofi sleeps for a second in MPI_Init where it finds no use for itself, and at the end where it does. It
-// is for one-sided operations, of which libtrain has none, unless it is told otherwise: its messages go through
-// mtl/ofi. What the user has chosen stays. MPI_T has no end here: Open MPI crashes in an MPI_Init after it.
-void leave_out_one_sided_ofi() {
+// Open MPI's btl/ofi sleeps for a second in MPI_Init if it is not used, and in MPI_Finalize if it is. By default it
+// serves only one-sided operations, which libtrain does not use; messages use mtl/ofi. The user's own choice is kept.
+// MPI_T is not finalised: Open MPI crashes in a later MPI_Init.
+void disable_one_sided_ofi() {
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return;
   if (Setting modules("btl"); modules.is_empty_text() && Setting("btl_ofi_mode").is_zero()) modules.set("^ofi");
 }
 #else
-void leave_out_one_sided_ofi() {}
+void disable_one_sided_ofi() {}
 #endif
 
 }  // namespace
@@ -73,7 +73,7 @@ MpiSession::MpiSession() {
   LIBTRAIN_CHECK_MPI(MPI_Finalized(&finalized));
   if (finalized != 0) {
     throw EnvironmentError(
-        "MPI has been finalised in this process and cannot start again: keep the first communicator alive.");
+        "MPI has been finalised in this process and cannot start again. Keep the first communicator alive.");
   }
   int initialized = 0;
   LIBTRAIN_CHECK_MPI(MPI_Initialized(&initialized));
@@ -81,13 +81,13 @@ MpiSession::MpiSession() {
   if (initialized != 0) {
     LIBTRAIN_CHECK_MPI(MPI_Query_thread(&provided));
   } else {
-    leave_out_one_sided_ofi();
+    disable_one_sided_ofi();
     LIBTRAIN_CHECK_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
     finalizes_ = true;
   }
   if (provided != MPI_THREAD_MULTIPLE) {
     throw EnvironmentError(
-        "This MPI runs without MPI_THREAD_MULTIPLE, which libtrain's communication threads need: call MPI_Init_thread "
+        "This MPI runs without MPI_THREAD_MULTIPLE, which libtrain's communication threads need. Call MPI_Init_thread "
         "with MPI_THREAD_MULTIPLE, or let libtrain initialise MPI.");
   }
 }

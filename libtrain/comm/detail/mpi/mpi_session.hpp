@@ -9,15 +9,15 @@ namespace libtrain::detail {
 /// the last session ends if libtrain had initialised it.
 class MpiSession {
  public:
-  /// The running session or a new one. Throws EnvironmentError where MPI has been finalised or lacks
-  /// MPI_THREAD_MULTIPLE, which communication threads need. Call it from one thread at a time.
+  /// The running session or a new one. Throws EnvironmentError if MPI has been finalised or lacks MPI_THREAD_MULTIPLE,
+  /// which communication threads need. Only one thread at a time may call it.
   static std::shared_ptr<MpiSession> acquire();
 
-  /// MPI_Finalize waits for all ranks, so it is left out after `abandon` and while an exception unwinds: the launcher
-  /// ends a job of which a rank leaves without it.
+  /// MPI_Finalize waits for all ranks, so it is not called after `abandon` and during stack unwinding: the launcher
+  /// ends a job if a rank exits without it.
   ~MpiSession();
 
-  /// Says that a peer may be lost. Any thread.
+  /// Records that a peer may be lost. Any thread may call it.
   void abandon() { abandoned_ = true; }
 
   MpiSession(const MpiSession&) = delete;  // one owner of MPI_Finalize

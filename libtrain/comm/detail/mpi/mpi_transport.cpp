@@ -38,7 +38,7 @@ MPI_Datatype mpi_type(DataType type) {
     case DataType::bfloat16:
       break;
   }
-  throw UsageError(text("MPI cannot reduce ", to_string(type), "."));
+  throw UsageError(text("MPI cannot reduce ", to_string(type), ". Convert the tensor to float32 first."));
 }
 
 template <ReduceOp op>
@@ -47,8 +47,8 @@ void combine_floats(void* operand, void* accumulator, int* count, MPI_Datatype* 
           *type == MPI_FLOAT ? DataType::float32 : DataType::float64, op);
 }
 
-// MPI_MIN and MPI_MAX lose a NaN that the wrong rank brings. Not commutative, so that all ranks combine in one order
-// and get the same bits.
+// MPI_MIN and MPI_MAX lose the NaN of some ranks. Not commutative, so that all ranks combine in one order and get the
+// same bits.
 MPI_Op keeping_nan(MPI_User_function* function) {
   MPI_Op op = MPI_OP_NULL;
   LIBTRAIN_CHECK_MPI(MPI_Op_create(function, 0, &op));
@@ -72,12 +72,12 @@ MPI_Op mpi_op(ReduceOp op, DataType type) {
   throw UsageError("MPI cannot compute this reduction.");
 }
 
-// Marks the communicator as unfit to be freed while a call is under way, and for good when the call throws.
+// Marks the communicator as not to be freed during a call, and permanently if the call throws.
 class Attempt {
  public:
   explicit Attempt(bool& healthy) : healthy_(healthy), exceptions_(std::uncaught_exceptions()) { healthy_ = false; }
   ~Attempt() { healthy_ = std::uncaught_exceptions() == exceptions_; }
-  Attempt(const Attempt&) = delete;  // one verdict a call
+  Attempt(const Attempt&) = delete;  // restores one flag
   Attempt& operator=(const Attempt&) = delete;
 
  private:
@@ -114,7 +114,7 @@ MpiTransport::~MpiTransport() {
 
 bool MpiTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   const Attempt attempt{healthy_};
-  return arrival_.meet(arrival.fingerprint, *this, policy);
+  return arrival_.wait(arrival.fingerprint, *this, policy);
 }
 
 void MpiTransport::refuse_arrival(const std::string& reason) {
@@ -127,8 +127,8 @@ void MpiTransport::all_reduce(const void* input, void* output, std::size_t count
   const Attempt attempt{healthy_};
   const auto size = size_of(type);
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
-    auto* chunk = static_cast<char*>(output) + offset * size;
-    const void* source = input == output ? MPI_IN_PLACE : static_cast<const char*>(input) + offset * size;
+    auto* chunk = at_offset(output, offset * size);
+    const void* source = input == output ? MPI_IN_PLACE : at_offset(input, offset * size);
     LIBTRAIN_CHECK_MPI(MPI_Allreduce(source, chunk, static_cast<int>(length), mpi_type(type), mpi_op(op, type), comm_));
     if (op == ReduceOp::average) divide(chunk, length, type, world_size_);
   });
@@ -140,9 +140,9 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
   const auto size = size_of(type);
   std::vector<char> own;
   for_each_chunk(count, kChunkBytes / size, [&](std::size_t offset, std::size_t length) {
-    const auto* source = static_cast<const char*>(input) + offset * size;
-    auto* target = output == nullptr ? nullptr : static_cast<char*>(output) + offset * size;
-    // Not MPI_IN_PLACE: MPICH 4.0 crashes on it where the root is not rank 0.
+    const auto* source = at_offset(input, offset * size);
+    auto* target = output == nullptr ? nullptr : at_offset(output, offset * size);
+    // Not MPI_IN_PLACE: MPICH 4.0 crashes on it if the root is not rank 0.
     if (source == target) {
       own.assign(source, source + length * size);
       source = own.data();
@@ -156,7 +156,7 @@ void MpiTransport::reduce(const void* input, void* output, std::size_t count, Da
 void MpiTransport::broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& /*policy*/) {
   const Attempt attempt{healthy_};
   for_each_chunk(bytes, kChunkBytes, [&](std::size_t offset, std::size_t length) {
-    LIBTRAIN_CHECK_MPI(MPI_Bcast(static_cast<char*>(data) + offset, static_cast<int>(length), MPI_BYTE, root, comm_));
+    LIBTRAIN_CHECK_MPI(MPI_Bcast(at_offset(data, offset), static_cast<int>(length), MPI_BYTE, root, comm_));
   });
 }
 
@@ -167,12 +167,12 @@ void MpiTransport::all_gather(const void* input, void* output, std::size_t bytes
   const auto ranks = static_cast<std::size_t>(world_size_);
   if (bytes <= kChunkBytes / ranks) {
     if (bytes == 0) return;
-    const bool in_place = source == target + static_cast<std::size_t>(rank_) * bytes;
+    const bool in_place = source == part_of(target, rank_, bytes);
     LIBTRAIN_CHECK_MPI(MPI_Allgather(in_place ? MPI_IN_PLACE : input, static_cast<int>(bytes), MPI_BYTE, target,
                                      static_cast<int>(bytes), MPI_BYTE, comm_));
     return;
   }
-  // Pieces of all ranks arrive side by side, and are then spread to where they belong.
+  // Pieces of all ranks arrive side by side, and are then copied to their places.
   const auto piece = std::max<std::size_t>(kChunkBytes / ranks, 64 << 10);
   std::vector<char> side_by_side(piece * ranks);
   for_each_chunk(bytes, piece, [&](std::size_t offset, std::size_t length) {
@@ -214,12 +214,12 @@ void MpiTransport::all_to_all(const void* input, void* output, std::size_t bytes
   std::vector<char> received(sent.size());
   for_each_chunk(bytes, piece, [&](std::size_t offset, std::size_t length) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      std::memcpy(sent.data() + rank * length, static_cast<const char*>(input) + rank * bytes + offset, length);
+      std::memcpy(sent.data() + rank * length, at_offset(input, rank * bytes + offset), length);
     }
     LIBTRAIN_CHECK_MPI(MPI_Alltoall(sent.data(), static_cast<int>(length), MPI_BYTE, received.data(),
                                     static_cast<int>(length), MPI_BYTE, comm_));
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      std::memcpy(static_cast<char*>(output) + rank * bytes + offset, received.data() + rank * length, length);
+      std::memcpy(at_offset(output, rank * bytes + offset), received.data() + rank * length, length);
     }
   });
 }

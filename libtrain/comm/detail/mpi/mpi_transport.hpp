@@ -12,9 +12,9 @@
 
 namespace libtrain::detail {
 
-/// Collectives over MPI on a communicator of our own (a duplicate of MPI_COMM_WORLD, or a part of one), in blocking
-/// calls on pieces of at most 4 MiB: larger ones are several times slower per byte, non-blocking ones do not progress
-/// while the ranks compute.
+/// Collectives over MPI on libtrain's own communicator (a duplicate of MPI_COMM_WORLD, or a part of one), in blocking
+/// calls on pieces of at most 4 MiB: larger pieces are several times slower per byte, and non-blocking calls do not
+/// progress while the ranks compute.
 class MpiTransport : public HostTransport {
  public:
   /// All ranks of the job must call this.

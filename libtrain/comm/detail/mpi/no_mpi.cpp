@@ -13,8 +13,8 @@ std::string detail::mpi_library() {
 
 std::unique_ptr<HostTransport> detail::connect_mpi() {
   throw EnvironmentError(
-      "This libtrain was built without MPI, so its ranks cannot talk to each other: configure with -DLIBTRAIN_MPI=ON, "
-      "or run a single process.");
+      "This libtrain was built without MPI, but these ranks were started by MPI. Use --dist-backend gloo (TCP), or "
+      "configure with -DLIBTRAIN_MPI=ON.");
 }
 
 }  // namespace libtrain

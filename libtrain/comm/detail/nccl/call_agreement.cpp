@@ -1,9 +1,8 @@
 #include <libtrain/comm/detail/nccl/call_agreement.hpp>
 
-#include <algorithm>
-
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain::detail {
 
@@ -28,7 +27,7 @@ std::uint64_t CallAgreement::next_collective(const Call& call, const CallOptions
 void CallAgreement::compare(const Call& call, const CallOptions& options) {
   const auto mine = text(to_string(call), " (after ", collectives_, " collectives)");
   const auto calls = control_->all_gather_bytes(mine, options);
-  if (std::all_of(calls.begin(), calls.end(), [&](const auto& other) { return other == mine; })) return;
+  if (all_equal(calls)) return;
   throw CommunicationError(text("The ranks called different collectives: ", who_called_what(calls),
                                 ". Every rank must make the same calls in the same order."),
                            ErrorScope::all_ranks);

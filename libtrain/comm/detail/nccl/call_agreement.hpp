@@ -8,18 +8,18 @@
 
 namespace libtrain::detail {
 
-/// Finds out whether all ranks make the same calls, for a backend that would hang or mix up data where they do not.
-/// Costs an exchange between the hosts, so release builds compare the first 16 collectives and then every 64th.
+/// Checks that all ranks make the same calls, for a backend that would hang or mix up data if they do not. Costs an
+/// exchange between the hosts, so release builds compare the first 16 collectives and then every 64th.
 class CallAgreement {
  public:
-  /// `control` is used by this rank's calling thread only.
+  /// Only this rank's calling thread uses `control`.
   explicit CallAgreement(std::shared_ptr<Communicator> control) : control_(std::move(control)) {}
 
-  /// Counts a collective and, now and then, compares. Returns its number.
+  /// Counts a collective, and compares some of them. Returns its number.
   std::uint64_t next_collective(const Call& call, const CallOptions& options = {});
 
-  /// Returns when all ranks have come here. Throws CommunicationError, on all ranks, that shows who called what where
-  /// they came with different calls or after different numbers of collectives.
+  /// Returns when all ranks have called it. Throws CommunicationError on all ranks, which shows who called what, if
+  /// they make different calls, or the same call after different numbers of collectives.
   void compare(const Call& call, const CallOptions& options = {});
 
  private:

@@ -10,17 +10,18 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
-#include <libtrain/comm/detail/nccl/cuda_library.hpp>
 #include <libtrain/comm/detail/nccl/nccl_communicator.hpp>
 #include <libtrain/comm/detail/nccl/nccl_version.hpp>
 #include <libtrain/comm/detail/nccl/shared_gpus.hpp>
 #include <libtrain/comm/detail/staged/staged_communicator.hpp>
 
+extern "C" const char* libtrain_cuda_library_problem();  // see cuda_library.cpp
+
 namespace libtrain::detail {
 
 namespace {
 
-// As nvidia-smi -L shows it.
+// In the format of nvidia-smi -L.
 std::string uuid_of(const cudaDeviceProp& properties) {
   auto uuid =
       hexadecimal({reinterpret_cast<const std::uint8_t*>(properties.uuid.bytes), sizeof(properties.uuid.bytes)});
@@ -28,12 +29,13 @@ std::string uuid_of(const cudaDeviceProp& properties) {
   return "GPU" + uuid;
 }
 
-// A libnccl older than the header, or of another major version, may not have what was compiled in.
+// A libnccl older than the header, or of another major version, may lack functions that libtrain calls.
 void require_version() {
   const auto versions = nccl_versions();
   if (versions.loaded >= versions.built && versions.loaded / 10000 == versions.built / 10000) return;
-  throw EnvironmentError(text("libnccl ", versions.loaded, " was loaded, but libtrain was built with ", versions.built,
-                              ": take the other one out of LD_LIBRARY_PATH, or build against it."));
+  throw EnvironmentError(text("libnccl ", versions.loaded, " was loaded, but libtrain was built with NCCL ",
+                              versions.built, ". Remove libnccl ", versions.loaded,
+                              " from LD_LIBRARY_PATH, or rebuild libtrain with it."));
 }
 
 void require_cuda() {
@@ -65,7 +67,7 @@ GpuIdentity identify(const at::Device& device) {
   return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(properties), .name = properties.name};
 }
 
-// What the ranks find, in rank order; throws on all ranks where one of them cannot take part.
+// The GPU of each rank; throws on all ranks if any rank has no usable GPU.
 std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& device, const CallOptions& set_up) {
   std::string mine;
   run_together(
@@ -85,7 +87,7 @@ std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
   const auto control = connect_host_memory(request);
   if (control->world_size() == 1) return control;
   at::Device device{at::kCUDA};
-  // A rank without a GPU, or that does not know its own, ends all of them.
+  // A rank without a GPU, or without a local rank to choose one, is an error on all ranks.
   const CallOptions set_up{.timeout = request.connect_timeout};
   run_together(
       *control, "Choosing a GPU",
@@ -94,8 +96,8 @@ std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
         device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
       },
       set_up);
-  // No rank may be waiting for the failed collective, and what the GPU does from now on is garbage: its failure ends
-  // the job from here. Only MPI's abort() does not return.
+  // No thread may be waiting for the failed collective, and later results of the GPU are invalid: this ends the job.
+  // Only MPI's abort() does not return.
   const auto end_job = [control](const std::string& reason) {
     log_error(reason);
     control->abort(reason);
@@ -115,8 +117,8 @@ Backend nccl_backend() {
   return {.name = "nccl",
           .why_unavailable = [](const Launch&) -> std::string {
             if (Environment::of_process().get("LIBTRAIN_ENCRYPTION") != "on") return {};
-            return "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts as they are: unset it, or use "
-                   "--dist-backend gloo.";
+            return "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts without encryption. Unset it, or "
+                   "use --dist-backend gloo.";
           },
           .connect = connect_gpus};
 }
@@ -126,15 +128,15 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
                                            const CallOptions& set_up) {
   const auto indexed = with_index(device);
   const auto shared = describe_shared_gpus(gather_gpus(control, indexed, set_up));
-  // A group of its own: neither this rank's calls on `control` nor its failures get mixed up with those in here.
+  // A separate communicator, so that calls and failures of `control` do not affect this one.
   auto own_control = control.split(0, control.rank(), set_up);
   if (shared.empty()) {
     return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure), set_up);
   }
   if (control.rank() == 0) {
     log_warning(text("Several ranks share a GPU (", shared,
-                     "), which NCCL cannot serve: collectives go through host "
-                     "memory, which is slow. Start as many ranks on a host as it has GPUs."));
+                     "), which NCCL does not support: collectives go through host memory, which is slow. Start as many "
+                     "ranks on a host as it has GPUs."));
   }
   return std::make_shared<StagedCommunicator>(std::move(own_control), indexed);
 }

@@ -9,20 +9,20 @@
 
 namespace libtrain::detail {
 
-/// The backend for tensors on GPUs, one of which it gives each rank (see device_index); a build without CUDA has one
-/// that says so.
+/// The backend for tensors on GPUs; each rank uses one GPU (see device_index). In a build without CUDA it reports that
+/// it is unavailable.
 Backend nccl_backend();
 
-/// A communicator for CUDA tensors among all ranks of `control`, which must all call this; `device` is this rank's GPU,
-/// the current one where it has no index. Where several ranks share a GPU, which NCCL cannot serve, tensors go through
+/// A communicator for CUDA tensors of all ranks of `control`, which must all call this. `device` is this rank's GPU,
+/// the current one if it has no index. If several ranks share a GPU, which NCCL does not support, tensors go through
 /// host memory over `control`'s backend, with a warning on rank 0.
 ///
-/// `on_failure` receives the reason when NCCL fails while the host is elsewhere (see NcclCommunicator): on another
-/// thread, once. It may end the job. `set_up` bounds each step until the ranks are connected; without it the timeout of
-/// `options` does.
+/// `on_failure` receives the reason if NCCL fails while no thread waits for it (see NcclCommunicator): on another
+/// thread, once. It may end the job. `set_up` has the timeout of each step until the ranks are connected; the default
+/// is that of `options`.
 ///
-/// Throws EnvironmentError on all ranks where one has no usable GPU or another libnccl than libtrain was built with,
-/// and in a build without CUDA; CommunicationError on all ranks where NCCL cannot connect them within the timeout.
+/// Throws EnvironmentError on all ranks if any rank has no usable GPU or an incompatible libnccl, and in a build
+/// without CUDA; CommunicationError on all ranks if NCCL cannot connect them within the timeout.
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device,
                                            CommunicatorOptions options = {},
                                            std::function<void(const std::string& reason)> on_failure = {},

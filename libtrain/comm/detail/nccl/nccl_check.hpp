@@ -7,15 +7,15 @@
 
 namespace libtrain::detail {
 
-/// Not so for a call that is under way in a communicator that does not block.
+/// False for a call in progress in a non-blocking communicator.
 constexpr bool has_failed(ncclResult_t code) {
   return code != ncclSuccess && code != ncclInProgress;
 }
 
-/// NCCL's code, its meaning, and what NCCL last said in this process.
+/// NCCL's code, its meaning, and NCCL's last error message in this process.
 std::string describe_nccl(ncclResult_t code);
 
-/// Throws CommunicationError with the call, NCCL's code and meaning, and this rank where it has failed.
+/// Throws CommunicationError with the call, NCCL's code and meaning, and this rank if the call has failed.
 void check_nccl(ncclResult_t code, std::string_view call, int rank);
 
 }  // namespace libtrain::detail

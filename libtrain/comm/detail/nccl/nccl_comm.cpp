@@ -30,7 +30,8 @@ void pause_after(int polls) {
   }
 }
 
-// While a process ends, the CUDA runtime may go before our communicators: nothing of NCCL may be called then.
+// While a process exits, the CUDA runtime may be unloaded before libtrain's communicators: NCCL must not be called
+// then.
 bool cuda_is_unloading() {
   int devices = 0;
   return cudaGetDeviceCount(&devices) == cudaErrorCudartUnloading;
@@ -42,12 +43,12 @@ ncclResult_t state_of(ncclComm_t comm) {
   return code == ncclSuccess ? state : code;
 }
 
-// A new thread has device 0, where its first CUDA call would make a context.
+// A new thread has device 0, on which its first CUDA call would create a context.
 void use_device(int device) noexcept {
   if (cudaSetDevice(device) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
-// The calls that NCCL makes together. A group left open would swallow all later calls of this thread.
+// A group of NCCL calls. A group that is not ended would delay all later calls of this thread.
 class Group {
  public:
   explicit Group(int rank) { LIBTRAIN_CHECK_NCCL(ncclGroupStart(), rank); }
@@ -80,7 +81,7 @@ NcclComm::~NcclComm() {
   const auto comm = take();
   if (comm == nullptr || cuda_is_unloading()) return;
   try {
-    // ncclCommAbort may wait for what never comes.
+    // ncclCommAbort may never return.
     const auto ended = std::make_shared<std::promise<void>>();
     const auto end = ended->get_future();
     std::thread([comm, ended, device = device_] {
@@ -90,16 +91,16 @@ NcclComm::~NcclComm() {
     }).detach();
     end.wait_for(kAbortTime);
   } catch (...) {
-    // No thread to be had: NCCL keeps what it holds, which is better than to hang here.
+    // No thread can be created: leaking the communicator is better than a hang.
   }
 }
 
 void NcclComm::connect(const Deadline& deadline) {
   const auto outcome = poll(deadline);
   if (outcome == ncclInProgress) {
-    throw CommunicationError(text("NCCL on rank ", rank_, " had not reached all ", world_size_,
+    throw CommunicationError(text("NCCL on rank ", rank_, " did not connect to all ", world_size_,
                                   " ranks before the deadline. Check that every rank runs, and with NCCL_DEBUG=INFO "
-                                  "which network interface each of them takes."));
+                                  "which network interface each of them uses."));
   }
   check_nccl(outcome, "ncclCommInitRankConfig", rank_);
 }
@@ -116,8 +117,9 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
   }
   const auto outcome = poll(deadline);
   if (outcome == ncclInProgress) {
-    throw CommunicationError(
-        text("NCCL on rank ", rank_, " could not start it before the deadline: a peer did not call it."));
+    throw CommunicationError(text("NCCL on rank ", rank_,
+                                  " could not start the collective before the deadline. Check that every rank "
+                                  "called it."));
   }
   check_nccl(outcome, "The launch", rank_);
 }
@@ -131,7 +133,7 @@ std::string NcclComm::asynchronous_error() {
   if (comm_ == nullptr) return {};
   const auto state = state_of(comm_);
   if (!has_failed(state)) return {};
-  return text("NCCL on rank ", rank_, " reports ", describe_nccl(state), ". Look at what the other ranks report.");
+  return text("NCCL on rank ", rank_, " reports ", describe_nccl(state), ". See the logs of the other ranks.");
 }
 
 void NcclComm::abort() noexcept {
@@ -161,7 +163,7 @@ ncclResult_t NcclComm::state() {
   return state_of(comm_);
 }
 
-// The state when it is no longer in progress, or in progress at the deadline.
+// Returns the final state, or ncclInProgress at the deadline.
 ncclResult_t NcclComm::poll(const Deadline& deadline) {
   auto current = state();
   for (int polls = 0; current == ncclInProgress && !deadline.expired(); ++polls) {
@@ -171,7 +173,7 @@ ncclResult_t NcclComm::poll(const Deadline& deadline) {
   return current;
 }
 
-// The caller that takes the communicator is the only one to end it, without the lock: that may take long.
+// Only the caller that takes the communicator ends it, without the lock, because that may take long.
 ncclComm_t NcclComm::take() noexcept {
   const std::lock_guard lock(mutex_);
   return std::exchange(comm_, nullptr);

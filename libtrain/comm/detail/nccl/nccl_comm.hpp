@@ -11,25 +11,26 @@
 
 namespace libtrain::detail {
 
-/// Owns an ncclComm_t that never blocks its callers: what NCCL does in the background is polled until a deadline, so
-/// that a missing peer ends in an error and not in a hang. Any thread may call it.
+/// Owns a non-blocking ncclComm_t: NCCL's background work is polled until a deadline, so that a missing peer causes an
+/// error instead of a hang. Any thread may call it.
 class NcclComm : public WatchedComm {
  public:
-  /// Begins to connect the current CUDA device with all ranks that were given `id`.
+  /// Starts to connect the current CUDA device with all ranks that have the same `id`.
   NcclComm(const ncclUniqueId& id, int rank, int world_size);
 
-  /// Aborts what has not been closed. Blocks for a second at most: a thread stuck in NCCL is left behind.
+  /// Aborts the communicator if it has not been closed. Blocks for at most one second: a thread stuck in NCCL is
+  /// detached.
   ~NcclComm() override;
 
   NcclComm(const NcclComm&) = delete;  // one owner of the communicator
   NcclComm& operator=(const NcclComm&) = delete;
 
-  /// Returns when all ranks have been reached; the communicator may be used from then on. Throws CommunicationError
-  /// where they have not come before the deadline.
+  /// Returns when all ranks are connected; the communicator may be used from then on. Throws CommunicationError at the
+  /// deadline.
   void connect(const Deadline& deadline);
 
-  /// Makes the NCCL calls in `calls` as one group and returns when their kernels are in the stream. NCCL does this
-  /// on a thread of its own, and connects to the peers for the first of a kind.
+  /// Makes the NCCL calls in `calls` as one group and returns when their kernels are in the stream. NCCL launches them
+  /// on its own thread, and connects to the peers for the first collective of a kind.
   void launch(const std::function<ncclResult_t(ncclComm_t)>& calls, const Deadline& deadline);
 
   void enter_thread() noexcept override;

@@ -23,7 +23,7 @@ namespace {
 // A collective in a CUDA stream.
 class NcclOperation : public DeviceOperation {
  public:
-  // Records the end of what is in `stream` now. `tensors` are what it reads and writes.
+  // Records the current end of `stream`. The collective uses `tensors`.
   NcclOperation(const Call& call, std::uint64_t sequence, const Deadline& deadline, std::vector<at::Tensor> tensors,
                 const c10::cuda::CUDAStream& stream, std::shared_ptr<const FirstFailure> failure)
       : DeviceOperation(call, sequence, deadline),
@@ -33,7 +33,7 @@ class NcclOperation : public DeviceOperation {
     ended_.record(stream);
   }
 
-  // Makes the caller's current stream wait; the host does not. Throws where the communicator is known to have failed.
+  // Makes the caller's current stream wait; the host does not wait. Throws if the communicator has failed.
   void wait() override {
     failure_->throw_if_any();
     ended_.block(c10::cuda::getCurrentCUDAStream(device_));
@@ -64,14 +64,14 @@ ncclUniqueId make_unique_id(Communicator& control, const CallOptions& options) {
   return id;
 }
 
-// Connects all ranks of `control` over NCCL, each with its `device`. Throws CommunicationError on all ranks where one
-// of them fails. NCCL is given three quarters of `timeout`, so that those who wait for this rank hear what it failed
-// with before they give up on it.
-std::shared_ptr<NcclComm> meet_over_nccl(Communicator& control, const at::Device& device,
-                                         std::chrono::milliseconds timeout) {
+// Connects all ranks of `control` over NCCL, each with its `device`. Throws CommunicationError on all ranks if any of
+// them fails. NCCL gets three quarters of `timeout`, so that the other ranks receive this rank's error before their
+// timeout.
+std::shared_ptr<NcclComm> connect_nccl_comm(Communicator& control, const at::Device& device,
+                                            std::chrono::milliseconds timeout) {
   const CallOptions options{.timeout = timeout};
   const auto id = make_unique_id(control, options);
-  // NCCL's own set-up may hang where ranks begin it while others are still in the broadcast of the id.
+  // NCCL's set-up may hang if some ranks start it while others are still in the broadcast of the id.
   control.barrier(options);
   std::shared_ptr<NcclComm> comm;
   const auto connect = [&] {
@@ -83,11 +83,7 @@ std::shared_ptr<NcclComm> meet_over_nccl(Communicator& control, const at::Device
   return comm;
 }
 
-}  // namespace
-
-namespace {
-
-// For a step of a call: what is left of the call's time.
+// For a step of a call: the time left until the call's deadline.
 CallOptions until(const Deadline& deadline) {
   return {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining())};
 }
@@ -130,7 +126,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control, const 
       on_failure_(std::move(on_failure)),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
       agreement_(control_),
-      comm_(meet_over_nccl(*control_, device, set_up.timeout.value_or(options.timeout))),
+      comm_(connect_nccl_comm(*control_, device, set_up.timeout.value_or(options.timeout))),
       watchdog_(comm_, failure_, on_failure_) {}
 
 Work NcclCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
@@ -233,7 +229,7 @@ void NcclCommunicator::abort(const std::string& reason, ExitCode code) noexcept 
   try {
     watchdog_.fail(std::make_exception_ptr(CommunicationError(reason)));
   } catch (...) {
-    // Out of memory: the peers are told all the same.
+    // Out of memory: the peers are notified nevertheless.
   }
   control_->abort(reason, code);
 }

@@ -15,26 +15,26 @@
 
 namespace libtrain::detail {
 
-/// A Communicator for tensors on one GPU a rank, over NCCL.
+/// A Communicator for tensors on one GPU per rank, over NCCL.
 ///
-/// Streams: a collective begins after what the caller's current stream holds at the call, and runs in a high-priority
-/// stream of its own. `Work::wait` makes the waiting thread's current stream wait and returns at once; the result may
-/// be used in that stream from then on. `Work::done` says whether the GPU has got there. The first collective of a kind
-/// connects to the peers and returns when that is done.
+/// Streams: a collective starts after the work that is in the caller's current stream at the call, and runs in a
+/// separate high-priority stream. `Work::wait` makes the waiting thread's current stream wait and returns at once; the
+/// result may be used in that stream from then on. `Work::done` returns whether the GPU has finished. The first
+/// collective of a kind connects to the peers and returns when that is done.
 ///
-/// Failures: a watchdog finds errors and missed deadlines within about 100 ms, and ends what is on the GPU; a caller
-/// that calls or waits from then on gets the first reason. A host that is blocked in the CUDA runtime goes on with
-/// garbage at that moment, so a program that does not call again soon should end itself in `on_failure`. Where the CUDA
-/// runtime does not answer, a missed deadline is reported within seconds, and the GPU is left as it is.
+/// Failures: a watchdog detects errors and missed deadlines within about 100 ms and aborts the collectives on the GPU;
+/// later calls and waits throw the first error. A thread that is blocked in the CUDA runtime then continues with
+/// invalid data, so a program that does not call again soon should exit in `on_failure`. If the CUDA runtime does not
+/// respond, a missed deadline is reported within seconds, and the collectives on the GPU are not aborted.
 ///
-/// 16-bit sums: NCCL rounds to 16 bits after each addition on the way round the ring, unlike the host backends, which
-/// accumulate in float32. Widening first would double what crosses the wires, and the wires are the limit on GPUs;
-/// reduce float32 tensors where that rounding matters.
+/// 16-bit sums: NCCL rounds to 16 bits after each addition in the ring, unlike the host backends, which accumulate in
+/// float32. Widening first would double the network traffic, which is the bottleneck on GPUs; reduce float32 tensors if
+/// that rounding matters.
 class NcclCommunicator : public Communicator {
  public:
-  /// All ranks of `control` must call this, each with a GPU of its own. `control` carries control messages, must have
-  /// been made for this object, and is not used by anybody else. Throws CommunicationError on all ranks where NCCL
-  /// cannot connect them within the timeout, that of `set_up` where it has one.
+  /// All ranks of `control` must call this, each with its own GPU. `control` carries control messages and must not be
+  /// used by other code. Throws CommunicationError on all ranks if NCCL cannot connect them within the timeout of
+  /// `set_up`, or of `options` if that has none.
   NcclCommunicator(std::shared_ptr<Communicator> control, const at::Device& device, CommunicatorOptions options,
                    OnFailure on_failure, const CallOptions& set_up = {});
 
@@ -54,7 +54,7 @@ class NcclCommunicator : public Communicator {
                       const CallOptions& options) override;
   Work all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) override;
 
-  /// Among the hosts: it does not wait for collectives on the GPUs.
+  /// Runs on the host: it does not wait for collectives on the GPUs.
   void barrier(const CallOptions& options) override;
   std::vector<std::string> all_gather_bytes(const std::string& bytes, const CallOptions& options) override;
   std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;

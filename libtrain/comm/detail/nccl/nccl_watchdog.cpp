@@ -31,46 +31,46 @@ struct NcclWatchdog::State {
   std::deque<std::shared_ptr<DeviceOperation>> outstanding;
   Deadline drain = Deadline::never();
   std::uint64_t rounds = 0;  // of the watcher
-  int threads = 2;           // that have not come to their end
+  int threads = 2;           // that have not finished
   bool stopping = false;
   bool woken = false;
 
-  std::mutex telling;  // held while telling
+  std::mutex reporting;  // held during report()
 
-  bool aborted = false;  // the watcher's own
+  bool aborted = false;  // used by the watcher only
 
-  void look_after() noexcept;
+  void run_watcher() noexcept;
   bool rest();
-  void look();
+  void check();
   void release_ended();
-  void supervise() noexcept;
-  bool look_at_watcher();
+  void run_supervisor() noexcept;
+  bool check_watcher();
   std::string overdue() const;
-  void tell(const std::string& reason) noexcept;
-  void abort_when_told() noexcept;
+  void report(const std::string& reason) noexcept;
+  void abort_after_report() noexcept;
   void wake() noexcept;
-  void leave() noexcept;
+  void finish() noexcept;
 };
 
-void NcclWatchdog::State::look_after() noexcept {
+void NcclWatchdog::State::run_watcher() noexcept {
   comm->enter_thread();
   while (rest()) {
     try {
-      look();
+      check();
     } catch (const std::exception& error) {
-      tell(error.what());
+      report(error.what());
     }
-    if (failure->exists() && !aborted) abort_when_told();
+    if (failure->exists() && !aborted) abort_after_report();
   }
   if (outstanding.empty() && !failure->exists()) {
     comm->close();
   } else if (!aborted) {
-    abort_when_told();
+    abort_after_report();
   }
-  leave();
+  finish();
 }
 
-// False when there is nothing left to look after.
+// Returns false when there is nothing left to watch.
 bool NcclWatchdog::State::rest() {
   std::unique_lock lock(mutex);
   ++rounds;
@@ -79,20 +79,20 @@ bool NcclWatchdog::State::rest() {
   return !stopping || !(outstanding.empty() || aborted || drain.expired());
 }
 
-void NcclWatchdog::State::look() {
+void NcclWatchdog::State::check() {
   release_ended();
   if (failure->exists()) return;
-  if (const auto problem = comm->asynchronous_error(); !problem.empty()) return tell(problem);
+  if (const auto problem = comm->asynchronous_error(); !problem.empty()) return report(problem);
   std::unique_lock lock(mutex);
   const auto late = overdue();
   lock.unlock();
   if (late.empty()) return;
-  tell(text(late,
-            " did not end before its deadline: a peer did not call it, is stopped or unreachable. Look at what the "
-            "other ranks report."));
+  report(text(late,
+              " did not finish before its deadline: a peer did not call it, is stopped or unreachable. See the logs of "
+              "the other ranks."));
 }
 
-// They end in the order in which they were called: all are on one stream.
+// Operations finish in the order of the calls: all are on one stream.
 void NcclWatchdog::State::release_ended() {
   std::unique_lock lock(mutex);
   while (!outstanding.empty()) {
@@ -105,19 +105,20 @@ void NcclWatchdog::State::release_ended() {
   }
 }
 
-void NcclWatchdog::State::supervise() noexcept {
+void NcclWatchdog::State::run_supervisor() noexcept {
   for (bool goes_on = true; goes_on;) {
     try {
-      goes_on = look_at_watcher();
+      goes_on = check_watcher();
     } catch (const std::exception& error) {
-      tell(error.what());
+      report(error.what());
     }
   }
-  leave();
+  finish();
 }
 
-// Takes a while; false when the end has begun. Asks the device nothing, and so does not hang where the watcher does.
-bool NcclWatchdog::State::look_at_watcher() {
+// Blocks for kGrace; returns false when the watchdog is being destroyed. Does not call the device, so that it cannot
+// hang like the watcher.
+bool NcclWatchdog::State::check_watcher() {
   std::unique_lock lock(mutex);
   const auto seen = rounds;
   if (changed.wait_for(lock, kGrace, [this] { return stopping; })) return false;
@@ -125,13 +126,13 @@ bool NcclWatchdog::State::look_at_watcher() {
   const auto late = overdue();
   lock.unlock();
   if (late.empty()) return true;
-  tell(text(late,
-            " did not end before its deadline, and the CUDA runtime has not answered for seconds: a peer did not call "
-            "it, or another thread of this process is stuck in a CUDA call. Look at what the other ranks report."));
+  report(text(late,
+              " did not finish before its deadline, and the CUDA runtime has not responded for seconds: a peer did not "
+              "call it, or another thread of this process is stuck in a CUDA call. See the logs of the other ranks."));
   return true;
 }
 
-// With the mutex: an operation whose deadline has passed; empty where there is none.
+// The name of an operation whose deadline has passed; empty if there is none. Call it with the mutex locked.
 std::string NcclWatchdog::State::overdue() const {
   for (const auto& operation : outstanding) {
     if (operation->deadline().expired()) return operation->name();
@@ -139,24 +140,24 @@ std::string NcclWatchdog::State::overdue() const {
   return {};
 }
 
-void NcclWatchdog::State::tell(const std::string& reason) noexcept {
+void NcclWatchdog::State::report(const std::string& reason) noexcept {
   try {
-    const std::lock_guard alone(telling);
+    const std::lock_guard alone(reporting);
     if (!failure->set(reason)) return;
     std::unique_lock lock(mutex);
     const auto listener = on_failure;
     lock.unlock();
     if (listener) listener(reason);
   } catch (...) {
-    // The failure is stored, and the communicator is aborted all the same.
+    // The failure is stored, and the communicator is aborted nevertheless.
   }
 }
 
-void NcclWatchdog::State::abort_when_told() noexcept {
+void NcclWatchdog::State::abort_after_report() noexcept {
   aborted = true;
-  // The supervisor may have stored the failure and be about to tell.
+  // The supervisor may have stored the failure and not reported it yet.
   {
-    const std::lock_guard told(telling);
+    const std::lock_guard reported(reporting);
   }
   comm->abort();
 }
@@ -167,7 +168,7 @@ void NcclWatchdog::State::wake() noexcept {
   changed.notify_all();
 }
 
-void NcclWatchdog::State::leave() noexcept {
+void NcclWatchdog::State::finish() noexcept {
   const std::lock_guard lock(mutex);
   --threads;
   changed.notify_all();
@@ -179,9 +180,9 @@ NcclWatchdog::NcclWatchdog(std::shared_ptr<WatchedComm> comm, std::shared_ptr<Fi
   state_->comm = std::move(comm);
   state_->failure = std::move(failure);
   state_->on_failure = std::move(on_failure);
-  supervisor_ = std::thread([state = state_] { state->supervise(); });
+  supervisor_ = std::thread([state = state_] { state->run_supervisor(); });
   try {
-    watcher_ = std::thread([state = state_] { state->look_after(); });
+    watcher_ = std::thread([state = state_] { state->run_watcher(); });
   } catch (...) {
     std::unique_lock lock(state_->mutex);
     state_->stopping = true;
@@ -200,7 +201,7 @@ NcclWatchdog::~NcclWatchdog() {
   state_->woken = true;
   state_->changed.notify_all();
   const bool ended = state_->changed.wait_for(lock, drain + kCloseTime, [this] { return state_->threads == 0; });
-  // It may refer to what does not outlive this.
+  // The callback may refer to objects that do not outlive this one.
   const auto silenced = ended ? OnFailure{} : std::exchange(state_->on_failure, nullptr);
   lock.unlock();
   for (auto* thread : {&watcher_, &supervisor_}) {

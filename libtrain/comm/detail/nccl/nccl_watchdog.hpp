@@ -15,29 +15,30 @@
 
 namespace libtrain::detail {
 
-/// Receives the reason when a communicator fails behind the caller's back: on a thread of its watchdog, once, before
-/// the device is stopped. It may end the process.
+/// Receives the reason if a communicator fails while no call is in progress: on a thread of its watchdog, once, before
+/// the communicator is aborted. It may end the process.
 using OnFailure = std::function<void(const std::string& reason)>;
 
-/// A device communicator as its watchdog sees it. Any thread may call it.
+/// The interface of a device communicator for its watchdog. Any thread may call it.
 class WatchedComm {
  public:
   virtual ~WatchedComm() = default;
 
-  /// Called before anything else by a thread that is going to look after it: makes its device that thread's own.
+  /// The watchdog's thread calls it first: sets the current device of that thread.
   virtual void enter_thread() noexcept {}
 
-  /// What the communication library has found broken by itself; empty while all is well.
+  /// The error that the communication library reports; empty if there is none.
   virtual std::string asynchronous_error() = 0;
 
-  /// Ends what runs on the device without asking the peers. Later calls change nothing.
+  /// Ends the collectives on the device without the peers. Later calls have no effect.
   virtual void abort() noexcept = 0;
 
-  /// The orderly end, together with the peers, when nothing runs any more; aborts where they do not come in time.
+  /// Closes the communicator together with the peers when no collective is running; aborts it if they do not close in
+  /// time.
   virtual void close() noexcept = 0;
 };
 
-/// A collective that a device runs on its own once it has been called.
+/// A collective that a device runs asynchronously.
 class DeviceOperation : public Pending {
  public:
   DeviceOperation(const Call& call, std::uint64_t sequence, const Deadline& deadline)
@@ -48,10 +49,10 @@ class DeviceOperation : public Pending {
   /// "all_reduce of 10 float32 (sum) (collective number 7)".
   std::string name() const { return text(to_string(call_), " (collective number ", sequence_, ")"); }
 
-  /// Whether the device is through with it. Throws where the device has failed.
+  /// Whether the device has finished it. Throws if the device has failed.
   virtual bool has_ended() = 0;
 
-  /// Lets go of the tensors. Called once, by the watchdog, after the end.
+  /// Releases the tensors. The watchdog calls it once, after the end.
   virtual void release() noexcept = 0;
 
  private:
@@ -60,21 +61,22 @@ class DeviceOperation : public Pending {
   Deadline deadline_;
 };
 
-/// Looks after the collectives that a device runs on its own, with two threads. The watcher lets go of those that have
-/// ended about every 100 ms, and looks for errors that the library reports and for deadlines that have passed. What it
-/// asks the device may hang while another thread is inside the CUDA runtime: so the supervisor, which asks the device
-/// nothing, reports a missed deadline where the watcher has not come round for seconds.
+/// Watches the collectives that a device runs asynchronously, with two threads. About every 100 ms, the watcher
+/// releases finished collectives and checks for errors of the library and for missed deadlines. Its calls of the device
+/// may block while another thread is inside the CUDA runtime: the supervisor, which does not call the device, reports a
+/// missed deadline if the watcher has made no progress for seconds.
 ///
 /// Invariants:
-/// - the first failure is stored before anybody is told, told before the communicator is aborted, and aborted once;
-/// - tensors are held until the device is through with them, also after a failure;
-/// - the watcher alone calls the communicator, and closes or aborts it as the last thing it does.
+/// - the first failure is stored before it is reported, and reported before the communicator is aborted, once;
+/// - tensors are kept until the device has finished with them, also after a failure;
+/// - only the watcher calls the communicator, and closes or aborts it at its end.
 class NcclWatchdog {
  public:
   NcclWatchdog(std::shared_ptr<WatchedComm> comm, std::shared_ptr<FirstFailure> failure, OnFailure on_failure);
 
-  /// Lets operations end for a few seconds, then closes or aborts the communicator. Never blocks for longer than that:
-  /// a thread stuck in a foreign library is left behind with everything it may touch, and tells no caller any more.
+  /// Waits a few seconds for operations, then closes or aborts the communicator. Never blocks longer than that: a
+  /// thread stuck in a communication library is detached with everything that it may access, and reports no failure any
+  /// more.
   ~NcclWatchdog();
 
   NcclWatchdog(const NcclWatchdog&) = delete;  // the threads refer to the shared state
@@ -82,7 +84,8 @@ class NcclWatchdog {
 
   void watch(std::shared_ptr<DeviceOperation> operation);
 
-  /// Stores `failure` unless there was one, and has the communicator aborted. Any thread.
+  /// Stores `failure` unless there already is one, and makes the watcher abort the communicator. Any thread may call
+  /// it.
   void fail(std::exception_ptr failure) noexcept;
 
  private:

@@ -9,7 +9,7 @@ Backend detail::nccl_backend() {
           .why_unavailable =
               [](const Launch& launch) {
                 return text("Backend 'nccl' (", launch.backend.source,
-                            ") is not in this build: use auto, gloo or mpi, or build with -DLIBTRAIN_CUDA=ON.");
+                            ") is not in this build. Use auto, gloo or mpi, or build with -DLIBTRAIN_CUDA=ON.");
               },
           .connect =
               [](const ConnectRequest& request) {
@@ -23,7 +23,7 @@ std::shared_ptr<Communicator> detail::connect_nccl(Communicator& /*control*/, co
                                                    std::function<void(const std::string& reason)> /*on_failure*/,
                                                    const CallOptions& /*set_up*/) {
   throw EnvironmentError(
-      "This libtrain was built without CUDA, so it has no NCCL backend: configure with -DLIBTRAIN_CUDA=ON, or use "
+      "This libtrain was built without CUDA, so it has no NCCL backend. Configure with -DLIBTRAIN_CUDA=ON, or use "
       "--dist-backend gloo or mpi.",
       ErrorScope::all_ranks);
 }

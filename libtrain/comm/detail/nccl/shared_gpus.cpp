@@ -1,9 +1,9 @@
 #include <libtrain/comm/detail/nccl/shared_gpus.hpp>
 
-#include <map>
 #include <sstream>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain::detail {
 
@@ -21,12 +21,12 @@ GpuIdentity gpu_from_line(const std::string& line) {
 }
 
 std::string describe_shared_gpus(const std::vector<GpuIdentity>& gpus) {
-  std::map<std::string, std::vector<std::size_t>> ranks_of;
-  for (std::size_t rank = 0; rank < gpus.size(); ++rank) ranks_of[gpus[rank].uuid].push_back(rank);
+  std::vector<std::string> uuids;
+  for (const auto& gpu : gpus) uuids.push_back(gpu.uuid);
   std::vector<std::string> parts;
-  for (const auto& [uuid, ranks] : ranks_of) {
+  for (const auto& [uuid, ranks] : group_ranks(uuids)) {
     if (ranks.size() == 1) continue;
-    const auto& gpu = gpus[ranks.front()];
+    const auto& gpu = gpus[static_cast<std::size_t>(ranks.front())];
     parts.push_back(text("ranks ", join(ranks, ", "), " share ", gpu.name, " ", uuid, " of host ", gpu.host));
   }
   return join(parts, "; ");

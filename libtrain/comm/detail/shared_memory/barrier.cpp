@@ -22,10 +22,10 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr microseconds kSpinTime{40};
+constexpr microseconds kBarrierSpinTime{40};
 constexpr microseconds kShortSpinTime{1};
 constexpr std::chrono::milliseconds kSlice{100};
-constexpr int kLooksPerClockReading = 8;
+constexpr int kChecksPerClockReading = 8;
 
 void relax() {
 #if defined(__x86_64__)
@@ -35,14 +35,14 @@ void relax() {
 #endif
 }
 
-// How many threads can run at the same time, also where a container may have less time than the machine has.
-int processors() {
+// The number of threads that can run at the same time, limited by the CPU quota of the container.
+int usable_processors() {
   const auto all = static_cast<double>(std::thread::hardware_concurrency());
   return static_cast<int>(std::ceil(std::min(all, cpu_quota().value_or(all))));
 }
 
-// Sleeps until a peer wakes `word`, for at most `timeout`, unless `word` has another value than `expected` already.
-// Across processes: std::atomic's own wait is for the threads of one. May return early.
+// Sleeps until a peer wakes `word`, for at most `timeout`, unless `word` differs from `expected`. May return early.
+// Works across processes, unlike std::atomic's own wait.
 void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::chrono::nanoseconds timeout) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
@@ -54,7 +54,7 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Counted while it may fall asleep, so that no rank wakes others for nothing.
+// Counts a rank that may sleep, so that peers make the system call to wake it only if necessary.
 class Sleeper {
  public:
   explicit Sleeper(std::atomic<std::uint32_t>& sleepers) : sleepers_(sleepers) { ++sleepers_; }
@@ -73,42 +73,42 @@ Barrier::Barrier(SharedState& state, const PeerProcesses& processes, int rank, i
       processes_(processes),
       rank_(rank),
       world_size_(world_size),
-      is_crowded_(world_size > processors()) {}
+      is_crowded_(world_size > usable_processors()) {}
 
-void Barrier::meet(MeetingKind kind, const WaitPolicy& policy) {
-  auto& slot = state_.slot(rank_, meeting_ + 1);
-  slot.showing.kind = kind;
+void Barrier::wait(BarrierPhase phase, const WaitPolicy& policy) {
+  auto& slot = state_.slot(rank_, number_ + 1);
+  slot.published.phase = phase;
   arrive(slot, policy);
 }
 
-void Barrier::show(const Showing& showing, const WaitPolicy& policy) {
-  auto& slot = state_.slot(rank_, meeting_ + 1);
-  slot.showing = showing;
+void Barrier::publish(const PublishedBuffers& buffers, const WaitPolicy& policy) {
+  auto& slot = state_.slot(rank_, number_ + 1);
+  slot.published = buffers;
   arrive(slot, policy);
 }
 
 void Barrier::arrive(Slot& slot, const WaitPolicy& policy) {
   throw_if_failed();
-  ++meeting_;
+  ++number_;
   first_missing_ = 0;
-  // Sequentially consistent, like all accesses to `arrived` and `sleepers`: of ranks that arrive at the same time at
-  // least one sees all others, and it sees who sleeps.
+  // Sequentially consistent, like all accesses to `arrived` and `sleepers`: if ranks arrive at the same time, at least
+  // one of them sees that all have arrived, and sees the sleeping ranks.
   slot.processor.store(sched_getcpu(), std::memory_order_relaxed);
-  slot.arrived = meeting_;
+  slot.arrived = number_;
   if (all_have_arrived()) {
     if (state_.sleepers != 0) wake_sleepers();
   } else if (!spin(policy)) {
     sleep(policy);
   }
-  check_kinds();
+  check_phases();
 }
 
-const Showing& Barrier::showing(int rank) const {
-  return state_.slot(rank, meeting_).showing;
+const PublishedBuffers& Barrier::published(int rank) const {
+  return state_.slot(rank, number_).published;
 }
 
 bool Barrier::has_arrived(int rank) const {
-  return state_.slot(rank, meeting_).arrived == meeting_;
+  return state_.slot(rank, number_).arrived == number_;
 }
 
 bool Barrier::all_have_arrived() {
@@ -119,33 +119,33 @@ bool Barrier::all_have_arrived() {
 bool Barrier::spin(const WaitPolicy& policy) {
   const auto start = Stopwatch::Clock::now();
   while (true) {
-    for (int look = 0; look < kLooksPerClockReading; ++look) {
+    for (int check = 0; check < kChecksPerClockReading; ++check) {
       if (all_have_arrived()) return true;
       relax();
     }
     throw_if_failed();
-    if (Stopwatch::Clock::now() - start >= (worth_spinning(policy) ? kSpinTime : kShortSpinTime)) return false;
+    if (Stopwatch::Clock::now() - start >= (worth_spinning(policy) ? kBarrierSpinTime : kShortSpinTime)) return false;
   }
 }
 
 bool Barrier::worth_spinning(const WaitPolicy& policy) const {
   if (is_crowded_ || !policy.has_waiters()) return false;
-  const auto& last = state_.slot(first_missing_, meeting_ - 1);
+  const auto& last = state_.slot(first_missing_, number_ - 1);
   return last.processor.load(std::memory_order_relaxed) != sched_getcpu();
 }
 
 void Barrier::sleep(const WaitPolicy& policy) {
   const Sleeper sleeper{state_.sleepers};
-  // The count is read before the slots: where it changes in between, the futex does not sleep.
+  // The count is read before the slots: if it changes in between, the futex does not sleep.
   for (auto wake_count = state_.wake_count.load(); !all_have_arrived(); wake_count = state_.wake_count.load()) {
     throw_if_failed();
-    look_after_deadline(policy.deadline);
+    check_deadline(policy.deadline);
     futex_wait(state_.wake_count, wake_count, std::min<std::chrono::nanoseconds>(kSlice, policy.deadline.remaining()));
-    look_after_peers();
+    check_peers();
   }
 }
 
-void Barrier::look_after_deadline(const Deadline& deadline) {
+void Barrier::check_deadline(const Deadline& deadline) {
   if (!deadline.expired()) return;
   auto late = missing();
   if (late.empty()) return;
@@ -153,25 +153,29 @@ void Barrier::look_after_deadline(const Deadline& deadline) {
   throw_failure(missing_ranks(std::move(late)));
 }
 
-void Barrier::look_after_peers() {
+void Barrier::check_peers() {
   for (const int rank : missing()) {
-    const bool left = state_.left[static_cast<std::size_t>(rank)];
-    const bool gone = !left && processes_.is_gone(rank);
-    // Looked at once more: who has left or ended after coming has done its part.
-    if ((!left && !gone) || has_arrived(rank)) continue;
-    if (left)
-      throw_failure(text(name(rank), " has left: it destroyed its communicator while others still wait for it."));
-    throw_failure(text(name(rank), " (process ", processes_.of(rank), ") is gone: it exited or was killed."));
+    const bool closed = state_.closed[static_cast<std::size_t>(rank)];
+    const bool exited = !closed && processes_.has_exited(rank);
+    // A rank that closed or exited after it had arrived is not missing.
+    if ((!closed && !exited) || has_arrived(rank)) continue;
+    if (closed) {
+      throw_failure(text(name(rank),
+                         " destroyed its communicator while other ranks wait for it. Make the same collective calls on "
+                         "every rank."));
+    }
+    throw_failure(
+        text(name(rank), " (process ", processes_.of(rank), ") exited or was killed. See the log of that rank."));
   }
 }
 
-void Barrier::check_kinds() {
-  const auto kind = showing(rank_).kind;
+void Barrier::check_phases() {
+  const auto phase = published(rank_).phase;
   for (int rank = 0; rank < world_size_; ++rank) {
-    if (showing(rank).kind == kind) continue;
+    if (published(rank).phase == phase) continue;
     throw_failure(text(name(rank_), " and ", name(rank),
-                       " are in different steps of a collective: every rank must pass "
-                       "the buffers that it has shown at its arrival, or none."));
+                       " are in different steps of one collective. Either every rank passes the buffers that it gave "
+                       "to arrive(), or no rank does."));
   }
 }
 
@@ -194,7 +198,7 @@ void Barrier::throw_if_failed() const {
 void Barrier::throw_failure(const std::string& reason) {
   fail(reason);
   throw_if_failed();
-  throw CommunicationError(reason);  // another rank is still writing another one
+  throw CommunicationError(reason);  // another rank is still writing its reason
 }
 
 void Barrier::abort(const std::string& reason) noexcept {
@@ -202,7 +206,7 @@ void Barrier::abort(const std::string& reason) noexcept {
     const auto who = text(name(rank_), " failed: ");
     fail(reason.starts_with(who) ? reason : who + reason);
   } catch (...) {
-    fail("a rank failed");  // out of memory; this text needs none
+    fail("a rank failed");  // out of memory
   }
 }
 
@@ -218,15 +222,15 @@ void Barrier::give_up(const std::string& reason) {
 void Barrier::fail(const std::string& reason) noexcept {
   auto expected = SharedState::Failure::none;
   if (!state_.failure.compare_exchange_strong(expected, SharedState::Failure::being_written)) return;
-  const auto length = std::min(reason.size(), SharedState::kLongestReason - 1);
+  const auto length = std::min(reason.size(), SharedState::kMaxReason - 1);
   std::memcpy(state_.reason.data(), reason.data(), length);
   state_.reason[length] = '\0';
   state_.failure = SharedState::Failure::written;
   wake_sleepers();
 }
 
-void Barrier::leave() noexcept {
-  state_.left[static_cast<std::size_t>(rank_)] = true;
+void Barrier::close() noexcept {
+  state_.closed[static_cast<std::size_t>(rank_)] = true;
   if (state_.sleepers != 0) wake_sleepers();
 }
 

@@ -11,43 +11,43 @@
 
 namespace libtrain::detail {
 
-/// One rank's view of the meetings of its group in their shared state.
+/// One rank's side of the barriers of its group, in their shared state.
 ///
-/// A rank arrives by writing its slot, then looks at all others' once. If they are there already, it is the last one
-/// (or one of those that arrived last at the same time) and wakes those that sleep. If not, it spins on the missing
-/// slots for a moment, unless that would keep a peer from its processor, and then sleeps until it is woken. Sleep is
-/// sliced, to look after the deadline and the peers.
+/// A rank arrives by writing its slot, then checks all other slots once. If all have arrived, it is the last rank (or
+/// one of those that arrived last at the same time) and wakes the sleeping ranks. If not, it spins on the missing slots
+/// for a short time, unless that would take the core of a peer, and then sleeps until it is woken. It sleeps in slices,
+/// to check the deadline and the peers.
 class Barrier {
  public:
   /// Refers to `state` and `processes`.
   Barrier(SharedState& state, const PeerProcesses& processes, int rank, int world_size);
 
-  /// Messages call ranks what `names` calls them, which outlives this.
+  /// Messages use the rank numbers of `names`, which must outlive this object.
   void use_names_of(const HostTransport& names) { names_ = &names; }
 
-  /// Returns when all ranks have arrived at this meeting. Throws CommunicationError: at the deadline, naming all ranks
-  /// that did not arrive; when one is gone or has left; when the ranks arrived for different reasons; when one has
-  /// aborted. Whatever it throws, all ranks throw, at this or their next meeting.
-  void meet(MeetingKind kind, const WaitPolicy& policy);
+  /// Returns when all ranks have arrived at this barrier. Throws CommunicationError at the deadline, naming all ranks
+  /// that did not arrive; if a rank has exited or destroyed its group; if the ranks are in different phases; if a rank
+  /// has aborted. All ranks throw the same error, at this or their next barrier.
+  void wait(BarrierPhase phase, const WaitPolicy& policy);
 
-  /// The same, and brings something along.
-  void show(const Showing& showing, const WaitPolicy& policy);
+  /// The same, and publishes buffers to the peers.
+  void publish(const PublishedBuffers& buffers, const WaitPolicy& policy);
 
-  /// What a rank brought to the last meeting; readable until this rank arrives at the next.
-  const Showing& showing(int rank) const;
+  /// What a rank published at the last barrier; readable until this rank arrives at the next one.
+  const PublishedBuffers& published(int rank) const;
 
-  /// Makes all ranks' pending and later meetings fail because this rank has failed. The first reason stays. Any thread,
-  /// at any time.
+  /// Makes all ranks' pending and later barriers fail because this rank has failed. The first reason is kept. Any
+  /// thread may call it at any time.
   void abort(const std::string& reason) noexcept;
 
-  /// The same because of something else than this rank: the reason is kept as it is.
+  /// The same, but the reason is kept unchanged, because it is not this rank that has failed.
   void refuse(const std::string& reason) noexcept;
 
-  /// Aborts, and throws what the meetings throw.
+  /// Aborts, and throws the error of the barriers.
   [[noreturn]] void give_up(const std::string& reason);
 
-  /// Tells the peers that this rank will not arrive any more.
-  void leave() noexcept;
+  /// Notifies the peers that this rank will not arrive any more.
+  void close() noexcept;
 
  private:
   void arrive(Slot& slot, const WaitPolicy& policy);
@@ -56,9 +56,9 @@ class Barrier {
   bool spin(const WaitPolicy& policy);
   bool worth_spinning(const WaitPolicy& policy) const;
   void sleep(const WaitPolicy& policy);
-  void look_after_deadline(const Deadline& deadline);
-  void look_after_peers();
-  void check_kinds();
+  void check_deadline(const Deadline& deadline);
+  void check_peers();
+  void check_phases();
   void throw_if_failed() const;
   void fail(const std::string& reason) noexcept;
   [[noreturn]] void throw_failure(const std::string& reason);
@@ -71,9 +71,9 @@ class Barrier {
   const HostTransport* names_ = nullptr;
   int rank_;
   int world_size_;
-  std::uint64_t meeting_ = 0;
-  int first_missing_ = 0;  // all ranks below have arrived
-  bool is_crowded_;        // more ranks than processors: a rank that spins keeps a peer from arriving
+  std::uint64_t number_ = 0;  // of the current barrier
+  int first_missing_ = 0;     // all ranks below have arrived
+  bool is_crowded_;           // more ranks than cores: a rank that spins keeps a peer from arriving
 };
 
 }  // namespace libtrain::detail

@@ -30,8 +30,11 @@ std::vector<pid_t> processes_of(const auto& members) {
 
 SharedState& state_in(const Mapping& mapping, std::uint64_t nonce) {
   auto& state = *std::launder(reinterpret_cast<SharedState*>(mapping.data()));
-  if (state.nonce != nonce)
-    throw EnvironmentError("The shared memory found under a peer's process is not that peer's.");
+  if (state.nonce != nonce) {
+    throw EnvironmentError(
+        "The shared memory opened through a peer's process does not belong to that peer. Run the ranks of a host in "
+        "one PID namespace, or set LIBTRAIN_SHARED_MEMORY=off.");
+  }
   return state;
 }
 
@@ -42,7 +45,7 @@ struct SharedMemoryGroup::Member {
   SegmentName state;  ///< of the group's first rank
   std::uint64_t nonce = 0;
   SegmentName staging;
-  std::array<char, 256> problem{};  ///< empty where all went well
+  std::array<char, 256> problem{};  ///< empty if the rank has no problem
 
   void report(const std::string& text) {
     std::memcpy(problem.data(), text.data(), std::min(text.size(), problem.size() - 1));
@@ -53,7 +56,7 @@ std::vector<SharedMemoryGroup::Member> SharedMemoryGroup::exchange(HostTransport
                                                                    const WaitPolicy& policy) {
   static_assert(std::is_trivially_copyable_v<Member>);
   std::vector<Member> all(static_cast<std::size_t>(base.world_size()));
-  meet(base, policy);
+  detail::barrier(base, policy);
   base.all_gather(&mine, all.data(), sizeof(Member), policy);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string problem = all[rank].problem.data();
@@ -98,7 +101,7 @@ std::unique_ptr<SharedMemoryGroup> SharedMemoryGroup::connect(HostTransport& bas
   } catch (const std::exception& error) {
     mine.report(error.what());
   }
-  // Now all have mapped what they could, and the files may be closed: not before, also where this rank has failed.
+  // Files may be closed only after all ranks have mapped them, even if this rank has failed.
   exchange(base, mine, policy);
   return group;
 }
@@ -114,7 +117,7 @@ SharedMemoryGroup::SharedMemoryGroup(std::span<const Member> members, int rank)
 }
 
 SharedMemoryGroup::~SharedMemoryGroup() {
-  barrier_.leave();
+  barrier_.close();
 }
 
 std::byte* SharedMemoryGroup::address(int rank, const Location& location) {

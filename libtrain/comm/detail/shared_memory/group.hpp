@@ -17,19 +17,18 @@
 
 namespace libtrain::detail {
 
-/// What one rank holds of a group of ranks that share memory.
+/// One rank's side of a group of ranks that share memory.
 class SharedMemoryGroup {
  public:
-  /// Bytes of every rank's staging area.
+  /// Size of every rank's staging area.
   static constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
-  /// A group of `members`, ranks of `base` in the order of their new ranks, this one among them. All ranks of `base`
-  /// call this at the same time, each with its own group. When any of them cannot take part, all throw
-  /// EnvironmentError.
+  /// A group of `members`, ranks of `base` in the order of their new ranks, including this rank. All ranks of `base`
+  /// call this at the same time, each with its own group. If any of them fails, all throw EnvironmentError.
   static std::unique_ptr<SharedMemoryGroup> connect(HostTransport& base, const std::vector<int>& members,
                                                     const WaitPolicy& policy);
 
-  /// Tells the peers.
+  /// Notifies the peers.
   ~SharedMemoryGroup();
   SharedMemoryGroup(const SharedMemoryGroup&) = delete;  // its parts refer to each other
   SharedMemoryGroup& operator=(const SharedMemoryGroup&) = delete;
@@ -39,14 +38,14 @@ class SharedMemoryGroup {
   Barrier& barrier() { return barrier_; }
   SegmentPool& pool() { return *pool_; }
 
-  /// Where a peer's location lies in this process's memory. When that cannot be, all ranks' meetings fail.
+  /// The address of a peer's location in this process. If the segment cannot be mapped, all ranks' barriers fail.
   std::byte* address(int rank, const Location& location);
 
   /// kStagingBytes of shared memory that belong to `rank`.
   std::byte* staging(int rank) const { return staging_[static_cast<std::size_t>(rank)].data(); }
 
  private:
-  struct Member;  // what a rank tells the others while they connect
+  struct Member;  // exchanged between the ranks while they connect
 
   SharedMemoryGroup(std::span<const Member> members, int rank);
 

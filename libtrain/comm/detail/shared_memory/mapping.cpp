@@ -13,7 +13,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Address space with a multiple of kHugePageBytes in it that has `bytes` bytes after it.
+// Reserves address space that contains `bytes` bytes from a multiple of kHugePageBytes on.
 std::byte* reserve(std::size_t bytes) {
   void* address = mmap(nullptr, bytes + kHugePageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);

@@ -7,8 +7,7 @@ namespace libtrain::detail {
 
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-/// A file's bytes in this process's memory, shared with all that map them. From kHugePageBytes up it begins at a
-/// multiple of that and asks for huge pages.
+/// A shared mapping of a file. From kHugePageBytes up it begins at a multiple of that and requests huge pages.
 class Mapping {
  public:
   Mapping() = default;

@@ -31,7 +31,7 @@ bool has_ended(const FileDescriptor& status) {
   std::array<char, 512> line;
   const auto length = pread(status.get(), line.data(), line.size(), 0);
   if (length <= 0) return length == 0 || errno == ESRCH;
-  // "1234 (name) S ...": names may hold anything, states are letters; Z and X are of processes that have ended.
+  // "1234 (name) S ...": names may contain any character, states are letters; Z and X are those of ended processes.
   const std::string_view fields{line.data(), static_cast<std::size_t>(length)};
   const auto name_end = fields.rfind(')');
   const bool has_state = name_end != std::string_view::npos && name_end + 2 < fields.size();
@@ -44,7 +44,7 @@ PeerProcesses::PeerProcesses(std::vector<pid_t> processes) : processes_(std::mov
   }
 }
 
-bool PeerProcesses::is_gone(int rank) const {
+bool PeerProcesses::has_exited(int rank) const {
   const auto& watch = watches_[static_cast<std::size_t>(rank)];
   if (watch.status.is_open()) return has_ended(watch.status);
   if (!watch.handle.is_open()) return false;

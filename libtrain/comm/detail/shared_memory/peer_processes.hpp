@@ -8,21 +8,21 @@
 
 namespace libtrain::detail {
 
-/// The processes of a group's ranks, watched for their end.
+/// Watches whether the processes of a group's ranks have exited.
 class PeerProcesses {
  public:
-  /// Ranks of this process are not watched. Throws EnvironmentError.
+  /// Element r of `processes` is the process of rank r; this process is not watched. Throws EnvironmentError.
   explicit PeerProcesses(std::vector<pid_t> processes);
 
   pid_t of(int rank) const { return processes_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether the rank's process has exited or was killed, also while its parent has not taken note.
-  bool is_gone(int rank) const;
+  /// Whether the rank's process has exited or was killed, also before its parent has waited for it.
+  bool has_exited(int rank) const;
 
  private:
   struct Watch {
     FileDescriptor handle;  ///< a pidfd
-    FileDescriptor status;  ///< /proc/<pid>/stat instead, on kernels before 5.3 and where a container forbids pidfds
+    FileDescriptor status;  ///< /proc/<pid>/stat instead, on kernels before 5.3 and in containers that forbid pidfds
   };
   static Watch watch(pid_t process);
 
@@ -30,8 +30,8 @@ class PeerProcesses {
   std::vector<Watch> watches_;
 };
 
-/// Whether the process of an open /proc/<pid>/stat has ended. The file stays that process's, also when another one gets
-/// its number.
+/// Whether the process of an open /proc/<pid>/stat has ended. The file keeps referring to that process, even if another
+/// one gets its number.
 bool has_ended(const FileDescriptor& status);
 
 }  // namespace libtrain::detail

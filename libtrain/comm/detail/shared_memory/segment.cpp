@@ -18,18 +18,18 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which C libraries before 2.36 do not name
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which C libraries before 2.36 do not define
 
 [[noreturn]] void throw_error(const std::string& what, int reason) {
   throw EnvironmentError(text(what, ": ", std::strerror(reason), "."));
 }
 
-// The kernel would rather end processes than refuse.
+// The kernel does not refuse such a size; it kills processes later.
 void check_fits_machine(std::size_t bytes) {
-  const auto most = memory_bytes();
-  if (bytes < static_cast<std::size_t>(most)) return;
+  const auto limit = memory_bytes();
+  if (bytes < static_cast<std::size_t>(limit)) return;
   throw EnvironmentError(
-      text(bytes, " bytes of shared memory are more than this machine or container has (", most, ")."));
+      text(bytes, " bytes of shared memory are more than this machine or container has (", limit, ")."));
 }
 
 std::size_t whole_pages(std::size_t bytes) {
@@ -41,14 +41,14 @@ FileDescriptor create_file(std::size_t requested) {
   check_fits_machine(requested);
   const auto bytes = whole_pages(requested);
   rlimit limit{};
-  // Beyond this limit the kernel does not refuse, it kills.
+  // Beyond this limit the kernel kills the process.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw EnvironmentError(text("The limit of ", limit.rlim_cur, " bytes for files (ulimit -f) forbids ", bytes,
-                                " bytes of shared memory: raise it."));
+                                " bytes of shared memory. Raise it."));
   }
   FileDescriptor file{memfd_create("libtrain", MFD_CLOEXEC)};
   if (!file.is_open()) throw_error("Cannot create shared memory", errno);
-  // Made open to all users: only /proc guards it until here.
+  // memfd_create gives access to all users; until this call only /proc protects the file.
   if (fchmod(file.get(), S_IRUSR | S_IWUSR) != 0) throw_error("Cannot make shared memory private", errno);
   if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
     throw_error(text("Cannot create ", bytes, " bytes of shared memory"), errno);
@@ -61,9 +61,9 @@ std::uint64_t inode_of(int file) {
   return fstat(file, &status) == 0 ? status.st_ino : 0;
 }
 
-// Through the mapping first, where huge pages have been asked for, then the rest: what is missing now is an error, what
-// is missing when it is touched would be a SIGBUS.
-void grant(int file, const Mapping& mapping) {
+// Allocates the pages: through the mapping first, which has requested huge pages, then the rest. Without memory this
+// fails with an error; a later access would fail with a SIGBUS.
+void allocate_pages_of(int file, const Mapping& mapping) {
   madvise(mapping.data(), mapping.bytes(), kPopulateWrite);
   int result = -1;
   do {
@@ -77,11 +77,11 @@ void grant(int file, const Mapping& mapping) {
 Segment::Segment(std::size_t bytes, std::uint32_t number) : file_(create_file(bytes)) {
   name_ = {.inode = inode_of(file_.get()), .bytes = whole_pages(bytes), .file = file_.get(), .number = number};
   mapping_ = Mapping{file_.get(), whole_pages(bytes)};
-  grant(file_.get(), mapping_);
+  allocate_pages_of(file_.get(), mapping_);
 }
 
 void Segment::discard() noexcept {
-  // Without success the pages stay until the peers unmap them.
+  // If this fails, the pages stay allocated until the peers unmap them.
   [[maybe_unused]] const int result = ftruncate(file_.get(), 0);
 }
 
@@ -90,10 +90,10 @@ Mapping map_segment(pid_t process, const SegmentName& name) {
   const FileDescriptor file{open(path.c_str(), O_RDWR | O_CLOEXEC)};
   if (!file.is_open()) throw_error(text("Cannot open the shared memory ", path, " of a peer"), errno);
   struct stat status{};
-  if (fstat(file.get(), &status) != 0) throw_error(text("Cannot look at ", path), errno);
+  if (fstat(file.get(), &status) != 0) throw_error(text("Cannot examine ", path), errno);
   if (status.st_ino != name.inode || static_cast<std::uint64_t>(status.st_size) != name.bytes) {
-    throw EnvironmentError(text(path, " is not the shared memory that a peer has shown: the processes do not see each ",
-                                "other's numbers (PID namespaces)."));
+    throw EnvironmentError(text(path, " is not the shared memory of the peer: the ranks are in different PID ",
+                                "namespaces. Run the ranks of a host in one PID namespace."));
   }
   return Mapping{file.get(), name.bytes};
 }

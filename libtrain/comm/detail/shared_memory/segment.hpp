@@ -10,16 +10,16 @@
 
 namespace libtrain::detail {
 
-/// What a peer needs to map a segment: plain data that crosses process boundaries.
+/// Identifies a segment for a peer that maps it: plain data in shared memory.
 struct SegmentName {
-  std::uint64_t inode = 0;  ///< tells whether the file found is the one that was meant
+  std::uint64_t inode = 0;  ///< to check that the opened file is this segment
   std::uint64_t bytes = 0;
-  std::int32_t file = -1;    ///< its number in the owner's process
-  std::uint32_t number = 0;  ///< counted by the owner, never used again
+  std::int32_t file = -1;    ///< descriptor in the owner's process
+  std::uint32_t number = 0;  ///< assigned by the owner, never reused
 };
 
-/// Memory that peers can map, as a file without a name: nothing is left of it when its last user is gone, however that
-/// came about. All of it has been granted, so that touching it cannot fail.
+/// Memory that peers can map: a file without a name, which the kernel removes with its last user, even after a crash.
+/// All pages are allocated, so that an access cannot fail.
 class Segment {
  public:
   /// At least `bytes` bytes, zeros. Throws EnvironmentError.
@@ -28,7 +28,7 @@ class Segment {
   std::byte* data() const { return mapping_.data(); }
   const SegmentName& name() const { return name_; }
 
-  /// Gives the pages back to the machine although peers may still map them; touching those ends the peer.
+  /// Frees the pages even if peers still map them; a peer that accesses them is killed.
   void discard() noexcept;
 
  private:
@@ -37,8 +37,8 @@ class Segment {
   Mapping mapping_;
 };
 
-/// Maps a segment that belongs to another `process` (or to this one). Throws EnvironmentError when it cannot be
-/// reached, or is not the one that was meant.
+/// Maps a segment that belongs to another `process` (or to this one). Throws EnvironmentError if it cannot be opened,
+/// or is a different file.
 Mapping map_segment(pid_t process, const SegmentName& name);
 
 }  // namespace libtrain::detail

@@ -9,7 +9,7 @@ namespace libtrain::detail {
 std::shared_ptr<void> SegmentPool::allocate(std::size_t bytes) {
   std::unique_lock lock(mutex_);
   const auto number = ++created_;
-  lock.unlock();  // a segment takes a while
+  lock.unlock();  // creating a segment takes long
   Segment segment{bytes, number};
   auto* data = segment.data();
   lock.lock();
@@ -26,24 +26,26 @@ SegmentPool::Buffers::const_iterator SegmentPool::find(const void* data) const {
   return std::less<>{}(address, buffer->first + buffer->second.name().bytes) ? buffer : buffers_.end();
 }
 
-SegmentPool::Locations SegmentPool::expose(const void* input, const void* output) {
+SegmentPool::Locations SegmentPool::publish(const void* input, const void* output) {
   const std::lock_guard lock(mutex_);
-  exposed_ = {};
-  const auto locate = [this](const void* data, const std::byte*& exposed) -> Location {
+  published_ = {};
+  const auto locate = [this](const void* data, const std::byte*& published) -> Location {
     const auto buffer = find(data);
     if (buffer == buffers_.end()) return {};
-    exposed = buffer->first;
+    published = buffer->first;
     const auto offset = static_cast<const std::byte*>(data) - buffer->first;
-    return {.segment = buffer->second.name(), .offset = static_cast<std::uint64_t>(offset)};
+    return {.segment = buffer->second.name(),
+            .offset = static_cast<std::uint64_t>(offset),
+            .owned_segments = buffers_.size()};
   };
-  const auto input_location = locate(input, exposed_[0]);
-  const auto output_location = output == input ? input_location : locate(output, exposed_[1]);
+  const auto input_location = locate(input, published_[0]);
+  const auto output_location = output == input ? input_location : locate(output, published_[1]);
   return {.input = input_location, .output = output_location};
 }
 
-void SegmentPool::conceal() {
+void SegmentPool::unpublish() {
   const std::lock_guard lock(mutex_);
-  exposed_ = {};
+  published_ = {};
 }
 
 void SegmentPool::free(const std::byte* data) noexcept {
@@ -51,7 +53,7 @@ void SegmentPool::free(const std::byte* data) noexcept {
   {
     const std::lock_guard lock(mutex_);
     buffer = buffers_.extract(data);
-    if (std::ranges::find(exposed_, data) != exposed_.end()) return;
+    if (std::ranges::find(published_, data) != published_.end()) return;
   }
   buffer.mapped().discard();
 }

@@ -12,14 +12,14 @@
 
 namespace libtrain::detail {
 
-/// The buffers that a rank has allocated, each in a segment of its own. Any thread may call any method.
+/// The buffers that a rank has allocated, each in its own segment. Any thread may call any method.
 ///
-/// A buffer is exposed from the moment it is shown to peers until all ranks have come to the meeting that ends its use.
-/// When one is freed, its pages go back to the machine at once, unless it is exposed: after a failure a peer may still
-/// touch it, and the pages stay until that peer unmaps them.
+/// A buffer is published from the moment when peers get its location until all ranks have arrived at the barrier that
+/// ends its use. When a buffer is freed, its pages are returned to the system at once, unless it is published: after a
+/// failure a peer may still access it, and the pages stay until that peer unmaps them.
 class SegmentPool : public std::enable_shared_from_this<SegmentPool> {
  public:
-  /// Zeros; the memory keeps the pool alive. Throws EnvironmentError.
+  /// Zero-filled memory, which keeps the pool alive. Throws EnvironmentError.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
   struct Locations {
@@ -27,21 +27,21 @@ class SegmentPool : public std::enable_shared_from_this<SegmentPool> {
     Location output;
   };
 
-  /// Where the two lie; nowhere when not in this pool. These buffers, and no others, are exposed from now on.
-  Locations expose(const void* input, const void* output);
+  /// The locations of the two; empty for memory outside this pool. From now on, only these buffers are published.
+  Locations publish(const void* input, const void* output);
 
-  /// Ends the exposure.
-  void conceal();
+  /// From now on, no buffer is published.
+  void unpublish();
 
  private:
-  using Buffers = std::map<const std::byte*, Segment>;  // by where they begin
+  using Buffers = std::map<const std::byte*, Segment>;  // by their addresses
 
   Buffers::const_iterator find(const void* data) const;
   void free(const std::byte* data) noexcept;
 
   std::mutex mutex_;
   Buffers buffers_;
-  std::array<const std::byte*, 2> exposed_{};
+  std::array<const std::byte*, 2> published_{};
   std::uint32_t created_ = 0;
 };
 

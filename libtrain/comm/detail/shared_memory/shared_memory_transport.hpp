@@ -14,21 +14,21 @@ namespace libtrain::detail {
 class SharedMemoryGroup;
 class StagedCollectives;
 
-/// Ranks that are processes, or threads, of one host and read and write each other's memory.
+/// Ranks that are processes or threads of one host and access each other's memory.
 ///
-/// Buffers from `allocate` are reduced where they lie, in one pass: each rank combines its slice of all ranks' buffers,
-/// in rank order, and writes the result into all of them. Ordinary memory is copied through a staging area in chunks.
-/// Both give the same bits. The shared memory has no name and needs no /dev/shm: nothing is left of it when its
-/// processes have ended, however they did.
+/// Buffers from `allocate` are reduced in place, in one pass: each rank combines its slice of all ranks' buffers, in
+/// rank order, and writes the result into all of them. Ordinary memory is copied through a staging area in chunks. Both
+/// give the same bits. The shared memory has no name and does not use /dev/shm: the kernel frees it when its processes
+/// have ended, even after a crash.
 class SharedMemoryTransport : public HostTransport {
  public:
-  /// Connects the ranks that `base` connects in another way; all of them must call this. `base` serves to exchange a
-  /// few bytes and is not used afterwards. When any rank cannot share memory, all throw EnvironmentError, which says
-  /// which rank, and why; `base` is as good as before then.
+  /// Connects the ranks of `base`; all of them must call this. `base` is used to exchange a few bytes and not
+  /// afterwards. If any rank cannot share memory, all throw EnvironmentError, which names the rank and the reason;
+  /// `base` can still be used then.
   static std::unique_ptr<SharedMemoryTransport> connect(HostTransport& base, const WaitPolicy& policy);
 
   /// Keeps the transport that the launcher has connected, for this transport and those split from it: shared memory
-  /// cannot end a job, and a library such as MPI must learn that its ranks have failed. Before the first collective.
+  /// cannot end a job, and a library such as MPI must be notified of failed ranks. Call it before the first collective.
   void keep_base(std::shared_ptr<HostTransport> base) { base_ = std::move(base); }
 
   ~SharedMemoryTransport() override;
@@ -52,7 +52,7 @@ class SharedMemoryTransport : public HostTransport {
   void all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) override;
   std::unique_ptr<HostTransport> split(int color, int key, const WaitPolicy& policy) override;
 
-  /// Zeros, which may outlive this transport; null where the machine grants no more shared memory.
+  /// Zero-filled memory, which may outlive this transport; null if the system has no more shared memory.
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   void abort(const std::string& reason) noexcept override;
   void end_job(const std::string& reason, ExitCode code) noexcept override;
@@ -60,22 +60,24 @@ class SharedMemoryTransport : public HostTransport {
  private:
   explicit SharedMemoryTransport(std::unique_ptr<SharedMemoryGroup> group);
 
-  void show_buffers(const void* input, void* output, const WaitPolicy& policy);
-  void meet_closing(const WaitPolicy& policy);
-  void hide_buffers();
+  void publish_buffers(const void* input, void* output, const WaitPolicy& policy);
+  void close(const WaitPolicy& policy);
+  void unpublish_buffers();
   bool all_inputs_hold(std::size_t bytes) const;
   bool all_outputs_hold(std::size_t bytes) const;
   bool output_holds(int rank, std::size_t bytes) const;
   const std::byte* input_of(int rank) const;
   std::byte* output_of(int rank) const;
+  void reduce_to(std::optional<int> root, const void* input, void* output, std::size_t count, DataType type,
+                 ReduceOp op, const WaitPolicy& policy);
   void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
 
   std::shared_ptr<HostTransport> base_;  // may be null
   std::unique_ptr<SharedMemoryGroup> group_;
   std::unique_ptr<StagedCollectives> staged_;
   std::atomic<bool> has_warned_ = false;
-  std::optional<Arrival> shown_;  // at an arrival whose collective has not begun
-  const void* input_ = nullptr;   // of the collective under way
+  std::optional<Arrival> announced_;  // at an arrival whose collective has not started
+  const void* input_ = nullptr;       // of the running collective
   void* output_ = nullptr;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -12,16 +12,16 @@ namespace libtrain::detail {
 /// Collectives on ordinary memory, in chunks that pass through the ranks' staging areas. Arguments are those of
 /// HostTransport.
 ///
-/// A staging area holds two chunks: chunk n in half n % 2. A rank fills its own half, all ranks meet, and then read and
-/// write each other's. A rank comes to the meeting for chunk n + 1 when it has done with chunk n, so after that meeting
-/// every rank may fill half n % 2 again, also in the next collective. While slow ranks read chunk n, fast ones fill
-/// chunk n + 1.
+/// A staging area holds two chunks: chunk n in half n % 2. A rank fills its own half, waits at a barrier, and then
+/// reads and writes the other ranks' halves. A rank arrives at the barrier for chunk n + 1 after it has finished chunk
+/// n, so after that barrier every rank may fill half n % 2 again, also in the next collective. While slow ranks read
+/// chunk n, fast ranks fill chunk n + 1.
 class StagedCollectives {
  public:
   /// Refers to `group`.
   explicit StagedCollectives(SharedMemoryGroup& group);
 
-  /// For all ranks, or for `root` alone.
+  /// `root` is empty for a result on all ranks.
   void reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, std::optional<int> root,
               const WaitPolicy& policy);
   void broadcast(void* data, std::size_t bytes, int root, const WaitPolicy& policy);
@@ -41,7 +41,7 @@ class StagedCollectives {
                     ReduceOp op);
   std::byte* area(int rank, std::uint64_t chunk) const;
   std::size_t part_chunk_bytes() const;
-  void meet(const WaitPolicy& policy);
+  void wait(const WaitPolicy& policy);
 
   SharedMemoryGroup& group_;
   std::uint64_t chunk_ = 0;  // the next one

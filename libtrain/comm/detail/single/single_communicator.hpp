@@ -5,7 +5,7 @@
 
 namespace libtrain::detail {
 
-/// The group of one: every collective is the identity. Takes tensors on any device.
+/// A group of one rank: every collective is the identity. Accepts tensors on any device.
 class SingleCommunicator : public Communicator {
  public:
   int rank() const override { return 0; }

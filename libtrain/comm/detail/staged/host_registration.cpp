@@ -16,16 +16,16 @@ void warn_once(std::size_t bytes, cudaError_t code) {
   static std::atomic<bool> has_warned = false;
   if (has_warned.exchange(true)) return;
   log_warning(text("The CUDA driver cannot page-lock ", bytes, " bytes of host memory (", cudaGetErrorString(code),
-                   "): copies between the GPU and other ranks will be slower. Look at the limits of this container."));
+                   "): copies between the GPU and other ranks will be slower. Check the limits of this container."));
 }
 
 void unregister(void* data, const at::Device& device) noexcept {
   try {
-    // A thread that has not used a device yet would make a context on device 0.
+    // A thread that has not used a device yet would create a context on device 0.
     const c10::cuda::CUDAGuard on_device(device);
     if (cudaHostUnregister(data) != cudaSuccess) static_cast<void>(cudaGetLastError());
   } catch (...) {
-    // The CUDA runtime has gone, and all registrations with it.
+    // The CUDA runtime has been unloaded, which ended all registrations.
   }
 }
 

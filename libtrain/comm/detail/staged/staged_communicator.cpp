@@ -13,7 +13,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// The same on all ranks, for each piece is a collective of its own.
+// Must be the same on all ranks, because each piece is a separate collective.
 constexpr std::int64_t kPieceBytes = 4 << 20;
 
 // Ranks agree on the number of elements; the shapes may differ.
@@ -103,7 +103,7 @@ std::shared_ptr<Communicator> StagedCommunicator::split(int color, int key, cons
 
 at::Tensor StagedCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   checked_bytes(elements, type);
-  host_->allocate(0, type);  // throws where the group has failed
+  host_->allocate(0, type);  // throws if the group has failed
   return at::zeros({elements}, at::TensorOptions(type).device(device_));
 }
 
@@ -115,17 +115,17 @@ void StagedCommunicator::settle(const at::Tensor& input, const at::Tensor& outpu
   }
 }
 
-// All pieces have the same length but the last, which is shorter, and empty where need be. So ranks that disagree about
-// the number of elements make different calls before the pieces end, and later calls are not mistaken for these.
+// All pieces have the same length except the last one, which is shorter and may be empty. So ranks with different
+// numbers of elements make different calls before the pieces end, and later calls are not mistaken for these.
 Work StagedCommunicator::run_in_pieces(const at::Tensor& input, const at::Tensor& output, const HostCall& call) {
   settle(input, output);
   const auto& either = input.defined() ? input : output;
   const auto elements = either.numel();
-  const auto most = kPieceBytes / either.element_size();
+  const auto max_length = kPieceBytes / either.element_size();
   const auto buffer = pool_.take(elements, either.scalar_type());
   std::vector<StagedPiece> pieces;
-  for (std::int64_t begin = 0; begin <= elements; begin += most) {
-    const auto length = std::min(most, elements - begin);
+  for (std::int64_t begin = 0; begin <= elements; begin += max_length) {
+    const auto length = std::min(max_length, elements - begin);
     const auto staged = buffer->first(elements).narrow(0, begin, length);
     pieces.push_back({.input = part_of(flat(input), begin, length),
                       .staged_input = staged,

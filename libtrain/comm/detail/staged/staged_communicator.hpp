@@ -11,20 +11,21 @@
 
 namespace libtrain::detail {
 
-/// A Communicator for tensors on one device over any that takes host memory: each collective copies its input into a
-/// page-locked buffer that the host communicator likes, runs there, and copies the result back. Slower than NCCL, and
-/// right wherever that cannot be used: several ranks on one GPU, `--dist-backend gloo`.
+/// A Communicator for tensors on one device over a communicator for host memory: each collective copies its input into
+/// a page-locked buffer of the host communicator, runs there, and copies the result back. Slower than NCCL, for cases
+/// in which NCCL cannot be used: several ranks on one GPU, `--dist-backend gloo`.
 ///
-/// The call returns when the caller's current stream has reached it and the input is on the host; only then does its
-/// timeout begin. The result is copied back, after what the caller's stream held at the call, in the current stream of
-/// the thread that first waits for it, finds it done, or calls again once the host is done with it. `Work::wait` makes
-/// the waiting thread's current stream wait for that copy; `Work::done` says whether it has ended.
+/// The call returns when the caller's current stream has reached it and the input is on the host; its timeout starts
+/// then. The result is copied back, after the work that the caller's stream had at the call, in the current stream of
+/// the thread that first waits for it, finds it done, or makes another call after the host has finished it.
+/// `Work::wait` makes the waiting thread's current stream wait for that copy; `Work::done` returns whether the copy has
+/// finished.
 ///
-/// All-reduces, reduces and broadcasts of more than 4 MiB go through the host in pieces of that size, each a collective
-/// of its own there: one is copied while the next is reduced.
+/// All-reduces, reduces and broadcasts of more than 4 MiB go through the host in pieces of that size, each a separate
+/// collective there: one is copied while the next is reduced.
 class StagedCommunicator : public Communicator {
  public:
-  /// `host` must be used through this object only; `device` carries its index. A CPU device stages as well: for tests.
+  /// Only this object may use `host`; `device` has an index. A CPU device is supported for tests.
   StagedCommunicator(std::shared_ptr<Communicator> host, const at::Device& device);
 
   int rank() const override { return host_->rank(); }
@@ -60,10 +61,10 @@ class StagedCommunicator : public Communicator {
  private:
   using HostCall = std::function<Work(const StagedPiece& piece)>;
 
-  /// Makes copies that earlier calls have left to be made, those to memory of these tensors in any case.
+  /// Makes the pending copies of finished earlier calls, and waits for calls that write to memory of these tensors.
   void settle(const at::Tensor& input, const at::Tensor& output);
 
-  /// For collectives that work on each element by itself, in place on the host. Undefined: see StagedPiece.
+  /// For elementwise collectives, in place on the host. For undefined tensors see StagedPiece.
   Work run_in_pieces(const at::Tensor& input, const at::Tensor& output, const HostCall& call);
 
   Work run(std::vector<StagedPiece> pieces, StagingBuffers buffers, const at::Tensor& output, const HostCall& call);

@@ -31,7 +31,7 @@ void StagedOperation::wait() {
 }
 
 bool StagedOperation::done() {
-  // The thread that holds the lock is waiting for the result: it is not there yet.
+  // The thread that holds the lock is waiting for the result, which is not complete yet.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   auto ready = copied_;
@@ -56,7 +56,7 @@ void StagedOperation::bring_back(std::size_t end) {
     }
   };
   attempt([&] { copy_to_device(end); });
-  // Also after a failure: earlier pieces may be under way.
+  // Also after a failure: copies of earlier pieces may be pending.
   attempt([&] {
     last_ = std::make_shared<const StreamMark>(device_);
     for (const auto& buffer : buffers_) buffer->hold_until(last_);
@@ -75,7 +75,7 @@ void StagedOperation::copy_to_device(std::size_t end) {
     piece.work.wait();
     if (!piece.output.defined()) continue;
     piece.output.copy_(piece.staged_output, /*non_blocking=*/true);
-    // The last reference to it may be the piece's, and the copy is still under way when that goes.
+    // The piece may have the last reference to the tensor, and be destroyed before the copy has finished.
     if (!device_.is_cpu()) piece.output.record_stream(current_stream(device_));
   }
 }

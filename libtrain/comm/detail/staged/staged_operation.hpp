@@ -14,34 +14,34 @@
 
 namespace libtrain::detail {
 
-/// What one collective of the host does for one on a device. All tensors are one-dimensional.
+/// One collective on the host that is a part of a collective on a device. All tensors are one-dimensional.
 struct StagedPiece {
-  at::Tensor input;          ///< on the device; undefined where this rank brings nothing
-  at::Tensor staged_input;   ///< where the host reads that
-  at::Tensor staged_output;  ///< where the host leaves the result
-  at::Tensor output;         ///< where the result belongs on the device; undefined where this rank gets nothing
+  at::Tensor input;          ///< on the device; undefined if this rank has no input
+  at::Tensor staged_input;   ///< its copy on the host
+  at::Tensor staged_output;  ///< the result on the host
+  at::Tensor output;         ///< the result on the device; undefined if this rank has no output
   Work work = {};
 };
 
 using StagingBuffers = std::vector<std::shared_ptr<StagingBuffer>>;
 
-/// Collectives of the host whose results have still to be copied to the device. Each copy is made once, in the order
-/// of the pieces, in the current stream of the thread that finds that the host is done with the piece: a thread that
-/// waits, or one that asks. Each of these streams goes on after the one before it, and the first after the call.
+/// Collectives on the host whose results must still be copied to the device. Each copy is made once, in the order of
+/// the pieces, in the current stream of the thread that finds that the host has finished the piece: a thread that calls
+/// wait() or done(). Each of these streams waits for the one before it, and the first for the stream of the call.
 class StagedOperation : public Pending {
  public:
-  /// `buffers` are where the pieces are staged, `output` is what they write, all of it, undefined where they write
-  /// nothing, and `called` is the place in the caller's stream after which that may be done.
+  /// `buffers` contain the staged pieces, `output` is all memory that the pieces write, undefined if they write
+  /// nothing, and `called` is the position in the caller's stream after which they may write it.
   StagedOperation(const at::Device& device, std::vector<StagedPiece> pieces, StagingBuffers buffers,
                   const at::Tensor& output, std::shared_ptr<const StreamMark> called);
 
-  /// Makes the current stream wait for the result, once the host is done with all of it.
+  /// Waits until the host has finished all pieces, then makes the current stream wait for the result.
   void wait() override;
 
-  /// Copies what the host is done with. True when all of it has arrived, for every stream.
+  /// Copies the pieces that the host has finished. Returns true when all copies have finished, for every stream.
   bool done() override;
 
-  /// Whether the copies touch memory of `tensor`.
+  /// Whether the copies write to memory of `tensor`.
   bool writes(const at::Tensor& tensor) const;
 
  private:
@@ -52,7 +52,7 @@ class StagedOperation : public Pending {
   const void* begin_ = nullptr;
   const void* end_ = nullptr;
   std::mutex mutex_;
-  std::vector<StagedPiece> pieces_;  // emptied when all have been copied or one has failed
+  std::vector<StagedPiece> pieces_;  // empty after all have been copied or one has failed
   std::size_t copied_ = 0;
   StagingBuffers buffers_;
   std::shared_ptr<const StreamMark> last_;  // the call at first, then the last copy

@@ -14,9 +14,9 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLongestCopy{1000};
+constexpr std::chrono::milliseconds kMaxCopyTime{1000};
 
-// Drivers lock whole pages, and not one page for two owners: the buffer has its pages for itself.
+// Drivers lock whole pages, and each page only once: the buffer does not share its pages.
 at::Tensor allocate_pages(Communicator& host, std::int64_t elements, at::ScalarType type) {
   const auto size = static_cast<std::int64_t>(c10::elementSize(type));
   const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE)) / size;
@@ -35,13 +35,13 @@ StagingBuffer::StagingBuffer(Communicator& host, const at::Device& device, std::
 
 StagingBuffer::~StagingBuffer() {
   try {
-    const auto deadline = Deadline::after(kLongestCopy);
+    const auto deadline = Deadline::after(kMaxCopyTime);
     while (!is_free() && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (is_free()) return;
-    // Kept for ever: what came to lie here next would be overwritten.
+    // Leaked: the copy would overwrite other data in this memory.
     static_cast<void>(new std::pair{std::move(memory_), std::move(registration_)});
   } catch (...) {
-    // The device has failed or the CUDA runtime has gone: nothing is copied any more.
+    // The device has failed or the CUDA runtime has been unloaded: no copy is running.
   }
 }
 

@@ -8,13 +8,13 @@
 
 namespace libtrain::detail {
 
-/// This thread's current stream of a device that has streams.
+/// The current stream of this thread on a device that has streams.
 inline c10::Stream current_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl{device.type()}.getStream(device);
 }
 
-/// A place in this thread's current stream of `device`: after what the stream holds when the mark is made. On the CPU,
-/// which has no streams, it has been passed from the beginning. Any thread may use it.
+/// A position in this thread's current stream of `device`: the end of the stream when the mark is created. On the CPU,
+/// which has no streams, it counts as passed. Any thread may use it.
 class StreamMark {
  public:
   explicit StreamMark(const at::Device& device) : device_(device) {
@@ -23,12 +23,12 @@ class StreamMark {
     event_->record(current_stream(device));
   }
 
-  /// Makes this thread's current stream wait for it; the host does not.
+  /// Makes this thread's current stream wait for it; the host does not wait.
   void block_current_stream() const {
     if (event_) event_->block(current_stream(device_));
   }
 
-  /// Returns when it has been passed.
+  /// Blocks the host until the stream has passed it.
   void wait() const {
     if (event_) event_->synchronize();
   }

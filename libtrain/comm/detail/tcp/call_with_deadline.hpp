@@ -13,14 +13,14 @@
 
 namespace libtrain::detail {
 
-/// For calls into libraries that wait without a bound: what `work()` returns, or nothing where it has not returned at
-/// the deadline. It runs on a thread of its own, which is left behind at the deadline, so `work` must own all that it
-/// touches. Throws what `work` throws in time.
+/// For calls into libraries that wait without a timeout: the result of `work()`, or std::nullopt if it has not returned
+/// at the deadline. It runs on its own thread, which is left behind at the deadline, so `work` must own all that it
+/// uses. Throws what `work` throws in time.
 template <typename Work>
 std::optional<std::invoke_result_t<Work&>> call_with_deadline(const Deadline& deadline, Work work) {
   std::packaged_task<std::invoke_result_t<Work&>()> task{std::move(work)};
   auto result = task.get_future();
-  // A library may write to a connection that has ended: an error, and no signal that ends the process.
+  // A library may write to a closed connection: that must be an error, not a signal that ends the process.
   std::thread helper{[task = std::move(task)]() mutable {
     sigset_t broken_pipe;
     sigemptyset(&broken_pipe);

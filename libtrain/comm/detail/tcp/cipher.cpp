@@ -12,7 +12,7 @@ namespace {
 
 void require(int result) {
   if (result == 1) return;
-  throw EnvironmentError("OpenSSL does not encrypt with AES-256-GCM, which TCP peers need: install OpenSSL 3.");
+  throw EnvironmentError("OpenSSL does not support AES-256-GCM, which TCP connections need. Install OpenSSL 3.");
 }
 
 unsigned char* bytes_at(void* memory) {
@@ -34,11 +34,7 @@ Cipher::Cipher(const Digest& key, Direction direction)
   require(context_ != nullptr);
 }
 
-Cipher::~Cipher() = default;
-Cipher::Cipher(Cipher&&) noexcept = default;
-Cipher& Cipher::operator=(Cipher&&) noexcept = default;
-
-// Never twice the same with one key: direction and number of the piece.
+// Direction and number of the piece: never the same twice with one key.
 std::array<unsigned char, 12> Cipher::next_nonce() {
   std::array<unsigned char, 12> nonce{};
   std::memcpy(nonce.data(), &direction_, sizeof(direction_));
@@ -66,6 +62,30 @@ bool Cipher::open(const void* sealed, void* plain, std::size_t bytes, const Tag&
   require(EVP_DecryptUpdate(context, bytes_at(plain), &length, bytes_at(sealed), static_cast<int>(bytes)));
   require(EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, static_cast<int>(expected.size()), expected.data()));
   return EVP_DecryptFinal_ex(context, bytes_at(plain) + length, &length) == 1;
+}
+
+void Cipher::seal_record(const void* plain, std::size_t bytes, std::string& records) {
+  const auto length = static_cast<std::uint32_t>(bytes);
+  const auto begin = records.size();
+  records.resize(begin + record_bytes(bytes));
+  auto* const record = records.data() + begin;
+  std::memcpy(record, &length, kLengthBytes);
+  const auto tag = seal(plain, record + kLengthBytes, bytes);
+  std::memcpy(record + kLengthBytes + bytes, tag.data(), tag.size());
+}
+
+std::uint32_t Cipher::length_of(const char* record) {
+  std::uint32_t length = 0;
+  std::memcpy(&length, record, kLengthBytes);
+  return length;
+}
+
+bool Cipher::open_record(char* record) {
+  const auto length = length_of(record);
+  auto* const sealed = record + kLengthBytes;
+  Tag tag{};
+  std::memcpy(tag.data(), sealed + length, tag.size());
+  return open(sealed, sealed, length, tag);
 }
 
 }  // namespace libtrain::detail

@@ -9,7 +9,7 @@
 
 namespace libtrain::detail {
 
-/// Memory that is kept from call to call. Its contents are not.
+/// Memory that is reused by later calls, without its contents.
 class Scratch {
  public:
   char* reserve(std::size_t bytes) {
@@ -25,7 +25,7 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
-/// What an algorithm works with.
+/// The environment of an algorithm.
 struct Collective {
   Mesh& mesh;
   Scratch& scratch;
@@ -34,7 +34,7 @@ struct Collective {
   int rank() const { return mesh.rank(); }
   int world_size() const { return mesh.world_size(); }
 
-  /// The rank `steps` places further on the ring, also backwards.
+  /// The rank `steps` positions further on the ring; backwards if negative.
   int neighbour(int steps) const { return ((rank() + steps) % world_size() + world_size()) % world_size(); }
 };
 
@@ -49,20 +49,20 @@ struct Reduction {
     combine(accumulator, operand, bytes / element(), type, op);
   }
 
-  /// Turns the sum of all ranks into what was asked for.
+  /// Turns the sum of all ranks into the result.
   void complete(void* data, std::size_t bytes, int world_size) const {
     if (op == ReduceOp::average) divide(data, bytes / element(), type, world_size);
   }
 };
 
-/// Large messages are worked on in pieces that stay in the cache between the socket and the arithmetic; a multiple of
+/// Large messages are processed in pieces that stay in the cache between the socket and the arithmetic. A multiple of
 /// every element size.
 inline constexpr std::size_t kChunk = std::size_t{256} << 10;
 
-/// Each rank sends to the next one and receives from the one before, so that every connection carries the least that
-/// is possible: 2 (p - 1) / p of the data for an all-reduce among p ranks, half of that for the others (Patarasuk and
-/// Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009). A piece moves on as soon as it
-/// is combined. Every element is combined along one path around the ring, so all ranks get the same bits.
+/// Each rank sends to the next one and receives from the previous one, so that every connection carries the minimum:
+/// 2 (p - 1) / p of the data for an all-reduce among p ranks, half of that for the others (Patarasuk and Yuan,
+/// Bandwidth optimal all-reduce algorithms for clusters of workstations, 2009). A piece is sent on as soon as it is
+/// combined. Every element is combined along one path around the ring, so all ranks get the same bits.
 void ring_all_reduce(const Collective& collective, const void* input, void* output, std::size_t count,
                      const Reduction& reduction);
 
@@ -80,11 +80,11 @@ void recursive_doubling_all_reduce(const Collective& collective, const void* inp
                                    const Reduction& reduction);
 
 /// From one rank to all, or from all to one: short messages along a binomial tree, log2(p) steps; long ones in chunks
-/// along a chain of all ranks, where every connection carries the data once and all are busy at the same time. What is
-/// long grows with the number of ranks, and is the same on all of them.
+/// along a chain of all ranks, in which every connection carries the data once and all are busy at the same time. The
+/// length that counts as long grows with the number of ranks, and is the same on all of them.
 void broadcast_from(const Collective& collective, void* data, std::size_t bytes, int root);
 
-/// `output` is used on `root` alone.
+/// `output` is used only on `root`.
 void reduce_to(const Collective& collective, const void* input, void* output, std::size_t count,
                const Reduction& reduction, int root);
 

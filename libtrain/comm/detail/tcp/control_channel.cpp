@@ -1,7 +1,5 @@
 #include <libtrain/comm/detail/tcp/control_channel.hpp>
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,7 +11,7 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kLongestText = 4096;
+constexpr std::size_t kMaxTextLength = 4096;
 
 struct Header {
   ControlMessage::Word word{};
@@ -25,40 +23,26 @@ static_assert(sizeof(Header) == 24);
 
 }  // namespace
 
-void ControlChannel::protect(const Digest& session_secret, Cipher::Direction own) {
-  stream_ = std::make_unique<SecureStream>(session_secret, own);
-}
-
 void ControlChannel::send(const ControlMessage& message) noexcept try {
   if (broken_) return;
   const Header header{.word = message.word,
                       .waits_for = message.waits_for,
                       .number = message.number,
-                      .length = std::min(message.text.size(), kLongestText)};
+                      .length = std::min(message.text.size(), kMaxTextLength)};
   std::string whole{reinterpret_cast<const char*>(&header), sizeof(header)};
   whole.append(message.text, 0, header.length);
-  const auto sent = write(whole.data(), whole.size());
-  // The peer would take the beginning of the next message for the rest of this one. A record that is encrypted has its
-  // number whether or not it was sent.
-  broken_ = stream_ ? sent < 0 : sent > 0 && static_cast<std::size_t>(sent) < whole.size();
+  const auto sent = connection_.send(whole.data(), whole.size());
+  // After a partial message, the peer would read the next one as its rest. An encrypted record that was not sent leaves
+  // a gap in the numbers of the records.
+  broken_ = connection_.stream ? sent < 0 : sent > 0 && static_cast<std::size_t>(sent) < whole.size();
 } catch (const std::exception&) {
   broken_ = true;
-}
-
-ssize_t ControlChannel::write(const void* data, std::size_t bytes) {
-  if (stream_) return stream_->send(socket_.get(), data, bytes);
-  return ::send(socket_.get(), data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-ssize_t ControlChannel::read(void* data, std::size_t bytes) {
-  if (stream_) return stream_->receive(socket_.get(), data, bytes);
-  return recv(socket_.get(), data, bytes, MSG_DONTWAIT);
 }
 
 bool ControlChannel::receive(std::vector<ControlMessage>& messages) {
   std::array<char, 4096> buffer;
   while (true) {
-    const auto got = read(buffer.data(), buffer.size());
+    const auto got = connection_.receive(buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got == 0) errno = 0;
@@ -72,7 +56,7 @@ bool ControlChannel::take(std::vector<ControlMessage>& messages) {
   while (inbox_.size() >= sizeof(Header)) {
     Header header;
     std::memcpy(&header, inbox_.data(), sizeof(header));
-    if (header.word > ControlMessage::Word::goodbye || header.length > kLongestText) return false;
+    if (header.word > ControlMessage::Word::goodbye || header.length > kMaxTextLength) return false;
     if (inbox_.size() < sizeof(header) + header.length) return true;
     messages.push_back({.word = header.word,
                         .number = header.number,

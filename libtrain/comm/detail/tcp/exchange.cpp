@@ -7,11 +7,11 @@ namespace libtrain::detail {
 
 namespace {
 
-// As much as stays in the cache while the other direction has its turn.
-constexpr std::size_t kLargestSend = std::size_t{256} << 10;
+// This much stays in the cache while the other direction is served.
+constexpr std::size_t kMaxSendBytes = std::size_t{256} << 10;
 
-// A message over loopback or a fast network comes within this time; falling asleep costs as much. The processor is
-// offered to others meanwhile: the peer may be waiting for this very one.
+// A message over loopback or a fast network arrives within this time; a sleep costs as much. The core is yielded
+// meanwhile, because the peer may need it.
 constexpr std::chrono::microseconds kSpinTime{30};
 
 }  // namespace
@@ -34,13 +34,13 @@ void Exchange::receive(int peer, void* data, std::size_t bytes) {
 }
 
 void Exchange::limit(std::size_t pieces) {
-  while (pending_.size() > pieces) rest(RollCall::kNoRank, push());
+  while (pending_.size() > pieces) rest(LivenessCheck::kNoRank, push());
 }
 
 bool Exchange::push() {
   if (pending_.empty()) return false;
   auto& piece = pending_.front();
-  const auto sent = mesh_.try_send(piece.peer, piece.data, std::min(piece.bytes, kLargestSend));
+  const auto sent = mesh_.try_send(piece.peer, piece.data, std::min(piece.bytes, kMaxSendBytes));
   piece.data += sent;
   piece.bytes -= sent;
   if (piece.bytes == 0) pending_.pop_front();
@@ -57,7 +57,7 @@ void Exchange::rest(int sender, bool moved) {
     if (idle_since_ == Deadline::Clock::time_point{}) idle_since_ = now;
     if (now - idle_since_ < kSpinTime) return std::this_thread::yield();
   }
-  mesh_.wait(pending_.empty() ? RollCall::kNoRank : pending_.front().peer, sender, policy_.deadline);
+  mesh_.wait(pending_.empty() ? LivenessCheck::kNoRank : pending_.front().peer, sender, policy_.deadline);
   idle_since_ = {};
 }
 

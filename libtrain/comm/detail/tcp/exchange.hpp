@@ -7,20 +7,20 @@
 
 namespace libtrain::detail {
 
-/// Sends and receives of one collective, under way at the same time: what is queued for sending moves on while this
-/// rank receives, so that no ring of ranks can block itself.
+/// Concurrent sends and receives of one collective: queued data is sent while this rank receives, so that a ring of
+/// ranks cannot deadlock.
 class Exchange {
  public:
   Exchange(Mesh& mesh, const WaitPolicy& policy) : mesh_(mesh), policy_(policy) {}
 
-  /// Queues `bytes` bytes, which must stay as they are until `finish` or a sufficient `limit`.
+  /// Queues `bytes` bytes, which must not change until `finish` or a sufficient `limit`.
   void send(int peer, const void* data, std::size_t bytes);
 
   /// Returns when `data` is complete.
   void receive(int peer, void* data, std::size_t bytes);
 
-  /// Returns when at most `pieces` of the queued ones are not sent yet. Receives nothing meanwhile: do not call it
-  /// where all ranks might wait here for each other.
+  /// Returns when at most `pieces` queued pieces are not sent yet. Receives no data meanwhile: do not call it if all
+  /// ranks could wait here for each other.
   void limit(std::size_t pieces);
 
   /// Returns when everything is sent.

@@ -44,16 +44,16 @@ Handshake Handshake::call(FileDescriptor socket, Hello hello, const Digest& secr
   return handshake;
 }
 
-Handshake Handshake::answer(FileDescriptor socket, Judge judge) {
+Handshake Handshake::answer(FileDescriptor socket, HelloCheck check_hello) {
   Handshake handshake{std::move(socket)};
-  handshake.judge_ = std::move(judge);
+  handshake.check_hello_ = std::move(check_hello);
   handshake.expect(Step::hello, sizeof(Hello));
   return handshake;
 }
 
-Handshake Handshake::failed(std::string trouble) {
+Handshake Handshake::failed(std::string reason) {
   Handshake handshake{FileDescriptor{}};
-  handshake.fail(std::move(trouble));
+  handshake.fail(std::move(reason));
   return handshake;
 }
 
@@ -64,6 +64,9 @@ short Handshake::events() const {
 Handshake::State Handshake::advance() {
   while (state_ == State::underway) {
     if (step_ == Step::connecting) {
+      // A socket that still connects reports no error yet.
+      pollfd connected{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+      if (poll(&connected, 1, 0) <= 0) break;
       if (const int code = connection_error(socket_)) {
         fail(std::strerror(code));
         break;
@@ -94,17 +97,17 @@ void Handshake::next() {
 
 void Handshake::read_hello() {
   hello_ = value_of<Hello>(inbox_);
-  if (hello_.magic != kHelloMagic) return fail("it sent something else than libtrain's greeting");
-  const auto verdict = judge_(hello_);
-  if (!verdict.secret) {
-    // What does not fit into the socket's buffer, which is empty, is not worth waiting for.
-    if (verdict.refusal.reason != Refusal::Reason::silent) {
-      send(bytes_of(verdict.refusal));
+  if (hello_.magic != kHelloMagic) return fail("it did not send a libtrain handshake");
+  const auto outcome = check_hello_(hello_);
+  if (!outcome.secret) {
+    // The socket's buffer is empty: if the refusal does not fit into it, do not wait.
+    if (outcome.refusal.reason != Refusal::Reason::silent) {
+      send(bytes_of(outcome.refusal));
       flush();
     }
-    return fail(verdict.trouble);
+    return fail(outcome.reason);
   }
-  secret_ = *verdict.secret;
+  secret_ = *outcome.secret;
   fill_random(answer_nonce_.data(), answer_nonce_.size());
   send(bytes_of(answer_nonce_) + bytes_of(proof_of("answerer")));
   expect(Step::proof, sizeof(Digest));
@@ -118,20 +121,20 @@ void Handshake::read_challenge() {
   }
   answer_nonce_ = value_of<Digest>(inbox_);
   if (!equal_digests(value_of<Digest>(inbox_, sizeof(Digest)), proof_of("answerer"))) {
-    return fail("what listens there does not know the job's secret");
+    return fail("the process that listens there does not have the job's secret");
   }
   send(bytes_of(proof_of("caller")));
   expect(Step::welcome, 1);
 }
 
 void Handshake::read_proof() {
-  if (!equal_digests(value_of<Digest>(inbox_), proof_of("caller"))) return fail("it does not know the job's secret");
+  if (!equal_digests(value_of<Digest>(inbox_), proof_of("caller"))) return fail("it does not have the job's secret");
   state_ = State::proven;
 }
 
 void Handshake::welcome() {
   send(std::string{kWelcome});
-  if (flush() && outbox_.empty()) {
+  if (flush()) {
     state_ = State::done;
   } else {
     fail("the connection ended");
@@ -144,22 +147,13 @@ void Handshake::expect(Step step, std::size_t bytes) {
   inbox_.clear();
 }
 
-// False where it cannot go on now.
+// True once everything queued is sent.
 bool Handshake::flush() {
-  while (!outbox_.empty()) {
-    const auto sent = ::send(socket_.get(), outbox_.data(), outbox_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return false;
-    if (sent < 0) {
-      fail(std::strerror(errno));
-      return false;
-    }
-    outbox_.erase(0, static_cast<std::size_t>(sent));
-  }
-  return true;
+  if (!send_queued(socket_.get(), outbox_)) fail(std::strerror(errno));
+  return outbox_.empty();
 }
 
-// True once all of the expected bytes are there: never reads beyond them.
+// True once all expected bytes are received. Never reads beyond them.
 bool Handshake::fill() {
   std::array<char, sizeof(Hello)> buffer{};
   while (inbox_.size() < expected_) {
@@ -180,9 +174,9 @@ Digest Handshake::proof_of(const char* side) const {
   return authenticate(secret_, text("libtrain ", side, ' ') + bytes_of(hello_) + bytes_of(answer_nonce_));
 }
 
-void Handshake::fail(std::string trouble) {
+void Handshake::fail(std::string reason) {
   state_ = State::failed;
-  trouble_ = std::move(trouble);
+  reason_ = std::move(reason);
 }
 
 }  // namespace libtrain::detail

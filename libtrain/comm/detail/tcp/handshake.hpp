@@ -11,13 +11,13 @@
 
 namespace libtrain::detail {
 
-/// What a connection is for. A pair of ranks has two of them, so that words about failures never wait behind data;
-/// while ranks meet, each has one to rank 0.
+/// The purpose of a connection. A pair of ranks has two, so that messages about failures never wait behind data; during
+/// the rendezvous, each rank has one to rank 0.
 enum class Channel : std::uint32_t { data, control, rendezvous };
 
 inline constexpr std::uint64_t kHelloMagic = 0x326e696172746c54;  // "Tltrain2"
 
-/// What the side that connects says first. Sent as it is in memory: a peer with another byte order has another magic.
+/// The first message of the side that connects. Sent as it is in memory: another byte order gives another magic.
 struct Hello {
   std::uint64_t magic = 0;
   std::array<unsigned char, 16> group = {};
@@ -25,20 +25,20 @@ struct Hello {
   std::uint32_t to = 0;
   std::uint32_t world_size = 0;
   Channel channel = Channel::data;
-  std::uint64_t arguments = 0;  ///< see Command; 0 where the job has a name
-  std::uint64_t key = 0;        ///< see GroupKey::fingerprint
+  std::uint64_t arguments = 0;  ///< see Command; 0 if the job has a name
+  std::uint64_t key = 0;        ///< see JobKey::fingerprint
   Digest nonce = {};
 };
 static_assert(sizeof(Hello) == 88);
 
-/// Why a caller is refused, in as many bytes as a challenge. It is not authenticated: advice, not proof.
+/// Why a caller is refused, in as many bytes as a challenge. Not authenticated: it advises, but proves nothing.
 struct Refusal {
   enum class Reason : std::uint32_t {
-    silent,           ///< the connection is closed without a word
-    other_job,        ///< `text` names the job that meets here
-    other_key,        ///< the answerer wants another key
-    other_arguments,  ///< the caller was started differently, and ranks that were not may still come
-    taken,            ///< `text` is the address of the process that has come as this rank
+    silent,           ///< the connection is closed without an answer
+    other_job,        ///< `text` names the answerer's job
+    other_key,        ///< the answerer expects a different key, from the source `text`
+    other_arguments,  ///< the caller has different arguments, and ranks with the same ones may still connect
+    taken,            ///< `text` is the address of the process that has connected as this rank
   };
 
   std::uint64_t magic = kMagic;
@@ -50,7 +50,7 @@ struct Refusal {
 };
 static_assert(sizeof(Refusal) == 64);
 
-/// The mutual proof by which two ranks open a connection, in steps that never block:
+/// The mutual authentication that opens a connection between two ranks. No call blocks:
 ///
 ///     caller                                 answerer
 ///     Hello                              ->
@@ -58,52 +58,52 @@ static_assert(sizeof(Refusal) == 64);
 ///     HMAC("caller", Hello, nonce)       ->
 ///                                        <-  one byte: welcome
 ///
-/// Each side's own nonce is part of what the other authenticates, so nothing recorded can be used again; the words
-/// keep one side's proof from being sent back as the other's. The answerer reads 120 bytes, no more, before it knows
-/// that the caller has the secret. It proves who is there; it does not encrypt what follows.
+/// Each side's own nonce is part of what the other authenticates, so a recording cannot be replayed; the words prevent
+/// one side's proof from being sent back as the other's. The answerer reads at most 120 bytes before it knows that the
+/// caller has the secret. The handshake authenticates both sides; it does not encrypt the bytes after it.
 class Handshake {
  public:
   enum class State {
     underway,
-    proven,  ///< answerer only: the caller is who it says, and waits for `welcome`
+    proven,  ///< answerer only: the caller has the secret, and waits for `welcome`
     done,
     failed,
   };
 
-  /// What an answerer thinks of a Hello: the secret that the caller must prove, or why it is not wanted.
-  struct Verdict {
+  /// The answerer's decision about a Hello: the secret that the caller must prove, or why the caller is refused.
+  struct Outcome {
     std::optional<Digest> secret = {};
-    std::string trouble = {};  ///< for the answerer's log
+    std::string reason = {};  ///< for the answerer's log
     Refusal refusal = {};
   };
-  using Judge = std::function<Verdict(const Hello& hello)>;
+  using HelloCheck = std::function<Outcome(const Hello& hello)>;
 
   /// `hello` without magic and nonce.
   static Handshake call(FileDescriptor socket, Hello hello, const Digest& secret);
-  static Handshake answer(FileDescriptor socket, Judge judge);
+  static Handshake answer(FileDescriptor socket, HelloCheck check_hello);
 
-  /// One that has failed before it began.
-  static Handshake failed(std::string trouble);
+  /// A handshake that failed before it began.
+  static Handshake failed(std::string reason);
 
-  /// Goes as far as it can without waiting.
+  /// Advances as far as possible without waiting.
   State advance();
 
   State state() const { return state_; }
   void welcome();
 
-  /// Answerer only: whether a Hello has come that the judge has accepted.
+  /// Answerer only: whether `check_hello` has accepted the caller's Hello.
   bool greeted() const { return step_ == Step::proof; }
 
-  /// What to poll for.
+  /// The events to poll for.
   short events() const;
   int descriptor() const { return socket_.get(); }
 
   const Hello& hello() const { return hello_; }
   /// Why it failed.
-  const std::string& trouble() const { return trouble_; }
-  /// Caller only: what the answerer gave as its reason.
+  const std::string& reason() const { return reason_; }
+  /// Caller only: the answerer's refusal.
   const std::optional<Refusal>& refusal() const { return refusal_; }
-  /// A secret that both sides have made of this handshake and no other process knows, once it is proven or done.
+  /// Once it is proven or done: a secret that both sides derive from this handshake and that no other process has.
   Digest session_secret() const { return proof_of("session"); }
   FileDescriptor take_socket() { return std::move(socket_); }
 
@@ -121,10 +121,10 @@ class Handshake {
   bool flush();
   bool fill();
   Digest proof_of(const char* side) const;
-  void fail(std::string trouble);
+  void fail(std::string reason);
 
   FileDescriptor socket_;
-  Judge judge_;
+  HelloCheck check_hello_;
   Digest secret_{};
   State state_ = State::underway;
   Step step_ = Step::connecting;
@@ -134,7 +134,7 @@ class Handshake {
   std::string outbox_;
   std::string inbox_;
   std::size_t expected_ = 0;
-  std::string trouble_;
+  std::string reason_;
 };
 
 }  // namespace libtrain::detail

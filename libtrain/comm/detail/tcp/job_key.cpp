@@ -23,10 +23,10 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kShortest = 16;
-constexpr std::size_t kLongest = 4096;
+constexpr std::size_t kMinSecretLength = 16;
+constexpr std::size_t kMaxSecretLength = 4096;
 
-// Everything that is derived from a secret has a label of its own, so that none can be computed from another.
+// Every value that is derived from a secret has its own label, so that none can be computed from another.
 Digest derive(const Digest& secret, const std::string& what) {
   return authenticate(secret, "libtrain " + what);
 }
@@ -40,45 +40,45 @@ GroupKey key_of(const Digest& base, const std::string& job) {
 }
 
 Digest base_of(const std::string& secret, const std::string& source) {
-  if (secret.size() < kShortest) {
-    throw EnvironmentError(text(source, " holds ", secret.size(), " characters, which can be guessed: give at least ",
-                                kShortest, ", such as those that `openssl rand -hex 32` prints."));
+  if (secret.size() < kMinSecretLength) {
+    throw EnvironmentError(text(source, " has only ", secret.size(), " characters, which can be guessed. Use at least ",
+                                kMinSecretLength, " characters, such as the output of `openssl rand -hex 32`."));
   }
   return derive({}, "secret " + secret);
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw EnvironmentError(text("The secret by which ranks know each other, '", path, "', ", why));
+  throw EnvironmentError(text("The job secret at '", path, "' ", why));
 }
 
-// What the administrator has put there for this user, such as a Kubernetes secret, belongs to root.
+// A file that an administrator gives this user, such as a Kubernetes secret, belongs to root.
 void require_private(const std::string& path, const struct stat& status, mode_t others = 077) {
   if (status.st_uid != geteuid() && status.st_uid != 0) {
-    refuse(path, text("belongs to user ", status.st_uid, ", and this process to user ", geteuid(),
-                      ": give a file of your own as LIBTRAIN_SECRET_FILE."));
+    refuse(path, text("belongs to user ", status.st_uid, ", but this process to user ", geteuid(),
+                      ". Set LIBTRAIN_SECRET_FILE to a file of your own."));
   }
   if ((status.st_mode & others) != 0) {
-    refuse(path, "is open to other users: make it private with chmod go-rwx (Kubernetes: defaultMode: 0400).");
+    refuse(path, "is open to other users. Make it private with chmod go-rwx (Kubernetes: defaultMode: 0400).");
   }
 }
 
 std::string read_all(const FileDescriptor& file, const std::string& path) {
-  std::array<char, kLongest> buffer{};
+  std::array<char, kMaxSecretLength> buffer{};
   const auto got = read(file.get(), buffer.data(), buffer.size());
-  if (got < 0) refuse(path, text("cannot be read: ", std::strerror(errno), "."));
+  if (got < 0) refuse(path, text("cannot be read (", std::strerror(errno), ")."));
   std::string content(buffer.data(), static_cast<std::size_t>(got));
   while (content.ends_with('\n') || content.ends_with('\r')) content.pop_back();
   return content;
 }
 
-// Nothing where there is no such file.
+// std::nullopt if there is no such file.
 std::optional<std::string> read_secret(const std::string& path, int more_flags) {
   const FileDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | more_flags)};
   if (!file.is_open() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
-  if (!file.is_open()) refuse(path, text("cannot be opened: ", std::strerror(errno), "."));
+  if (!file.is_open()) refuse(path, text("cannot be opened (", std::strerror(errno), ")."));
   struct stat status{};
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is no regular file.");
-  // Root's own choice of a group, as with Kubernetes' fsGroup, where the file was not made by a job.
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "is not a regular file.");
+  // Root may give a file that no job has made to a group, as with Kubernetes' fsGroup.
   const bool is_given_by_root = status.st_uid == 0 && (more_flags & O_NOFOLLOW) == 0;
   require_private(path, status, is_given_by_root ? 037 : 077);
   return read_all(file, path);
@@ -96,8 +96,7 @@ bool make_secret(const std::string& path) {
   const FileDescriptor file{open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
   if (!file.is_open()) return false;
   const auto content = random_secret() + "\n";
-  const bool written = write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&
-                       fsync(file.get()) == 0;
+  const bool written = write_all(file.get(), content) == content.size() && fsync(file.get()) == 0;
   const bool linked = written && (link(partial.c_str(), path.c_str()) == 0 || errno == EEXIST);
   const int error = errno;
   unlink(partial.c_str());
@@ -109,7 +108,7 @@ bool make_folder(const std::string& path) {
   return mkdir(path.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
-// The user's own secret in `folder`, made where it is not there yet; nothing where neither can be.
+// The user's own secret in `folder`, which is created if it does not exist; std::nullopt if neither is possible.
 std::optional<std::string> own_secret(const std::string& folder) {
   const auto path = folder + "/secret";
   // In containers, HOME is often that of another user.
@@ -126,7 +125,7 @@ bool lies_on_network(const std::string& path) {
   return statfs(path.c_str(), &status) == 0 && is_network_file_system(static_cast<unsigned long>(status.f_type));
 }
 
-// ~/.config need not be there; its parent must.
+// ~/.config is created if it does not exist; its parent is not.
 std::optional<std::string> config_folder(const Environment& environment) {
   auto folder = environment.get("XDG_CONFIG_HOME");
   if (const auto home = environment.get("HOME"); !folder && home) folder = *home + "/.config";
@@ -135,13 +134,13 @@ std::optional<std::string> config_folder(const Environment& environment) {
   return *folder + "/libtrain";
 }
 
-// A folder in which others may write, too: what they have put there in advance is refused.
+// Other users can write to /dev/shm, too: a folder that they have made is refused.
 std::string memory_folder() {
   auto folder = text("/dev/shm/libtrain-", geteuid());
   make_folder(folder);
   struct stat status{};
   if (lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    refuse(folder, "cannot be made: give a file as LIBTRAIN_SECRET_FILE, or a home directory that can be written.");
+    refuse(folder, "cannot be created. Set LIBTRAIN_SECRET_FILE to a file, or HOME to a folder that can be written.");
   }
   require_private(folder, status);
   return folder;
@@ -168,19 +167,20 @@ JobKey find_job_key(const Environment& environment, const std::string& job) {
   }
   if (const auto path = environment.get("LIBTRAIN_SECRET_FILE")) {
     const auto secret = read_secret(*path, 0);
-    if (!secret) refuse(*path, "is not there, though LIBTRAIN_SECRET_FILE names it.");
+    if (!secret) refuse(*path, "does not exist. Set LIBTRAIN_SECRET_FILE to an existing file.");
     return {.key = key_of(base_of(*secret, *path), job), .source = *path, .is_of_all_hosts = true};
   }
   std::string warning;
   if (const auto folder = config_folder(environment)) try {
       if (const auto secret = own_secret(*folder)) return key_from_file(*folder, *secret, job);
     } catch (const EnvironmentError& error) {
-      // Others may have read it, or it belongs to them.
-      warning = text(error.what(), " Until it is deleted, jobs use one in /dev/shm, which other hosts do not have.");
+      // Other users may have read it, or it belongs to them.
+      warning = text(error.what(),
+                     " Until it is deleted, jobs use a secret in /dev/shm, which ranks on other hosts cannot read.");
     }
   const auto folder = memory_folder();
   const auto secret = own_secret(folder);
-  if (!secret) refuse(folder + "/secret", text("cannot be made: ", std::strerror(errno), "."));
+  if (!secret) refuse(folder + "/secret", text("cannot be created (", std::strerror(errno), ")."));
   auto key = key_from_file(folder, *secret, job);
   key.warning = std::move(warning);
   return key;

@@ -2,10 +2,8 @@
 
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -28,22 +26,22 @@ SocketAddress loopback() {
   return *SocketAddress::parse("127.0.0.1:1");
 }
 
-// Not open where this machine lacks the family, such as IPv6.
+// Not open if this machine does not support the family, such as IPv6.
 FileDescriptor make_probe(int family) {
   FileDescriptor probe{::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-  // Otherwise a full table of open files would look like a missing route.
+  // Otherwise the limit of open files would look like a missing route.
   if (!probe.is_open() && (errno == EMFILE || errno == ENFILE)) throw_system_error("socket");
   return probe;
 }
 
-// The source address of packets to `remote`; nothing where there is no route.
+// The source address of packets to `remote`; std::nullopt if there is no route.
 std::optional<SocketAddress> address_towards(const SocketAddress& remote) {
   const auto probe = make_probe(remote.family());
   if (!probe.is_open() || connect(probe.get(), remote.get(), remote.length()) != 0) return std::nullopt;
   return local_address(probe);
 }
 
-// IPv4 before IPv6 before link-local IPv6, which other hosts cannot use without knowing the interface.
+// IPv4, then IPv6, then link-local IPv6, which other hosts cannot use without the name of the interface.
 int preference(const SocketAddress& address) {
   if (address.family() == AF_INET) return 0;
   return address.is_link_local() ? 2 : 1;
@@ -66,19 +64,19 @@ SocketAddress address_of_interface(const std::string& name) {
     if (!best || preference(address) < preference(*best)) best = address;
   }
   if (!best) {
-    throw EnvironmentError(text("Network interface '", name, "' does not exist or has no address; this host has ",
+    throw EnvironmentError(text("Network interface '", name, "' does not exist or has no address. Choose one of ",
                                 join(names, ", "), "."));
   }
   return *best;
 }
 
-// Rank 0 would listen on every interface, and its peers would look for it on their own hosts.
+// With a wildcard address, rank 0 would listen on every interface, and each peer would connect to its own host.
 std::vector<SocketAddress> resolve_master(const std::string& host, int port, const Deadline& deadline) {
   auto known = SocketAddress::resolve(host, port, deadline);
   if (std::any_of(known.begin(), known.end(), [](const auto& address) { return address.is_unspecified(); })) {
     throw EnvironmentError(text("The master address '", host,
-                                "' stands for all addresses of a host: set MASTER_ADDR, or the host of --dist-url, to "
-                                "the name or one address of the host of rank 0."));
+                                "' is a wildcard address. Set MASTER_ADDR, or the host of --dist-url, to the name or "
+                                "an address of rank 0's host."));
   }
   return known;
 }
@@ -88,10 +86,10 @@ SocketAddress address_towards_master(const std::string& master, const Deadline& 
     if (const auto address = address_towards(remote)) return *address;
   }
   throw EnvironmentError(text("This host has no route to the master address '", master,
-                              "': check the network, or set LIBTRAIN_SOCKET_INTERFACE to the interface to use."));
+                              "'. Check the network, or set LIBTRAIN_SOCKET_INTERFACE to the interface to use."));
 }
 
-// Addresses kept for documentation (RFC 5737, RFC 3849): whatever routes to them is the default route.
+// Addresses reserved for documentation (RFC 5737, RFC 3849): the route to them is the default route.
 std::optional<SocketAddress> address_of_default_route() {
   for (const auto* remote : {"192.0.2.1:9", "[2001:db8::1]:9"}) {
     if (const auto address = address_towards(*SocketAddress::parse(remote))) return address;
@@ -99,7 +97,7 @@ std::optional<SocketAddress> address_of_default_route() {
   return std::nullopt;
 }
 
-// A name that other hosts know by another address.
+// Whether other hosts resolve this name to a different address.
 bool is_hidden(const std::string& host, const SocketAddress& address) {
   return address.is_loopback() && !is_loopback(host);
 }
@@ -108,31 +106,27 @@ bool is_hidden(const std::string& host, const SocketAddress& address) {
 
 bool is_of_this_host(const SocketAddress& address) {
   if (address.is_loopback()) return true;
-  // What goes to an address of this host comes from that address. bind(2) may be allowed with any address.
+  // Packets to an address of this host have that address as their source. bind(2) may succeed with any address.
   const auto source = address_towards(address);
   return source && source->with_port(0).name() == address.with_port(0).name();
 }
 
 std::string network_place() {
-  auto boot = boot_id();
-  if (boot.empty()) boot = host_name();
-  std::array<char, 64> space{};
-  const auto length = readlink("/proc/self/ns/net", space.data(), space.size() - 1);
-  return boot + (length > 0 ? space.data() : "");
+  return machine_id() + own_namespace("net");
 }
 
 SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are_here, const Deadline& deadline) {
   if (!options.interface.empty()) return address_of_interface(options.interface).with_port(0);
   if (!options.master_address.empty()) {
     const auto address = address_towards_master(options.master_address, deadline);
-    // On the host of rank 0, Debian's /etc/hosts gives its name a loopback address: of no use to other hosts.
+    // On rank 0's host, Debian's /etc/hosts maps its name to a loopback address, which other hosts cannot use.
     if (all_ranks_are_here || !address.is_loopback()) return address.with_port(0);
   } else if (all_ranks_are_here) {
     return loopback().with_port(0);
   }
   if (const auto address = address_of_default_route()) return address->with_port(0);
   throw EnvironmentError(
-      "The ranks are on several hosts, and this one has no default route: set LIBTRAIN_SOCKET_INTERFACE to the network "
+      "The ranks are on several hosts, and this one has no default route. Set LIBTRAIN_SOCKET_INTERFACE to the network "
       "interface to use, such as eth0, or MASTER_ADDR to the host of rank 0.");
 }
 
@@ -153,8 +147,8 @@ std::vector<SocketAddress> addresses_to_reach(const std::string& host, int port,
 }
 
 SocketAddress address_of_rank_0(const TcpOptions& options, const Deadline& deadline) {
-  const bool has_place = !options.interface.empty() || !options.master_address.empty();
-  if (has_place) return choose_local_address(options, is_loopback(options.master_address), deadline);
+  const bool is_given = !options.interface.empty() || !options.master_address.empty();
+  if (is_given) return choose_local_address(options, is_loopback(options.master_address), deadline);
   const auto outward = address_of_default_route();
   return outward ? outward->with_port(0) : loopback().with_port(0);
 }

@@ -12,29 +12,30 @@
 
 namespace libtrain::detail {
 
-/// What connects to a listener, until it has proven who it is.
+/// Connections to a listener that have not been authenticated yet.
 ///
-/// Strangers are dropped, and the first of them is logged as a warning. A connection that has proven nothing may stay
-/// for ten seconds. There is room for as many as are expected and for a few more. Where it is full, a newcomer takes
-/// the place of the oldest one that has had time for a Hello and not sent one, or else of the oldest that has had that
-/// time, and waits for it. So ranks get through a burst of strangers; a flood that lasts can keep them waiting until
-/// the deadline.
+/// Connections of other processes are dropped, and the first of them is logged as a warning. A connection may stay
+/// unauthenticated for ten seconds. There is room for the expected number of connections and for a few more. If there
+/// is none left, a new connection replaces the oldest one that has had time for a Hello and not sent one, or else the
+/// oldest that has had that time; it waits until there is such a connection. So ranks can connect during a burst of
+/// unexpected connections; a flood that lasts can keep them waiting until the deadline.
 class PendingConnections {
  public:
-  /// What to think of a Hello that has come from `remote`.
-  using Judge = std::function<Handshake::Verdict(const Hello& hello, const SocketAddress& remote)>;
+  /// Decides about a Hello that was received from `remote`.
+  using HelloCheck = std::function<Handshake::Outcome(const Hello& hello, const SocketAddress& remote)>;
 
-  PendingConnections(FileDescriptor listener, Judge judge) : listener_(std::move(listener)), judge_(std::move(judge)) {}
+  PendingConnections(FileDescriptor listener, HelloCheck check_hello)
+      : listener_(std::move(listener)), check_hello_(std::move(check_hello)) {}
 
-  /// Adds what to poll for while `expected` connections are still to come.
+  /// Adds the descriptors to poll while `expected` connections are missing.
   void add_interests(std::vector<pollfd>& polled, int expected) const;
 
-  /// Takes the handshakes further and accepts newcomers. `admit` gets each caller that has proven to be who it says,
-  /// once; it calls welcome() and keeps the socket, or returns why not.
+  /// Advances the handshakes and accepts new connections. `admit` gets each authenticated caller once; it calls
+  /// welcome() and takes the socket, or returns the reason why not.
   using Admit = std::function<std::string(Handshake& caller, const std::string& address)>;
   void advance(int expected, const Admit& admit);
 
-  PendingConnections(const PendingConnections&) = delete;  // handshakes under way refer to it
+  PendingConnections(const PendingConnections&) = delete;  // its handshakes refer to it
   PendingConnections& operator=(const PendingConnections&) = delete;
 
  private:
@@ -43,17 +44,17 @@ class PendingConnections {
   struct Pending {
     Handshake handshake;
     std::string address;
-    Clock::time_point came_at;
+    Clock::time_point accepted_at;
   };
   using List = std::list<Pending>;  // the oldest first
 
   void accept(int expected);
   bool is_full(int expected) const;
-  List::const_iterator dispensable() const;
-  void drop(const std::string& address, const std::string& trouble);
+  List::const_iterator replaceable() const;
+  void drop(const std::string& address, const std::string& reason);
 
   FileDescriptor listener_;
-  Judge judge_;
+  HelloCheck check_hello_;
   List pending_;
   bool warned_ = false;
 };

@@ -7,16 +7,16 @@
 
 namespace libtrain::detail {
 
-/// How ranks that are not connected yet tell each other what they need for it. Carries secrets.
+/// Exchanges the records that ranks need before they can connect to each other. Carries secrets.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
 
-  /// What every rank has given, in rank order. All ranks must call it, equally often. Throws EnvironmentError where
-  /// ranks do not fit together, CommunicationError where some do not come before the deadline.
+  /// The records of all ranks, in rank order. All ranks must call it, equally often. Throws EnvironmentError if the
+  /// ranks do not belong together, CommunicationError if some do not connect before the deadline.
   virtual std::vector<std::string> all_gather(const std::string& own, const Deadline& deadline) = 0;
 
-  /// This rank has connected to all others.
+  /// Called once this rank has connected to all others.
   virtual void leave() noexcept {}
 };
 

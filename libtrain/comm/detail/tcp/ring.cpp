@@ -11,7 +11,7 @@ struct Range {
   std::size_t bytes;
 };
 
-// The part of rank `part` when `count` elements are shared out.
+// The part of rank `part` if `count` elements are divided into `parts` parts.
 Range part_of(std::size_t count, const Reduction& reduction, int part, int parts) {
   const auto share = [&](int index) {
     return count / static_cast<std::size_t>(parts) * static_cast<std::size_t>(index) +
@@ -24,9 +24,7 @@ Range part_of(std::size_t count, const Reduction& reduction, int part, int parts
 // Calls `work(offset, bytes)` for each chunk of a range.
 template <typename Work>
 void for_chunks(const Range& range, const Work& work) {
-  for (std::size_t done = 0; done < range.bytes; done += kChunk) {
-    work(range.begin + done, std::min(kChunk, range.bytes - done));
-  }
+  for_each_chunk(range.bytes, kChunk, [&](std::size_t done, std::size_t bytes) { work(range.begin + done, bytes); });
 }
 
 }  // namespace
@@ -43,7 +41,7 @@ void ring_all_reduce(const Collective& collective, const void* input, void* outp
 
   const auto own = part(0);
   exchange.send(next, at_offset(input, own.begin), own.bytes);
-  // Partial sums: what arrives in one step is sent on in the next; the last one is complete.
+  // Partial sums: a sum that arrives in one step is sent on in the next; the last one is complete.
   for (int step = 1; step < ranks; ++step) {
     for_chunks(part(step), [&](std::size_t offset, std::size_t bytes) {
       auto* target = at_offset(output, offset);
@@ -75,8 +73,8 @@ void ring_reduce_scatter(const Collective& collective, const void* input, void* 
     return at_offset(input, static_cast<std::size_t>(collective.neighbour(-steps_back)) * part_bytes);
   };
 
-  // Chunk by chunk around the ring, so that two chunks of scratch hold all partial sums. `limit` waits only where the
-  // next rank has received less than this one, so the rank that has received least never waits in it.
+  // Chunk by chunk around the ring, so that two chunks of scratch hold all partial sums. `limit` waits only if the next
+  // rank has received less than this one, so the rank that has received least never waits in it.
   for_chunks({0, part_bytes}, [&](std::size_t offset, std::size_t bytes) {
     exchange.send(next, part(1) + offset, bytes);
     for (int step = 2; step < ranks; ++step) {

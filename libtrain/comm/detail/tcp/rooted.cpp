@@ -7,9 +7,9 @@ namespace libtrain::detail {
 
 namespace {
 
-constexpr std::size_t kSmallestChunk = std::size_t{16} << 10;
+constexpr std::size_t kMinChunk = std::size_t{16} << 10;
 
-// Ranks as counted from the root.
+// Numbers the ranks from the root.
 class Places {
  public:
   Places(const Collective& collective, int root) : collective_(collective), root_(root) {}
@@ -26,16 +26,16 @@ class Places {
   int root_;
 };
 
-// The last rank of a chain gets nothing before the others have passed a chunk on, so the message must be worth that.
+// The last rank of a chain waits until all others have passed a chunk on, which pays only for long messages.
 bool suits_chain(std::size_t bytes, const Places& places) {
   constexpr std::size_t kForEachStep = std::size_t{64} << 10;
   return bytes >= kForEachStep * places.chain_length();
 }
 
-// Four chunks for every connection keep the whole chain busy most of the time. Whole pages cut no element.
+// Four chunks for every connection keep the whole chain busy most of the time. Whole pages split no element.
 std::size_t chunk_of(std::size_t bytes, const Places& places) {
   constexpr std::size_t kPage = 4096;
-  return std::clamp(bytes / (4 * places.chain_length()) / kPage * kPage, kSmallestChunk, kChunk);
+  return std::clamp(bytes / (4 * places.chain_length()) / kPage * kPage, kMinChunk, kChunk);
 }
 
 // In a binomial tree the children of a place are those that differ from it in one bit below its lowest set one.
@@ -99,7 +99,7 @@ void reduce_chain(const Collective& collective, const void* input, void* output,
     const auto* mine = at_offset(input, done);
     auto* sum = sums + turn++ % 2 * chunk;
     if (!is_last) {
-      // Those nearer to the root wait for no other rank, so they will take what is queued here.
+      // Ranks nearer to the root do not wait for this one in limit(), so they take the queued data.
       exchange.limit(1);
       exchange.receive(places.rank_at(own + 1), sum, size);
       reduction.combine_bytes(sum, mine, size);

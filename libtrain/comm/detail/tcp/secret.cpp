@@ -16,8 +16,8 @@ namespace libtrain::detail {
 
 void fill_random(void* data, std::size_t bytes) {
   if (getentropy(data, bytes) != 0) {
-    throw EnvironmentError(text("Cannot get random bytes (getentropy: ", std::strerror(errno),
-                                "), which the secret of a TCP group needs: use a kernel with getrandom."));
+    throw EnvironmentError(text("Cannot get random bytes for a secret (getentropy: ", std::strerror(errno),
+                                "). Use a kernel with getrandom."));
   }
 }
 
@@ -28,7 +28,7 @@ Digest authenticate(const Digest& secret, std::string_view message) {
       HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
            reinterpret_cast<const unsigned char*>(message.data()), message.size(), digest.data(), &length);
   if (made == nullptr || length != digest.size()) {
-    throw EnvironmentError("OpenSSL cannot compute HMAC-SHA256, by which TCP peers prove that they belong to the job.");
+    throw EnvironmentError("OpenSSL cannot compute HMAC-SHA256, which TCP connections need. Install OpenSSL 3.");
   }
   return digest;
 }

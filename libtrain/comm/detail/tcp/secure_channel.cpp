@@ -6,91 +6,60 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
-#include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/tcp/socket.hpp>
 
 namespace libtrain::detail {
 
-SecureChannel::SecureChannel(FileDescriptor socket, const Digest& session_secret, Side own, std::uint32_t largest)
+SecureChannel::SecureChannel(FileDescriptor socket, const Digest& session_secret, Side own, std::uint32_t max_bytes)
     : socket_(std::move(socket)),
       sealer_(session_secret, own),
       opener_(session_secret, Cipher::opposite(own)),
-      largest_(largest) {}
+      max_bytes_(max_bytes) {}
 
 short SecureChannel::events() const {
   return static_cast<short>((is_full() ? 0 : POLLIN) | (outbox_.empty() ? 0 : POLLOUT));
 }
 
 void SecureChannel::send(const std::string& message) {
-  const auto length = static_cast<std::uint32_t>(message.size());
-  std::string sealed(message.size(), '\0');
-  const auto tag = sealer_.seal(message.data(), sealed.data(), message.size());
-  outbox_.append(reinterpret_cast<const char*>(&length), Cipher::kLengthBytes);
-  outbox_ += sealed;
-  outbox_.append(reinterpret_cast<const char*>(tag.data()), tag.size());
+  sealer_.seal_record(message.data(), message.size(), outbox_);
 }
 
-bool SecureChannel::advance() {
-  return trouble_.empty() && flush() && fill();
-}
-
-bool SecureChannel::flush() {
-  std::size_t done = 0;
-  while (done < outbox_.size()) {
-    const auto sent = ::send(socket_.get(), outbox_.data() + done, outbox_.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) break;
-    if (sent < 0) return fail(std::strerror(errno));
-    done += static_cast<std::size_t>(sent);
-  }
-  outbox_.erase(0, done);
-  return true;
-}
-
-bool SecureChannel::fill() {
+void SecureChannel::advance() {
+  if (!reason_.empty()) return;
+  if (!send_queued(socket_.get(), outbox_)) return fail(std::strerror(errno));
   std::array<char, 16384> buffer{};
   while (!is_full()) {
     const auto got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return true;
-    if (got < 0) return fail(std::strerror(errno));
-    if (got == 0) return fail("it closed the connection");
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) return fail(got == 0 ? "it closed the connection" : std::strerror(errno));
     inbox_.append(buffer.data(), static_cast<std::size_t>(got));
   }
-  return true;
 }
 
 std::optional<std::string> SecureChannel::take() {
-  std::uint32_t length = 0;
   if (inbox_.size() < Cipher::kLengthBytes) return std::nullopt;
-  std::memcpy(&length, inbox_.data(), Cipher::kLengthBytes);
-  if (length > largest_) {
+  const auto length = Cipher::length_of(inbox_.data());
+  if (length > max_bytes_) {
     inbox_.clear();
-    fail("it sends more than a rank would");
+    fail("it sent a message that is too long");
     return std::nullopt;
   }
-  if (inbox_.size() < Cipher::kLengthBytes + length + Cipher::kTagBytes) return std::nullopt;
-  std::string message(length, '\0');
-  Cipher::Tag tag{};
-  std::memcpy(tag.data(), inbox_.data() + Cipher::kLengthBytes + length, Cipher::kTagBytes);
-  if (!opener_.open(inbox_.data() + Cipher::kLengthBytes, message.data(), length, tag)) {
+  if (inbox_.size() < Cipher::record_bytes(length)) return std::nullopt;
+  if (!opener_.open_record(inbox_.data())) {
     inbox_.clear();
-    fail("its message was changed in transit");
+    fail("its message was modified in transit");
     return std::nullopt;
   }
-  inbox_.erase(0, Cipher::kLengthBytes + length + Cipher::kTagBytes);
+  auto message = inbox_.substr(Cipher::kLengthBytes, length);
+  inbox_.erase(0, Cipher::record_bytes(length));
   return message;
 }
 
-// No more than one message of the largest size is kept.
+// The inbox holds at most one message of the maximum size, and what else one read returns.
 bool SecureChannel::is_full() const {
-  return inbox_.size() >= Cipher::kLengthBytes + largest_ + Cipher::kTagBytes;
-}
-
-bool SecureChannel::fail(std::string trouble) {
-  trouble_ = std::move(trouble);
-  return false;
+  return inbox_.size() >= Cipher::record_bytes(max_bytes_);
 }
 
 }  // namespace libtrain::detail

@@ -4,63 +4,46 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
+
+#include <libtrain/comm/detail/tcp/socket.hpp>
 
 namespace libtrain::detail {
 
 namespace {
 
-// The plain bytes of a record.
-constexpr std::size_t kLargest = std::size_t{64} << 10;
+constexpr std::size_t kMaxPlainBytes = std::size_t{64} << 10;  // of a record
 
 }  // namespace
 
 SecureStream::SecureStream(const Digest& session_secret, Cipher::Direction own)
     : sealer_(session_secret, own), opener_(session_secret, Cipher::opposite(own)) {
-  inbox_.resize(Cipher::kLengthBytes + kLargest + Cipher::kTagBytes);
+  inbox_.resize(Cipher::record_bytes(kMaxPlainBytes));
 }
 
 ssize_t SecureStream::send(int socket, const void* data, std::size_t bytes) {
   if (outbox_.empty()) {
-    const auto length = static_cast<std::uint32_t>(std::min(bytes, kLargest));
-    outbox_.resize(Cipher::kLengthBytes + length + Cipher::kTagBytes);
-    std::memcpy(outbox_.data(), &length, Cipher::kLengthBytes);
-    const auto tag = sealer_.seal(data, outbox_.data() + Cipher::kLengthBytes, length);
-    std::memcpy(outbox_.data() + Cipher::kLengthBytes + length, tag.data(), Cipher::kTagBytes);
-    unreported_ = length;
-    flushed_ = 0;
+    unreported_ = std::min(bytes, kMaxPlainBytes);
+    sealer_.seal_record(data, unreported_, outbox_);
   }
-  if (!flush(socket)) return -1;
-  outbox_.clear();
-  return static_cast<ssize_t>(unreported_);
-}
-
-bool SecureStream::flush(int socket) {
-  while (flushed_ < outbox_.size()) {
-    const auto sent = ::send(socket, outbox_.data() + flushed_, outbox_.size() - flushed_, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0) return false;
-    flushed_ += static_cast<std::size_t>(sent);
-  }
-  return true;
+  if (!send_queued(socket, outbox_)) return -1;
+  if (outbox_.empty()) return static_cast<ssize_t>(unreported_);
+  errno = EAGAIN;
+  return -1;
 }
 
 ssize_t SecureStream::receive(int socket, void* data, std::size_t bytes) {
   if (read_ == opened_) {
     const auto header = fill(socket, Cipher::kLengthBytes);
     if (header <= 0) return header;
-    std::uint32_t length = 0;
-    std::memcpy(&length, inbox_.data(), Cipher::kLengthBytes);
-    if (length == 0 || length > kLargest) {
+    const auto length = Cipher::length_of(inbox_.data());
+    if (length == 0 || length > kMaxPlainBytes) {
       errno = EBADMSG;
       return -1;
     }
-    const auto record = fill(socket, Cipher::kLengthBytes + length + Cipher::kTagBytes);
+    const auto record = fill(socket, Cipher::record_bytes(length));
     if (record <= 0) return record;
-    Cipher::Tag tag{};
-    std::memcpy(tag.data(), inbox_.data() + Cipher::kLengthBytes + length, Cipher::kTagBytes);
-    auto* const text = inbox_.data() + Cipher::kLengthBytes;
-    if (!opener_.open(text, text, length, tag)) {
+    if (!opener_.open_record(inbox_.data())) {
       errno = EBADMSG;
       return -1;
     }
@@ -73,7 +56,7 @@ ssize_t SecureStream::receive(int socket, void* data, std::size_t bytes) {
   return static_cast<ssize_t>(taken);
 }
 
-// Returns what the system says last, which is above 0 once so many bytes of the record are there.
+// The last result of recv(2), or 1 if it was not called: above 0 once the inbox has `bytes` bytes of the record.
 ssize_t SecureStream::fill(int socket, std::size_t bytes) {
   ssize_t got = 1;
   while (filled_ < bytes && got > 0) {
@@ -81,6 +64,16 @@ ssize_t SecureStream::fill(int socket, std::size_t bytes) {
     if (got > 0) filled_ += static_cast<std::size_t>(got);
   }
   return got;
+}
+
+ssize_t PeerConnection::send(const void* data, std::size_t bytes) const {
+  if (stream) return stream->send(socket.get(), data, bytes);
+  return ::send(socket.get(), data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+ssize_t PeerConnection::receive(void* data, std::size_t bytes) const {
+  if (stream) return stream->receive(socket.get(), data, bytes);
+  return recv(socket.get(), data, bytes, MSG_DONTWAIT);
 }
 
 }  // namespace libtrain::detail

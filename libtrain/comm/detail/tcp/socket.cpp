@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -17,7 +18,7 @@ namespace {
 // Ranks of a large job connect at once.
 constexpr int kBacklog = 4096;
 
-// A host that lost its power says nothing: it counts as lost after 10 + 3 * 5 s.
+// A host that lost its power closes no connection: it counts as lost after 10 + 3 * 5 s.
 constexpr int kIdleBeforeProbe_s = 10;
 constexpr int kProbeInterval_s = 5;
 constexpr int kProbes = 3;
@@ -46,7 +47,7 @@ void throw_system_error(std::string_view call) {
   const int code = errno;
   if (code == EMFILE || code == ENFILE) {
     throw EnvironmentError(text("The limit of open files is reached (", call,
-                                "): a rank needs two for every other rank; raise it with ulimit -n."));
+                                "); a rank needs two for every other rank. Raise the limit with ulimit -n."));
   }
   throw EnvironmentError(text("The system call ", call, " failed: ", std::strerror(code), "."));
 }
@@ -60,17 +61,16 @@ void raise_open_file_limit() {
 
 FileDescriptor listen_at(const SocketAddress& address) {
   auto socket = make_socket(address.family());
-  // A listener that ended a moment ago must not keep its port from the next one.
+  // Otherwise the port stays in use for a while after its last listener was closed.
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(socket.get(), address.get(), address.length()) != 0 || listen(socket.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) {
       throw EnvironmentError(text("Port ", address.port(), " at ", address.name(),
-                                  " is taken by another program or job: choose another port (MASTER_PORT, or that of "
-                                  "--dist-url)."));
+                                  " is in use by another program or job. Choose another port (MASTER_PORT, or the port "
+                                  "in --dist-url)."));
     }
-    throw EnvironmentError(
-        text("Cannot listen at ", address.name(), ": ", std::strerror(errno),
-             errno == EADDRNOTAVAIL ? ": rank 0 must run on the host that MASTER_ADDR names." : "."));
+    throw EnvironmentError(text("Cannot listen at ", address.name(), ": ", std::strerror(errno),
+                                errno == EADDRNOTAVAIL ? ". Run rank 0 on the host that MASTER_ADDR names." : "."));
   }
   return socket;
 }
@@ -79,7 +79,7 @@ FileDescriptor begin_connect(const SocketAddress& address) {
   auto socket = make_socket(address.family());
   tune(socket);
   if (connect(socket.get(), address.get(), address.length()) == 0) return socket;
-  // A socket that has not even begun to connect gets ready too, and without an error.
+  // poll(2) would report a socket that has not begun to connect as ready, without an error.
   const int code = errno;
   if (code != EINPROGRESS && code != EINTR) socket.reset();
   errno = code;
@@ -93,7 +93,7 @@ FileDescriptor accept_from(const FileDescriptor& listener, SocketAddress& remote
       accept4(listener.get(), reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC)};
   if (!socket.is_open()) {
     if (errno == EMFILE || errno == ENFILE || errno == EBADF || errno == EINVAL) throw_system_error("accept4");
-    return socket;  // no peer waits, or the one that waited has left
+    return socket;  // no peer waits, or it has closed the connection
   }
   tune(socket);
   remote = SocketAddress{reinterpret_cast<const sockaddr*>(&storage), length};
@@ -105,6 +105,26 @@ int connection_error(const FileDescriptor& socket) {
   socklen_t length = sizeof(code);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &code, &length) != 0) return errno;
   return code;
+}
+
+bool send_queued(int socket, std::string& outbox) {
+  std::size_t done = 0;
+  ssize_t sent = 0;
+  while (done < outbox.size()) {
+    sent = send(socket, outbox.data() + done, outbox.size() - done, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) break;
+    done += static_cast<std::size_t>(sent);
+  }
+  outbox.erase(0, done);
+  return sent >= 0 || errno == EAGAIN;
+}
+
+void poll_briefly(std::vector<pollfd>& polled, const Deadline& deadline) {
+  using std::chrono::milliseconds;
+  const auto wait = std::min<Deadline::Clock::duration>(deadline.remaining(), milliseconds(50));
+  const auto time = static_cast<int>(std::chrono::ceil<milliseconds>(wait).count());
+  if (poll(polled.data(), polled.size(), time) < 0 && errno != EINTR) throw_system_error("poll");
 }
 
 SocketAddress local_address(const FileDescriptor& socket) {

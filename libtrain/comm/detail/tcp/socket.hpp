@@ -1,32 +1,43 @@
 #pragma once
 
+#include <poll.h>
+
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/comm/detail/tcp/socket_address.hpp>
 
 namespace libtrain::detail {
 
-/// Throws EnvironmentError that says what the system call named `call` met (errno); "too many open files" says what to
-/// do about it.
+/// Throws EnvironmentError with the system call's name, `call`, and its error (errno). For "too many open files" the
+/// message says what to do.
 [[noreturn]] void throw_system_error(std::string_view call);
 
-/// Raises this process's limit of open files as far as it may itself.
+/// Raises this process's limit of open files to its hard limit.
 void raise_open_file_limit();
 
-/// A socket that accepts connections at `address`; port 0 lets the system choose. Throws EnvironmentError where the
-/// port is taken.
+/// A socket that accepts connections at `address`; port 0 lets the system choose. Throws EnvironmentError if the port
+/// is in use.
 FileDescriptor listen_at(const SocketAddress& address);
 
-/// A socket on its way to `address`: writable once it is there or has failed (see connection_error). Nothing, and errno
-/// says why, where it fails at once.
+/// A socket that connects to `address`: writable once it has connected or failed (see connection_error). Not open, with
+/// errno set, if it fails at once.
 FileDescriptor begin_connect(const SocketAddress& address);
 
-/// The next connection to `listener`, or nothing where none waits.
+/// The next connection to `listener`; not open if there is none.
 FileDescriptor accept_from(const FileDescriptor& listener, SocketAddress& remote);
 
-/// Why a connection failed, 0 where it did not.
+/// The error of a connection that failed; 0 if it did not.
 int connection_error(const FileDescriptor& socket);
+
+/// Sends as much of `outbox` as possible without waiting, and removes it. False, with errno set, if the connection has
+/// failed.
+bool send_queued(int socket, std::string& outbox);
+
+/// Waits until a descriptor is ready, at most until the deadline and at most for 50 ms.
+void poll_briefly(std::vector<pollfd>& polled, const Deadline& deadline);
 
 SocketAddress local_address(const FileDescriptor& socket);
 

@@ -60,13 +60,14 @@ std::vector<SocketAddress> SocketAddress::resolve(const std::string& host, int p
   while (true) {
     const int code = look_up(host, port, AI_NUMERICSERV, found);
     if (code == 0 && !found.empty()) return found;
-    // In a cluster a host's name may appear only when its pod has started.
+    // In a cluster, the name of a pod may not resolve before the pod has started.
     if (deadline.expired()) {
       throw EnvironmentError(text("Host '", host, "' was not found (", gai_strerror(code),
-                                  "): check the master address, or give an IP address."));
+                                  "). Check the master address, or give an IP address."));
     }
     if (reminder.is_due()) {
-      log_warning(text("Host '", host, "' is not known yet (", gai_strerror(code), "): still asking for its address."));
+      log_warning(
+          text("Host '", host, "' does not resolve yet (", gai_strerror(code), "). Retrying until the deadline."));
     }
     std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(kNamePause, deadline.remaining()));
   }

@@ -16,11 +16,11 @@ class SocketAddress {
   SocketAddress() = default;
   SocketAddress(const sockaddr* address, socklen_t length);
 
-  /// Nothing for anything but what `name()` gives: "10.0.0.4:29500", "[fe80::1%eth0]:29500".
+  /// Parses the format of `name()`: "10.0.0.4:29500", "[fe80::1%eth0]:29500". std::nullopt for anything else.
   static std::optional<SocketAddress> parse(const std::string& name);
 
-  /// All addresses of a host name. Names that are not known yet are asked for again until the deadline, with a warning
-  /// after five seconds; each look-up takes as long as the system's resolver lets it. Throws EnvironmentError that
+  /// All addresses of a host name. A name that does not resolve yet is looked up again until the deadline, with a
+  /// warning after five seconds; the system's resolver limits the time of each look-up. Throws EnvironmentError that
   /// names the host.
   static std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline);
 
@@ -33,7 +33,7 @@ class SocketAddress {
 
   bool is_loopback() const;
   bool is_link_local() const;
-  /// 0.0.0.0 or ::, which stand for all addresses of a host.
+  /// 0.0.0.0 or ::, the wildcard addresses.
   bool is_unspecified() const;
 
   std::string name() const;

@@ -1,4 +1,4 @@
-// How groups of TcpTransport come about: ranks tell each other where they listen, over whatever they have, and connect.
+// Builds groups of TcpTransport: the ranks exchange the addresses at which they listen, and connect.
 
 #include <algorithm>
 #include <array>
@@ -31,14 +31,14 @@ std::string text_of(const ShortText& text) {
   return {text.data(), strnlen(text.data(), text.size())};
 }
 
-/// What a rank says about itself before it listens.
+/// A rank's record before it listens.
 struct Introduction {
   ShortText place{};  ///< see network_place
   std::int32_t encrypts = 0;
-  GroupKey key = {};  ///< of rank 0; the others' are not used
+  GroupKey key = {};  ///< that of rank 0 is used
 };
 
-/// What it says in a group that is being split.
+/// A rank's record in a split.
 struct Application {
   std::int32_t color = 0;
   std::int32_t key = 0;
@@ -46,7 +46,7 @@ struct Application {
   ShortText address{};
 };
 
-/// Carries one record of every rank to all ranks; the result is in rank order.
+/// Sends one record of every rank to all ranks; the result is in rank order.
 using Gather = std::function<std::vector<std::string>(const std::string& record)>;
 
 template <typename Record>
@@ -55,7 +55,7 @@ std::vector<Record> gather_records(const Gather& gather, const Record& own) {
   std::vector<Record> records;
   for (const auto& bytes : gather({reinterpret_cast<const char*>(&own), sizeof(own)})) {
     if (bytes.size() != sizeof(Record)) {
-      throw EnvironmentError("The ranks run different versions of libtrain: start the same program everywhere.");
+      throw EnvironmentError("The ranks run different versions of libtrain. Start the same program on all ranks.");
     }
     std::memcpy(&records.emplace_back(), bytes.data(), sizeof(Record));
   }
@@ -78,33 +78,20 @@ Gather gather_over(HostTransport& base, const WaitPolicy& policy) {
   };
 }
 
-std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail::FileDescriptor listener, bool encrypt,
+std::unique_ptr<HostTransport> connect_mesh(const detail::MeshPlan& plan, detail::FileDescriptor listener,
                                             const WaitPolicy& policy, const std::function<void()>& look) {
   const auto host = detail::local_address(listener).with_port(0);
-  auto links = detail::MeshConnector{plan, std::move(listener)}.connect(policy.deadline, look);
-  std::vector<detail::MeshPeer> peers;
-  for (std::size_t peer = 0; peer < links.size(); ++peer) {
-    auto& link = links[peer];
-    auto& end = peers.emplace_back();
-    end.address = plan.addresses[peer];
-    end.data = std::move(link.data);
-    end.control = detail::ControlChannel{std::move(link.control)};
-    if (!encrypt || static_cast<int>(peer) == plan.rank) continue;
-    // See MeshConnector: the higher rank calls.
-    const auto own = static_cast<int>(peer) < plan.rank ? detail::Cipher::Direction::from_caller
-                                                        : detail::Cipher::Direction::from_answerer;
-    end.stream = std::make_unique<detail::SecureStream>(link.data_secret, own);
-    end.control.protect(link.control_secret, own);
-  }
-  return std::make_unique<detail::TcpTransport>(plan.rank, std::move(peers), plan.key, host, encrypt);
+  auto peers = detail::MeshConnector{plan, std::move(listener)}.connect(policy.deadline, look);
+  return std::make_unique<detail::TcpTransport>(plan.rank, std::move(peers), plan.key, host, plan.encrypt);
 }
 
-// Otherwise one side would take ciphertext for gradients.
+// Otherwise one side would read ciphertext as gradients.
 void require_equal_encryption(const std::vector<Introduction>& ranks) {
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     if (ranks[rank].encrypts == ranks.front().encrypts) continue;
-    throw EnvironmentError(text("Of rank 0 and rank ", rank, " only rank ", ranks[rank].encrypts != 0 ? rank : 0,
-                                " encrypts what it sends: set LIBTRAIN_ENCRYPTION to the same on all ranks."),
+    const auto on = ranks[rank].encrypts != 0 ? rank : 0;
+    throw EnvironmentError(text("LIBTRAIN_ENCRYPTION is on for rank ", on, " and off for rank ", rank - on,
+                                ". Set it to the same value on all ranks."),
                            ErrorScope::all_ranks);
   }
 }
@@ -119,12 +106,12 @@ std::unique_ptr<HostTransport> assemble(const Gather& gather, int rank, const de
       std::all_of(ranks.begin(), ranks.end(), [&](const auto& other) { return other.place == own.place; });
 
   auto listener = detail::listen_at(detail::choose_local_address(options, all_here, policy.deadline));
-  detail::MeshPlan plan{.rank = rank, .key = ranks.front().key};
+  detail::MeshPlan plan{.rank = rank, .key = ranks.front().key, .encrypt = options.encrypt};
   const auto address = short_text(detail::local_address(listener).name());
   for (const auto& other : gather_records(gather, address)) {
     plan.addresses.push_back(text_of(other));
   }
-  return connect_mesh(plan, std::move(listener), options.encrypt, policy, [] {});
+  return connect_mesh(plan, std::move(listener), policy, [] {});
 }
 
 }  // namespace
@@ -133,7 +120,7 @@ std::unique_ptr<HostTransport> detail::TcpTransport::connect(detail::Rendezvous&
                                                              const detail::TcpOptions& options,
                                                              const WaitPolicy& policy) {
   if (world_size < 1 || rank < 0 || rank >= world_size) {
-    throw UsageError(text("There is no rank ", rank, " among ", world_size, " ranks."));
+    throw UsageError(text("Rank ", rank, " of ", world_size, " does not exist. Ranks are numbered from 0."));
   }
   detail::raise_open_file_limit();
   auto group = assemble(gather_over(rendezvous, policy), rank, options, policy);
@@ -160,13 +147,13 @@ std::unique_ptr<HostTransport> detail::TcpTransport::split(int color, int key, c
   std::stable_sort(members.begin(), members.end(),
                    [&](int left, int right) { return application(left).key < application(right).key; });
 
-  detail::MeshPlan plan{.key = key_.derive(application(members.front()).id)};
+  detail::MeshPlan plan{.key = key_.derive(application(members.front()).id), .encrypt = encrypts_};
   for (const int member : members) {
     if (member == rank()) plan.rank = static_cast<int>(plan.addresses.size());
     plan.addresses.push_back(text_of(application(member).address));
   }
-  // A member that is lost while the part connects shows on the connections of the whole.
-  return connect_mesh(plan, std::move(listener), encrypts_, policy, [this] { mesh_.look(); });
+  // The connections of the whole group show a member that is lost while the part connects.
+  return connect_mesh(plan, std::move(listener), policy, [this] { mesh_.look(); });
 }
 
 }  // namespace libtrain

@@ -7,7 +7,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Below this the steps of a ring, of which there are twice as many as ranks, cost more than the bytes that it saves.
+// Below this size, the steps of a ring (twice as many as ranks) cost more than the bytes that it saves.
 std::size_t ring_from(int world_size) {
   constexpr std::size_t kMin = std::size_t{64} << 10;
   constexpr std::size_t kForEachRank = std::size_t{12} << 10;
@@ -25,8 +25,8 @@ TcpTransport::TcpTransport(int rank, std::vector<MeshPeer> peers, const GroupKey
                            bool encrypts)
     : mesh_(rank, std::move(peers), *this), key_(key), host_(host), encrypts_(encrypts) {}
 
-// An arrival and the collective after it are one call: in the roll call a rank that is still arriving must answer those
-// that move data already. Collectives without an arrival begin calls of their own, so all ranks count alike.
+// An arrival and the collective after it are one call: a rank that is still arriving must answer the liveness check of
+// ranks that already move data. Collectives without an arrival begin their own calls, so all ranks count alike.
 Collective TcpTransport::collective(const WaitPolicy& policy) {
   if (!std::exchange(has_arrived_, false)) mesh_.begin_call();
   mesh_.enter(Mesh::Phase::moving);
@@ -34,10 +34,10 @@ Collective TcpTransport::collective(const WaitPolicy& policy) {
 }
 
 // Dissemination (Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, 1988): with each step a rank
-// hears from twice as many others, and of how those compared with the ones that they had heard from.
+// knows the fingerprints of twice as many others, and whether they were equal.
 bool TcpTransport::arrive(const Arrival& arrival, const WaitPolicy& policy) {
   mesh_.begin_call();
-  mesh_.enter(Mesh::Phase::meeting);
+  mesh_.enter(Mesh::Phase::arriving);
   const Collective self{.mesh = mesh_, .scratch = scratch_, .policy = policy};
   Exchange exchange{mesh_, policy};
   Greeting own{.fingerprint = arrival.fingerprint};
@@ -84,7 +84,7 @@ void TcpTransport::reduce_scatter(const void* input, void* output, std::size_t c
   ring_reduce_scatter(collective(policy), input, output, count, {type, op});
 }
 
-// In step k everybody sends to the k-th rank after itself, so no rank is sent to by two at a time.
+// In step k every rank sends to the k-th rank after it, so no rank receives from two at a time.
 void TcpTransport::all_to_all(const void* input, void* output, std::size_t bytes, const WaitPolicy& policy) {
   const auto self = collective(policy);
   const auto offset = [&](int peer) { return static_cast<std::size_t>(peer) * bytes; };

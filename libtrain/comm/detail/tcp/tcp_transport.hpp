@@ -16,17 +16,16 @@ namespace libtrain::detail {
 /// Collectives over TCP connections between all pairs of ranks, for hosts without MPI.
 ///
 /// A rank listens on one address of its host while the group connects, and never afterwards. Peers prove to each other
-/// that they know the group's secret before anything else is read; others are dropped and the job goes on. What follows
-/// is neither encrypted nor signed, unless TcpOptions::encrypt says so: who can change packets between the hosts can
-/// change results.
+/// that they have the group's secret before anything else is read; other connections are dropped. The data is neither
+/// encrypted nor authenticated unless TcpOptions::encrypt is set: an attacker who can modify packets between the hosts
+/// can change results.
 ///
-/// A peer that is lost, stopped or absent ends the calls of all ranks with one reason that names it. Sums are taken in
-/// an order that depends on the world size and the length alone, so reruns are bit-equal.
+/// A peer that is lost, stopped or missing ends the calls of all ranks with one error that names it. The order of sums
+/// depends only on the world size and the length, so reruns are bit-equal.
 class TcpTransport : public HostTransport {
  public:
   /// The group of all ranks of a job. All must call it; `rendezvous` is not needed afterwards. Throws EnvironmentError
-  /// where ranks disagree about the world size or have no usable address, CommunicationError for those that do not
-  /// come.
+  /// if the ranks' world sizes differ or a rank has no usable address, CommunicationError if ranks do not connect.
   static std::unique_ptr<HostTransport> connect(Rendezvous& rendezvous, int rank, int world_size,
                                                 const TcpOptions& options, const WaitPolicy& policy);
 
@@ -63,7 +62,7 @@ class TcpTransport : public HostTransport {
   SocketAddress host_;
   bool encrypts_;
   Scratch scratch_;
-  bool has_arrived_ = false;  // and has not moved data since
+  bool has_arrived_ = false;  // and has moved no data since
 };
 
 }  // namespace libtrain::detail

@@ -14,7 +14,7 @@ std::size_t checked_size(int world_size) {
 
 }  // namespace
 
-ThreadGroup::ThreadGroup(int world_size) : slots_(checked_size(world_size)), here_(slots_.size()) {}
+ThreadGroup::ThreadGroup(int world_size) : slots_(checked_size(world_size)), has_arrived_(slots_.size()) {}
 
 void ThreadGroup::leave() noexcept {
   const std::lock_guard lock(mutex_);
@@ -27,33 +27,33 @@ void ThreadGroup::leave_as_the_last() noexcept {
   changed_.wait(lock, [this] { return inside_ == 0; });
 }
 
-void ThreadGroup::meet(int rank, const Deadline& deadline, Meeting kind) {
+void ThreadGroup::wait(int rank, const Deadline& deadline, Phase phase) {
   std::unique_lock lock(mutex_);
   const auto give_up = [&] {
-    // Those who are still in the section only copy: they leave soon.
-    if (kind == Meeting::closing) changed_.wait(lock, [this] { return inside_ == 0; });
+    // Ranks that are still in the section only copy, and leave soon.
+    if (phase == Phase::closing) changed_.wait(lock, [this] { return inside_ == 0; });
     throw CommunicationError(failure_);
   };
   if (!failure_.empty()) give_up();
-  const auto meeting = meeting_;
-  here_[static_cast<std::size_t>(rank)] = true;
+  const auto generation = generation_;
+  has_arrived_[static_cast<std::size_t>(rank)] = true;
   if (++arrived_ == world_size()) {
     arrived_ = 0;
-    here_.assign(here_.size(), false);
-    ++meeting_;
-    if (kind == Meeting::opening) inside_ = world_size();
+    has_arrived_.assign(has_arrived_.size(), false);
+    ++generation_;
+    if (phase == Phase::opening) inside_ = world_size();
     changed_.notify_all();
     return;
   }
-  const auto over = [&] { return meeting_ != meeting || !failure_.empty(); };
+  const auto over = [&] { return generation_ != generation || !failure_.empty(); };
   if (!changed_.wait_until(lock, deadline.time_point(), over)) {
     std::vector<int> missing;
     for (int peer = 0; peer < world_size(); ++peer) {
-      if (!here_[static_cast<std::size_t>(peer)]) missing.push_back(peer);
+      if (!has_arrived_[static_cast<std::size_t>(peer)]) missing.push_back(peer);
     }
     fail(missing_ranks(std::move(missing)));
   }
-  if (meeting_ == meeting) give_up();
+  if (generation_ == generation) give_up();
 }
 
 void ThreadGroup::abort(const std::string& reason) noexcept {

@@ -12,7 +12,7 @@
 
 namespace libtrain::detail {
 
-/// What one rank shows the others between two meetings.
+/// What one rank publishes to the others between two barriers.
 struct ThreadSlot {
   std::uint64_t fingerprint = 0;
   const void* input = nullptr;
@@ -21,10 +21,9 @@ struct ThreadSlot {
   int key = 0;
 };
 
-/// The shared side of a group of threads: a board with one slot a rank, and sections that all ranks enter and leave
-/// together.
+/// The shared state of a group of threads: one slot per rank, and sections that all ranks enter and leave together.
 ///
-/// A rank writes only its own slot, before a section, and reads the others' only inside it.
+/// A rank writes only its own slot, before a section, and reads the other slots only inside the section.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int world_size);
@@ -33,26 +32,26 @@ class ThreadGroup {
 
   ThreadSlot& slot(int rank) { return slots_[static_cast<std::size_t>(rank)]; }
 
-  /// A section in which every rank may touch the memory that the others have shown. Its beginning and its end are
-  /// meetings of all ranks. Both throw CommunicationError: at the deadline, naming the ranks that did not arrive, or
-  /// the reason when a rank aborted; `close` only when no rank is in the section any more, so that no rank frees memory
-  /// that a peer still reads.
+  /// A section in which every rank may access the memory that the others have published. It begins and ends with a
+  /// barrier of all ranks. Both throw CommunicationError: at the deadline, naming the ranks that did not arrive, or
+  /// with the reason of an abort. `close` throws only after all ranks have left the section, so that no rank frees
+  /// memory that a peer still reads.
   class Section {
    public:
     Section(ThreadGroup& group, int rank, const Deadline& deadline) : group_(group), rank_(rank) {
-      group_.meet(rank, deadline, Meeting::opening);
+      group_.wait(rank, deadline, Phase::opening);
     }
-    /// After an exception inside: the peers may still read what this rank has shown.
+    /// After an exception inside: waits, because the peers may still read what this rank has published.
     ~Section() {
       if (!closed_) group_.leave_as_the_last();
     }
-    Section(const Section&) = delete;  // one leaving for one entering
+    Section(const Section&) = delete;  // one leave() for one entry
     Section& operator=(const Section&) = delete;
 
     void close(const Deadline& deadline) {
       closed_ = true;
       group_.leave();
-      group_.meet(rank_, deadline, Meeting::closing);
+      group_.wait(rank_, deadline, Phase::closing);
     }
 
    private:
@@ -63,13 +62,13 @@ class ThreadGroup {
 
   void abort(const std::string& reason) noexcept;
 
-  /// The one group for `color`, made by the rank that asks first; `members` must all ask.
+  /// The group for `color`, created by the first rank that calls this; all `members` ranks must call it.
   std::shared_ptr<ThreadGroup> subgroup(int color, int members);
 
  private:
-  enum class Meeting { opening, closing };
+  enum class Phase { opening, closing };
 
-  void meet(int rank, const Deadline& deadline, Meeting kind);
+  void wait(int rank, const Deadline& deadline, Phase phase);
   void leave() noexcept;
   void leave_as_the_last() noexcept;
   void fail(const std::string& reason);
@@ -77,10 +76,10 @@ class ThreadGroup {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<ThreadSlot> slots_;
-  std::vector<bool> here_;
+  std::vector<bool> has_arrived_;
   int arrived_ = 0;
-  std::uint64_t meeting_ = 0;
-  int inside_ = 0;  // ranks in the section
+  std::uint64_t generation_ = 0;  // of the barrier
+  int inside_ = 0;                // ranks in the section
   std::string failure_;
 
   struct Subgroup {

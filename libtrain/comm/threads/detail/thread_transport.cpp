@@ -69,7 +69,7 @@ void ThreadTransport::all_gather(const void* input, void* output, std::size_t by
   group_->slot(rank_).input = input;
   ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
-    copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes), group_->slot(peer).input, bytes);
+    copy_bytes(part_of(output, peer, bytes), group_->slot(peer).input, bytes);
   }
   section.close(policy.deadline);
 }
@@ -86,8 +86,7 @@ void ThreadTransport::all_to_all(const void* input, void* output, std::size_t by
   group_->slot(rank_).input = input;
   ThreadGroup::Section section{*group_, rank_, policy.deadline};
   for (int peer = 0; peer < world_size(); ++peer) {
-    copy_bytes(at_offset(output, static_cast<std::size_t>(peer) * bytes),
-               at_offset(group_->slot(peer).input, static_cast<std::size_t>(rank_) * bytes), bytes);
+    copy_bytes(part_of(output, peer, bytes), part_of(group_->slot(peer).input, rank_, bytes), bytes);
   }
   section.close(policy.deadline);
 }
@@ -117,7 +116,7 @@ void ThreadTransport::abort(const std::string& reason) noexcept {
   try {
     group_->abort(text("rank ", name_of(rank_), " failed: ", reason));
   } catch (...) {
-    group_->abort("a rank failed");  // out of memory; this text needs none
+    group_->abort("a rank failed");  // out of memory
   }
 }
 

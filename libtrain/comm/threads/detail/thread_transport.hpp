@@ -43,7 +43,7 @@ class ThreadTransport : public HostTransport {
 
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
-  std::vector<const void*> inputs_;  // kept for their memory
+  std::vector<const void*> inputs_;  // reused by the next reduction
   std::vector<void*> outputs_;
 };
 

@@ -31,7 +31,7 @@ bool is_whole(double number, double least, double most) {
   return number >= least && number <= most && std::floor(number) == number;
 }
 
-// Of an array of numbers.
+// The elements of an array of numbers.
 std::vector<double> numbers_of(ondemand::value& value, std::string_view name) {
   std::vector<double> numbers;
   for_each_json_element(json_array(value, name), name,
@@ -39,7 +39,7 @@ std::vector<double> numbers_of(ondemand::value& value, std::string_view name) {
   return numbers;
 }
 
-constexpr std::uint32_t kNowhere = UINT32_MAX;
+constexpr std::uint32_t kNoImage = UINT32_MAX;
 
 template <typename Records>
 CocoIdTable positions_of(const Records& records) {
@@ -49,18 +49,18 @@ CocoIdTable positions_of(const Records& records) {
   return table;
 }
 
-// Moves annotations to where those of their image stand, in the order of the file: a counting sort.
+// Groups annotations by image, in the order of the file, by a counting sort.
 void group_by_image(CocoObjects& objects, std::size_t images) {
   auto& first = objects.first_of_image;
   first.assign(images + 1, 0);
   for (const auto& annotation : objects.annotations) {
-    if (annotation.image != kNowhere) ++first[annotation.image + std::size_t{1}];
+    if (annotation.image != kNoImage) ++first[annotation.image + std::size_t{1}];
   }
   for (std::size_t image = 0; image < images; ++image) first[image + 1] += first[image];
   std::vector<CocoAnnotation> grouped(first[images]);
   std::vector<std::uint64_t> next(first.begin(), first.end());
   for (const auto& annotation : objects.annotations) {
-    if (annotation.image != kNowhere) grouped[next[annotation.image]++] = annotation;
+    if (annotation.image != kNoImage) grouped[next[annotation.image]++] = annotation;
   }
   objects.annotations = std::move(grouped);
 }
@@ -95,8 +95,7 @@ void CocoReader::read_image(ondemand::value& value) {
   require_key(image.width > 0, "width", begin);
   require_key(image.height > 0, "height", begin);
   require_key(has_name, "file_name", begin);
-  if (!image_ids_.insert(image.id, 0))
-    throw JsonFault{begin, text("an image whose id no other has, unlike ", image.id)};
+  if (!image_ids_.insert(image.id, 0)) throw JsonFault{begin, text("a unique image id, not a second ", image.id)};
   image.name_offset = found_.names.size();
   image.name_length = name.size();
   found_.names += name;
@@ -123,7 +122,7 @@ void CocoReader::read_category(ondemand::value& value) {
   require_key(has_id, "id", begin);
   require_key(has_name, "name", begin);
   if (!category_ids_.insert(category.id, 0)) {
-    throw JsonFault{begin, text("a category whose id no other has, unlike ", category.id)};
+    throw JsonFault{begin, text("a unique category id, not a second ", category.id)};
   }
   found_.categories.push_back(std::move(category));
 }
@@ -274,8 +273,8 @@ void CocoReader::read_run_length(ondemand::value& value, Entry& entry) {
     if (key == "size") {
       const char* const size_begin = json_begin(field);
       const auto size = numbers_of(field, key);
-      const bool usable = size.size() == 2 && is_whole(size[0], 1, kMaxImagePixels) && is_whole(size[1], 1, kMaxImagePixels) &&
-                          size[0] * size[1] <= kMaxImagePixels;
+      const bool usable = size.size() == 2 && is_whole(size[0], 1, kMaxImagePixels) &&
+                          is_whole(size[1], 1, kMaxImagePixels) && size[0] * size[1] <= kMaxImagePixels;
       if (!usable) throw JsonFault{size_begin, text("a height and a width of up to ", kMaxMaskPixels, " pixels")};
       mask.height = static_cast<std::uint32_t>(size[0]);
       mask.width = static_cast<std::uint32_t>(size[1]);
@@ -324,7 +323,7 @@ void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& r
     const CocoReference& reference = references[number];
     CocoAnnotation& annotation = objects.annotations[number];
     const auto image = images.find(reference.image_id);
-    annotation.image = image.value_or(kNowhere);
+    annotation.image = image.value_or(kNoImage);
     if (!image) {
       if (file == CocoFile::results) {
         throw JsonFault{reference.at, text("a result for an image of the ground truth, not for ", reference.image_id)};

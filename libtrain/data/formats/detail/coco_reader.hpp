@@ -14,8 +14,8 @@
 
 namespace libtrain::data::detail {
 
-/// From ids to positions: open addressing with linear probing, one allocation, several times as fast as
-/// std::unordered_map on the hundreds of thousands of ids of an annotation file.
+/// A map from ids to positions: open addressing with linear probing and one allocation, several times as fast as
+/// std::unordered_map for the hundreds of thousands of ids of an annotation file.
 class CocoIdTable {
  public:
   explicit CocoIdTable(std::size_t expected = 0) {
@@ -24,7 +24,7 @@ class CocoIdTable {
     slots_.resize(slots);
   }
 
-  /// False, with nothing changed, where `id` is there already.
+  /// Returns false, and changes nothing, if `id` exists.
   bool insert(std::int64_t id, std::uint32_t position) {
     if (2 * (used_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[slot_of(id)];
@@ -47,7 +47,7 @@ class CocoIdTable {
     bool used = false;
   };
 
-  // Of `id`, or the free one where it would go.
+  // The slot of `id`, or the free slot for it.
   std::size_t slot_of(std::int64_t id) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t slot = libtrain::detail::mix_bits(static_cast<std::uint64_t>(id)) & mask;
@@ -67,7 +67,7 @@ class CocoIdTable {
   std::size_t used_ = 0;
 };
 
-/// What an annotation says of other sections of its file, which may come later, and where it stands.
+/// The references of an annotation to other sections of its file, which may follow later, and its place.
 struct CocoReference {
   std::int64_t image_id = 0;
   std::int64_t category_id = 0;
@@ -76,24 +76,25 @@ struct CocoReference {
 
 enum class CocoFile { instances, results };
 
-/// Reads the objects of a file's sections one by one; all throw JsonFault.
+/// Reads the objects of a file's sections one by one; all functions throw JsonFault.
 class CocoReader {
  public:
-  /// `expected_coordinates` is how many there may be: room for them is set aside, not used.
+  /// Reserves address space for `expected_coordinates`; memory is used only for actual coordinates.
   CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordinates);
 
   void read_image(simdjson::ondemand::value& value);
   void read_category(simdjson::ondemand::value& value);
   void read_annotation(simdjson::ondemand::value& value);
 
-  /// Images and categories in the order of the file, annotations too, without their positions among those.
+  /// Images, categories and annotations in the order of the file; the annotations' positions of images and categories
+  /// are not set.
   CocoAnnotations& found() { return found_; }
 
   /// One for each annotation.
   const std::vector<CocoReference>& references() const { return references_; }
 
  private:
-  // An annotation and what its object had.
+  // An annotation and the keys of its object.
   struct Entry {
     CocoAnnotation annotation = {};
     CocoReference reference = {};
@@ -106,7 +107,7 @@ class CocoReader {
     bool has_score = false;
   };
 
-  // How much there was of each kind of mask.
+  // The sizes of CocoShapes before an annotation.
   struct Marks {
     std::size_t coordinates = 0;
     std::size_t polygon_offsets = 0;
@@ -133,13 +134,13 @@ class CocoReader {
   CocoIdTable category_ids_;
 };
 
-/// Gives each annotation the positions of its image and its category in `truth`, whose images and categories are
-/// sorted, and brings those of an image together. Annotations of images that are not there are dropped and counted
-/// (CocoFile::instances) or refused (CocoFile::results). Throws JsonFault.
+/// Sets the positions of each annotation's image and category in `truth`, whose images and categories are sorted, and
+/// groups annotations by image. Annotations of unknown images are dropped and counted (CocoFile::instances) or are an
+/// error (CocoFile::results). Throws JsonFault.
 void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
                        CocoFile file, CocoFindings& findings);
 
-/// Counts ids of annotations that are not positive or there more than once.
+/// Counts ids of annotations that are not positive or not unique.
 void check_coco_ids(const CocoObjects& objects, CocoFindings& findings);
 
 }  // namespace libtrain::data::detail

@@ -2,47 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <utility>
-
-#include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
-class MemoryFile final : public File {
- public:
-  MemoryFile(std::string name, std::string bytes) : name_(std::move(name)), bytes_(std::move(bytes)) {}
-
-  const std::string& name() const override { return name_; }
-  std::uint64_t size() const override { return bytes_.size(); }
-
-  void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > bytes_.size() || bytes_.size() - offset < to.size()) {
-      throw EnvironmentError(text("File '", name_, "', byte offset ", offset, " of its content in memory: expected ",
-                                  to.size(), " bytes, found ",
-                                  bytes_.size() - std::min<std::uint64_t>(offset, bytes_.size()), "."));
-    }
-    if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
-  }
-
- private:
-  std::string name_;
-  std::string bytes_;
-};
-
-}  // namespace
-
-std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes) {
-  return std::make_unique<const MemoryFile>(std::move(name), std::move(bytes));
-}
-
-namespace {
-
-// A local disk serves the smallest at once; the largest makes the delay of a remote store small beside its transfer.
+// A local disk serves the smallest read immediately; for the largest, the latency of a remote store is small compared
+// to its transfer time.
 constexpr std::size_t kSmallestRead = std::size_t{64} << 10;
 constexpr std::size_t kLargestRead = std::size_t{4} << 20;
 
@@ -54,7 +21,7 @@ std::string_view ReadWindow::at(std::uint64_t offset, std::size_t count) {
 }
 
 void ReadWindow::move_to(std::uint64_t offset, std::size_t count) {
-  // Where entries are longer than the window, most of a long read would be thrown away.
+  // If entries are longer than the window, most of a long read would be discarded.
   const bool close_by = offset >= begin_ && offset <= begin_ + buffer_.size() + kSmallestRead;
   read_bytes_ = close_by ? std::clamp(2 * read_bytes_, kSmallestRead, kLargestRead) : kSmallestRead;
   const std::uint64_t left = file_.size() - offset;

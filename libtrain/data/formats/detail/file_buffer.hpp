@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -10,22 +9,19 @@
 
 namespace libtrain::data::detail {
 
-/// A file that is `bytes`: what reads a File reads a buffer.
-std::unique_ptr<const File> file_in_memory(std::string name, std::string bytes);
-
-/// Small pieces of a file from front to back with few reads, for building an index: a read takes more than was asked
-/// for, twice as much as the one before as long as that pays. Uses at most 4 MiB, and no more than the file is long.
+/// Reads small pieces of a file from front to back with few reads, to build an index: a read takes more bytes than
+/// requested, twice as many as the previous read while that pays. Uses at most 4 MiB, and at most the size of the file.
 /// Used by one thread at a time.
 class ReadWindow {
  public:
   /// `file` must outlive the window.
   explicit ReadWindow(const File& file) : file_(file) {}
 
-  ReadWindow(const ReadWindow&) = delete;  // views of the buffer are handed out
+  ReadWindow(const ReadWindow&) = delete;  // callers have views of the buffer
   ReadWindow& operator=(const ReadWindow&) = delete;
 
-  /// The `count` bytes from `offset` on, valid until the next call; the caller has checked that the file holds them.
-  /// Throws as File::read_at; the window cannot be used after that.
+  /// The `count` bytes from `offset` on, valid until the next call; the caller has checked that they exist. Throws as
+  /// File::read_at; the window must not be used after that.
   std::string_view at(std::uint64_t offset, std::size_t count);
 
  private:

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/data/formats/text_table.hpp>
 
 namespace libtrain::data::detail {
 
@@ -36,6 +35,29 @@ const char* find_in_strings(std::string_view json, simdjson::error_code error) {
 
 }  // namespace
 
+std::size_t find_invalid_utf8(std::string_view text) {
+  int missing = 0;  // bytes that the character still needs
+  unsigned lowest = 0x80;
+  unsigned highest = 0xbf;  // of the next one of them
+  for (std::size_t position = 0; position < text.size(); ++position) {
+    const unsigned byte = static_cast<unsigned char>(text[position]);
+    if (missing > 0) {
+      if (byte < lowest || byte > highest) return position;
+      --missing;
+      lowest = 0x80;
+      highest = 0xbf;
+    } else if (byte >= 0x80) {
+      if (byte < 0xc2 || byte > 0xf4) return position;
+      missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+      if (byte == 0xe0) lowest = 0xa0;
+      if (byte == 0xed) highest = 0x9f;
+      if (byte == 0xf0) lowest = 0x90;
+      if (byte == 0xf4) highest = 0x8f;
+    }
+  }
+  return text.size();
+}
+
 std::string json_excerpt(std::string_view text, std::string_view end) {
   constexpr std::size_t longest = 24;
   if (text.empty()) return std::string{end};
@@ -51,7 +73,7 @@ std::string json_excerpt(std::string_view text, std::string_view end) {
 simdjson::padded_string read_json_text(const File& file, std::uint64_t begin, std::uint64_t length) {
   simdjson::padded_string json{static_cast<std::size_t>(length)};
   if (json.data() == nullptr) {
-    throw EnvironmentError(text("File '", file.name(), "': there is no memory for its ", length, " bytes of JSON."));
+    throw EnvironmentError(text("File '", file.name(), "': not enough memory for its ", length, " bytes of JSON."));
   }
   file.read_at(begin, std::as_writable_bytes(std::span{json.data(), json.size()}));
   return json;
@@ -120,10 +142,8 @@ std::string_view json_key(ondemand::field& field) {
 
 JsonFault structural_fault(simdjson::error_code error, std::string_view json) {
   switch (error) {
-    case simdjson::UTF8_ERROR: {
-      const auto position = Utf8Check{}.add(json);
-      return {.at = json.data() + position.value_or(json.size()), .expected = "UTF-8"};
-    }
+    case simdjson::UTF8_ERROR:
+      return {.at = json.data() + find_invalid_utf8(json), .expected = "UTF-8"};
     case simdjson::UNESCAPED_CHARS:
       return {.at = find_in_strings(json, error), .expected = "no control character within a string"};
     case simdjson::UNCLOSED_STRING:

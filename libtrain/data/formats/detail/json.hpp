@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,50 +15,54 @@ namespace libtrain::data::detail {
 /// JSON's white space (RFC 8259, section 2).
 inline constexpr std::string_view kJsonSpace = " \t\r\n";
 
-/// What is wrong with JSON text. Thrown by parts that do not know which file the text belongs to, and turned into an
-/// EnvironmentError by those that do.
+/// A fault of JSON text. Thrown by functions that do not know the file of the text, and turned into an EnvironmentError
+/// by functions that do.
 struct JsonFault {
-  const char* at = nullptr;   ///< where in the text; null: where the parser stands
+  const char* at = nullptr;   ///< the place in the text; null for the position of the parser
   std::string expected = {};  ///< completes "expected ...": an integer for 'id'
 };
 
-/// The beginning of `text` in quotes, fit for a message: at most 24 printable characters; `end` where there is none.
+/// The position of the first byte of `text` that is not valid UTF-8: no overlong forms, no surrogates, nothing above
+/// U+10FFFF (The Unicode Standard 15.0, table 3-7). text.size() if there is none or the last character is cut off.
+std::size_t find_invalid_utf8(std::string_view text);
+
+/// The beginning of `text` in quotes for a message: at most 24 characters, printable; `end` if `text` is empty.
 std::string json_excerpt(std::string_view text, std::string_view end);
 
 /// Bytes `begin` to `begin + length` of a file, with the padding that simdjson reads. Throws as File::read_at, and
-/// EnvironmentError where there is not the memory.
+/// EnvironmentError if there is not enough memory.
 simdjson::padded_string read_json_text(const File& file, std::uint64_t begin, std::uint64_t length);
 
-/// What reads values of simdjson's on-demand documents. Each value may be read once; `name` is its key, for the message
-/// of the JsonFault that all of them throw for another type.
+/// The following functions read values of simdjson's on-demand documents, and throw JsonFault for another type. Each
+/// value may be read once; `name` is its key, for the message.
 std::int64_t json_integer(simdjson::ondemand::value& value, std::string_view name);
 
 /// The same, from `minimum` to `maximum`.
 std::int64_t json_integer(simdjson::ondemand::value& value, std::string_view name, std::int64_t minimum,
                           std::int64_t maximum);
 
-/// The double nearest to a number, the same that Python and strtod give.
+/// The double nearest to a number, as in Python and strtod.
 double json_number(simdjson::ondemand::value& value, std::string_view name);
 
 /// 0, 1, false or true.
 bool json_flag(simdjson::ondemand::value& value, std::string_view name);
 
-/// Lives until the parser's next document.
+/// Valid until the parser's next document.
 std::string_view json_string(simdjson::ondemand::value& value, std::string_view name);
 
 simdjson::ondemand::object json_object(simdjson::ondemand::value& value, std::string_view name);
 
 simdjson::ondemand::array json_array(simdjson::ondemand::value& value, std::string_view name);
 
-/// Where the value begins in the text.
+/// The beginning of the value in the text.
 inline const char* json_begin(simdjson::ondemand::value& value) {
   return value.raw_json_token().data();
 }
 
-/// The key of a field, with escapes resolved. Called once for a field, before its value is read.
+/// The key of a field, with escapes resolved. Call it once per field, before its value is read.
 std::string_view json_key(simdjson::ondemand::field& field);
 
-/// Calls visit(key, value) for the fields of an object. Throws JsonFault where it is not well formed.
+/// Calls visit(key, value) for the fields of an object. Throws JsonFault if it is not well formed.
 template <typename Visit>
 void for_each_json_field(simdjson::ondemand::object& object, const Visit& visit) {
   for (auto entry : object) {
@@ -68,7 +73,7 @@ void for_each_json_field(simdjson::ondemand::object& object, const Visit& visit)
   }
 }
 
-/// Calls visit(value) for the elements of the array `name`. Throws JsonFault where it is not well formed.
+/// Calls visit(value) for the elements of the array `name`. Throws JsonFault if it is not well formed.
 template <typename Visit>
 void for_each_json_element(simdjson::ondemand::array array, std::string_view name, const Visit& visit) {
   for (auto element : array) {
@@ -78,15 +83,15 @@ void for_each_json_element(simdjson::ondemand::array array, std::string_view nam
   }
 }
 
-/// What simdjson's first stage found in `text`, at the very place. Throws EnvironmentError for errors that have nothing
-/// to do with the text, such as memory.
+/// The exact place of an error of simdjson's first stage in `text`. Throws EnvironmentError for errors that are not
+/// about the text, such as missing memory.
 JsonFault structural_fault(simdjson::error_code error, std::string_view text);
 
-/// Where the parser stands, for faults whose place is not known; null behind the document's end.
+/// The position of the parser, for faults with an unknown place; null after the document's end.
 const char* json_location(simdjson::ondemand::document& document);
 
-/// Parses `json`, an object or an array, and calls read(document). What `read` leaves out is checked for no more than
-/// quotes that close and for as many closing brackets as opening ones. Throws JsonFault, with its place.
+/// Parses `json`, an object or an array, and calls read(document). Parts that `read` skips are checked only for closed
+/// quotes and balanced brackets. Throws JsonFault, with its place.
 template <typename Read>
 void parse_json(const simdjson::padded_string& json, const Read& read) {
   simdjson::ondemand::parser parser;
@@ -96,7 +101,7 @@ void parse_json(const simdjson::padded_string& json, const Read& read) {
   }
   try {
     read(document);
-    if (const char* behind = json_location(document); behind != nullptr) throw JsonFault{behind, "nothing behind it"};
+    if (const char* after = json_location(document); after != nullptr) throw JsonFault{after, "nothing after it"};
   } catch (JsonFault& fault) {
     if (fault.at == nullptr) fault.at = json_location(document);
     if (fault.at == nullptr) fault.at = json.data() + json.size();

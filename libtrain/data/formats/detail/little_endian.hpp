@@ -6,7 +6,7 @@
 
 namespace libtrain::data::detail {
 
-/// The number in the sizeof(Number) bytes from `from` on, the least significant one first.
+/// The number in the sizeof(Number) bytes at `from`, least significant byte first.
 template <std::unsigned_integral Number>
 Number load_little_endian(const char* from) {
   Number number = 0;

@@ -15,7 +15,7 @@ namespace libtrain::data::detail {
 namespace {
 
 constexpr int kScale = 5;
-// On the fine grid, the middle of pixel p lies at kScale * p + kMiddle.
+// On the fine grid, the middle of pixel p is at kScale * p + kMiddle.
 constexpr int kMiddle = 2;
 
 struct Point {
@@ -34,8 +34,8 @@ void require_usable(std::span<const double> polygon, std::uint32_t height, std::
   }
   for (const double coordinate : polygon) {
     if (!(std::abs(coordinate) <= kMaxCoordinate)) {
-      throw EnvironmentError(text("A polygon has the coordinate ", coordinate, "; expected -", kMaxCoordinate,
-                                  " to ", kMaxCoordinate, "."));
+      throw EnvironmentError(text("A polygon has the coordinate ", coordinate, "; expected -", kMaxCoordinate, " to ",
+                                  kMaxCoordinate, "."));
     }
   }
 }
@@ -44,7 +44,7 @@ int floor_divide(int number, int divisor) {
   return number >= 0 ? number / divisor : -((divisor - 1 - number) / divisor);
 }
 
-// Collects where the outline crosses the middle of a column, as positions in the column-major mask.
+// Collects the positions, in the column-major mask, at which the outline crosses the middle of a column.
 class Crossings {
  public:
   Crossings(std::uint32_t height, std::uint32_t width)
@@ -77,9 +77,9 @@ class Crossings {
   std::vector<std::uint32_t> positions_;
 };
 
-// Visits the points of the grid on an edge in order. Their places are computed from the end with the smaller coordinate
-// on the longer side, whichever way the edge goes, and rounded by adding a half and cutting off: the same points as
-// pycocotools, to the last bit.
+// Visits the grid points of an edge in order. They are computed from the end with the smaller coordinate on the longer
+// side, in either direction of the edge, and rounded by adding a half and truncating: exactly the points of
+// pycocotools.
 void walk_edge(Point from, Point to, Crossings& crossings) {
   const int width = std::abs(to.x - from.x);
   const int height = std::abs(to.y - from.y);
@@ -124,7 +124,7 @@ RunLength polygon_mask(std::span<const double> polygon, std::uint32_t height, st
   for (const auto position : positions) {
     const std::uint32_t run = position - previous;
     previous = position;
-    // A run of length 0 anywhere but at the start makes one run of its neighbours.
+    // A run of length 0, except at the start, joins its neighbours.
     if (joined) {
       result.counts.back() += run;
       joined = false;

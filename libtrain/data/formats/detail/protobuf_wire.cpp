@@ -47,14 +47,6 @@ std::uint64_t WireReader::varint() {
   }
 }
 
-std::uint32_t WireReader::fixed32() {
-  return load_little_endian<std::uint32_t>(take(4).data());
-}
-
-std::uint64_t WireReader::fixed64() {
-  return load_little_endian<std::uint64_t>(take(8).data());
-}
-
 std::optional<WireField> WireReader::next() {
   if (at_end()) return std::nullopt;
   const std::size_t begin = position_;
@@ -71,13 +63,13 @@ std::optional<WireField> WireReader::next() {
       field.value = varint();
       return field;
     case WireType::fixed64:
-      field.value = fixed64();
+      field.value = load_little_endian<std::uint64_t>(take(8).data());
       return field;
     case WireType::bytes:
       field.bytes = take(varint());
       return field;
     case WireType::fixed32:
-      field.value = fixed32();
+      field.value = load_little_endian<std::uint32_t>(take(4).data());
       return field;
   }
   position_ = begin;
@@ -117,12 +109,12 @@ std::optional<SealedMessage> SealedMessage::read(const std::string& path, std::s
   std::string file = read_all(*open_local_file(path), limit_bytes);
   const std::size_t begin = format.size() + sizeof(std::uint32_t);
   if (file.size() < begin || !file.starts_with(format)) {
-    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", format, "', found something else."));
+    throw EnvironmentError(text("File '", path, "', byte offset 0: expected '", format, "', found other bytes."));
   }
   const auto checksum = load_little_endian<std::uint32_t>(file.data() + format.size());
   if (libtrain::detail::crc32c(std::string_view{file}.substr(begin)) != checksum) {
     throw EnvironmentError(text("File '", path, "', byte offset ", format.size(),
-                                ": expected the checksum of what follows, found another."));
+                                ": expected the checksum of the following bytes, found another one."));
   }
   return SealedMessage{std::move(file), begin, text("File '", path, "' after its header of ", begin, " bytes")};
 }

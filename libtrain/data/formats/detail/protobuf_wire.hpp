@@ -9,40 +9,38 @@
 
 namespace libtrain::data::detail {
 
-/// How the value of a field is encoded. Groups (3 and 4), long deprecated, are not read.
+/// The encoding of a field's value. Groups (3 and 4), long deprecated, are not supported.
 enum class WireType : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 struct WireField {
   std::uint32_t number = 0;
   WireType type = WireType::varint;
-  std::uint64_t value = 0;      ///< of a varint, fixed64 or fixed32 field
-  std::string_view bytes = {};  ///< of a field of bytes: a string, a message or packed numbers; lies in the message
+  std::uint64_t value = 0;      ///< value of a varint, fixed64 or fixed32 field
+  std::string_view bytes = {};  ///< content of a bytes field: a string, a message or packed numbers; in the message
 };
 
-/// Reads a message of protocol buffers field by field (protobuf.dev, "Encoding"), without knowing its type: unknown
-/// fields are skipped by ignoring them. It copies nothing, and uses no memory. Used by one thread at a time.
+/// Reads a message of protocol buffers field by field (protobuf.dev, "Encoding"), without knowing its type: the caller
+/// ignores unknown fields. It copies nothing and allocates no memory. Used by one thread at a time.
 ///
 /// All functions throw EnvironmentError, which names `source`, the byte offset in the outermost message, what was
 /// expected and what was found.
 class WireReader {
  public:
-  /// `message` and `source`, which is the first part of every error message, must outlive the reader.
+  /// `message` and `source`, the beginning of every error message, must outlive the reader.
   WireReader(std::string_view message, std::string_view source) : WireReader(message, source, 0, 0) {}
 
-  /// The next field, or nothing at the end.
+  /// The next field; std::nullopt at the end.
   std::optional<WireField> next();
 
-  /// A reader of the message, or of the packed numbers, in a field that came from next(). At most 16 may be nested.
+  /// A reader of the message or the packed numbers in a field that next() returned. At most 16 may be nested.
   WireReader nested(const WireField& field) const;
 
   bool at_end() const { return position_ == message_.size(); }
 
-  /// The next number of a run of packed ones. A varint of more than 64 bits is an error.
+  /// The next of several packed numbers. A varint of more than 64 bits is an error.
   std::uint64_t varint();
-  std::uint32_t fixed32();
-  std::uint64_t fixed64();
 
-  /// Throws the error of this reader for what begins where it stands.
+  /// Throws an error of this reader with its current position.
   [[noreturn]] void fail(const std::string& expected_and_found) const;
 
  private:
@@ -58,7 +56,7 @@ class WireReader {
   int depth_;
 };
 
-/// Writes a message of protocol buffers; fields appear in the order of the calls. Numbers are 1 to 2^29 - 1.
+/// Writes a message of protocol buffers, with fields in the order of the calls. Field numbers are 1 to 2^29 - 1.
 class WireWriter {
  public:
   void varint(std::uint32_t number, std::uint64_t value);
@@ -75,19 +73,19 @@ class WireWriter {
   std::string message_;
 };
 
-/// For packed numbers: `value` in groups of 7 bits, the least significant one first.
+/// Appends a packed number: `value` in groups of 7 bits, the least significant first.
 void append_varint(std::string& to, std::uint64_t value);
 
-/// A message of protocol buffers read from a local file in which damage is noticed: some bytes that name its format,
-/// the CRC-32C of the message as a little-endian 32-bit number, the message.
+/// A message of protocol buffers in a local file with a checksum: some bytes that identify the format, the CRC-32C of
+/// the message as a little-endian 32-bit number, the message.
 class SealedMessage {
  public:
-  /// The message in the file `path`; nothing where there is no such file. Throws EnvironmentError that names the file
-  /// and the byte offset where it cannot be read, is longer than `limit_bytes`, does not begin with `format`, or where
-  /// the checksum is another.
+  /// The message in the file `path`; std::nullopt if the file does not exist. Throws EnvironmentError that names the
+  /// file and the byte offset if it cannot be read, is longer than `limit_bytes`, does not begin with `format`, or has
+  /// a wrong checksum.
   static std::optional<SealedMessage> read(const std::string& path, std::string_view format, std::uint64_t limit_bytes);
 
-  /// Reads the message from its beginning. This object must outlive the reader and stay where it is.
+  /// A reader at the beginning of the message. This object must outlive the reader and must not be moved.
   WireReader reader() const { return {std::string_view{file_}.substr(begin_), source_}; }
 
  private:
@@ -99,8 +97,8 @@ class SealedMessage {
   std::string source_;
 };
 
-/// Writes such a file, complete or not at all, and makes the folders that it lies in. Any number of processes may do so
-/// at the same time. Throws EnvironmentError where that fails.
+/// Writes such a file, complete or not at all, and creates its folders. Any number of processes may do so at the same
+/// time. Throws EnvironmentError if that fails.
 void write_sealed_message(const std::string& path, std::string_view format, std::string_view message);
 
 }  // namespace libtrain::data::detail

@@ -21,7 +21,7 @@ std::string_view until_zero(std::string_view field) {
   return field.substr(0, field.find('\0'));
 }
 
-// Octal digits between spaces, up to a space, a zero or the end; none of them stand for 0.
+// Octal digits after spaces, up to a space, a zero byte or the end; no digits mean 0.
 std::optional<std::uint64_t> parse_octal(std::string_view field) {
   field.remove_prefix(std::min(field.find_first_not_of(' '), field.size()));
   std::uint64_t number = 0;
@@ -33,7 +33,7 @@ std::optional<std::uint64_t> parse_octal(std::string_view field) {
   return number;
 }
 
-// Big-endian behind a byte of 0x80; 0xff begins a negative number.
+// Big-endian after a byte of 0x80; 0xff begins a negative number.
 std::optional<std::uint64_t> parse_base_256(std::string_view field) {
   if (static_cast<std::uint8_t>(field.front()) != 0x80) return std::nullopt;
   std::uint64_t number = 0;
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> parse_number(std::string_view field) {
 void check_sum(std::string_view block, const std::string& file, std::uint64_t offset) {
   std::int32_t unsigned_sum = 0;
   std::int32_t signed_sum = 0;
-  for (std::size_t i = 0; i < kTarBlock; ++i) {  // of known length and without a branch: a few vector instructions
+  for (std::size_t i = 0; i < kTarBlock; ++i) {  // known length and no branch: a few vector instructions
     unsigned_sum += static_cast<std::uint8_t>(block[i]);
     signed_sum += static_cast<std::int8_t>(block[i]);
   }
@@ -80,7 +80,7 @@ std::optional<Record> first_record(std::string_view records) {
   const char* const begin = records.data();
   const auto [end, error] = std::from_chars(begin, begin + records.size(), bytes);
   const auto digits = static_cast<std::size_t>(end - begin);
-  // The shortest one holds a space, a letter, the equals sign and the newline.
+  // The shortest record has a space, a letter, the equals sign and the newline.
   if (error != std::errc{} || bytes > records.size() || bytes < digits + 4) return std::nullopt;
   if (records[digits] != ' ' || records[bytes - 1] != '\n') return std::nullopt;
   const std::string_view body = records.substr(digits + 1, bytes - digits - 2);
@@ -111,7 +111,7 @@ TarHeader parse_tar_header(std::string_view block, const std::string& file, std:
 }
 
 void parse_pax(std::string_view records, const std::string& file, std::uint64_t offset, PaxValues& values) {
-  // Some programs fill what is left of the block's content with zeros.
+  // Some programs pad the records with zeros.
   while (!records.empty() && records.front() != '\0') {
     const auto record = first_record(records);
     if (!record) {
@@ -120,7 +120,7 @@ void parse_pax(std::string_view records, const std::string& file, std::uint64_t 
     if (record->keyword == "path") values.path = record->value;
     if (record->keyword == "size") values.size = record->value;
     if (record->keyword.starts_with("GNU.sparse.")) {
-      fail_tar(file, offset, "expected a file that is stored whole, found a sparse one; pack it without --sparse");
+      fail_tar(file, offset, "expected a file that is stored completely, found a sparse one. Pack it without --sparse");
     }
     records.remove_prefix(record->bytes);
     offset += record->bytes;

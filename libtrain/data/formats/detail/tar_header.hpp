@@ -8,7 +8,7 @@
 
 namespace libtrain::data::detail {
 
-/// Tar archives consist of blocks of this size.
+/// The block size of tar archives.
 constexpr std::size_t kTarBlock = 512;
 
 /// A field of a header.
@@ -32,11 +32,11 @@ inline constexpr TarField kTarDeviceMajor{.begin = 329, .bytes = 8};
 inline constexpr TarField kTarDeviceMinor{.begin = 337, .bytes = 8};
 inline constexpr TarField kTarPrefix{.begin = 345, .bytes = 155};
 
-/// What tells POSIX's headers from those of GNU tar, which writes "ustar " here and keeps other things where POSIX has
-/// the prefix.
+/// Distinguishes POSIX headers from those of GNU tar, which writes "ustar " here and other values in the field of the
+/// prefix.
 inline constexpr std::string_view kTarPosixMagic{"ustar\0", 6};
 
-/// The field of a header that tells what follows.
+/// The type of the entry after a header.
 enum class TarType : char {
   regular_before_posix = '\0',
   regular = '0',
@@ -55,33 +55,33 @@ enum class TarType : char {
   gnu_sparse = 'S',
 };
 
-/// A header as it stands, before extended headers change it.
+/// A header before extended headers override it.
 struct TarHeader {
-  std::string name = {};  ///< with the prefix of POSIX in front
+  std::string name = {};  ///< including the prefix of POSIX
   std::uint64_t bytes = 0;
   TarType type = TarType::regular;
 };
 
 /// Reads a header of POSIX.1-1988 (ustar), of GNU tar or of the seventh edition of Unix from a block. Its checksum may
-/// be the sum of signed or unsigned bytes; its numbers octal or, as GNU tar does, in base 256. Throws EnvironmentError
+/// be the sum of signed or unsigned bytes, its numbers octal or, as in GNU tar, in base 256. Throws EnvironmentError
 /// that names `file` and `offset`, which is that of the block.
 TarHeader parse_tar_header(std::string_view block, const std::string& file, std::uint64_t offset);
 
 [[noreturn]] void fail_tar(const std::string& file, std::uint64_t offset, const std::string& expected_and_found);
 
-/// What an extended header of POSIX.1-2001 says about the members behind it; an empty value takes back what an earlier
-/// header said.
+/// The values of an extended header of POSIX.1-2001 for the following members; an empty value resets that of an earlier
+/// header.
 struct PaxValues {
   std::optional<std::string> path = {};
   std::optional<std::string> size = {};  ///< bytes, in decimal
 };
 
-/// Reads the records "length keyword=value\n" of an extended header into `values`; other keywords than path and size
-/// are ignored. Throws EnvironmentError that names `file` and the byte offset, of which `offset` is that of `records`,
-/// for damaged records, and for those of a sparse file (GNU.sparse.*), which is not read.
+/// Reads the records "length keyword=value\n" of an extended header into `values`; ignores keywords other than path and
+/// size. `offset` is that of `records` in the file. Throws EnvironmentError that names `file` and the byte offset for
+/// damaged records, and for those of a sparse file (GNU.sparse.*), which is not supported.
 void parse_pax(std::string_view records, const std::string& file, std::uint64_t offset, PaxValues& values);
 
-/// One record. The length counts its own digits too.
+/// One record. The length includes its own digits.
 std::string pax_record(std::string_view keyword, std::string_view value);
 
 }  // namespace libtrain::data::detail

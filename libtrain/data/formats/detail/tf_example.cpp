@@ -1,13 +1,11 @@
 #include <libtrain/data/formats/detail/tf_example.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/little_endian.hpp>
 #include <libtrain/data/formats/detail/protobuf_wire.hpp>
 
 namespace libtrain::data::detail {
@@ -22,12 +20,12 @@ constexpr std::uint32_t kBytesList = 1;
 constexpr std::uint32_t kFloatList = 2;
 constexpr std::uint32_t kInt64List = 3;
 
-// A field of another wire type than its number has counts as unknown.
+// A field with the wrong wire type for its number counts as unknown.
 bool is_bytes(const WireField& field, std::uint32_t number) {
   return field.number == number && field.type == WireType::bytes;
 }
 
-// A kind that occurs twice is continued; another kind takes its place.
+// A kind that occurs twice is appended; another kind replaces it.
 template <typename List>
 List& list_in(TfFeature& feature) {
   if (auto* list = std::get_if<List>(&feature)) return *list;
@@ -40,29 +38,7 @@ void read_bytes_list(WireReader message, TfBytesList& list) {
   }
 }
 
-void read_packed_floats(const WireReader& message, std::string_view packed, TfFloatList& list) {
-  constexpr std::size_t kBytes = sizeof(float);
-  if (packed.size() % kBytes != 0) {
-    message.fail(text("expected packed floats of ", kBytes, " bytes each, found ", packed.size(), " bytes in front"));
-  }
-  const std::size_t before = list.size();
-  list.resize(before + packed.size() / kBytes);
-  for (std::size_t i = before; i < list.size(); ++i) {
-    const char* const from = packed.data() + kBytes * (i - before);
-    list[i] = std::bit_cast<float>(load_little_endian<std::uint32_t>(from));
-  }
-}
-
-void read_float_list(WireReader message, TfFloatList& list) {
-  while (const auto field = message.next()) {
-    if (is_bytes(*field, kOnlyField)) read_packed_floats(message, field->bytes, list);
-    if (field->number == kOnlyField && field->type == WireType::fixed32) {
-      list.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(field->value)));
-    }
-  }
-}
-
-// Every number ends in its only byte below 0x80: the list grows once, to what it needs.
+// Every number ends with its only byte below 0x80, so the list grows once, to its final size.
 void read_packed_int64s(WireReader packed, std::string_view bytes, TfInt64List& list) {
   const auto is_last_byte = [](char byte) { return static_cast<std::uint8_t>(byte) < 0x80; };
   const auto count = static_cast<std::size_t>(std::count_if(bytes.begin(), bytes.end(), is_last_byte));
@@ -86,7 +62,7 @@ void read_int64_list(WireReader message, TfInt64List& list) {
 void read_feature(WireReader message, TfFeature& feature) {
   while (const auto field = message.next()) {
     if (is_bytes(*field, kBytesList)) read_bytes_list(message.nested(*field), list_in<TfBytesList>(feature));
-    if (is_bytes(*field, kFloatList)) read_float_list(message.nested(*field), list_in<TfFloatList>(feature));
+    if (is_bytes(*field, kFloatList)) feature = std::monostate{};
     if (is_bytes(*field, kInt64List)) read_int64_list(message.nested(*field), list_in<TfInt64List>(feature));
   }
 }
@@ -120,9 +96,8 @@ std::string names_of(const TfExample& example) {
 
 std::string contents_of(const TfFeature& feature) {
   if (const auto* bytes = std::get_if<TfBytesList>(&feature)) return text(bytes->size(), " bytes values");
-  if (const auto* floats = std::get_if<TfFloatList>(&feature)) return text(floats->size(), " float values");
   if (const auto* numbers = std::get_if<TfInt64List>(&feature)) return text(numbers->size(), " int64 values");
-  return "a feature without a kind";
+  return "a list of floats or nothing";
 }
 
 template <typename List>
@@ -146,11 +121,6 @@ std::string serialize_feature(const TfFeature& feature) {
   if (const auto* values = std::get_if<TfBytesList>(&feature)) {
     for (const auto value : *values) list.bytes(kOnlyField, value);
     message.bytes(kBytesList, list.message());
-  } else if (const auto* floats = std::get_if<TfFloatList>(&feature)) {
-    std::string packed;
-    for (const float value : *floats) append_little_endian(packed, std::bit_cast<std::uint32_t>(value));
-    if (!packed.empty()) list.bytes(kOnlyField, packed);
-    message.bytes(kFloatList, list.message());
   } else if (const auto* numbers = std::get_if<TfInt64List>(&feature)) {
     std::string packed;
     for (const std::int64_t value : *numbers) append_varint(packed, static_cast<std::uint64_t>(value));
@@ -164,10 +134,6 @@ std::string serialize_feature(const TfFeature& feature) {
 
 std::string_view TfExample::only_bytes(std::string_view name, std::string_view source) const {
   return only_value<TfBytesList>(*this, name, "bytes", source);
-}
-
-float TfExample::only_float(std::string_view name, std::string_view source) const {
-  return only_value<TfFloatList>(*this, name, "float", source);
 }
 
 std::int64_t TfExample::only_int64(std::string_view name, std::string_view source) const {

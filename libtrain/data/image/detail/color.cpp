@@ -1,4 +1,4 @@
-// Arithmetic in float where Pillow's is, with its types, its roundings and its clipping: the bits have to agree.
+// Uses the types, roundings and clipping of Pillow, including its arithmetic in float, for bit-identical results.
 
 #include <libtrain/data/image/detail/color.hpp>
 
@@ -17,7 +17,6 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// What becomes of each value of a byte.
 using ColorTable = std::array<std::uint8_t, 256>;
 
 void look_up(Image& image, const ColorTable& table) {
@@ -25,7 +24,7 @@ void look_up(Image& image, const ColorTable& table) {
 }
 
 void check(const Image& image, double factor, const char* what) {
-  require_picture(image);
+  require_valid_image(image);
   if (!std::isfinite(factor) || factor < 0) {
     throw UsageError(text("The factor of ", what, " is ", factor, "; it must be finite and not negative."));
   }
@@ -36,16 +35,23 @@ std::uint8_t blended(int degenerate, int original, float factor) {
   return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
 }
 
+std::uint8_t clipped(int value) {
+  return static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+}
+
 std::uint8_t grey(const std::uint8_t* pixel) {
   return luma(pixel[0], pixel[1], pixel[2]);
 }
 
-ColorTable blending_with(int degenerate, double factor) {
+template <typename Change>
+ColorTable table_of(const Change& change) {
   ColorTable table;
-  for (std::size_t value = 0; value < table.size(); ++value) {
-    table[value] = blended(degenerate, static_cast<int>(value), static_cast<float>(factor));
-  }
+  for (int value = 0; value < 256; ++value) table[static_cast<std::size_t>(value)] = change(value);
   return table;
+}
+
+ColorTable blending_with(int degenerate, double factor) {
+  return table_of([=](int value) { return blended(degenerate, value, static_cast<float>(factor)); });
 }
 
 int mean_grey(const Image& image) {
@@ -58,7 +64,7 @@ int mean_grey(const Image& image) {
   return static_cast<int>(static_cast<double>(sum) / pixels + 0.5);
 }
 
-// Three neighbours, `step` bytes apart, of which the one in the middle has its own weight.
+// The weighted sum of three neighbours, `step` bytes apart.
 inline float weighted(const std::uint8_t* middle, std::ptrdiff_t step, float side_weight, float middle_weight) {
   return static_cast<float>(middle[-step]) * side_weight + static_cast<float>(middle[0]) * middle_weight +
          static_cast<float>(middle[step]) * side_weight;
@@ -74,20 +80,9 @@ Histogram histogram_of(const Image& image, std::size_t channel) {
 }
 
 ColorTable identity() {
-  ColorTable table;
-  for (std::size_t value = 0; value < table.size(); ++value) table[value] = static_cast<std::uint8_t>(value);
-  return table;
+  return table_of([](int value) { return static_cast<std::uint8_t>(value); });
 }
 
-ColorTable inverted_from(double threshold) {
-  ColorTable table;
-  for (std::size_t value = 0; value < table.size(); ++value) {
-    table[value] = static_cast<std::uint8_t>(static_cast<double>(value) < threshold ? value : 255 - value);
-  }
-  return table;
-}
-
-// The places of the first and of the last value that occurs.
 std::size_t smallest(const Histogram& counts) {
   std::size_t value = 0;
   while (counts[value] == 0) ++value;
@@ -106,32 +101,26 @@ ColorTable stretching(const Histogram& counts) {
   if (high <= low) return identity();
   const double scale = 255.0 / (high - low);
   const double offset = -low * scale;
-  ColorTable table;
-  for (std::size_t value = 0; value < table.size(); ++value) {
-    const auto stretched = static_cast<int>(static_cast<double>(value) * scale + offset);
-    table[value] = static_cast<std::uint8_t>(std::clamp(stretched, 0, 255));
-  }
-  return table;
+  return table_of([=](int value) { return clipped(static_cast<int>(value * scale + offset)); });
 }
 
 ColorTable equalizing(const Histogram& counts) {
   std::uint64_t total = 0;
   for (const auto count : counts) total += count;
-  // Less than a 255th of the pixels, but for those of the largest value, to each result: nothing to spread.
+  // The number of pixels per result, without those of the largest value.
   const std::uint64_t step = (total - counts[largest(counts)]) / 255;
   if (step == 0) return identity();
-  ColorTable table;
   std::uint64_t below = step / 2;
-  for (std::size_t value = 0; value < table.size(); ++value) {
-    table[value] = static_cast<std::uint8_t>(std::min<std::uint64_t>(below / step, 255));
-    below += counts[value];
-  }
-  return table;
+  return table_of([&](int value) {
+    const auto result = static_cast<std::uint8_t>(std::min<std::uint64_t>(below / step, 255));
+    below += counts[static_cast<std::size_t>(value)];
+    return result;
+  });
 }
 
 template <typename MakeTable>
 void apply_by_channel(Image& image, const MakeTable& make_table) {
-  require_picture(image);
+  require_valid_image(image);
   const auto channels = static_cast<std::size_t>(image.channels);
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const ColorTable table = make_table(histogram_of(image, channel));
@@ -144,10 +133,6 @@ struct Hsv {
   std::uint8_t saturation = 0;
   std::uint8_t value = 0;
 };
-
-std::uint8_t byte(int value) {
-  return static_cast<std::uint8_t>(std::clamp(value, 0, 255));
-}
 
 Hsv to_hsv(const std::uint8_t* pixel) {
   const int red = pixel[0];
@@ -172,9 +157,9 @@ Hsv to_hsv(const std::uint8_t* pixel) {
   }
   const double turns = hue / 6.0 + 1.0;
   hue = static_cast<float>(turns >= 1.0 ? turns - 1.0 : turns);
-  return {.hue = byte(static_cast<int>(hue * 255.0)),
-          .saturation = byte(static_cast<int>(saturation * 255.0)),
-          .value = byte(largest)};
+  return {.hue = clipped(static_cast<int>(hue * 255.0)),
+          .saturation = clipped(static_cast<int>(saturation * 255.0)),
+          .value = clipped(largest)};
 }
 
 void set(std::uint8_t* pixel, std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
@@ -191,9 +176,9 @@ void from_hsv(const Hsv& color, std::uint8_t* pixel) {
   const auto fraction = static_cast<float>(position - static_cast<float>(sextant));
   const auto saturation = static_cast<float>(color.saturation / 255.0);
   const float part = saturation * fraction;
-  const std::uint8_t p = byte(static_cast<int>(std::round(v * (1.0 - saturation))));
-  const std::uint8_t q = byte(static_cast<int>(std::round(v * (1.0 - part))));
-  const std::uint8_t t = byte(static_cast<int>(std::round(v * (1.0 - saturation * (1.0 - fraction)))));
+  const std::uint8_t p = clipped(static_cast<int>(std::round(v * (1.0 - saturation))));
+  const std::uint8_t q = clipped(static_cast<int>(std::round(v * (1.0 - part))));
+  const std::uint8_t t = clipped(static_cast<int>(std::round(v * (1.0 - saturation * (1.0 - fraction)))));
   switch (sextant % 6) {
     case 0:
       return set(pixel, v, t, p);
@@ -257,21 +242,17 @@ void adjust_sharpness(Image& image, double factor) {
   }
 }
 
-void invert(Image& image) {
-  require_picture(image);
-  look_up(image, inverted_from(0));
-}
-
 void posterize(Image& image, int bits) {
-  require_picture(image);
-  if (bits < 1 || bits > 8) throw UsageError(text("A picture cannot keep ", bits, " bits of a byte; 1 to 8 it can."));
+  require_valid_image(image);
+  if (bits < 1 || bits > 8) throw UsageError(text("posterize was given ", bits, " bits; it must be 1 to 8."));
   const auto kept = static_cast<std::uint8_t>(0xFF00 >> bits);
   for (auto& byte : image.pixels) byte = static_cast<std::uint8_t>(byte & kept);
 }
 
 void solarize(Image& image, double threshold) {
-  require_picture(image);
-  look_up(image, inverted_from(threshold));
+  require_valid_image(image);
+  look_up(image,
+          table_of([=](int value) { return static_cast<std::uint8_t>(value < threshold ? value : 255 - value); }));
 }
 
 void autocontrast(Image& image) {
@@ -283,9 +264,9 @@ void equalize(Image& image) {
 }
 
 void adjust_hue(Image& image, double turns) {
-  require_picture(image);
+  require_valid_image(image);
   if (!(turns >= -0.5 && turns <= 0.5)) {
-    throw UsageError(text("A hue was to be turned by ", turns, " of the colour circle; it must be from -0.5 to 0.5."));
+    throw UsageError(text("The hue shift is ", turns, "; it must be from -0.5 to 0.5."));
   }
   if (image.channels == 1) return;
   const auto shift = static_cast<int>(turns * 255.0);

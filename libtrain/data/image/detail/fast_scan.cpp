@@ -1,6 +1,6 @@
-// jpeglib.h declares what is inside libjpeg to its own modules alone, of which the entropy decoder below is one more.
-// Libraries of the same soname differ there (libjpeg-turbo 3.0 moved members of jpeg_decomp_master). The first two
-// members of jpeg_entropy_decoder are where they were in libjpeg 5 of 1994: use no others.
+// jpeglib.h declares libjpeg's internals only for its own modules; the entropy decoder below acts as one of them.
+// Libraries of the same soname differ in these internals (libjpeg-turbo 3.0 moved members of jpeg_decomp_master). The
+// first two members of jpeg_entropy_decoder have not moved since libjpeg 5 of 1994: use no others.
 #define JPEG_INTERNALS
 #include <libtrain/data/image/detail/fast_scan.hpp>
 

@@ -19,7 +19,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// Narrower parts are not worth the special cases that libjpeg has for them.
+// Avoids libjpeg's special cases for narrower parts.
 constexpr int kMinPartWidth = 16;
 
 J_COLOR_SPACE output_color(const jpeg_decompress_struct& info, const DecodeOptions& options) {
@@ -42,7 +42,7 @@ ConvertPixels conversion(J_COLOR_SPACE from, int channels) {
   return channels == 3 ? inverted_cmyk_to_rgb : inverted_cmyk_to_grey;
 }
 
-// Reads the header, says how to decode, and returns the rectangle wanted.
+// Reads the header, sets libjpeg's options, and returns the rectangle to decode.
 Crop prepare(JpegReader& reader, const DecodeOptions& options) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_read_header(&info, TRUE); });
@@ -57,13 +57,13 @@ Crop prepare(JpegReader& reader, const DecodeOptions& options) {
   return crop_of(options, static_cast<int>(info.output_width), static_cast<int>(info.output_height));
 }
 
-// Whether jpeg_crop_scanline() and jpeg_skip_scanlines() give the pixels that decoding all gives. To be asked after
+// Whether jpeg_crop_scanline() and jpeg_skip_scanlines() give the same pixels as decoding all. Call it after
 // jpeg_start_decompress().
 //
 // Their known defects that matter here: a progressive file that ends before its coefficients are complete is smoothed
-// across blocks, which the left edge of a part cuts off (jdcoefct.c); and before libjpeg-turbo 3.0.0 (its change log,
-// item 4) the width of components with sampling factors above 2 came out wrong where pictures are scaled. The others,
-// up to 2.1.4, are in merged upsampling and colour quantisation, which are not used.
+// across blocks, and the left edge of a part changes that (jdcoefct.c); and before libjpeg-turbo 3.0.0 (its change log,
+// item 4) the width of components with sampling factors above 2 is wrong in scaled images. The other defects, up to
+// 2.1.4, are in merged upsampling and colour quantisation, which are not used.
 bool parts_are_exact(const jpeg_decompress_struct& info, int scale_denominator) {
   constexpr int kSmoothedCoefficients = 10;
   for (int c = 0; c < info.num_components; ++c) {
@@ -82,9 +82,9 @@ struct Columns {
   int end = 0;
 };
 
-// The columns to ask for, a superset of the crop's. Upsampling takes the edges of a part for those of the picture,
-// which changes the outermost column where that is none; libjpeg begins at whole MCUs. Rows need no such care: it
-// decodes the rows above and below that upsampling looks at, and discards those that lack them.
+// The columns to decode, a superset of the crop's. Upsampling treats the edges of a part as those of the image, which
+// changes the outermost column of the part; libjpeg starts at whole MCUs. Rows need no such margin: libjpeg decodes the
+// rows above and below that upsampling reads, and discards those that lack them.
 Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
   const int width = static_cast<int>(info.output_width);
   const int context = info.max_h_samp_factor > 1 ? 1 : 0;
@@ -92,11 +92,11 @@ Columns columns_of(const Crop& crop, const jpeg_decompress_struct& info) {
   return {.begin = begin, .end = std::min(width, std::max(crop.x + crop.width + context, begin + kMinPartWidth))};
 }
 
-// What read_rows() works on: it runs inside a guarded step, where nothing may own memory.
+// The arguments of read_rows(), which runs inside a guarded step, where nothing may own memory.
 struct RowJob {
   jpeg_decompress_struct* info = nullptr;
-  FastScan* fast_scan = nullptr;  // none: libjpeg's own entropy decoder
-  bool in_parts = false;          // skips rows and leaves out columns
+  FastScan* fast_scan = nullptr;  // null: libjpeg's own entropy decoder
+  bool in_parts = false;          // skips rows and columns
   Crop crop = {};
   Columns columns = {};
   std::uint8_t* row = nullptr;  // with room for the whole width
@@ -136,8 +136,8 @@ void read_rows(const RowJob& job) {
   }
 }
 
-// Room for `size` bytes that libjpeg-turbo's vector code does not take for aligned: it writes aligned rows past the
-// caches, which suits a picture that nobody reads soon, and makes copying a row from memory cost more than decoding it.
+// Memory for `size` bytes at an unaligned address: libjpeg-turbo's vector code writes aligned rows past the caches, and
+// then copying a row from memory takes longer than decoding it.
 std::uint8_t* cached_row(std::vector<std::uint8_t>& memory, std::size_t size) {
   constexpr std::size_t kLargestVector = 64;
   memory.resize(size + kLargestVector + 1);
@@ -145,13 +145,13 @@ std::uint8_t* cached_row(std::vector<std::uint8_t>& memory, std::size_t size) {
   return memory.data() + (kLargestVector - address % kLargestVector) + 1;
 }
 
-// What a decoder keeps between pictures.
+// The working memory of a decoder.
 struct Memory {
   std::vector<std::uint8_t>& row;
-  ScanDecoder* scan_decoder = nullptr;  // none: libjpeg's own
+  ScanDecoder* scan_decoder = nullptr;  // null: libjpeg's own entropy decoder
 };
 
-// Returns false where the scan decoder refused: the picture is to be decoded without it.
+// Returns false if the scan decoder refused the scan: the image must be decoded without it.
 bool read_pixels(JpegReader& reader, const Crop& crop, const DecodeOptions& options, const Memory& memory, Image& to) {
   jpeg_decompress_struct& info = reader.info();
   reader.run([&info] { jpeg_start_decompress(&info); });
@@ -170,7 +170,7 @@ bool read_pixels(JpegReader& reader, const Crop& crop, const DecodeOptions& opti
   return reader.try_run([&job] { read_rows(job); });
 }
 
-// Returns how many damaged places libjpeg met; nothing where the scan decoder refused.
+// Returns the number of damaged places that libjpeg found; std::nullopt if the scan decoder refused the scan.
 std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOptions& options, const Memory& memory,
                                Image& to) {
   JpegReader reader(file, options.name, options.maximum_warnings);
@@ -181,7 +181,7 @@ std::optional<long> try_decode(std::span<const std::byte> file, const DecodeOpti
 }
 
 constexpr int kMaxQuality = 100;
-constexpr int kMaxInterval = 65535;
+constexpr int kMaxRestartInterval = 65535;
 
 void check_range(int value, int low, int high, const char* what) {
   if (value >= low && value <= high) return;
@@ -189,17 +189,17 @@ void check_range(int value, int low, int high, const char* what) {
 }
 
 void require_encodable(const Image& image, const JpegEncoderOptions& options) {
-  require_picture(image);
+  require_valid_image(image);
   if (std::max(image.width, image.height) > JPEG_MAX_DIMENSION) {
-    throw UsageError(text("A picture of ", image.width, " x ", image.height,
+    throw UsageError(text("An image of ", image.width, " x ", image.height,
                           " pixels cannot be a JPEG; sides can have up to ", JPEG_MAX_DIMENSION, "."));
   }
   check_range(options.quality, 1, kMaxQuality, "quality");
-  check_range(options.restart_interval, 0, kMaxInterval, "restart_interval");
+  check_range(options.restart_interval, 0, kMaxRestartInterval, "restart_interval");
 }
 
 // Runs inside a guarded step.
-void write_picture(jpeg_compress_struct& info, const Image& image, const JpegEncoderOptions& options) {
+void write_image(jpeg_compress_struct& info, const Image& image, const JpegEncoderOptions& options) {
   info.image_width = static_cast<JDIMENSION>(image.width);
   info.image_height = static_cast<JDIMENSION>(image.height);
   info.input_components = image.channels;
@@ -215,15 +215,15 @@ void write_picture(jpeg_compress_struct& info, const Image& image, const JpegEnc
   }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
-    // libjpeg only reads what it is given.
+    // libjpeg only reads the row.
     JSAMPROW row = const_cast<JSAMPROW>(image.row(static_cast<int>(info.next_scanline)));
     jpeg_write_scanlines(&info, &row, 1);
   }
   jpeg_finish_compress(&info);
 }
 
-// Several MCUs in either direction, the last ones in part beyond the edge, with contrast in each.
-Image make_picture() {
+// Several MCUs in both directions, the last ones partly beyond the edge, each with contrast.
+Image make_test_image() {
   Image image{.width = 120, .height = 75};
   for (int y = 0; y < image.height; ++y) {
     for (int x = 0; x < image.width; ++x) {
@@ -236,7 +236,7 @@ Image make_picture() {
 }
 
 bool agree(const DecodeWay& fast, const DecodeWay& plain, const std::vector<std::byte>& file) {
-  // With MCUs to leave out on either side and above.
+  // With MCUs to skip on the left, on the right and above.
   constexpr Crop kPart{.x = 49, .y = 36, .width = 20, .height = 21};
   constexpr Crop kPartOfHalf{.x = 19, .y = 18, .width = 22, .height = 14};
   for (const DecodeOptions& options :
@@ -252,14 +252,14 @@ bool agree(const DecodeWay& fast, const DecodeWay& plain, const std::vector<std:
 }  // namespace
 
 bool check_fast_scan(const DecodeWay& fast, const DecodeWay& plain) {
-  const Image picture = make_picture();
+  const Image image = make_test_image();
   for (const JpegEncoderOptions& options : {JpegEncoderOptions{}, JpegEncoderOptions{.restart_interval = 4},
                                             JpegEncoderOptions{.subsampling = ChromaSubsampling::yuv444}}) {
-    if (agree(fast, plain, encode_jpeg(picture, options))) continue;
+    if (agree(fast, plain, encode_jpeg(image, options))) continue;
     log_warning(
-        "libtrain's own decoder of JPEG scans does not fit the libjpeg that was loaded and is switched off: pictures "
-        "are right, but take longer to decode. Build libtrain with the headers of the libjpeg-turbo that it runs with "
-        "(ldd PROGRAM names the file).");
+        "libtrain's decoder of JPEG scans does not match the loaded libjpeg and is disabled: images are correct, but "
+        "decoding takes longer. Build libtrain with the headers of the libjpeg-turbo that it runs with (ldd PROGRAM "
+        "names the file).");
     return false;
   }
   return true;
@@ -295,19 +295,15 @@ Image JpegDecoder::decode(std::span<const std::byte> file, const DecodeOptions& 
   return image;
 }
 
-Image decode_jpeg(std::span<const std::byte> file, const DecodeOptions& options) {
-  return JpegDecoder().decode(file, options);
-}
-
 std::vector<std::byte> encode_jpeg(const Image& image, const JpegEncoderOptions& options) {
   require_encodable(image, options);
   const std::string name = "to encode";
-  // A writer reports its errors to a reader, which here has nothing to read.
+  // A writer reports its errors to a reader, which reads nothing here.
   JpegReader reader({}, name, 0);
   JpegWriter writer(reader);
   jpeg_compress_struct& info = writer.info();
-  if (!guarded(reader.errors(), [&] { write_picture(info, image, options); })) {
-    throw EnvironmentError(text("A picture of ", image.width, " x ", image.height,
+  if (!guarded(reader.errors(), [&] { write_image(info, image, options); })) {
+    throw EnvironmentError(text("An image of ", image.width, " x ", image.height,
                                 " pixels could not be encoded as a JPEG: ", reader.errors().message, "."));
   }
   const auto bytes = writer.bytes();

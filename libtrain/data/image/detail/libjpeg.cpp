@@ -9,8 +9,8 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// Every scan of a progressive file visits the whole picture, however few bytes it has. Usual files have about ten
-// scans; libjpeg-turbo's own limit for untrusted files is the same.
+// Every scan of a progressive file takes the time of the whole image, however few bytes it has. Typical files have
+// about ten scans; libjpeg-turbo's limit for untrusted files is the same.
 constexpr int kMaxScans = 500;
 
 constexpr std::size_t kFirstCapacity = std::size_t{64} << 10;
@@ -27,8 +27,8 @@ JpegErrors& errors_of(j_common_ptr info) {
   std::longjmp(errors.escape, 1);
 }
 
-// What libjpeg warns of without any doubt about the pixels: bytes between two markers, such as in several files of
-// ImageNet, and versions of markers.
+// Warnings that do not affect pixels: bytes between two markers, as in several files of ImageNet, and versions of
+// markers.
 bool is_harmless(int message) {
   return message == JWRN_EXTRANEOUS_DATA || message == JWRN_JFIF_MAJOR || message == JWRN_ADOBE_XFORM ||
          message == JWRN_BOGUS_ICC;
@@ -52,7 +52,7 @@ void limit_scans(j_common_ptr info) {
 
 void do_nothing(j_decompress_ptr /*info*/) {}
 
-// The whole file was there from the start: libjpeg asks for more where it is truncated, an error for Pillow, too.
+// The whole file is in memory: libjpeg requests more only if the file is truncated, which is an error for Pillow, too.
 boolean end_of_file(j_decompress_ptr info) {
   info->err->msg_code = JERR_INPUT_EOF;
   give_up(reinterpret_cast<j_common_ptr>(info));
@@ -75,7 +75,7 @@ JpegMemory& memory_of(j_compress_ptr info) {
   return *reinterpret_cast<JpegMemory*>(info->dest);
 }
 
-// Room for as many bytes as there are already, or the first ones.
+// Doubles the memory, or allocates the first part.
 boolean grow(j_compress_ptr info) {
   JpegMemory& memory = memory_of(info);
   const std::size_t capacity = memory.capacity == 0 ? kFirstCapacity : 2 * memory.capacity;
@@ -161,7 +161,7 @@ void JpegReader::fail() const {
   if (errors_.manager.msg_code == JERR_INPUT_EOF) {
     fail_image("JPEG", name_, file_.size(), "expected more data, found the end of the file (the file is truncated)");
   }
-  // Where libjpeg took up the MCU or marker at hand.
+  // The start of the current MCU or marker.
   const std::size_t offset = file_.size() - source_.bytes_in_buffer;
   const std::string damage =
       errors_.warnings > errors_.maximum_warnings ? text(" (", errors_.warnings, " damaged places)") : "";

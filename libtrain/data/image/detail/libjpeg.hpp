@@ -14,25 +14,25 @@
 
 namespace libtrain::data::detail {
 
-/// libjpeg reports errors by calling a function that must not return. It is C: an exception through its frames is
-/// undefined, so that the function jumps back here. Whatever the jump skips is not destroyed.
+/// libjpeg reports errors by calling a function that must not return. An exception through its C frames is undefined,
+/// so the function jumps back here by longjmp. Objects that the jump skips are not destroyed.
 struct JpegErrors {
-  jpeg_error_mgr manager = {};  ///< first, because libjpeg's pointer to it is taken for a pointer to the whole
+  jpeg_error_mgr manager = {};  ///< first, because libjpeg's pointer to it is cast to a pointer to this struct
   std::jmp_buf escape = {};
-  long warnings = 0;  ///< damaged places so far; what libjpeg warns of without having lost any pixels does not count
+  long warnings = 0;  ///< damaged places so far, without warnings that do not affect pixels
   long maximum_warnings = 0;
   bool scan_refused = false;           ///< see FastScan
   char message[JMSG_LENGTH_MAX] = {};  ///< libjpeg's, of the error
 };
 
-/// Makes `errors` ready, and returns what libjpeg is to be given.
+/// Initialises `errors` and returns the pointer for libjpeg.
 jpeg_error_mgr* start_errors(JpegErrors& errors, long maximum_warnings);
 
-/// Calls step(argument), and returns false where libjpeg gave up in it.
+/// Calls step(argument), and returns false if libjpeg fails in it.
 bool run_guarded(JpegErrors& errors, void (*step)(const void*), const void* argument);
 
-/// The same for a lambda. It may call libjpeg and functions that own nothing: neither it nor they may have variables
-/// with destructors, or throw.
+/// The same for a lambda. It may call libjpeg and other functions; none of them may throw or have variables with
+/// destructors.
 template <typename Step>
 bool guarded(JpegErrors& errors, const Step& step) {
   static_assert(std::is_trivially_destructible_v<Step>);
@@ -41,9 +41,9 @@ bool guarded(JpegErrors& errors, const Step& step) {
 
 /// A libjpeg decompressor that reads a file in memory.
 ///
-/// It is made anew for every picture, which is nothing beside decoding: libjpeg would keep the quantisation and Huffman
-/// tables of one picture for the next, so that what a file without them decodes to depended on what its thread read
-/// before.
+/// A new one is created for every image, which costs little compared with decoding: libjpeg would keep the quantisation
+/// and Huffman tables for the next image, and a file without tables would decode differently depending on the previous
+/// file.
 class JpegReader {
  public:
   /// `file` and `name` must outlive the reader.
@@ -55,13 +55,13 @@ class JpegReader {
   jpeg_decompress_struct& info() { return info_; }
   JpegErrors& errors() { return errors_; }
 
-  /// guarded(), throwing EnvironmentError where libjpeg gives up.
+  /// guarded() that throws EnvironmentError if libjpeg fails.
   template <typename Step>
   void run(const Step& step) {
     if (!guarded(errors_, step)) fail();
   }
 
-  /// The same, but returns false where it was FastScan that gave up.
+  /// The same, but returns false if FastScan refused the scan.
   template <typename Step>
   bool try_run(const Step& step) {
     if (guarded(errors_, step)) return true;
@@ -69,8 +69,8 @@ class JpegReader {
     return false;
   }
 
-  /// Throws EnvironmentError where the file is too short to hold a picture of the size that its header, which has been
-  /// read, promises: nothing is to be allocated for pixels that are not there.
+  /// Throws EnvironmentError if the file is too short for the image size in its header, so that no memory is allocated
+  /// for pixels that do not exist. Requires that the header has been read.
   void check_length() const;
 
  private:
@@ -84,16 +84,16 @@ class JpegReader {
   jpeg_decompress_struct info_ = {};
 };
 
-/// What libjpeg writes to; its callbacks can grow it without C++.
+/// The output of libjpeg. Its C callbacks can grow it.
 struct JpegMemory {
   jpeg_destination_mgr manager = {};  ///< first, as in JpegErrors
   JOCTET* bytes = nullptr;
   std::size_t capacity = 0;
-  std::size_t size = 0;  ///< once all is written
+  std::size_t size = 0;  ///< set at the end
 };
 
-/// A libjpeg compressor that writes to memory. Its errors go where those of a reader go, so that one guarded step can
-/// use both.
+/// A libjpeg compressor that writes to memory. It reports errors to those of a reader, so that one guarded step can use
+/// both.
 class JpegWriter {
  public:
   explicit JpegWriter(JpegReader& reader);
@@ -103,7 +103,7 @@ class JpegWriter {
 
   jpeg_compress_struct& info() { return info_; }
 
-  /// What was written, once jpeg_finish_compress() has been called.
+  /// The output, once jpeg_finish_compress() has been called.
   std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(memory_.bytes), memory_.size}; }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 void check_lambda(double lambda) {
   if (!(lambda >= 0 && lambda <= 1)) {
-    throw UsageError(text("The share that a sample keeps when it is mixed is ", lambda, "; it must be from 0 to 1."));
+    throw UsageError(text("The weight lambda of mixing is ", lambda, "; it must be from 0 to 1."));
   }
 }
 
@@ -23,26 +23,26 @@ void mix_into(float* sample, const float* previous, std::size_t count, float kep
   for (std::size_t i = 0; i < count; ++i) sample[i] = previous[i] * taken + sample[i] * kept;
 }
 
-void check(std::span<const float> pictures, const BatchShape& shape, const Crop& box) {
+void check(std::span<const float> images, const BatchShape& shape, const Crop& box) {
   const std::size_t elements = shape.batch * shape.channels * shape.height * shape.width;
-  if (elements == 0 || pictures.size() != elements) {
-    throw UsageError(text("A batch of ", shape.batch, " pictures with ", shape.channels, " channels of ", shape.width,
-                          " x ", shape.height, " pixels has ", pictures.size(),
+  if (elements == 0 || images.size() != elements) {
+    throw UsageError(text("A batch of ", shape.batch, " images with ", shape.channels, " channels of ", shape.width,
+                          " x ", shape.height, " pixels has ", images.size(),
                           " elements; it must have one for each, and not be empty."));
   }
   if (!lies_inside(box, static_cast<std::int64_t>(shape.width), static_cast<std::int64_t>(shape.height))) {
-    throw UsageError(text("CutMix was to exchange ", box.width, " x ", box.height, " pixels at (", box.x, ", ", box.y,
-                          "); they must lie inside the pictures of ", shape.width, " x ", shape.height, "."));
+    throw UsageError(text("The rectangle of CutMix is ", box.width, " x ", box.height, " pixels at (", box.x, ", ",
+                          box.y, "); it must be inside the images of ", shape.width, " x ", shape.height, "."));
   }
 }
 
-// Elements [begin, begin + count) of every picture go to the next picture, those of the last to the first.
-void rotate_run(std::span<float> pictures, std::size_t batch, std::size_t begin, std::size_t count,
+// Copies elements [begin, begin + count) of every image to the next image, those of the last to the first.
+void rotate_run(std::span<float> images, std::size_t batch, std::size_t begin, std::size_t count,
                 std::vector<float>& last) {
-  const std::size_t size = pictures.size() / batch;
-  const auto run = [&](std::size_t picture) { return pictures.data() + picture * size + begin; };
+  const std::size_t size = images.size() / batch;
+  const auto run = [&](std::size_t image) { return images.data() + image * size + begin; };
   std::copy_n(run(batch - 1), count, last.begin());
-  for (std::size_t picture = batch; picture-- > 1;) std::copy_n(run(picture - 1), count, run(picture));
+  for (std::size_t image = batch; image-- > 1;) std::copy_n(run(image - 1), count, run(image));
   std::copy_n(last.begin(), count, run(0));
 }
 
@@ -56,12 +56,12 @@ void mixup(std::span<float> samples, std::size_t batch, double lambda) {
   check_lambda(lambda);
   if (batch == 0 || samples.size() % batch != 0) {
     throw UsageError(text("A batch of ", batch, " samples has ", samples.size(),
-                          " elements; there must be a sample, and equally many elements in each."));
+                          " elements; there must be at least one sample, and all must have the same size."));
   }
   const std::size_t count = samples.size() / batch;
   const auto kept = static_cast<float>(lambda);
   const auto taken = static_cast<float>(1 - lambda);
-  // From the last to the first: what each takes from is still as it was, but for the last when the first takes from it.
+  // From the last to the first, so that the previous sample is still unchanged; for the first one a copy of the last.
   const auto last_sample = samples.last(count);
   const std::vector<float> last(last_sample.begin(), last_sample.end());
   for (std::size_t i = batch; i-- > 1;) {
@@ -92,8 +92,8 @@ void mix_labels(std::span<const std::int64_t> labels, std::size_t classes, doubl
 
 CutMix draw_cutmix(int width, int height, double alpha, SampleRandom& random) {
   if (width < 1 || height < 1) {
-    throw UsageError(
-        text("CutMix cannot exchange pixels of pictures of ", width, " x ", height, "; take larger ones."));
+    throw UsageError(text("CutMix cannot exchange pixels of images of ", width, " x ", height,
+                          "; they must have at least one pixel."));
   }
   const double share = symmetric_beta(alpha, random);
   const int center_x = random.integer(0, width - 1);
@@ -109,8 +109,8 @@ CutMix draw_cutmix(int width, int height, double alpha, SampleRandom& random) {
   return {box, 1 - static_cast<double>(box.width) * box.height / pixels};
 }
 
-void cutmix(std::span<float> pictures, const BatchShape& shape, const Crop& box) {
-  check(pictures, shape, box);
+void cutmix(std::span<float> images, const BatchShape& shape, const Crop& box) {
+  check(images, shape, box);
   const auto x = static_cast<std::size_t>(box.x);
   const auto y = static_cast<std::size_t>(box.y);
   const auto width = static_cast<std::size_t>(box.width);
@@ -122,7 +122,7 @@ void cutmix(std::span<float> pictures, const BatchShape& shape, const Crop& box)
   std::vector<float> last(width * pixel);
   for (std::size_t plane = 0; plane < planes; ++plane) {
     for (std::size_t row = y; row < y + height; ++row) {
-      rotate_run(pictures, shape.batch, ((plane * shape.height + row) * shape.width + x) * pixel, width * pixel, last);
+      rotate_run(images, shape.batch, ((plane * shape.height + row) * shape.width + x) * pixel, width * pixel, last);
     }
   }
 }

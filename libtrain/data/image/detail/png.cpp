@@ -19,13 +19,13 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// What text, profiles and the like may take, compressed or not.
+// For text, profiles and other ancillary chunks, compressed or not.
 constexpr std::size_t kChunkLimit = std::size_t{16} << 20;
 
-// No deflate stream becomes longer than this many times its length.
+// The largest ratio of deflate's decompressed and compressed size.
 constexpr std::uint64_t kMaxInflation = 1032;
 
-// The file as libspng reads it: piece by piece, so that errors can say where.
+// The file, which libspng reads in pieces, so that errors can name the offset.
 struct Input {
   std::span<const std::byte> file = {};
   std::size_t position = 0;
@@ -39,7 +39,7 @@ int read_input(spng_ctx* /*context*/, void* user, void* to, std::size_t count) {
   return 0;
 }
 
-// How rows come from libspng, and what makes them into those wanted.
+// The format of libspng's rows, and their conversion.
 struct RowFormat {
   int format = SPNG_FMT_RGB8;
   std::size_t pixel_bytes = 3;
@@ -89,7 +89,7 @@ class PngReader {
   }
 
  private:
-  // Nothing is to be allocated for pixels that are not there.
+  // So that no memory is allocated for pixels that do not exist.
   void check_length() const {
     const auto bits = static_cast<std::uint64_t>(header_.channels() * header_.bit_depth);
     const std::uint64_t pixels = static_cast<std::uint64_t>(header_.width) * static_cast<std::uint64_t>(header_.height);
@@ -113,12 +113,12 @@ class PngReader {
     }
   }
 
-  // Its rows come in seven passes over the picture.
+  // The rows are in seven passes over the image.
   void read_interlaced(Image& to) {
-    std::vector<std::uint8_t> picture(row_bytes() * static_cast<std::size_t>(header_.height));
-    check(spng_decode_image(context_.get(), picture.data(), picture.size(), format_.format, 0));
+    std::vector<std::uint8_t> image(row_bytes() * static_cast<std::size_t>(header_.height));
+    check(spng_decode_image(context_.get(), image.data(), image.size(), format_.format, 0));
     for (int y = 0; y < crop_.height; ++y) {
-      store(picture.data() + static_cast<std::size_t>(crop_.y + y) * row_bytes(), to.row(y));
+      store(image.data() + static_cast<std::size_t>(crop_.y + y) * row_bytes(), to.row(y));
     }
   }
 
@@ -151,7 +151,7 @@ struct FreeMemory {
 
 void check(int status, const Image& image) {
   if (status == SPNG_OK) return;
-  throw EnvironmentError(text("A picture of ", image.width, " x ", image.height,
+  throw EnvironmentError(text("An image of ", image.width, " x ", image.height,
                               " pixels could not be encoded as a PNG: ", spng_strerror(status), "."));
 }
 
@@ -166,14 +166,8 @@ void decode_png(std::span<const std::byte> file, const PngHeader& header, const 
   PngReader(file, header, options).read(to);
 }
 
-Image decode_png(std::span<const std::byte> file, const DecodeOptions& options) {
-  Image image;
-  decode_png(file, parse_png_header(file, options.name), options, image);
-  return image;
-}
-
 std::vector<std::byte> encode_png(const Image& image) {
-  require_picture(image);
+  require_valid_image(image);
   const std::unique_ptr<spng_ctx, FreeContext> context(spng_ctx_new(SPNG_CTX_ENCODER));
   if (context == nullptr) throw std::bad_alloc();
   check(spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1), image);

@@ -18,18 +18,18 @@ namespace {
 
 constexpr std::int32_t kHalf = 1 << (kPrecisionBits - 1);
 
-// The bytes of a pixel of three channels in kLanes rows, the most common count by far: a constant saves each output
-// the loop's prologue.
+// The bytes of a pixel of three channels in kLanes rows, by far the most common count: a constant saves the prologue of
+// the loop for each output.
 constexpr std::size_t kColorLanes = 3 * kLanes;
 
-// Sums that are kept in memory while more taps are added than fit registers.
+// Sums that are kept in memory if there are too many taps for registers.
 constexpr std::size_t kStrip = 512;
 
 LIBTRAIN_INLINED std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::min(sum >> kPrecisionBits, 255));
 }
 
-// The terms are spelt out by folding: the loop over i is the innermost, and the one that is vectorised.
+// A fold expression writes out the terms, so that the loop over i is the innermost one and is vectorised.
 template <std::size_t... kTap>
 LIBTRAIN_INLINED void add_few(const std::uint8_t* from, std::size_t stride, const std::int32_t* weights,
                               std::uint8_t* to, std::size_t count, std::index_sequence<kTap...>) {
@@ -61,7 +61,7 @@ LIBTRAIN_INLINED void add_many(const std::uint8_t* from, std::size_t stride, con
   }
 }
 
-// kTaps of zero: `taps`, a multiple of 8; kCount of zero: `count`.
+// If kTaps is 0, there are `taps`, a multiple of 8; if kCount is 0, `count`.
 template <std::size_t kTaps, std::size_t kCount>
 LIBTRAIN_INLINED void add_outputs(const std::uint8_t* from, std::size_t stride, const std::size_t* begins,
                                   const std::int32_t* weights, [[maybe_unused]] std::size_t taps, std::size_t outputs,
@@ -100,7 +100,7 @@ LIBTRAIN_INLINED void add_by_taps(const std::uint8_t* from, std::size_t stride, 
   }
 }
 
-// The clones. That pointers do not overlap is told where compilers heed it: at functions that are not inlined.
+// The clones. __restrict is on these functions, which are not inlined, because compilers ignore it on inlined ones.
 
 LIBTRAIN_VECTOR_CLONES void resample_clones(const std::uint8_t* __restrict from, std::size_t stride,
                                             const std::size_t* __restrict begins,
@@ -113,8 +113,8 @@ LIBTRAIN_VECTOR_CLONES void resample_clones(const std::uint8_t* __restrict from,
   add_by_taps<0>(from, stride, begins, weights, taps, outputs, to, to_stride, count);
 }
 
-// Transposing. Compilers do not find the shuffles of a transposed loop over bytes, so they are spelt out, in GCC's and
-// Clang's portable vectors.
+// Transposing. Compilers do not find the shuffles of a transposed loop over bytes, so they are written out with GCC's
+// and Clang's portable vectors.
 
 typedef std::uint8_t Bytes __attribute__((vector_size(16)));
 static_assert(sizeof(Bytes) == kTransposeTile && kLanes % kTransposeTile == 0);
@@ -141,8 +141,8 @@ inline void store(const Bytes& bytes, std::uint8_t* to, std::size_t count) {
   }
 }
 
-// Rows i and i + 8 become rows 2i and 2i + 1, byte by byte in turn. An element's place, as the 8 bits of its row and
-// column, rotates by one bit: after four times the row's bits are where the column's were.
+// Interleaves the bytes of rows i and i + 8 to rows 2i and 2i + 1. The position of an element, as the 8 bits of its row
+// and column, rotates by one bit: after four times row and column are exchanged.
 inline void interleave(const Tile& from, Tile& to) {
   for (std::size_t i = 0; i < kTransposeTile / 2; ++i) {
     const Bytes upper = from.rows[i];
@@ -188,8 +188,8 @@ LIBTRAIN_VECTOR_CLONES void float16_clones(const std::uint8_t* __restrict from, 
 
 #ifdef __x86_64__
 
-// The processor's own conversion, which GCC 12 uses for one number at a time. As narrow() for all but NaN. Returns
-// how many numbers it wrote: the whole vectors.
+// The processor's conversion, which GCC 12 uses for one number at a time. Equal to narrow() except for NaN. Returns the
+// number of elements in whole vectors, which it has written.
 __attribute__((target("avx2,f16c"))) std::size_t float16_by_f16c(const std::uint8_t* from, const float* mean,
                                                                  const float* factor, std::size_t count,
                                                                  std::uint16_t* to) {
@@ -204,7 +204,7 @@ __attribute__((target("avx2,f16c"))) std::size_t float16_by_f16c(const std::uint
   return i;
 }
 
-// Clang knows "f16c" by name from version 18 on.
+// Clang's __builtin_cpu_supports knows "f16c" only from version 18 on.
 bool find_f16c() {
   unsigned int a = 0;
   unsigned int b = 0;

@@ -32,7 +32,7 @@ bool has_fine_markers(const JpegHeader& header) {
          header.mcus_per_row() % header.restart_interval == 0;
 }
 
-// Runs inside a guarded step. The markers were saved as they are, so that libjpeg need not write its own.
+// Runs inside a guarded step. The file's markers were saved, so that libjpeg does not write its own.
 void write_coefficients(jpeg_decompress_struct& from, jvirt_barray_ptr* coefficients, jpeg_compress_struct& to,
                         unsigned int interval) {
   jpeg_copy_critical_parameters(&from, &to);
@@ -47,7 +47,7 @@ void write_coefficients(jpeg_decompress_struct& from, jvirt_barray_ptr* coeffici
   jpeg_finish_compress(&to);
 }
 
-// Pixels of the part, at full size, and the segments that hold them.
+// A part of the image, in pixels at full size, and its segments.
 struct Part {
   int first_column = 0;  // of segments
   int last_column = 0;
@@ -59,8 +59,8 @@ struct Part {
   int height = 0;
 };
 
-// libjpeg upsamples smoothly only pictures with more than two samples of chroma in a row, so that a part of a wider
-// picture must not be narrower than that.
+// libjpeg uses smooth upsampling only for images with more than two samples of chroma per row, so a part of a wider
+// image must not be narrower than that.
 constexpr int kMaxCoarseWidth = 4;
 
 void set_width(Part& part, const JpegHeader& header, int segment_width) {
@@ -68,8 +68,8 @@ void set_width(Part& part, const JpegHeader& header, int segment_width) {
   part.width = std::min(header.width, (part.last_column + 1) * segment_width) - part.x;
 }
 
-// Upsampling takes the edges of the part for those of the picture, which changes the outermost pixels: one more on each
-// side, unless the edge is the picture's.
+// Upsampling treats the edges of the part as those of the image, which changes the outermost pixels: the part has one
+// more pixel on each side, unless that is an edge of the image.
 Part part_of(const JpegHeader& header, const RestartIndex& index, const Crop& crop, int scale_denominator) {
   const bool subsampled = header.component_count > 1 &&
                           (header.maximum_horizontal_sampling() > 1 || header.maximum_vertical_sampling() > 1);
@@ -107,7 +107,7 @@ void store16(std::vector<std::byte>& bytes, std::size_t offset, int value) {
   bytes[offset + 1] = static_cast<std::byte>(value & 0xFF);
 }
 
-// Of the markers with data, those that say how to decode: comments, Exif and profiles may be long.
+// Whether decoding needs the marker. Comments, Exif and profiles may be long.
 bool is_needed(std::uint8_t code) {
   switch (code) {
     case kDefineQuantizationTables:
@@ -220,7 +220,7 @@ bool find_restart_segments(std::span<const std::byte> file, const JpegHeader& he
     place = static_cast<std::size_t>(static_cast<const unsigned char*>(found) - bytes) + 1;
     if (place == file.size()) return false;
     const std::uint8_t code = bytes[place];
-    // Another 0xFF fills; it is found next.
+    // A fill byte: the next 0xFF may start the marker.
     if (code == 0xFF) continue;
     ++place;
     if (code == 0) continue;

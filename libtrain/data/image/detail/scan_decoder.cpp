@@ -17,7 +17,7 @@ namespace libtrain::data::detail {
 
 namespace {
 
-// The greatest numbers of a picture of 8 bits have 11 and 10 bits (T.81, tables F.1 and F.2).
+// The largest numbers of an image of 8 bits have 11 and 10 bits (T.81, tables F.1 and F.2).
 constexpr int kMaxDifferenceBits = 11;
 constexpr int kMaxCoefficientBits = 10;
 constexpr unsigned int kBlockSize = 64;
@@ -30,31 +30,30 @@ bool has_meaning(std::uint8_t symbol, HuffmanTable::Use use) {
   return bits == 0 ? symbol == kEndOfBlockSymbol || symbol == kSixteenZeros : bits <= kMaxCoefficientBits;
 }
 
-// Where the coefficient of each place in a scan belongs (T.81, figure A.6). The place behind the last one, where an
-// entry with one number may write a zero, is that of the first coefficient, which is written at the end.
+// The natural position of each place in a scan (T.81, figure A.6). The place after the last one, at which an entry with
+// one number may write a zero, is that of the first coefficient, which is written at the end.
 constexpr std::array<std::uint8_t, ScanDecoder::kBlockSize + 1> kNaturalOrder = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 0};
 
-// After Bits::refill() at least this many bits are there.
+// The minimum number of bits after Bits::refill().
 constexpr int kRefilledBits = 56;
 constexpr int kMaxBits = HuffmanTable::kLongestCode + HuffmanTable::kLongestNumber;  // of a symbol and its number
-// So many entries can be read between two refills, of which only the last one may be incomplete.
+// The number of entries that can be read between two refills if only the last one is incomplete.
 constexpr int kEntriesPerRefill = 3;
 static_assert((kEntriesPerRefill - 1) * HuffmanTable::kLookupBits + kMaxBits <= kRefilledBits);
 constexpr int kStridesPerRefill = 2;
 static_assert((kStridesPerRefill - 1) * HuffmanTable::kLongestStride + kMaxBits <= kRefilledBits);
 
-// However wrong the data, one MCU reads no further behind the end than this; decode_mcu() looks where it is when it is
-// through with one.
+// The most that one MCU reads beyond the end, whatever the data; decode_mcu() checks its position after each MCU.
 constexpr std::size_t kPadding =
     ScanLayout::kMaxBlocks * ScanDecoder::kBlockSize * kMaxBits / 8 + 2 * sizeof(std::uint64_t);
 
-// One large picture should not take its memory from every worker for the rest of the run.
+// The memory of a larger scan is not kept in every worker for the rest of the run.
 constexpr std::size_t kKeptBytes = std::size_t{4} << 20;
 
-// Returned for data that make no sense: greater than any difference, and behind any place.
+// Returned for invalid data: larger than any difference, and after any place.
 constexpr std::int32_t kNoDifference = 1 << 20;
 constexpr unsigned int kNowhere = 2 * HuffmanEntry::kEndOfBlock;
 
@@ -81,7 +80,7 @@ const std::uint8_t* find_0xff(const std::uint8_t* from, const std::uint8_t* end)
 
 constexpr std::size_t kNoEnd = std::numeric_limits<std::size_t>::max();
 
-// Where the marker that ends the scan begins, the bytes 0xFF that may come before any marker included.
+// The start of the marker that ends the scan, including the bytes 0xFF that may precede a marker.
 std::size_t scan_end(std::span<const std::byte> data, const ScanLayout& layout) {
   const std::uint8_t* const begin = bytes_of(data);
   const std::uint8_t* const end = begin + data.size();
@@ -93,7 +92,7 @@ std::size_t scan_end(std::span<const std::byte> data, const ScanLayout& layout) 
     if (code == end) return kNoEnd;
     from = code + 1;
     if (*code == 0) {
-      // A 0xFF of the data. libjpeg does not read one behind bytes that fill in the same way everywhere.
+      // A 0xFF of the data. After fill bytes libjpeg does not read it the same way everywhere.
       if (code != found + 1) return kNoEnd;
       continue;
     }
@@ -171,8 +170,7 @@ void HuffmanTable::fill(std::uint32_t code, int length, std::uint8_t symbol) {
   }
 }
 
-// What follows a number is looked up with zeros for the bits beyond the table's, and counts where it does not need
-// them.
+// Looks up what follows a number with zeros for the bits beyond the table's, and uses it if it does not depend on them.
 void HuffmanTable::pair_up() {
   const auto single = lookup_;
   for (std::size_t i = 0; i < lookup_.size(); ++i) {
@@ -184,8 +182,8 @@ void HuffmanTable::pair_up() {
   }
 }
 
-// A stride of a whole block fits nowhere, and with the end of a block behind it would look at the last place as if it
-// did.
+// Excludes strides of a whole block: they can be used nowhere, and with the end of a block after them the condition
+// would hold at the last place.
 void HuffmanTable::fill_strides(const Symbols& symbols) {
   for (std::size_t i = 0; i < kLookups; ++i) {
     unsigned int bits = 0;
@@ -215,8 +213,8 @@ HuffmanEntry HuffmanTable::next_symbol(std::uint64_t bits, int shortest) const {
   return {};
 }
 
-// The bits to come, the next one on top. Below the `count` that are known to be there lie bits that the next refill
-// puts there again (F. Giesen, "Reading bits in far too many ways", part 2, variant 4).
+// The next bits, the first one on top. Below the `count` valid bits are bits that the next refill writes again (F.
+// Giesen, "Reading bits in far too many ways", part 2, variant 4).
 struct ScanDecoder::Bits {
   const std::uint8_t* next = nullptr;
   std::uint64_t bits = 0;
@@ -228,7 +226,7 @@ struct ScanDecoder::Bits {
     count |= kRefilledBits;
   }
 
-  // Of the next bit, counted from `begin`.
+  // The position of the next bit, counted from `begin`.
   std::size_t position(const std::uint8_t* begin) const { return 8 * static_cast<std::size_t>(next - begin) - count; }
 
   void drop(unsigned int n) {
@@ -236,7 +234,7 @@ struct ScanDecoder::Bits {
     count -= n;
   }
 
-  // Reads the number behind a symbol, whose code has been read.
+  // Reads the number after a symbol, whose code has been read.
   std::int32_t number(unsigned int length) {
     if (length == 0) return 0;
     const auto number = static_cast<std::uint32_t>(bits >> (64 - length));
@@ -244,7 +242,7 @@ struct ScanDecoder::Bits {
     return extend(number, static_cast<int>(length));
   }
 
-  // Reads by how much the first coefficient differs from that of the block before, or kNoDifference.
+  // Reads the difference of the first coefficient from that of the previous block, or kNoDifference.
   std::int32_t difference(const HuffmanTable& table) {
     const HuffmanEntry entry = table.entry(bits);
     if (entry.bits() > 0) {
@@ -257,8 +255,8 @@ struct ScanDecoder::Bits {
     return number(symbol.number_bits());
   }
 
-  // Reads one symbol where the entry is incomplete, or leads out of the block: what follows the last coefficient of a
-  // block belongs to the next one. Returns the place behind it, or kNowhere.
+  // Reads one symbol if the entry is incomplete or leads out of the block, because what follows the last coefficient of
+  // a block belongs to the next one. Returns the place after it, or kNowhere.
   unsigned int coefficient(const HuffmanTable& table, HuffmanEntry entry, unsigned int place, std::int16_t* to) {
     if (entry.bits() > 0) {
       entry = table.next_symbol(bits);
@@ -317,7 +315,7 @@ void ScanDecoder::copy(std::span<const std::byte> scan) {
 bool ScanDecoder::next_segment() noexcept {
   if (segment_ + 1 == ends_.size()) return false;
   const std::size_t end = 8 * ends_[segment_];
-  // Where all was read, what is left of the segment fills its last byte.
+  // If all MCUs were read, only the rest of the last byte is left of the segment.
   if (passed_ == 0 && end - position_ >= 8) return false;
   passed_ = 0;
   ++segment_;
@@ -327,7 +325,7 @@ bool ScanDecoder::next_segment() noexcept {
   return true;
 }
 
-// The first coefficient of a block is then its component's prediction.
+// Sets the component's prediction, which is the first coefficient of the block.
 LIBTRAIN_INLINED bool ScanDecoder::read_difference(Bits& bits, const ScanLayout::Block& block) noexcept {
   bits.refill();
   const std::int32_t difference = bits.difference(difference_tables_[block.difference_table]);
@@ -337,7 +335,7 @@ LIBTRAIN_INLINED bool ScanDecoder::read_difference(Bits& bits, const ScanLayout:
   return true;
 }
 
-// Into decode_mcu(), whose `bits` then stay in registers.
+// Inlined into decode_mcu(), so that `bits` stay in registers.
 LIBTRAIN_INLINED bool ScanDecoder::decode_block(Bits& bits, const ScanLayout::Block& block, std::int16_t* to) noexcept {
   if (!read_difference(bits, block)) return false;
   const HuffmanTable& coefficients = coefficient_tables_[block.coefficient_table];
@@ -405,7 +403,7 @@ bool ScanDecoder::decode_mcu(std::int16_t* const* blocks) noexcept {
   }
   if (blocks == nullptr) {
     ++passed_;
-    if (has_segments) return true;  // read once one behind it is wanted
+    if (has_segments) return true;  // read only if a later one is decoded
   }
   Bits bits{.next = bytes_.data() + position_ / 8};
   bits.refill();

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::chrono::nanoseconds kWarningInterval = std::chrono::seconds{30};
 
-// Google's client tries again on its own; beyond this it is libtrain's turn, which can be stopped.
+// Google's client retries on its own for this time; then libtrain retries, which can be stopped.
 constexpr double kGcsRetrySeconds = 10.0;
 
 [[noreturn]] void fail_to_connect(const std::string& name, std::string_view reason,
@@ -40,7 +40,7 @@ constexpr double kGcsRetrySeconds = 10.0;
   throw EnvironmentError(text("'", name, "' cannot be opened: ", printable_reason(reason, secrets), "."));
 }
 
-// The value of `result`; EnvironmentError where there is none.
+// The value of `result`; throws EnvironmentError if there is none.
 template <typename Value>
 Value value_of(arrow::Result<Value> result, const std::string& name, const std::vector<std::string>& secrets) {
   if (!result.ok()) fail_to_connect(name, result.status().message(), secrets);
@@ -89,10 +89,9 @@ void start_s3(const std::string& name) {
   if (const auto status = arrow::fs::EnsureS3Initialized(); !status.ok()) fail_to_connect(name, status.message(), {});
 }
 
-// What atexit() is told of first runs last, and the destructors of static objects count among it: told only once a
-// client has been made, this runs before those of Arrow's own objects, which shutting down needs. Where no client
-// could be made it is told nevertheless, or the program would crash at its end; the first client tells it once more, so
-// as to come before that client's objects.
+// Exit handlers and the destructors of static objects run in reverse order of registration. This one must run before
+// the destructors of Arrow's objects, so it is registered after the first client has been made. It is also registered
+// if no client could be made, or the program would crash at exit; the first client then registers it again.
 void stop_s3_at_exit(std::once_flag& once) {
   std::call_once(once, [] { std::atexit([] { static_cast<void>(arrow::fs::EnsureS3Finalized()); }); });
 }
@@ -102,7 +101,7 @@ std::string first_of(const Environment& environment, std::string_view name, std:
   return environment.get(otherwise).value_or("");
 }
 
-// Where the environment says that S3 is: scheme and authority of a URL, or nothing.
+// Scheme and authority of the S3 endpoint in the environment, if it has one.
 std::optional<Uri> s3_endpoint(const Environment& environment) {
   const auto url = first_of(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
   if (url.empty()) return std::nullopt;
@@ -111,7 +110,7 @@ std::optional<Uri> s3_endpoint(const Environment& environment) {
       (!uri->path.empty() && uri->path != "/") || uri->query || uri->authority->find('@') != std::string::npos) {
     throw EnvironmentError(
         text("The endpoint of S3 is '", uri ? uri->name : "",
-             "' (AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL); expected http://HOST:PORT or https://HOST."));
+             "' (AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL). Set it to http://HOST:PORT or https://HOST."));
   }
   return uri;
 }
@@ -124,14 +123,14 @@ void make_s3_client(RemoteFileSystem& remote, const Location& location, const St
   const auto key = environment.get("AWS_ACCESS_KEY_ID");
   const auto secret = environment.get("AWS_SECRET_ACCESS_KEY");
   if (options.access == StorageAccess::anonymous) {
-    remote.signed_with = "nothing, as anonymous access was asked for";
+    remote.signed_with = kAnonymous;
   } else if (options.access == StorageAccess::automatic && key && secret) {
     const auto session = environment.get("AWS_SESSION_TOKEN").value_or("");
     s3.ConfigureAccessKey(*key, *secret, session);
     remote.secrets = {*secret, session};
     remote.signed_with = "the key that AWS_ACCESS_KEY_ID names";
   } else {
-    remote.signed_with = "whatever identity AWS's client found";
+    remote.signed_with = "the identity that AWS's client found";
   }
   s3.region = first_of(environment, "AWS_REGION", "AWS_DEFAULT_REGION");
   if (endpoint) {
@@ -166,8 +165,7 @@ void connect_gcs(RemoteFileSystem& remote, const Location& location, const Stora
       options.environment.get("CLOUD_STORAGE_EMULATOR_ENDPOINT").value_or("https://storage.googleapis.com");
   gcs.scheme = "https";
   gcs.retry_limit_seconds = kGcsRetrySeconds;
-  remote.signed_with =
-      is_anonymous ? "nothing, as anonymous access was asked for" : "Google's application default credentials";
+  remote.signed_with = is_anonymous ? kAnonymous : "Google's application default credentials";
   remote.file_system = value_of(arrow::fs::GcsFileSystem::Make(gcs), location.name, remote.secrets);
 }
 
@@ -182,7 +180,7 @@ void connect(RemoteFileSystem& remote, const Location& location, const StorageOp
     case StorageKind::local:
       break;
   }
-  throw UsageError(text("'", location.name, "' is a local path, which no object store serves."));
+  throw UsageError(text("'", location.name, "' is a local path, not a location in an object store."));
 }
 
 RemoteFileSystem connect_file_system(const Location& location, const StorageOptions& options) {
@@ -192,7 +190,7 @@ RemoteFileSystem connect_file_system(const Location& location, const StorageOpti
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    // Arrow lets through what the stores' own libraries throw, such as for a certificate that cannot be read.
+    // Exceptions of the stores' own libraries pass through Arrow, such as for a certificate that cannot be read.
     fail_to_connect(location.name, error.what(), remote.secrets);
   }
   return remote;
@@ -208,8 +206,7 @@ std::optional<StorageFailure> ArrowConnection::failure_of(const Request& request
     const arrow::Status status = request();
     if (status.ok()) return std::nullopt;
     auto failure = classify_failure(status.message(), remote_.secrets);
-    // Arrow marks what was not found, and drops the store's words; on GCS a token that was not found bears the mark
-    // too.
+    // Arrow marks what was not found by ENOENT, and drops the store's words; on GCS also a token that was not found.
     if (failure.kind != FailureKind::unreachable && arrow::internal::ErrnoFromStatus(status) == ENOENT) {
       failure.kind = FailureKind::missing;
     }
@@ -217,7 +214,7 @@ std::optional<StorageFailure> ArrowConnection::failure_of(const Request& request
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    // Arrow expects failed requests only; that nobody is there to sign them comes through as an exception.
+    // Arrow converts failed requests to a status, but missing credentials are an exception.
     return classify_failure(error.what(), remote_.secrets);
   }
 }
@@ -226,25 +223,22 @@ std::string ArrowConnection::explanation(const StorageFailure& failure, RequestP
   const bool is_open = phase == RequestPhase::reading;
   switch (failure.kind) {
     case FailureKind::missing:
-      return is_open ? "it was deleted since it was opened" : "it does not exist";
+      return is_open ? "it was deleted after it was opened" : "it does not exist";
     case FailureKind::refused:
-      return text("access was refused: ", failure.reason, ". The request was signed with ", remote_.signed_with);
+      return text("access was refused: ", failure.reason, ". The request used ", remote_.signed_with);
     case FailureKind::changed:
-      return is_open ? text("it was changed since it was opened: ", failure.reason) : failure.reason;
+      return is_open ? text("it has changed since it was opened: ", failure.reason) : failure.reason;
     case FailureKind::unreachable:
-      return text("the store could not be asked: ", failure.reason, ". The request was to be signed with ",
-                  remote_.signed_with);
+      return text("the request could not be sent: ", failure.reason, ". It uses ", remote_.signed_with);
     case FailureKind::transient:
       return text("the store failed or did not answer: ", failure.reason);
     case FailureKind::unknown:
       break;
   }
   return text("the request failed: ", failure.reason,
-              ". Nothing says that the file is to blame: check that what signs "
-              "the requests (",
-              remote_.signed_with,
-              ") has not expired, this machine's clock, and the certificates "
-              "that it trusts");
+              ". The response does not show a fault of the file. The request used ", remote_.signed_with,
+              ". Check that its credentials have not expired, that this machine's clock is correct, and that it trusts "
+              "the store's certificate");
 }
 
 bool ArrowConnection::may_pass(FailureKind kind) const {
@@ -257,7 +251,7 @@ void ArrowConnection::warn(const std::string& failure) const {
   auto next = next_warning_.load(std::memory_order_relaxed);
   const std::int64_t nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
   if (nanoseconds < next) return;
-  // Whoever puts off the next warning gives this one.
+  // The thread that postpones the next warning logs this one.
   if (!next_warning_.compare_exchange_strong(next, nanoseconds + kWarningInterval.count())) return;
   log_warning(text(failure, " Trying again for up to ",
                    std::chrono::duration_cast<std::chrono::seconds>(options_.retry.deadline).count(), " s."));
@@ -277,7 +271,7 @@ void ArrowConnection::call(const std::string& subject, RequestPhase phase, const
     if (options_.retry.deadline > std::chrono::milliseconds::zero()) warn(failure->what());
     return true;
   };
-  SteadyRetryTimer timer;
+  RetryTimer timer;
   std::stop_source stop;
   const auto request_stop = [&stop] { stop.request_stop(); };
   const std::stop_callback by_user(options_.stop, request_stop);
@@ -287,7 +281,7 @@ void ArrowConnection::call(const std::string& subject, RequestPhase phase, const
   } catch (const RequestError& failure) {
     if (is_about_the_file(failure.kind())) throw;
     throw StorageUnavailable(failure.what());
-  } catch (const EnvironmentError& failure) {  // it was tried long enough
+  } catch (const EnvironmentError& failure) {  // the retries are over
     throw StorageUnavailable(failure.what());
   }
 }

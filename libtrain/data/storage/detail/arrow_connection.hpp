@@ -25,9 +25,9 @@ namespace libtrain::data::detail {
 /// Arrow's client of an object store.
 struct RemoteFileSystem {
   std::shared_ptr<arrow::fs::FileSystem> file_system = {};
-  std::vector<std::string> secrets = {};  ///< what no message may hold
-  std::string signed_with = {};           ///< for messages: what its requests are signed with
-  std::string endpoint = {};              ///< a URL of the service, and of the account where there is one
+  std::vector<std::string> secrets = {};  ///< masked in all messages
+  std::string signed_with = {};           ///< for messages: the credentials of its requests
+  std::string endpoint = {};              ///< a URL of the service, with the account if there is one
 };
 
 /// A request to an object store failed.
@@ -41,20 +41,20 @@ class RequestError : public EnvironmentError {
   FailureKind kind_;
 };
 
-/// What a request is for, since messages differ: a file that cannot be found was never there, or was deleted.
+/// The phase of a request, for messages: a missing file either does not exist or was deleted after it was opened.
 enum class RequestPhase { opening, reading };
 
-/// A client of an object store and the way in which all its requests are made: tried again while that makes sense,
-/// with one warning for a whole outage, and with errors that name what was asked for and nothing secret. Shared by a
-/// storage and its open files. Any thread may use it.
+/// A client of an object store. It retries requests that may succeed later, logs one warning for a whole outage, and
+/// throws errors that name the subject of the request and nothing secret. Shared by a storage and its open files. Any
+/// thread may use it.
 class ArrowConnection {
  public:
-  /// One request. Arrow's status says how it ended; RequestError may be thrown instead.
+  /// One request. Returns Arrow's status, or throws RequestError.
   using Request = std::function<arrow::Status()>;
 
-  /// Makes the client for `location` with what `options` and their environment say of endpoints and credentials. AWS's
-  /// library is started with the first location in S3 and shut down when the program exits.
-  /// Throws EnvironmentError where they do not fit together, UsageError for a local location.
+  /// Makes the client for `location` with the endpoints and credentials in `options` and their environment. The first
+  /// location in S3 starts AWS's library, which is shut down when the program exits.
+  /// Throws EnvironmentError if they are inconsistent, UsageError for a local location.
   ArrowConnection(const Location& location, StorageOptions options);
 
   arrow::fs::FileSystem& file_system() const { return *remote_.file_system; }
@@ -62,8 +62,8 @@ class ArrowConnection {
   const StorageOptions& options() const { return options_; }
 
   /// Makes a request until it succeeds. `subject` begins messages: "File 'az://c/x', byte offset 3".
-  /// Throws RequestError where the file is missing or has changed; StorageUnavailable where the store refuses or cannot
-  /// be asked, fails for longer than StorageOptions::retry allows, or says anything else.
+  /// Throws RequestError if the file is missing or has changed; StorageUnavailable if the store denies access, cannot
+  /// be reached, fails for longer than StorageOptions::retry allows, or returns any other error.
   void call(const std::string& subject, RequestPhase phase, const Request& request) const;
 
  private:

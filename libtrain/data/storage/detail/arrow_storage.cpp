@@ -23,15 +23,17 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/detail/arrow_connection.hpp>
+#include <libtrain/data/storage/open_storage.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
 
-// What is read again after a failure; large enough for a request to cost nothing beside it.
-constexpr std::size_t kPieceBytes = std::size_t{32} << 20;
+// Size of one request, which is repeated after a failure; large enough that the latency of a request does not matter.
+constexpr std::size_t kRequestBytes = std::size_t{32} << 20;
 
-// The last byte of a piece before it is read, and still where less came; any but those on which files often end.
+// Written to the last byte of a piece before it is read, and unchanged after a short read; not a byte on which files
+// often end.
 constexpr std::byte kUntouched{0xa7};
 
 struct OpenObject {
@@ -40,7 +42,7 @@ struct OpenObject {
   std::string version;
 };
 
-// What changes whenever the object does, as far as the store tells.
+// Changes with the object, as far as the store reports changes.
 std::string version_of(const arrow::KeyValueMetadata* metadata, std::int64_t size) {
   if (metadata != nullptr) {
     for (const std::string_view key : {"ETag", "generation", "Last-Modified"}) {
@@ -72,10 +74,10 @@ class ArrowFile final : public File {
       : connection_(std::move(connection)), path_(std::move(path)), name_(std::move(name)), checked_(Clock::now()) {
     const auto subject = text("File '", name_, "'");
     object_ = open_object(*connection_, path_, subject, RequestPhase::opening);
-    // On GCS this starts a stream that every later read asks for, without a lock.
+    // On GCS this starts the stream that every later read uses without a lock.
     connection_->call(subject, RequestPhase::opening, [&] {
       if (!object_.file->closed()) return arrow::Status::OK();
-      throw RequestError(FailureKind::transient, text(subject, ": the store opens no stream of it."));
+      throw RequestError(FailureKind::transient, text(subject, ": the store did not open a stream."));
     });
   }
 
@@ -85,7 +87,7 @@ class ArrowFile final : public File {
   void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
     require_range(*this, offset, to.size());
     while (!to.empty()) {
-      const auto piece = to.first(std::min(to.size(), kPieceBytes));
+      const auto piece = to.first(std::min(to.size(), kRequestBytes));
       read_piece(offset, piece);
       offset += piece.size();
       to = to.subspan(piece.size());
@@ -114,18 +116,19 @@ class ArrowFile final : public File {
         return arrow::Status::OK();
       });
     } catch (const RequestError& failure) {
-      // GCS is asked for the generation that was opened, and has it no more once the file was written again.
+      // Reads on GCS name the generation that was opened, which does not exist any more after the file is written
+      // again.
       if (failure.kind() == FailureKind::missing) require_same_version(offset);
       throw;
     }
-    // Of S3 Arrow counts what it asked for, not what came. The byte may be the file's own, too.
+    // For S3, Arrow returns the requested number of bytes, not the received one. The file itself may contain this byte.
     if (piece.back() == kUntouched) require_same_version(offset);
     if (count == static_cast<std::int64_t>(piece.size())) return;
-    throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: expected ", piece.size(),
+    throw EnvironmentError(text(subject(offset), ": it has changed since it was opened: expected ", piece.size(),
                                 " more bytes, found ", count, "."));
   }
 
-  // An entity tag never comes back: where it is the same as at the start, all that was read since is of one version.
+  // An entity tag is never reused: if it is the same as at the start, all bytes read since are of one version.
   void check_unchanged(std::uint64_t offset) const {
     const auto now = Clock::now();
     if (now - checked_.load(std::memory_order_relaxed) < connection_->options().change_check) return;
@@ -136,7 +139,7 @@ class ArrowFile final : public File {
   void require_same_version(std::uint64_t offset) const {
     const auto current = open_object(*connection_, path_, subject(offset), RequestPhase::reading);
     if (current.version == object_.version) return;
-    throw EnvironmentError(text(subject(offset), ": it was changed since it was opened: it was ", object_.version,
+    throw EnvironmentError(text(subject(offset), ": it has changed since it was opened: it was ", object_.version,
                                 " and is ", current.version, "."));
   }
 
@@ -147,7 +150,7 @@ class ArrowFile final : public File {
   mutable std::atomic<Clock::time_point> checked_;
 };
 
-// The same from a listing and from a single look, so that the two can be compared.
+// The same for a listing and for info(), so that the two can be compared.
 std::string version_of(const arrow::fs::FileInfo& info) {
   return text(info.mtime().time_since_epoch().count(), '-', info.size());
 }
@@ -201,7 +204,7 @@ class ArrowStorage final : public Storage {
 
   std::vector<std::string> folders(const std::string& folder) const override {
     std::vector<std::string> names;
-    if (connection_->file_system().type_name() == "gcs") return names;  // Arrow finds only those that are marked
+    if (connection_->file_system().type_name() == "gcs") return names;  // Arrow finds only folders with a marker
     for (const auto& info : select(folder, {})) {
       if (info.IsDirectory()) names.push_back(info.base_name());
     }
@@ -223,7 +226,7 @@ class ArrowStorage final : public Storage {
 
   static bool by_path(const FileInfo& left, const FileInfo& right) { return left.path < right.path; }
 
-  // The folders in which no file lies, which are sorted.
+  // Adds the folders that contain no file to the sorted `files`.
   void add_empty_folders(const arrow::fs::FileInfoVector& found, std::vector<FileInfo>& files) const {
     std::vector<FileInfo> empty;
     for (const auto& info : found) {
@@ -244,13 +247,13 @@ class ArrowStorage final : public Storage {
   std::string below_root(const std::string& full) const {
     const auto prefix = root_ + '/';
     if (!full.starts_with(prefix)) {
-      throw EnvironmentError(text("The listing of '", name_, "' holds '", full, "', which does not lie in it."));
+      throw EnvironmentError(text("The listing of '", name_, "' contains '", full, "', which does not lie in it."));
     }
     return full.substr(prefix.size());
   }
 
-  // Arrow's client for Azure finds out with its first look whether the account has a hierarchical namespace, and keeps
-  // that without a lock: looks go one by one until one has succeeded.
+  // Arrow's client for Azure determines in its first look whether the account has a hierarchical namespace, and stores
+  // that without a lock: looks run one after the other until one has succeeded.
   void look(const std::string& subject, const ArrowConnection::Request& request) const {
     if (has_looked_.load(std::memory_order_acquire)) {
       connection_->call(subject, RequestPhase::opening, request);
@@ -271,10 +274,6 @@ class ArrowStorage final : public Storage {
 
 }  // namespace
 
-bool has_arrow_storage() {
-  return true;
-}
-
 std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options) {
   auto connection = std::make_shared<const ArrowConnection>(location, options);
   auto root = location.path.empty() ? location.container : text(location.container, '/', location.path);
@@ -282,3 +281,7 @@ std::shared_ptr<const Storage> open_arrow_storage(const Location& location, cons
 }
 
 }  // namespace libtrain::data::detail
+
+bool libtrain::data::has_arrow() {
+  return true;
+}

@@ -19,20 +19,20 @@ constexpr std::array<std::string_view, 2> kServices{".blob.", ".dfs."};
 
 constexpr auto kConnectionString = "AZURE_STORAGE_CONNECTION_STRING";
 
-// The account of every emulator, whose key is public:
+// The account of every emulator; its key is public:
 // https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 constexpr auto kEmulatorAccount = "devstoreaccount1";
 constexpr auto kEmulatorKey =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 constexpr auto kEmulatorEndpoint = "http://127.0.0.1:10000/devstoreaccount1";
 
-// What the environment says of Azure Storage; empty where it says nothing.
+// The settings of Azure Storage in the environment; empty if not set.
 struct AzureSettings {
   std::string account = {};
   std::string key = {};            // secret
   std::string sas_token = {};      // secret; without '?'
   std::string blob_endpoint = {};  // a URL with the account in its host or as its path, without a query
-  std::string key_source = {};     // for messages: which variable the key came from
+  std::string key_source = {};     // for messages: the variable that contains the key
   std::string sas_source = {};
 };
 
@@ -53,7 +53,7 @@ Pairs pairs_of(std::string_view connection_string) {
     if (pair.empty()) continue;
     const auto equals = pair.find('=');
     if (equals == std::string_view::npos || equals == 0) {
-      throw EnvironmentError(text(kConnectionString, " is not made of Name=Value pairs with ';' between them."));
+      throw EnvironmentError(text(kConnectionString, " does not consist of Name=Value pairs separated by ';'."));
     }
     pairs.insert_or_assign(std::string{pair.substr(0, equals)}, std::string{pair.substr(equals + 1)});
   }
@@ -98,14 +98,14 @@ AzureSettings of_variables(const Environment& environment) {
   };
 }
 
-// A damaged key would only be noticed deep inside of the first request.
+// The client would notice a damaged key only in the first request.
 bool is_base64(std::string_view key) {
   const auto padding = key.ends_with("==") ? 2U : key.ends_with('=') ? 1U : 0U;
   constexpr auto digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   return key.size() % 4 == 0 && key.substr(0, key.size() - padding).find_first_not_of(digits) == std::string_view::npos;
 }
 
-// Throws EnvironmentError that names the variable, and nothing of its value, where it cannot be understood.
+// Throws EnvironmentError that contains the name, but not the value, of an invalid variable.
 AzureSettings azure_settings(const Environment& environment) {
   const auto connection_string = environment.get(kConnectionString);
   auto settings = connection_string ? of_connection_string(*connection_string) : of_variables(environment);
@@ -113,8 +113,8 @@ AzureSettings azure_settings(const Environment& environment) {
     throw EnvironmentError(text("The key in ", settings.key_source, " is not an account key, which is base64 text."));
   }
   if (!settings.sas_token.empty() && query_parameter(settings.sas_token, "sig").empty()) {
-    throw EnvironmentError(text("What ", settings.sas_source,
-                                " holds is not a shared access signature, since it has no parameter named sig."));
+    throw EnvironmentError(text("The value of ", settings.sas_source,
+                                " is not a shared access signature: it has no parameter named sig."));
   }
   return settings;
 }
@@ -123,7 +123,7 @@ AzureSettings azure_settings(const Environment& environment) {
   throw EnvironmentError(text("The endpoint '", name,
                               "' of Azure Blob Storage (AZURE_STORAGE_BLOB_ENDPOINT, or "
                               "BlobEndpoint in AZURE_STORAGE_CONNECTION_STRING) is neither https://ACCOUNT.DOMAIN nor "
-                              "http://HOST:PORT/ACCOUNT for the storage account in question."));
+                              "http://HOST:PORT/ACCOUNT for this storage account."));
 }
 
 // The scheme, the authority and the account of an endpoint; `account` may be empty.
@@ -158,7 +158,7 @@ Endpoint parse_endpoint(const std::string& url, const std::string& account) {
   return endpoint;
 }
 
-// Of the service for hierarchical namespaces, which an emulator serves (or refuses) at the same place.
+// The authority of the service for hierarchical namespaces; that of an emulator is the same.
 std::string dfs_authority_of(const std::string& blob_authority) {
   constexpr std::string_view blob = ".blob.";
   const auto found = blob_authority.find(blob);
@@ -175,7 +175,7 @@ void set_sas_token(AzureConnection& connection, const std::string& token, const 
   }
 }
 
-// The variable that names a managed identity: with a tenant it would be an application instead.
+// The variable that names a managed identity; with a tenant, AZURE_CLIENT_ID names an application.
 std::string_view managed_identity_variable(const Environment& environment) {
   if (environment.has("AZURE_CLIENT_ID")) return environment.has("AZURE_TENANT_ID") ? "" : "AZURE_CLIENT_ID";
   return environment.has("DEFAULT_IDENTITY_CLIENT_ID") ? "DEFAULT_IDENTITY_CLIENT_ID" : "";
@@ -190,8 +190,8 @@ void set_identity(AzureConnection& connection, const Environment& environment) {
   }
   connection.credential = AzureCredential::default_chain;
   connection.signed_with =
-      "whatever identity Azure's client found (environment, workload identity, az login, managed identity), since no "
-      "key or shared access signature for this account is in the location or in AZURE_STORAGE_ variables";
+      "the identity that Azure's client found (environment, workload identity, az login, managed identity), because "
+      "neither the location nor the AZURE_STORAGE_ variables have a key or shared access signature for this account";
 }
 
 void set_credential(AzureConnection& connection, const Location& location, StorageAccess access,
@@ -200,7 +200,7 @@ void set_credential(AzureConnection& connection, const Location& location, Stora
     set_sas_token(connection, location.sas_token, "the location");
   } else if (access == StorageAccess::anonymous) {
     connection.credential = AzureCredential::anonymous;
-    connection.signed_with = "nothing, as anonymous access was asked for";
+    connection.signed_with = kAnonymous;
   } else if (access == StorageAccess::automatic && !settings.key.empty()) {
     connection.credential = AzureCredential::account_key;
     connection.secret = settings.key;
@@ -239,10 +239,10 @@ AzureConnection azure_connection(const Location& location, StorageAccess access,
   connection.account = location.account.empty() ? settings.account : location.account;
   if (connection.account.empty()) {
     throw EnvironmentError(text("'", location.name,
-                                "' names no storage account: set AZURE_STORAGE_ACCOUNT, or write "
+                                "' does not name a storage account. Set AZURE_STORAGE_ACCOUNT, or write "
                                 "abfss://container@account.dfs.core.windows.net/path."));
   }
-  // Keys and endpoints of another account are of no use here.
+  // Ignore keys and endpoints of another account.
   if (!settings.account.empty() && settings.account != connection.account) settings = {};
   if (!settings.blob_endpoint.empty()) {
     const auto endpoint = parse_endpoint(settings.blob_endpoint, connection.account);

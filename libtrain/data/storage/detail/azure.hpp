@@ -10,14 +10,14 @@
 
 namespace libtrain::data::detail {
 
-/// A host of Azure Storage, taken apart.
+/// The parts of a host of Azure Storage.
 struct AzureHost {
   std::string account;
-  std::string endpoint;  ///< what follows the account in the host of its blob service, such as ".blob.core.windows.net"
+  std::string endpoint;  ///< the part of the blob service's host after the account, such as ".blob.core.windows.net"
 };
 
-/// Understands account.blob.CLOUD and account.dfs.CLOUD for Azure's clouds, with a zone (".z01") or ".privatelink"
-/// before the service. Nothing for another host, or where there is a port.
+/// Parses account.blob.CLOUD and account.dfs.CLOUD for Azure's clouds, with a zone (".z01") or ".privatelink" before
+/// the service. std::nullopt for another host, or if there is a port.
 std::optional<AzureHost> parse_azure_host(std::string_view host);
 
 enum class AzureCredential { anonymous, account_key, sas_token, managed_identity, default_chain };
@@ -27,7 +27,7 @@ struct AzureConnection {
   std::string account;
   std::string scheme = "https";
 
-  /// host[:port], which the account follows as a path; or what follows the account in the host, beginning with '.'.
+  /// host[:port], followed by the account as a path; or the part of the host after the account, which begins with '.'.
   std::string blob_authority = ".blob.core.windows.net";
   std::string dfs_authority = ".dfs.core.windows.net";
 
@@ -40,11 +40,14 @@ struct AzureConnection {
   std::string signed_with;
 };
 
-/// What `location`, the caller and the environment say together; see StorageOptions. AZURE_STORAGE_CONNECTION_STRING
-/// counts alone where it is set: Name=Value pairs with ';' between them, of which AccountName, AccountKey,
+/// `signed_with` of anonymous access to any store.
+inline constexpr const char* kAnonymous = "no credentials, because anonymous access was requested";
+
+/// Combines `location`, `access` and the environment; see StorageOptions. If AZURE_STORAGE_CONNECTION_STRING is set,
+/// the other variables are ignored: it contains Name=Value pairs separated by ';', of which AccountName, AccountKey,
 /// SharedAccessSignature, BlobEndpoint, DefaultEndpointsProtocol, EndpointSuffix and UseDevelopmentStorage=true
-/// (Azurite on port 10000) are read. Throws EnvironmentError where no account is named, where an endpoint is not one of
-/// the account, and, with the variable's name and nothing of its value, where a variable cannot be understood.
+/// (Azurite on port 10000) are read. Throws EnvironmentError if no account is named or an endpoint does not belong to
+/// the account, and, with the name but not the value of the variable, if a variable is invalid.
 AzureConnection azure_connection(const Location& location, StorageAccess access, const Environment& environment);
 
 }  // namespace libtrain::data::detail

@@ -70,7 +70,7 @@ class LocalFile final : public File {
     const bool known = ::fstat(file_.descriptor(), &now) == 0;
     if (known && local_version(now) != version_) {
       fail_at(path_, offset,
-              text(missing, " more bytes, but the file was changed since it was opened: it had ", size_,
+              text(missing, " more bytes, but the file has changed since it was opened: it had ", size_,
                    " bytes and has ", now.st_size));
     }
     fail_at(path_, offset, text(missing, " more bytes, found none"));
@@ -99,7 +99,7 @@ FileInfo info_of(std::string path, const struct stat& status) {
       .path = std::move(path), .size = static_cast<std::uint64_t>(status.st_size), .version = local_version(status)};
 }
 
-/// What makes a folder the same folder, whatever links lead to it.
+/// Identifies a folder, independent of the links to it.
 using FolderIdentity = std::pair<dev_t, ino_t>;
 
 struct CloseFolder {
@@ -110,7 +110,7 @@ class Listing {
  public:
   explicit Listing(std::string root) : root_(std::move(root)) {}
 
-  /// Adds what lies below `folder`, a path below the root or "".
+  /// Adds the files below `folder`, a path below the root or "".
   void add(const std::string& folder) {
     const auto path = path_of(folder);
     struct stat status{};
@@ -137,7 +137,7 @@ class Listing {
   void add(const std::string& folder, const FolderIdentity& identity) {
     if (std::find(above_.begin(), above_.end(), identity) != above_.end()) return;
     if (above_.size() == kMaxFolderDepth) {
-      fail("folder", path_of(folder), text("more than ", kMaxFolderDepth, " folders one in the other"));
+      fail("folder", path_of(folder), text("more than ", kMaxFolderDepth, " folders inside each other"));
     }
     above_.push_back(identity);
     for (const auto& [inner, inner_identity] : add_files(folder)) {
@@ -148,7 +148,7 @@ class Listing {
     above_.pop_back();
   }
 
-  /// Adds the files that lie in `folder` itself, and returns its folders: it is closed before they are opened.
+  /// Adds the files directly in `folder`, and returns its folders: it is closed before they are opened.
   std::vector<std::pair<std::string, FolderIdentity>> add_files(const std::string& folder) {
     const auto path = path_of(folder);
     const std::unique_ptr<DIR, CloseFolder> entries{::opendir(path.c_str())};
@@ -162,7 +162,7 @@ class Listing {
       if (::fstatat(::dirfd(entries.get()), entry->d_name, &status, 0) != 0) {
         const int code = errno;
         if (code != ENOENT && code != ELOOP) fail("file", path_of(inner), code);
-        // A link that leads nowhere or to itself; otherwise a file that was deleted since.
+        // A broken link, a link to itself, or a file that was deleted after it was listed.
         const bool is_link = ::fstatat(::dirfd(entries.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
         if (is_link) files_.push_back({.path = std::move(inner), .kind = FileKind::unreadable});
       } else if (S_ISREG(status.st_mode)) {
@@ -192,13 +192,14 @@ class Listing {
 }  // namespace
 
 std::unique_ptr<const File> open_local_file(const std::string& path) {
-  // Opening a FIFO would wait for somebody to write to it.
+  // Without O_NONBLOCK, opening a FIFO waits for a writer.
   auto file = detail::DiskFile::open(path, O_RDONLY | O_NONBLOCK);
   if (!file.is_open()) fail_at(path, 0, kReadableFile, errno);
   struct stat status{};
   if (::fstat(file.descriptor(), &status) != 0) fail_at(path, 0, kReadableFile, errno);
-  if (!S_ISREG(status.st_mode))
+  if (!S_ISREG(status.st_mode)) {
     fail_at(path, 0, text(kReadableFile, ", found: ", S_ISDIR(status.st_mode) ? "a folder" : "something else"));
+  }
   return std::make_unique<LocalFile>(path, std::move(file), status);
 }
 

@@ -8,29 +8,29 @@
 
 namespace libtrain::data::detail {
 
-/// A folder of this machine, or of what it has mounted. FileInfo::version is made of the times of modification and
-/// of change in nanoseconds, the size and the inode: whatever is written to a file makes another one, also where its
-/// size and its time of modification are set to what they were. Paths with a part "..", "." or nothing are refused. A
-/// disk or a mount that fails, and what keeps this process from opening files, is a StorageUnavailable.
+/// A folder on a local disk or mount. FileInfo::version consists of the times of modification and of change in
+/// nanoseconds, the size and the inode: every write to a file changes it, even if its size and modification time are
+/// restored. Paths with a part "..", "." or an empty part are refused. A failing disk or mount, and a limit that
+/// prevents this process from opening files, is a StorageUnavailable.
 class LocalStorage final : public Storage {
  public:
-  /// Throws EnvironmentError where `root` is not a folder.
+  /// Throws EnvironmentError if `root` is not a folder.
   explicit LocalStorage(const std::string& root);
 
   const std::string& name() const override { return root_; }
 
-  /// The absolute path, in which no link is left.
+  /// The absolute path without links.
   std::string identity() const override { return identity_; }
 
-  /// The path, the running kernel, and what that knows the folder by.
+  /// The path, the id of the kernel's boot, and the device and inode of the folder.
   std::string local_identity() const override { return local_identity_; }
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
 
-  /// Follows links to files and to folders. Leaves out a folder "lost+found" right in `folder`, which a file system has
-  /// at its root, and which only root may open. A link to one of the folders that it lies in counts as an empty folder,
-  /// so that the list ends. Files that two links lead to are listed twice. Costs one stat(2) a file. Throws
-  /// EnvironmentError as well for folders nested more than 200 deep.
+  /// Follows links to files and to folders. Leaves out a folder "lost+found" directly in `folder`, which a file system
+  /// has at its root and which only root may open. A link to a folder that contains it counts as an empty folder, so
+  /// that the list is finite. A file behind two links is listed twice. Takes one stat(2) per file. Throws
+  /// EnvironmentError as well for folders that are nested more than 200 deep.
   std::vector<FileInfo> list(const std::string& folder) const override;
 
   std::vector<std::string> folders(const std::string& folder) const override;
@@ -43,14 +43,14 @@ class LocalStorage final : public Storage {
   std::string local_identity_;
 };
 
-/// Opens a regular file of this machine (or of what it has mounted), which is read by pread(2).
+/// Opens a regular file on a local disk or mount, which is read by pread(2).
 ///
-/// What an open file notices: a read that finds fewer bytes than there were says whether the file was changed or cut
-/// since it was opened. A file that is deleted or replaced under its name stays readable as it was, as POSIX has it.
-/// Bytes overwritten in place without a change of length are not noticed.
+/// Changes of an open file: if a read returns fewer bytes than expected, the error tells whether the file has changed
+/// since it was opened. A file that is deleted or replaced stays readable, as POSIX specifies. Bytes that are
+/// overwritten in place without a change of length are not detected.
 ///
-/// Throws EnvironmentError that names the file where it is missing, is no regular file, or may not be read; and
-/// StorageUnavailable where it is not to blame, then and in reading: see throw_if_not_of_the_file().
+/// Throws EnvironmentError that names the file if it is missing, not a regular file, or may not be read. Opening and
+/// reading throw StorageUnavailable for errors that are not about the file: see throw_if_not_of_the_file().
 std::unique_ptr<const File> open_local_file(const std::string& path);
 
 }  // namespace libtrain::data::detail

@@ -118,14 +118,14 @@ namespace {
 
 std::string decode(const Uri& uri, std::string_view encoded) {
   auto plain = percent_decode(encoded);
-  if (!plain) refuse(uri.name, "expected two hexadecimal digits after each '%'; a '%' of a name is written %25");
+  if (!plain) refuse(uri.name, "expected two hexadecimal digits after each '%'; write a '%' in a name as %25");
   const bool has_control = std::any_of(plain->begin(), plain->end(),
                                        [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; });
   if (has_control) refuse(uri.name, "expected no control characters");
   return *std::move(plain);
 }
 
-// The decoded path with its parts checked, without a slash at its ends.
+// The decoded path without slashes at its ends; checks its parts.
 std::string path_of(const Uri& uri) {
   std::string_view encoded = uri.path;
   if (encoded.starts_with('/')) encoded.remove_prefix(1);
@@ -136,7 +136,7 @@ std::string path_of(const Uri& uri) {
     const auto end = std::min(encoded.find('/', begin), encoded.size());
     const auto part = decode(uri, encoded.substr(begin, end - begin));
     if (part.empty() || part == "." || part == ".." || part.find('/') != std::string::npos) {
-      refuse(uri.name, "expected a path whose parts are not empty, '.' or '..' and hold no encoded slash");
+      refuse(uri.name, "expected a path whose parts are not empty, '.' or '..' and contain no encoded slash");
     }
     if (begin > 0) path += '/';
     path += part;
@@ -156,7 +156,7 @@ std::string take_first_part(std::string& path) {
 void require_account_name(const Uri& uri, std::string_view account) {
   const bool good = account.size() >= 3 && account.size() <= 24 &&
                     account.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") == std::string_view::npos;
-  if (!good) refuse(uri.name, "the name of a storage account is 3 to 24 small letters and digits");
+  if (!good) refuse(uri.name, "the name of a storage account is 3 to 24 lower-case letters and digits");
 }
 
 void require_container_name(const Uri& uri, std::string_view container) {
@@ -164,7 +164,7 @@ void require_container_name(const Uri& uri, std::string_view container) {
   if (container == "$root" || container == "$web" || container == "$logs") return;
   const bool good = container.size() >= 3 && container.size() <= 63 &&
                     container.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string_view::npos;
-  if (!good) refuse(uri.name, "the name of a container is 3 to 63 small letters, digits and '-'");
+  if (!good) refuse(uri.name, "the name of a container is 3 to 63 lower-case letters, digits and '-'");
 }
 
 void require_bucket_name(const Uri& uri, std::string_view bucket) {
@@ -178,20 +178,20 @@ std::string sas_token_of(const Uri& uri) {
   if (!uri.query || uri.query->empty()) return {};
   if (query_parameter(*uri.query, "sig").empty()) {
     refuse(uri.name,
-           "its query is not a shared access signature, since it has no parameter named sig; a '?' of a name is "
-           "written %3F");
+           "its query is not a shared access signature, because it has no parameter named sig; write a '?' in a name "
+           "as %3F");
   }
   return *uri.query;
 }
 
 void require_no_query(const Uri& uri) {
-  if (uri.query) refuse(uri.name, "a query after '?' has no meaning here; a '?' of a name is written %3F");
+  if (uri.query) refuse(uri.name, "a query after '?' has no meaning here; write a '?' in a name as %3F");
 }
 
 Location local_location(const Uri& uri) {
   require_no_query(uri);
   if (uri.authority && !uri.authority->empty() && lower_case(*uri.authority) != "localhost") {
-    refuse(uri.name, "a file on another host cannot be read; a file on this one is file:///path");
+    refuse(uri.name, "a file on another host cannot be read; write file:///path for a file on this host");
   }
   if (!uri.path.starts_with('/')) refuse(uri.name, "expected an absolute path, as in file:///path");
   const auto path = without_trailing_slashes(decode(uri, uri.path));
@@ -212,7 +212,7 @@ Location azure_location(const Uri& uri) {
     if (!host) {
       refuse(uri.name,
              "expected a host of Azure Blob Storage, such as account.blob.core.windows.net; for an emulator or "
-             "another endpoint write az://container/path and set AZURE_STORAGE_BLOB_ENDPOINT");
+             "another endpoint, write az://container/path and set AZURE_STORAGE_BLOB_ENDPOINT");
     }
     require_account_name(uri, host->account);
     location.account = host->account;
@@ -255,21 +255,21 @@ std::optional<StorageKind> kind_of_scheme(std::string_view scheme) {
 [[noreturn]] void fail_for_scheme(const Uri& uri) {
   if (uri.scheme == "http") {
     refuse(uri.name,
-           "http:// is not read, since it sends data in the clear; for an emulator write az://container/path and "
+           "http:// is not supported, because it is not encrypted; for an emulator, write az://container/path and "
            "set AZURE_STORAGE_BLOB_ENDPOINT");
   }
   if (uri.scheme == "azureml") {
     refuse(uri.name,
-           "azureml:// is resolved by the job service: give the job an input with mode ro_mount or download, "
-           "which arrives as a local path, or write abfss://container@account.dfs.core.windows.net/path");
+           "azureml:// is resolved by the job service; give the job an input with mode ro_mount or download, "
+           "which is a local path in the job, or write abfss://container@account.dfs.core.windows.net/path");
   }
   refuse(uri.name, text("the scheme '", uri.scheme,
-                        "' is not known; expected a local path, file:///path, "
+                        "' is unknown; expected a local path, file:///path, "
                         "abfss://container@account.dfs.core.windows.net/path, az://container/path, "
                         "https://account.blob.core.windows.net/container/path, s3://bucket/path or gs://bucket/path"));
 }
 
-// "data:v1/train" is a path, "s3:bucket" a mistake.
+// "data:v1/train" is a path, but "s3:bucket" is a mistake.
 bool is_mistaken_scheme(std::string_view scheme) {
   return scheme == "http" || scheme == "azureml" || kind_of_scheme(scheme).has_value();
 }
@@ -277,14 +277,14 @@ bool is_mistaken_scheme(std::string_view scheme) {
 }  // namespace
 
 Location parse_location(const std::string& location) {
-  if (location.empty()) throw UsageError("The location is empty: expected a path or a URI.");
-  if (location.find('\0') != std::string::npos) throw UsageError("The location holds a zero byte.");
+  if (location.empty()) throw UsageError("The location is empty. Give a path or a URI.");
+  if (location.find('\0') != std::string::npos) throw UsageError("The location contains a zero byte.");
   const auto uri = split_uri(location);
   if (!uri || (!uri->authority && !is_mistaken_scheme(uri->scheme))) {
     const auto path = without_trailing_slashes(location);
     return {.kind = StorageKind::local, .name = path, .path = path};
   }
-  if (uri->has_fragment) refuse(uri->name, "a '#' has no meaning here; a '#' of a name is written %23");
+  if (uri->has_fragment) refuse(uri->name, "a '#' has no meaning here; write a '#' in a name as %23");
   const auto kind = kind_of_scheme(uri->scheme);
   if (!kind) fail_for_scheme(*uri);
   if (*kind == StorageKind::local) return local_location(*uri);

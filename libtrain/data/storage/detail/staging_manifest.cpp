@@ -1,10 +1,10 @@
 #include <libtrain/data/storage/detail/staging_manifest.hpp>
 
-#include <charconv>
-#include <system_error>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/detail/location.hpp>
 
@@ -30,11 +30,7 @@ std::optional<std::string> unquote(std::string_view word) {
 }
 
 std::optional<std::uint64_t> number_of(std::string_view digits) {
-  std::uint64_t number = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return number;
+  return libtrain::detail::parse_decimal<std::uint64_t>(digits, 0, std::numeric_limits<std::uint64_t>::max());
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -47,7 +43,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
-// The next line without its end, which is taken off `rest`; nothing where no whole line is left.
+// Takes the next line off `rest`, and returns it without its end; std::nullopt if there is no complete line.
 std::optional<std::string_view> take_line(std::string_view& rest) {
   const auto end = rest.find('\n');
   if (end == std::string_view::npos) return std::nullopt;

@@ -5,16 +5,16 @@
 
 namespace libtrain::data::detail {
 
-/// What ends the waits of the calling thread, such as those between two tries of a request, while the object lives: a
-/// loader's workers are stopped so. Scopes of a thread nest.
+/// While this exists, `stop` ends the waits of the calling thread, such as those between two attempts of a request:
+/// this stops a loader's workers. Scopes of a thread nest.
 class StopScope {
  public:
   explicit StopScope(std::stop_token stop) : outer_(std::exchange(current(), std::move(stop))) {}
   ~StopScope() { current() = std::move(outer_); }
-  StopScope(const StopScope&) = delete;  // its thread's token is put back once
+  StopScope(const StopScope&) = delete;  // restores its thread's token once
   StopScope& operator=(const StopScope&) = delete;
 
-  /// One that is never stopped where there is no scope.
+  /// The token of the innermost scope; a token that is never stopped if there is no scope.
   static const std::stop_token& of_this_thread() { return current(); }
 
  private:

@@ -23,13 +23,13 @@ constexpr std::size_t kReasonBytes = 400;
 constexpr std::size_t kShortestSecret = 4;
 constexpr std::string_view kMask = "***";
 
-// What the clients' messages begin with, inside of Arrow's.
+// Beginnings of the clients' messages inside Arrow's.
 constexpr std::string_view kAzure = "Azure Error: [";
 constexpr std::string_view kAws = "AWS Error ";
 constexpr std::string_view kAwsStatus = "(HTTP status ";
 constexpr std::string_view kGoogle = "google::cloud::Status(";
 
-// What Google's client adds: why nothing was sent, libcurl's words, and what it knows of itself.
+// Parts of the messages of Google's client: why no request was sent, libcurl's words, and information about the client.
 constexpr std::string_view kNoToken = "Could not create a OAuth2 access token";
 constexpr std::string_view kUnderlying = "The underlying error message was: ";
 constexpr std::string_view kCurl = "CURL error ";
@@ -40,7 +40,7 @@ struct Meaning {
   FailureKind kind;
 };
 
-// In the words of libcurl, which is behind all clients.
+// Words of libcurl, which all clients use.
 constexpr std::array<Meaning, 3> kNetwork{{
     {"resolve host", FailureKind::unreachable},
     {"resolve proxy", FailureKind::unreachable},
@@ -80,10 +80,10 @@ constexpr std::array<Meaning, 10> kGoogleErrors{{
     {"ABORTED", FailureKind::transient},
 }};
 
-// How Arrow's own messages begin. Further on they may be about a file of credentials.
+// Beginnings of Arrow's own messages. Elsewhere in a message the words may be about a file of credentials.
 constexpr std::array<std::string_view, 2> kMissing{"Path does not exist", "No such file or directory"};
 
-// Words of exceptions that Arrow lets through.
+// Words of exceptions that pass through Arrow.
 constexpr std::array<Meaning, 7> kPlain{{
     {"GetToken(): ", FailureKind::unreachable},
     {"AuthenticationException", FailureKind::unreachable},
@@ -134,7 +134,7 @@ std::optional<int> leading_status(std::string_view words) {
   return status;
 }
 
-// "[BlobNotFound] 404 The specified blob does not exist. ...", or "[] " and what libcurl says.
+// "[BlobNotFound] 404 The specified blob does not exist. ...", or "[] " and the words of libcurl.
 FailureKind kind_of_azure(std::string_view error) {
   const auto bracket = error.find("] ");
   const auto words = error.substr(bracket == kNone ? 0 : bracket + 2);
@@ -152,7 +152,7 @@ FailureKind kind_of_aws(std::string_view error) {
   return kind_of_status(leading_status(error.substr(status + kAwsStatus.size())).value_or(0));
 }
 
-// "UNAVAILABLE: ...". Where there was no token to send, the name is that of the answer to the request for one.
+// "UNAVAILABLE: ...". If there was no token, the name belongs to the response to the request for a token.
 FailureKind kind_of_google(std::string_view error) {
   const auto kind = kind_of_name(kGoogleErrors, error.substr(0, error.find_first_of(":)")));
   if (kind == FailureKind::refused) return kind;
@@ -161,13 +161,13 @@ FailureKind kind_of_google(std::string_view error) {
   return curl == kNone ? kind : first_contained(kNetwork, error.substr(curl)).value_or(kind);
 }
 
-// The reason comes last in a long message, and what the client knows of itself behind it.
+// The reason is at the end of a long message, before the information about the client.
 std::string words_of_google(std::string_view error) {
   const auto words = error.substr(0, error.find(kErrorInfo));
   const auto underlying = words.find(kUnderlying);
   if (words.find(kNoToken) == kNone || underlying == kNone) return std::string{words};
   return text(words.substr(0, words.find(':')),
-              ": no access token could be had, since: ", words.substr(underlying + kUnderlying.size()));
+              ": could not get an access token, because: ", words.substr(underlying + kUnderlying.size()));
 }
 
 FailureKind kind_of_plain(std::string_view message) {
@@ -206,7 +206,7 @@ std::string with_small_digits(std::string encoded) {
   return encoded;
 }
 
-// How a secret may look in a message, the longest first.
+// The forms that a secret may have in a message, longest first.
 std::vector<std::string> forms_of(const std::string& secret) {
   const auto plain = percent_decode(secret).value_or(secret);
   const auto encoded = percent_encode(plain);
@@ -215,7 +215,7 @@ std::vector<std::string> forms_of(const std::string& secret) {
   return forms;
 }
 
-// Azure quotes the signature of a request whose key is wrong.
+// Azure quotes the signature of a request with a wrong key.
 void mask_quoted_signature(std::string& message) {
   constexpr std::string_view before = "MAC signature found in the HTTP request '";
   const auto found = message.find(before);
@@ -225,7 +225,7 @@ void mask_quoted_signature(std::string& message) {
   message.replace(begin, end - begin, kMask);
 }
 
-// At most `most` bytes of a longer text, and no part of a character of UTF-8, which has at most three bytes behind its
+// At most `most` bytes of a longer text, without a partial character of UTF-8, which has at most three bytes after its
 // first.
 std::string_view beginning_of(std::string_view message, std::size_t most) {
   const auto is_within = [&](std::size_t at) { return (static_cast<unsigned char>(message[at]) & 0xc0U) == 0x80U; };

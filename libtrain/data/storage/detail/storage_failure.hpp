@@ -6,34 +6,34 @@
 
 namespace libtrain::data::detail {
 
-/// What a failed request to an object store means.
+/// The meaning of a failed request to an object store.
 enum class FailureKind {
   missing,      ///< no such file, folder, container or bucket
-  refused,      ///< the store knows who asks, or that nobody does, and says no
-  changed,      ///< the file is not any more what it was when it was opened
-  unreachable,  ///< no such host, or nobody to sign the request as: for good unless it worked before
-  transient,    ///< network trouble, a server that is busy, broken or restarting: may pass
-  unknown,      ///< anything else, such as expired credentials, a wrong clock or certificate: says nothing of the file
+  refused,      ///< the store denies access, also to anonymous requests
+  changed,      ///< the file has changed since it was opened
+  unreachable,  ///< unknown host, or no credentials: permanent unless an earlier request succeeded
+  transient,    ///< network error, or a server that is busy, broken or restarting: may succeed later
+  unknown,      ///< any other error, such as expired credentials, a wrong clock or certificate: not about the file
 };
 
 struct StorageFailure {
   FailureKind kind = FailureKind::unknown;
-  std::string reason;  ///< one line in the store's words, shortened, nothing secret in it
+  std::string reason;  ///< one line in the store's words, shortened and without secrets
 };
 
-/// Whether a failure of this kind says something about the file that was asked for, which may then count as a bad
-/// sample. Nothing else does: what is not recognised is no reason to leave a good sample out.
+/// Whether a failure of this kind is about the requested file, which may then count as a bad sample. An unknown failure
+/// is not: it is no reason to leave out a good sample.
 bool is_about_the_file(FailureKind kind);
 
-/// Makes sense of the message of an Arrow status (or of an exception that came through Arrow), for the forms in which
-/// Arrow 19 to 26 hands on what Azure's, AWS's and Google's clients say. None of `secrets` gets into the reason.
+/// Classifies the message of an Arrow status (or of an exception that passed through Arrow), in the forms in which
+/// Arrow 19 to 26 forwards the messages of Azure's, AWS's and Google's clients. The reason contains none of `secrets`.
 StorageFailure classify_failure(std::string_view message, const std::vector<std::string>& secrets);
 
-/// `message` without the queries of its URLs and what else `redact` masks, without `secrets` as they are, decoded or
-/// encoded once or twice, and without the signature that Azure quotes where a key is wrong.
+/// `message` without the queries of its URLs and everything else that redact() masks, without `secrets` in plain,
+/// decoded, or once or twice encoded form, and without the signature that Azure quotes if a key is wrong.
 std::string mask_secrets(std::string_view message, const std::vector<std::string>& secrets);
 
-/// `message` on one line and without what is secret, cut after some 400 bytes.
+/// `message` on one line, without secrets, cut off after about 400 bytes.
 std::string printable_reason(std::string_view message, const std::vector<std::string>& secrets);
 
 }  // namespace libtrain::data::detail

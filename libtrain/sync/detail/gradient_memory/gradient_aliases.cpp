@@ -10,7 +10,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// A tensor that others are views of, and how many of their references to it are known.
+// A tensor with views, and the number of known references from its views to it.
 struct Base {
   const at::TensorBase* tensor = nullptr;
   std::size_t references = 0;
@@ -34,8 +34,8 @@ void count_bases(const at::Tensor& view, std::vector<Base>& bases) {
 
 }  // namespace
 
-// Tensors of one storage each refer to it, so all are found when as many are known as the storage counts; and a base is
-// its views' alone when it counts no more references than theirs.
+// Each tensor of a storage holds a reference to it, so all tensors are known if their number is the storage's reference
+// count; and only known views use a base if its reference count is their number.
 bool is_alone_in_memory(const at::Tensor& gradient, const at::Tensor& incoming) {
   const auto users = gradient.storage().use_count();
   if (users == 1) return gradient.use_count() == 1;

@@ -16,7 +16,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Where the blocks came from that tensors have. Never destroyed: tensors may outlive all else.
+// The owners of the blocks that tensors use. Never destroyed: tensors may outlive all other objects.
 struct Taken {
   std::mutex mutex;
   std::unordered_map<void*, std::shared_ptr<GradientBlocks>> owners;
@@ -27,7 +27,7 @@ Taken& taken() {
   return *blocks;
 }
 
-// Apart from what follows, so that it may be read while a thread ends.
+// Not a member of Served, so that it may be read while a thread ends.
 thread_local std::size_t smallest_of_this_thread = std::numeric_limits<std::size_t>::max();
 
 struct Served {
@@ -36,12 +36,12 @@ struct Served {
 };
 thread_local Served served_thread;
 
-// LibTorch's allocator and its deleter. Set before ours is put in place, and never again; atomic because LibTorch keeps
-// its allocator in a plain pointer, so that a thread that finds ours there has not synchronised with who put it there.
+// LibTorch's allocator and its deleter. Set once, before ours is installed; atomic because LibTorch keeps its allocator
+// in a plain pointer, so a thread that finds ours there is not synchronised with the thread that installed it.
 constinit std::atomic<c10::Allocator*> ordinary = nullptr;
 constinit std::atomic<c10::DeleterFnPtr> delete_ordinary = nullptr;
 
-// Blocks are shared with the parent, which knows nothing of what a child does with them.
+// Blocks are shared with the parent process, which does not see what a child does with them.
 std::atomic<bool> is_forked_child = false;
 
 void give_back(void* memory) {
@@ -56,7 +56,7 @@ void give_back(void* memory) {
   } else if (owner) {
     owner->give_back(memory);
   } else {
-    delete_ordinary.load(std::memory_order_relaxed)(memory);  // raw_deallocate() knows one deleter only
+    delete_ordinary.load(std::memory_order_relaxed)(memory);  // raw_deallocate() has one deleter only
   }
 }
 
@@ -79,7 +79,7 @@ void GradientAllocator::install() {
   std::call_once(once, [] {
     auto* const found = c10::GetCPUAllocator();
     const auto deleter = found->raw_deleter();
-    if (deleter == nullptr) return;  // someone's allocator that cannot do without its own deleters
+    if (deleter == nullptr) return;  // an allocator of the program that needs its own deleters
     ordinary.store(found, std::memory_order_relaxed);
     delete_ordinary.store(deleter, std::memory_order_relaxed);
     auto* const allocator = new GradientAllocator;
@@ -88,7 +88,7 @@ void GradientAllocator::install() {
                      taken().mutex.unlock();
                      is_forked_child = true;
                    });
-    // Of the same priority as LibTorch's own: a program that sets another later means it.
+    // With the priority of LibTorch's own, so that a program can still set another.
     c10::SetCPUAllocator(allocator);
   });
 }

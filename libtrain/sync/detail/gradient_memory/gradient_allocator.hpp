@@ -9,19 +9,19 @@ namespace libtrain::detail {
 
 class GradientBlocks;
 
-/// Stands before LibTorch's allocator of host memory and passes everything on to it, but for requests of a thread whose
-/// backward() makes gradients that GradientBlocks has memory for.
+/// Replaces LibTorch's allocator of host memory and forwards all requests to it, except those of a thread whose
+/// backward() creates gradients for which GradientBlocks has memory.
 class GradientAllocator final : public c10::Allocator {
  public:
-  /// Puts it in place, once in a process; there it stays. Where the allocator that it finds has no raw deleter, nothing
-  /// happens, and gradients are copied. Any thread.
+  /// Installs the allocator, once in a process and permanently. Does nothing if the current allocator has no raw
+  /// deleter; gradients are then copied. Any thread.
   static void install();
 
-  /// The calling thread's requests for at least `smallest_bytes` may be served from `blocks`, while they live, and from
-  /// no others until it is called again. In a forked child nothing is served.
+  /// Requests of the calling thread for at least `smallest_bytes` may be served from `blocks`, while they exist, until
+  /// the next call. In a forked child no request is served.
   static void serve_this_thread_from(std::weak_ptr<GradientBlocks> blocks, std::size_t smallest_bytes);
 
-  /// While it lives, the calling thread is not served: what blocks are made of must not lie in blocks.
+  /// While it exists, the calling thread is not served: the memory of blocks must not itself be in a block.
   class Pause {
    public:
     Pause();

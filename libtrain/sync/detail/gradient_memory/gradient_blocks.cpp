@@ -13,7 +13,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Operators take scratch memory of a gradient's size too, such as oneDNN that reorders weights, one at a time.
+// Operators also allocate scratch memory of a gradient's size, such as oneDNN when it reorders weights, one at a time.
 constexpr std::size_t kScratchBlocks = 1;
 
 // Blocks start at multiples of a cache line.
@@ -64,7 +64,7 @@ void GradientBlocks::open() {
 }
 
 void GradientBlocks::close() {
-  std::vector<Slab> gone;  // freed behind the lock
+  std::vector<Slab> gone;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   if (!is_open_) return;
   is_open_ = false;
@@ -76,7 +76,7 @@ void GradientBlocks::close() {
 }
 
 void GradientBlocks::retire() {
-  std::vector<Slab> gone;  // freed behind the lock
+  std::vector<Slab> gone;  // freed after the lock is released
   std::unique_lock lock(mutex_);
   is_open_ = false;
   communicator_ = nullptr;
@@ -87,19 +87,19 @@ void GradientBlocks::retire() {
   lock.unlock();
 }
 
-// Under the mutex. The slab, which the caller lets go of without the mutex.
+// Under the mutex. Returns the slab, which the caller releases without the mutex.
 GradientBlocks::Slab GradientBlocks::drop(void* block) {
   auto node = blocks_.extract(block);
   --kinds_.at(node.mapped().gradient_bytes).made;
   return std::move(node.mapped().slab);
 }
 
-// Not under the mutex: the communicator may itself ask LibTorch's allocator for memory.
+// Not under the mutex: the communicator may itself use LibTorch's allocator.
 at::Tensor GradientBlocks::allocate(std::size_t bytes) {
   Communicator* communicator = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (communicator_ == nullptr) throw UsageError("The synchronizer whose gradients need memory no longer exists.");
+    if (communicator_ == nullptr) throw UsageError("The synchronizer of these gradients no longer exists.");
     communicator = communicator_;
     ++making_;
   }
@@ -158,7 +158,7 @@ void* GradientBlocks::take_for_autograd(std::size_t gradient_bytes) noexcept {
     }
     return make_one(gradient_bytes);
   } catch (const std::exception&) {
-    return nullptr;  // ordinary memory will do; what is wrong with the communicator its next call says
+    return nullptr;  // ordinary memory is used; the communicator's next call reports its error
   }
 }
 
@@ -175,7 +175,7 @@ at::Tensor GradientBlocks::take(std::size_t gradient_bytes) {
 }
 
 void GradientBlocks::give_back(void* block) noexcept {
-  Slab gone;  // freed behind the lock
+  Slab gone;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   auto& kind = kinds_.at(blocks_.at(block).gradient_bytes);
   const bool is_one_too_many = kind.made > kind.wanted + kScratchBlocks;  // users have kept gradients of several rounds

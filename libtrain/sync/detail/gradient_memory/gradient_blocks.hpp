@@ -14,49 +14,49 @@
 
 namespace libtrain::detail {
 
-/// Memory of a communicator in which autograd itself leaves large gradients, so that they need not be copied to where
-/// they are reduced.
+/// Memory of a communicator in which autograd itself leaves large gradients, so that they need not be copied for the
+/// reduction.
 ///
 /// After open(), LibTorch's allocator of host memory serves the calling thread's requests for exactly a gradient's
-/// bytes from here, until anybody calls close(); it serves all others as ever. A block is taken by one tensor at a time
-/// and comes back when that tensor's storage has gone. Blocks lie side by side in slabs; after retire() a slab goes as
-/// soon as no tensor has a block of it, which may be after this object's owner and the communicator have gone. Owned by
-/// std::shared_ptr; any thread may call it.
+/// bytes from here, until close() is called; it serves all other requests as before. A block is used by one tensor at a
+/// time and returns when that tensor's storage is destroyed. Blocks are parts of slabs. After retire(), a slab is freed
+/// as soon as no tensor uses a block of it, possibly after this object's owner and the communicator have been
+/// destroyed. Owned by std::shared_ptr; any thread may call it.
 class GradientBlocks : public std::enable_shared_from_this<GradientBlocks> {
  public:
-  /// Slabs hold no more than this, so that a gradient that a user keeps does not keep all others' memory; one block may
+  /// The maximum size of a slab, so that a gradient that a user keeps does not keep all others' memory; one block may
   /// be larger.
   static constexpr std::size_t kSlabBytes = 32 << 20;
 
   explicit GradientBlocks(Communicator& communicator) : communicator_(&communicator) {}
-  GradientBlocks(const GradientBlocks&) = delete;  // tensors lie in its memory
+  GradientBlocks(const GradientBlocks&) = delete;  // tensors use its memory
   GradientBlocks& operator=(const GradientBlocks&) = delete;
 
-  /// One more gradient of so many bytes.
+  /// Adds a gradient of so many bytes.
   void add(std::size_t gradient_bytes);
 
-  /// Makes the blocks of all gradients added so far. Throws as Communicator::allocate does, and UsageError after
+  /// Allocates the blocks of all gradients added so far. Throws as Communicator::allocate does, and UsageError after
   /// retire().
   void make_all();
 
-  /// Serves the calling thread, and those that have called it before. Not before the first add().
+  /// Serves the calling thread, and the threads that have called it before. Not before the first add().
   void open();
 
-  /// Serves no synchronizer. Also lets go of blocks that were made for scratch memory and not wanted since the last
-  /// close().
+  /// Serves no thread. Also frees blocks that were allocated for scratch memory and not needed since the last close().
   void close();
 
-  /// No more blocks are made, and free ones go: the communicator may go. Waits for threads that are making one.
+  /// Allocates no more blocks, and frees unused ones: the communicator may then be destroyed. Waits for threads that
+  /// are allocating a block.
   void retire();
 
-  /// A block that is free, for a gradient of a size that was added, made where there is none; a tensor of bytes that
-  /// gives it back. Throws as make_all() does.
+  /// A free block for a gradient of a size that was added, allocated if there is none: a tensor of bytes, which returns
+  /// the block when it is destroyed. Throws as make_all() does.
   at::Tensor take(std::size_t gradient_bytes);
 
-  /// The block in which `tensor` lies, as bytes that share its storage's life; undefined where it is none of these.
+  /// The block of `tensor`, as bytes that share ownership of its storage; undefined if it is not in a block.
   at::Tensor block_of(const at::Tensor& tensor) const;
 
-  /// For the allocator: null where no block is to be had.
+  /// For the allocator: null if there is no free block.
   void* take_for_autograd(std::size_t gradient_bytes) noexcept;
   void give_back(void* block) noexcept;
 

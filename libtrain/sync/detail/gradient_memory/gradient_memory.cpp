@@ -22,7 +22,7 @@ class FlatTensor final : public BucketMemory {
   const at::Tensor flat_;
 };
 
-// A block in each round: the one in which autograd has left the gradient, or another one.
+// One block in each round: the one in which autograd has left the gradient, or another one.
 class RoundBlock final : public BucketMemory {
  public:
   RoundBlock(std::shared_ptr<GradientBlocks> blocks, std::size_t bytes, at::ScalarType type)
@@ -65,8 +65,8 @@ class ZeroCopyMemory final : public GradientMemory {
     if (blocks_) blocks_->retire();
   }
 
-  std::unique_ptr<BucketMemory> make(std::int64_t elements, at::ScalarType type, bool is_alone) override {
-    if (!is_alone) return GradientMemory::make(elements, type, is_alone);
+  std::unique_ptr<BucketMemory> make(std::int64_t elements, at::ScalarType type, bool is_zero_copy) override {
+    if (!is_zero_copy) return GradientMemory::make(elements, type, is_zero_copy);
     if (!blocks_) blocks_ = std::make_shared<GradientBlocks>(communicator_);
     return std::make_unique<RoundBlock>(blocks_, static_cast<std::size_t>(elements) * c10::elementSize(type), type);
   }
@@ -89,7 +89,7 @@ class ZeroCopyMemory final : public GradientMemory {
 
 }  // namespace
 
-std::unique_ptr<BucketMemory> GradientMemory::make(std::int64_t elements, at::ScalarType type, bool /*is_alone*/) {
+std::unique_ptr<BucketMemory> GradientMemory::make(std::int64_t elements, at::ScalarType type, bool /*is_zero_copy*/) {
   return std::make_unique<FlatTensor>(communicator_.allocate(elements, type));
 }
 

@@ -11,10 +11,10 @@ namespace libtrain::detail {
 
 namespace {
 
-// A gradient that is added to it leaves its bits alone.
+// Adding a gradient does not change its bits.
 constexpr double kMark = 0x1p120;
-// After weighting by samples it is larger than this, unless a rank has one in 10^12 of them.
-constexpr double kSmallestMark = 0x1p80;
+// After weighting by samples it is larger than this, unless a rank has fewer than one in 10^12 of them.
+constexpr double kMinMark = 0x1p80;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
   return works;
 }
 
-void ScatteredBucket::finish() {
+void ScatteredBucket::mark_averaged() {
   phase_ = Phase::averaged;
   optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     auto* const values = view_.flat.mutable_data_ptr<T>();
@@ -55,7 +55,7 @@ bool ScatteredBucket::is_stale() const {
     const auto* const values = view_.flat.const_data_ptr<T>();
     const T first = values[marks_.front()];
     const auto is_first = [&](std::int64_t mark) { return values[mark] == first; };
-    stale = std::isfinite(first) && std::abs(first) >= static_cast<T>(kSmallestMark) &&
+    stale = std::isfinite(first) && std::abs(first) >= static_cast<T>(kMinMark) &&
             std::all_of(marks_.begin(), marks_.end(), is_first);
   });
   return stale;
@@ -74,8 +74,8 @@ bool ScatteredBucket::is_untouched() const {
 void require_shardable(const std::string& parameter, at::ScalarType type) {
   if (type == at::kFloat || type == at::kDouble) return;
   throw UsageError(text("Parameter '", parameter, "' is of dtype ", type,
-                        ", and ShardedOptimizer updates float32 and float64: convert the module, or use an optimizer "
-                        "that every rank steps by itself, without ShardedOptimizer's wire format."));
+                        ", and ShardedOptimizer updates float32 and float64 only. Convert the module, or use another "
+                        "optimizer on every rank, without ShardedOptimizer's wire format."));
 }
 
 }  // namespace libtrain::detail

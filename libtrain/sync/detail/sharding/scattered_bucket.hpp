@@ -12,16 +12,15 @@
 
 namespace libtrain::detail {
 
-/// A bucket of gradients of which each rank gets its own part of the average, and all get the rest. It is
-/// reduced where it lies: one reduce-scatter, and one small all-reduce of what comes behind the parts.
+/// A bucket of gradients of which each rank gets the average of its own part, and all ranks get the rest. It is reduced
+/// in place: one reduce-scatter of the parts, and one small all-reduce of the rest.
 ///
-///     idle -> reducing (start) -> averaged (finish) -> reducing (the next round) ...
+///     idle -> reducing (start) -> averaged (mark_averaged) -> reducing (the next round) ...
 ///
-/// In other ranks' parts a gradient then holds this rank's own numbers, which are no average. Code that reads a
-/// gradient as a whole would get a wrong result without noticing: such as clipping by a norm, or the next backward()
-/// where the gradient was not zeroed. Therefore finish() leaves a mark there, one element of a size that no gradient
-/// has: norms are then absurd, and a mark that is found again in a new round, or changed before the step, tells of the
-/// mistake.
+/// In other ranks' parts a gradient then has this rank's own values, which are not an average. Code that reads whole
+/// gradients would silently get a wrong result, such as clipping by a norm, or the next backward() if the gradient was
+/// not zeroed. Therefore mark_averaged() writes a mark there, one element that is larger than any gradient: norms are
+/// then absurd, and a mark that is still there in a new round, or has changed before the step, shows the mistake.
 class ScatteredBucket {
  public:
   /// Throws UsageError for a dtype that require_shardable() refuses.
@@ -31,18 +30,18 @@ class ScatteredBucket {
 
   const ShardLayout& layout() const { return layout_; }
 
-  /// Starts the collectives: none in a group of one rank. They must be waited for before finish().
+  /// Starts the collectives: none in a group of one rank. They must be waited for before mark_averaged().
   std::vector<Work> start(Communicator& communicator);
-  void finish();
+  void mark_averaged();
 
-  /// Whether the gradients, about to be reduced, were added to what the round before has left: every mark is still
-  /// there, perhaps weighted by samples as all gradients are.
+  /// Whether the gradients that are about to be reduced were added to those of the round before: every mark is still
+  /// there, perhaps weighted by samples like all gradients.
   bool is_stale() const;
 
-  /// Between finish() and start().
+  /// Between mark_averaged() and start().
   bool is_averaged() const { return phase_ == Phase::averaged; }
 
-  /// Whether no mark has been changed since finish().
+  /// Whether no mark has been changed since mark_averaged().
   bool is_untouched() const;
 
  private:
@@ -57,7 +56,7 @@ class ScatteredBucket {
   Phase phase_ = Phase::idle;
 };
 
-/// Throws UsageError for a parameter of another dtype than float32 and float64, in which no update is computed.
+/// Throws UsageError for a parameter of another dtype than float32 and float64, the only ones with an update.
 void require_shardable(const std::string& parameter, at::ScalarType type);
 
 }  // namespace libtrain::detail

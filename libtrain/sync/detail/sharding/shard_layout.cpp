@@ -6,7 +6,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// What the `count` elements from `begin` on have in common with the `others` from `other` on.
+// The intersection of the `count` elements from `begin` on and the `others` from `other` on.
 OwnedRun overlap(std::int64_t begin, std::int64_t count, std::int64_t other, std::int64_t others) {
   const auto first = std::max(begin, other);
   const auto end = std::min(begin + count, other + others);

@@ -6,8 +6,8 @@
 
 namespace libtrain::detail {
 
-/// Neighbouring elements of a bucket that this rank updates and keeps the optimizer's state of. None where `count` is
-/// 0; the other members then mean nothing.
+/// Neighbouring elements of a bucket that this rank updates, and whose optimizer state it keeps. None if `count` is 0;
+/// the other members are undefined then.
 struct OwnedRun {
   std::int64_t begin = 0;     ///< in the bucket
   std::int64_t in_state = 0;  ///< the same element's place in this rank's state
@@ -15,8 +15,8 @@ struct OwnedRun {
 };
 
 /// Which rank updates which elements of a bucket: from the front, every rank has a part of equal size, in rank order.
-/// The rest at the end, fewer elements than there are ranks, is updated by all of them alike, so that no memory has to
-/// be padded and nothing of it to be sent.
+/// The rest at the end, fewer elements than there are ranks, is updated by all ranks equally, so that memory needs no
+/// padding and the updated rest is not sent.
 ///
 ///     | part of rank 0 | part of rank 1 | ... | rest |        a rank's state: | its part | rest |
 class ShardLayout {
@@ -31,7 +31,7 @@ class ShardLayout {
   /// Where this rank's part begins.
   std::int64_t part_begin() const { return part_begin_; }
 
-  /// Elements of all parts, which is where the rest begins.
+  /// Elements of all parts, which is also where the rest begins.
   std::int64_t scattered() const { return scattered_; }
 
   std::int64_t rest() const { return elements_ - scattered_; }
@@ -39,10 +39,10 @@ class ShardLayout {
   /// Elements of this rank's state.
   std::int64_t owned() const { return part_ + rest(); }
 
-  /// Those of the `count` elements from `begin` on that are this rank's: of its part, and of the rest.
+  /// This rank's elements among the `count` elements from `begin` on: those of its part, and those of the rest.
   std::array<OwnedRun, 2> owned_in(std::int64_t begin, std::int64_t count) const;
 
-  /// One of these elements that is another rank's alone; empty where there is none.
+  /// One of these elements that only another rank updates; std::nullopt if there is none.
   std::optional<std::int64_t> foreign_in(std::int64_t begin, std::int64_t count) const;
 
  private:

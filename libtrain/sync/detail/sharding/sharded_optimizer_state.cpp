@@ -1,4 +1,4 @@
-// Which parameter, and which rank's part of its state, lies in which bucket.
+// The layout: which parameter, and which rank's part of its state, is in which bucket.
 
 #include <libtrain/sync/detail/sharding/sharded_optimizer_state.hpp>
 
@@ -34,7 +34,7 @@ ShardedOptimizer::State::State(const torch::nn::Module& module, const ShardedRul
     const auto& own_rule = parameters.back().rule;
     detail::require_rule(own_rule, rule, item.key());
     rules += detail::describe(own_rule) + "\n";
-    // Where some have momentum, memory for it is kept for all.
+    // If some parameters have momentum, all get memory for it.
     if (auto names = detail::state_names(own_rule); names.size() > state_names.size()) state_names = std::move(names);
   }
   const auto digest = std::hash<std::string>{}(rules);
@@ -44,8 +44,8 @@ ShardedOptimizer::State::State(const torch::nn::Module& module, const ShardedRul
 
 std::size_t ShardedOptimizer::State::index_of(const std::string& name) const {
   if (const auto found = indices.find(name); found != indices.end()) return found->second;
-  throw UsageError(text("ShardedOptimizer was not made with parameter '", name,
-                        "', which its synchronizer reduces: give its wire format to the synchronizer of the same "
+  throw UsageError(text("ShardedOptimizer does not have parameter '", name,
+                        "', which its synchronizer reduces. Give its wire format to the synchronizer of the same "
                         "module."));
 }
 
@@ -144,7 +144,7 @@ void ShardedOptimizer::State::add_unplanned() {
   }
 }
 
-// They are averages on every rank, in tensors of their own.
+// These gradients are averages on every rank, in separate tensors.
 void ShardedOptimizer::State::copy_gradients(ShardedBucket& bucket) {
   bucket.make_own_gradients();
   for (const auto& member : bucket.members()) {
@@ -154,8 +154,8 @@ void ShardedOptimizer::State::copy_gradients(ShardedBucket& bucket) {
   }
 }
 
-// Elements change owners. Whole buckets are sent, one after the other: it is done seldom, and a rank needs memory for
-// one of them.
+// Elements change owners. Whole buckets are sent, one after the other: this is rare, and a rank needs memory for one of
+// them.
 void ShardedOptimizer::State::carry_over(const std::vector<ShardedBucket>& former) {
   for (const auto& bucket : former) {
     if (!has_state(bucket)) continue;

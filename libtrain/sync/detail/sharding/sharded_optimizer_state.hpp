@@ -15,12 +15,12 @@
 
 namespace libtrain {
 
-/// What a ShardedOptimizer knows of its parameters, and where their states lie.
+/// The parameters of a ShardedOptimizer and the locations of their states.
 ///
 /// Invariants:
-/// - bucket k has the elements of the synchronizer's bucket k at the same places, for all of its buckets of the plan
-///   that was laid out last; behind them come buckets of parameters that it does not have: those that have been frozen
-///   and have state from before, and those unfrozen in this round, whose gradients it has averaged apart;
+/// - bucket k has the elements of the synchronizer's bucket k at the same positions, for all of its buckets of the plan
+///   that was laid out last; after them there are buckets of parameters that it does not have: frozen ones with state
+///   from earlier steps, and those unfrozen in this round, whose gradients it has averaged separately;
 /// - every parameter that has been stepped is in a bucket;
 /// - step counts and the layout are the same on all ranks.
 struct ShardedOptimizer::State {
@@ -33,9 +33,9 @@ struct ShardedOptimizer::State {
     std::int64_t steps = 0;
     std::optional<std::size_t> bucket = {};
     std::size_t member = 0;
-    at::Tensor copied_gradient = {};  ///< whose values are in own_gradients() of its bucket
+    at::Tensor copied_gradient = {};  ///< its values are in own_gradients() of the bucket
 
-    /// One to step with.
+    /// A gradient to step with.
     bool has_gradient() const { return tensor.requires_grad() && tensor.grad().defined(); }
   };
 
@@ -72,11 +72,11 @@ struct ShardedOptimizer::State {
   std::shared_ptr<detail::ShardedWireFormat> format;
   std::vector<Parameter> parameters;  // in the order of registration
   std::unordered_map<std::string, std::size_t> indices;
-  std::vector<std::string> state_names;  // of what is kept for each parameter
+  std::vector<std::string> state_names;  // of each parameter's state
   std::vector<detail::ShardedBucket> buckets;
   std::int64_t plans = 0;          // of the wire format, when buckets were laid out
-  std::vector<at::Tensor> shards;  // what stands for this rank's parts of the buckets, for LossScaler
-  std::vector<Work> gathers;       // of parameters, under way
+  std::vector<at::Tensor> shards;  // this rank's parts of the buckets, for LossScaler
+  std::vector<Work> gathers;       // of parameters, pending
   double learning_rate_factor = 1;
 };
 

@@ -1,4 +1,4 @@
-// The whole state of a sharded optimizer, for checkpoints: gathered to rank 0, and spread from there.
+// The whole state of a sharded optimizer, for checkpoints: gathered on rank 0, and distributed from there.
 
 #include <algorithm>
 #include <map>
@@ -45,7 +45,7 @@ ShardedOptimizer::StateDict ShardedOptimizer::State::gather_state() {
   return result;
 }
 
-// In words, empty where all is well.
+// Why `given` does not fit; empty if it fits.
 std::string ShardedOptimizer::State::misfit_of(const StateDict& given) const {
   std::map<std::string, at::Tensor> left;
   for (const auto& [name, tensor] : given) {
@@ -57,7 +57,7 @@ std::string ShardedOptimizer::State::misfit_of(const StateDict& given) const {
     if (step == left.end()) continue;
     const bool is_count = step->second.scalar_type() == at::kLong && step->second.numel() == 1;
     if (!is_count || step->second.item<std::int64_t>() < 1) {
-      return text("The given state's '", step->first, "' is no step count: it must be one int64 of at least 1.");
+      return text("'", step->first, "' of the given state is not a step count; it must be one int64 of at least 1.");
     }
     left.erase(step);
     for (const auto& state : state_names) {
@@ -65,19 +65,19 @@ std::string ShardedOptimizer::State::misfit_of(const StateDict& given) const {
       const auto tensor = left.find(name);
       if (tensor == left.end()) return text("The given state has no '", name, "', which this optimizer keeps.");
       if (tensor->second.sizes() != parameter.tensor.sizes()) {
-        return text("The given state's '", name, "' is of sizes ", tensor->second.sizes(), ", and the parameter of ",
-                    parameter.tensor.sizes(), ": build the model that the state was saved for.");
+        return text("'", name, "' of the given state has sizes ", tensor->second.sizes(), ", but the parameter has ",
+                    parameter.tensor.sizes(), ". Build the model that the state was saved for.");
       }
       left.erase(tensor);
     }
   }
   if (left.empty()) return {};
   return text("The given state has '", left.begin()->first,
-              "', which this optimizer does not use: give it the state of the same kind of rule, of a module with "
-              "the same parameters.");
+              "', which this optimizer does not use. Give it the state of the same kind of rule, of a module with the "
+              "same parameters.");
 }
 
-// It fits, on rank 0; others have nothing to give.
+// `given` fits on rank 0, and is ignored on other ranks.
 void ShardedOptimizer::State::take_state(const StateDict& given) {
   auto& communicator = format->communicator();
   const bool gives = communicator.rank() == 0;
@@ -91,7 +91,7 @@ void ShardedOptimizer::State::take_state(const StateDict& given) {
     if (step != tensors.end()) counts[index] = step->second.item<std::int64_t>();
   }
   communicator.broadcast(steps, 0).wait();
-  buckets.clear();  // nothing of what was is carried over
+  buckets.clear();  // the former state is not carried over
   for (std::size_t index = 0; index < parameters.size(); ++index) parameters[index].steps = counts[index];
   lay_out();
 

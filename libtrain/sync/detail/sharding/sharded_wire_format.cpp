@@ -18,7 +18,7 @@ class ScatterReduction final : public Reduction {
 
   bool advance() override {
     for (auto& work : works_) work.wait();
-    bucket_->finish();
+    bucket_->mark_averaged();
     return true;
   }
 
@@ -44,19 +44,20 @@ void ShardedWireFormat::plan(const std::vector<BucketView>& buckets, Communicato
   ++plans_;
 }
 
-// It may be called inside of backward(), where an exception on this rank alone would leave its peers waiting: mistakes
-// are kept until the optimizer is called, by all ranks alike.
+// Called inside backward(), where an exception on this rank only would leave its peers waiting: mistakes are kept until
+// all ranks call the optimizer.
 std::unique_ptr<Reduction> ShardedWireFormat::start(const BucketView& view, Communicator& communicator) {
   require_planned(view, buckets_.size());
   const auto& bucket = buckets_[view.index];
-  if (parameters_are_coming_) {
+  if (is_gathering_) {
     mistake_ =
-        "A round has begun while parameters were still on their way from the ranks that have updated them: with "
-        "ParameterGather::overlapped, call ShardedOptimizer::wait_for_parameters() before the next forward.";
+        "A round began before all updated parameters had arrived from the other ranks. With "
+        "ParameterGather::overlapped, call ShardedOptimizer::wait_for_parameters() before the next forward pass.";
   } else if (bucket->is_stale()) {
-    mistake_ = text("The gradient of parameter '", view.names.front(),
-                    "' was added to that of the round before, of which a rank has the average of its own part alone: "
-                    "call zero_grad() between wait() and the next round, and accumulate under no_sync().");
+    mistake_ =
+        text("The gradient of parameter '", view.names.front(),
+             "' was added to that of the round before, of which each rank has the average of its own shard only. "
+             "Call zero_grad() between wait() and the next round, and accumulate under no_sync().");
   }
   return std::make_unique<ScatterReduction>(bucket, communicator);
 }
@@ -64,7 +65,7 @@ std::unique_ptr<Reduction> ShardedWireFormat::start(const BucketView& view, Comm
 Communicator& ShardedWireFormat::communicator() const {
   if (communicator_ != nullptr) return *communicator_;
   throw UsageError(
-      "ShardedOptimizer has no synchronizer yet: make a GradientSynchronizer of the same module with "
+      "ShardedOptimizer has no synchronizer yet. Create a GradientSynchronizer of the same module with "
       "{.wire_format = optimizer.wire_format()} first.");
 }
 

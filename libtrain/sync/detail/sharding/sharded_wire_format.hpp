@@ -11,11 +11,11 @@
 
 namespace libtrain::detail {
 
-/// Gradients as ShardedOptimizer wants them: averaged, each rank its part. It tells the optimizer of the synchronizer's
-/// buckets, and of mistakes that show when a round begins.
+/// The gradients for a ShardedOptimizer: each rank gets the average of its part. Passes to the optimizer the
+/// synchronizer's buckets, and mistakes that are detected when a round begins.
 class ShardedWireFormat final : public WireFormat {
  public:
-  /// `rules`: what the optimizer does to the parameters, which all ranks must have in common.
+  /// `rules` describes the optimizer's updates, which must be equal on all ranks.
   explicit ShardedWireFormat(std::string rules) : rules_(std::move(rules)) {}
 
   std::string name() const override { return "sharded"; }
@@ -24,20 +24,19 @@ class ShardedWireFormat final : public WireFormat {
   void plan(const std::vector<BucketView>& buckets, Communicator& communicator) override;
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 
-  /// The synchronizer's. Throws UsageError where there is no synchronizer yet.
+  /// The synchronizer's communicator. Throws UsageError if there is no synchronizer yet.
   Communicator& communicator() const;
 
-  /// Of the last plan.
+  /// The buckets of the last plan.
   const std::vector<std::shared_ptr<ScatteredBucket>>& buckets() const { return buckets_; }
 
   /// How often plan() has been called.
   std::int64_t plans() const { return plans_; }
 
-  /// From now on no round may begin, since parameters are under way; until parameters_have_come().
-  void parameters_are_coming() { parameters_are_coming_ = true; }
-  void parameters_have_come() { parameters_are_coming_ = false; }
+  /// While parameters are being gathered, no round may begin.
+  void set_gathering(bool is_gathering) { is_gathering_ = is_gathering; }
 
-  /// Throws UsageError, once, for a round that has begun when it must not.
+  /// Throws UsageError, once, for a round that began at a wrong time.
   void require_right_rounds();
 
  private:
@@ -45,7 +44,7 @@ class ShardedWireFormat final : public WireFormat {
   Communicator* communicator_ = nullptr;
   std::vector<std::shared_ptr<ScatteredBucket>> buckets_;
   std::int64_t plans_ = 0;
-  bool parameters_are_coming_ = false;
+  bool is_gathering_ = false;
   std::string mistake_;
 };
 

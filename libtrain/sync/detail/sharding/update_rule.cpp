@@ -6,7 +6,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/numeric/detail/optimizer_steps.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
 
 namespace libtrain::detail {
@@ -22,7 +21,7 @@ void require_sgd(const SGDOptions& options) {
   optim::detail::require_not_negative(options.weight_decay(), "SGDOptions::weight_decay");
   if (options.nesterov() && (options.momentum() == 0 || options.dampening() != 0)) {
     throw UsageError(text("SGDOptions::nesterov is set with momentum ", options.momentum(), " and dampening ",
-                          options.dampening(), "; it needs a momentum, and no dampening."));
+                          options.dampening(), "; it needs a momentum above 0 and no dampening."));
   }
 }
 
@@ -37,51 +36,28 @@ void require_adamw(const AdamWOptions& options) {
   }
   if (options.amsgrad()) {
     throw UsageError(
-        "AdamWOptions::amsgrad is set, which ShardedOptimizer does not have: leave it out, or let every rank step by "
-        "itself with optim::FusedAdamW.");
+        "AdamWOptions::amsgrad is set, which ShardedOptimizer does not support. Leave it out, or use optim::FusedAdamW "
+        "on every rank.");
   }
 }
 
 void update_sgd(const SGDOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
                 const OwnedRun& run) {
-  const SgdStep step{.learning_rate = options.lr() * rate_factor,
-                     .momentum = options.momentum(),
-                     .dampening = options.dampening(),
-                     .weight_decay = options.weight_decay(),
-                     .nesterov = options.nesterov(),
-                     .first = number == 1};
-  optim::detail::with_element_type(memory.parameters, [&]<typename T>(T) {
-    auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
-    const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
-    T* const buffer = step.momentum == 0 ? nullptr : memory.states.front().mutable_data_ptr<T>() + run.in_state;
-    optim::detail::for_each_piece(memory.parameters.narrow(0, run.begin, run.count),
-                                  [&](const optim::detail::Piece& piece) {
-                                    const auto begin = piece.begin;
-                                    sgd_update(values + begin, gradients + begin,
-                                               buffer == nullptr ? nullptr : buffer + begin, piece.count, step);
-                                  });
-  });
+  auto step = optim::detail::sgd_step(options);
+  step.learning_rate *= rate_factor;
+  step.first = number == 1;
+  optim::detail::sgd_pieces(
+      memory.parameters.narrow(0, run.begin, run.count), memory.gradients.narrow(0, run.begin, run.count),
+      step.momentum == 0 ? at::Tensor{} : memory.states[0].narrow(0, run.in_state, run.count), step);
 }
 
 void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
                   const OwnedRun& run) {
-  const AdamWStep step{.learning_rate = options.lr() * rate_factor,
-                       .beta1 = std::get<0>(options.betas()),
-                       .beta2 = std::get<1>(options.betas()),
-                       .epsilon = options.eps(),
-                       .weight_decay = options.weight_decay(),
-                       .step = number};
-  optim::detail::with_element_type(memory.parameters, [&]<typename T>(T) {
-    auto* const values = memory.parameters.mutable_data_ptr<T>() + run.begin;
-    const auto* const gradients = memory.gradients.const_data_ptr<T>() + run.begin;
-    auto* const first = memory.states[0].mutable_data_ptr<T>() + run.in_state;
-    auto* const second = memory.states[1].mutable_data_ptr<T>() + run.in_state;
-    optim::detail::for_each_piece(
-        memory.parameters.narrow(0, run.begin, run.count), [&](const optim::detail::Piece& piece) {
-          const auto begin = piece.begin;
-          adamw_update(values + begin, gradients + begin, first + begin, second + begin, piece.count, step);
-        });
-  });
+  auto step = optim::detail::adamw_step(options, number);
+  step.learning_rate *= rate_factor;
+  optim::detail::adamw_pieces(
+      memory.parameters.narrow(0, run.begin, run.count), memory.gradients.narrow(0, run.begin, run.count),
+      memory.states[0].narrow(0, run.in_state, run.count), memory.states[1].narrow(0, run.in_state, run.count), step);
 }
 
 }  // namespace
@@ -89,7 +65,7 @@ void update_adamw(const AdamWOptions& options, double rate_factor, std::int64_t 
 void require_rule(const ShardedRule& rule, const ShardedRule& common, const std::string& parameter) {
   if (rule.index() != common.index()) {
     throw UsageError(text("ShardedOptimizerOptions::rule_of has another kind of rule for parameter '", parameter,
-                          "' than the common one: give SGDOptions to all, or AdamWOptions to all."));
+                          "' than the common one. Give SGDOptions to all, or AdamWOptions to all."));
   }
   if (const auto* sgd = std::get_if<SGDOptions>(&rule)) return require_sgd(*sgd);
   require_adamw(std::get<AdamWOptions>(rule));

@@ -18,20 +18,20 @@ struct ShardMemory {
   const std::vector<at::Tensor>& states;  ///< each [elements of the rank's state], in the order of state_names()
 };
 
-/// Throws UsageError for a rule out of range, or of another kind than `common`, naming the parameter.
+/// Throws UsageError for a rule that is out of range, or of another kind than `common`, and names the parameter.
 void require_rule(const ShardedRule& rule, const ShardedRule& common, const std::string& parameter);
 
 /// "AdamW with lr 0.001, betas 0.9 and 0.999, eps 1e-08, weight decay 0.01"
 std::string describe(const ShardedRule& rule);
 
-/// What a parameter of this rule needs to be kept, called as in torch's own state: "exp_avg" and "exp_avg_sq",
-/// "momentum_buffer" or nothing.
+/// The names of a parameter's state under this rule, as in torch's own state: "exp_avg" and "exp_avg_sq",
+/// "momentum_buffer", or none.
 std::vector<std::string> state_names(const ShardedRule& rule);
 
 void set_learning_rate(ShardedRule& rule, double rate);
 
-/// Updates the elements of one run, all of one parameter, in its step-th step (counted from 1), with the rule's
-/// learning rate times `rate_factor`.
+/// Updates the elements of one run, all of one parameter, in the parameter's step-th step (counted from 1), with the
+/// rule's learning rate times `rate_factor`.
 void update_run(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
                 const OwnedRun& run);
 

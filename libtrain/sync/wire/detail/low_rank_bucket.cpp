@@ -9,19 +9,18 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
-#include <libtrain/numeric/detail/low_rank_product.hpp>
-#include <libtrain/numeric/detail/orthogonalize.hpp>
+#include <libtrain/numeric/detail/low_rank.hpp>
 #include <libtrain/numeric/detail/seeded_values.hpp>
 
 namespace libtrain::detail {
 
 namespace {
 
-constexpr double kSmallestLength = 1e-30;
-constexpr double kLargestError = 1e15;  // its square, summed over rows or columns, is still a float32
+constexpr double kMinLength = 1e-30;
+constexpr double kMaxError = 1e15;  // its square, summed over rows or columns, is still a float32
 
-// The memory of a dense gradient as a row-major matrix. Any order of the columns will do for a low-rank product, as
-// long as it is the same on all ranks and in all rounds.
+// The memory of a dense gradient as a row-major matrix. A low-rank product allows any order of the columns that is the
+// same on all ranks and in all rounds.
 at::Tensor as_matrix(const at::Tensor& gradient) {
   std::int64_t rows = 1;
   std::int64_t largest_stride = 0;
@@ -34,7 +33,7 @@ at::Tensor as_matrix(const at::Tensor& gradient) {
   return gradient.as_strided({rows, columns}, {columns, 1});
 }
 
-bool is_worth_it(const at::Tensor& matrix, const PowerSgdOptions& options) {
+bool is_compressed(const at::Tensor& matrix, const PowerSgdOptions& options) {
   const auto factors = static_cast<double>(matrix.size(0) + matrix.size(1)) * static_cast<double>(options.rank);
   return factors * options.min_compression_rate <= static_cast<double>(matrix.numel());
 }
@@ -50,7 +49,7 @@ bool is_all_finite(const at::Tensor& tensor) {
 }
 
 bool orthogonalize_columns(const at::Tensor& p) {
-  const auto host = p.cpu();  // the same memory where it is there already
+  const auto host = p.cpu();  // the same memory if it is on the host
   const bool finite = host.scalar_type() == at::kDouble
                           ? orthogonalize(host.mutable_data_ptr<double>(), host.size(0), host.size(1))
                           : orthogonalize(host.mutable_data_ptr<float>(), host.size(0), host.size(1));
@@ -74,7 +73,7 @@ void multiply_into(at::Tensor& product, const at::Tensor& p, const at::Tensor& q
   }
 }
 
-// Of two collectives that were called one after the other.
+// The times of two collectives that were called one after the other.
 std::optional<WorkTimes> spanning(const std::optional<WorkTimes>& first, const std::optional<WorkTimes>& second) {
   if (!first || !second) return first ? first : second;
   return WorkTimes{.called = first->called, .began = first->began, .ended = second->ended};
@@ -86,7 +85,7 @@ bool LowRankBucket::compresses(const BucketView& bucket, const PowerSgdOptions& 
   const auto type = bucket.flat.scalar_type();
   if (type != at::kFloat && type != at::kDouble) return false;
   for (const auto& gradient : bucket.gradients) {
-    if (is_worth_it(as_matrix(gradient), options)) return true;
+    if (is_compressed(as_matrix(gradient), options)) return true;
   }
   return false;
 }
@@ -99,7 +98,7 @@ LowRankBucket::LowRankBucket(const BucketView& bucket, const PowerSgdOptions& op
   for (std::size_t index = 0; index < bucket.gradients.size(); ++index) {
     const auto& gradient = bucket.gradients[index];
     const auto matrix = as_matrix(gradient);
-    if (is_worth_it(matrix, options)) {
+    if (is_compressed(matrix, options)) {
       matrices_.push_back({.name = bucket.names[index], .gradient = matrix});
       gradients.push_back(gradient);
     } else if (gradient.numel() > 0) {
@@ -200,15 +199,15 @@ void LowRankBucket::send_q(Communicator& communicator) {
     if (matrix.finite) {
       at::mm_out(matrix.own_q, matrix.p.t(), matrix.gradient);
     } else {
-      // All ranks send what they have in common, and so keep it; but not a length that may have made P overflow.
+      // All ranks send their common Q, whose average is Q again, scaled in case its length made P overflow.
       const auto& q = matrix.memory->q;
-      at::div_out(matrix.own_q, q, q.abs().max().clamp_min(kSmallestLength));
+      at::div_out(matrix.own_q, q, q.abs().max().clamp_min(kMinLength));
     }
   }
   q_work_ = communicator.all_reduce(own_q_flat_, q_flat_, ReduceOp::average);
 }
 
-void LowRankBucket::finish() {
+void LowRankBucket::reconstruct() {
   const at::NoGradGuard no_grad;
   q_work_.wait();
   times_ = q_work_.times();
@@ -230,13 +229,13 @@ void LowRankBucket::finish() {
   }
 }
 
-// All ranks see the same averages, and so give up the same matrices.
+// All ranks have the same averages, and so give up the same matrices.
 void LowRankBucket::give_up(const Matrix& matrix) const {
   auto& memory = *matrix.memory;
   matrix.gradient.fill_(std::numeric_limits<double>::quiet_NaN());
   if (!is_all_finite(memory.q)) draw(matrix);
-  // A round that fails does not touch the error; but one that overflows by itself would fail all later rounds, too.
-  if (memory.error.defined()) memory.error.nan_to_num_(0.0, 0.0, 0.0).clamp_(-kLargestError, kLargestError);
+  // A failed round does not change the error, but an error that overflows would make all later rounds fail, too.
+  if (memory.error.defined()) memory.error.nan_to_num_(0.0, 0.0, 0.0).clamp_(-kMaxError, kMaxError);
 }
 
 }  // namespace libtrain::detail

@@ -15,40 +15,40 @@
 
 namespace libtrain::detail {
 
-/// What PowerSGD keeps of one gradient from round to round. Q is kept transposed: both products then read M by rows.
+/// The state of PowerSGD for one gradient, kept between rounds. Q is transposed: both products then read M by rows.
 struct LowRankMemory {
-  std::vector<std::int64_t> sizes = {};    ///< of the gradient it belongs to
-  std::vector<std::int64_t> strides = {};  ///< the same
+  std::vector<std::int64_t> sizes = {};    ///< of the gradient
+  std::vector<std::int64_t> strides = {};  ///< of the gradient
   at::Tensor q = {};                       ///< [rank, columns]: the last average, the same on all ranks
   at::Tensor error = {};                   ///< [rows, columns]: this rank's; undefined without error feedback
-  std::uint64_t draws = 0;                 ///< of a random q, the same on all ranks
+  std::uint64_t draws = 0;                 ///< how often q was random, the same on all ranks
 };
 
 /// By the parameters' names, so that it outlives the plan.
 using LowRankMemories = std::map<std::string, std::shared_ptr<LowRankMemory>>;
 
-/// One bucket's share of PowerSGD. A round calls send_p, send_q and finish, in this order; each waits for what the one
-/// before it has sent. See PowerSgdWireFormat for the formulas.
+/// PowerSGD for one bucket. A round calls send_p, send_q and reconstruct, in this order; each waits for the collectives
+/// of the one before it. See PowerSgdWireFormat for the formulas.
 class LowRankBucket {
  public:
-  /// Whether any of its gradients is worth it. The same on all ranks.
+  /// Whether any gradient of the bucket is compressed. The same on all ranks.
   static bool compresses(const BucketView& bucket, const PowerSgdOptions& options);
 
-  /// Takes what `memories` have for its gradients, and leaves there what is new.
+  /// Uses the entries of `memories` for its gradients, and adds those that are missing.
   LowRankBucket(const BucketView& bucket, const PowerSgdOptions& options, LowRankMemories& memories,
                 Communicator& communicator);
 
   void send_p(Communicator& communicator);
   void send_q(Communicator& communicator);
-  void finish();
+  void reconstruct();
 
-  /// Of what the last of these calls has waited for.
+  /// The times of the collectives that the last of these calls has waited for.
   std::optional<WorkTimes> times() const { return times_; }
 
  private:
   struct Matrix {
     std::string name = {};
-    at::Tensor gradient = {};  // [rows, columns], its place in the bucket; in a round, the error is added to it
+    at::Tensor gradient = {};  // [rows, columns], in the bucket; in a round, the error is added to it
     at::Tensor p = {};         // [rows, rank]
     at::Tensor own_q = {};     // [rank, columns]: this rank's, before the average
     std::shared_ptr<LowRankMemory> memory = {};
@@ -62,9 +62,9 @@ class LowRankBucket {
 
   const PowerSgdOptions options_;
   std::vector<Matrix> matrices_;
-  std::vector<at::Tensor> others_;  // what travels as it is: one-dimensional places in the bucket
+  std::vector<at::Tensor> others_;  // gradients that are sent unchanged: one-dimensional parts of the bucket
 
-  // What is sent, each in one message.
+  // The messages.
   at::Tensor others_flat_;
   at::Tensor p_flat_;
   at::Tensor own_q_flat_;

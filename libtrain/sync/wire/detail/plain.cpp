@@ -30,9 +30,14 @@ std::unique_ptr<Reduction> PlainWireFormat::start(const BucketView& bucket, Comm
   return average_in_place(bucket.flat, communicator);
 }
 
-std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format, int world_size) {
-  if (format || world_size == 1) return format;
-  return std::make_shared<PlainWireFormat>();
+std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format,
+                                            const Communicator& communicator) {
+  if (!format && communicator.world_size() == 1) return format;
+  if (!communicator.supports(at::kCPU)) {
+    throw UsageError(text("This version synchronises gradients in host memory, which backend ", communicator.backend(),
+                          " does not support. Use --dist-backend auto or gloo."));
+  }
+  return format ? format : std::make_shared<PlainWireFormat>();
 }
 
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator) {
@@ -41,8 +46,10 @@ std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator
 
 void require_planned(const BucketView& bucket, std::size_t planned) {
   if (bucket.index < planned) return;
-  throw UsageError(text("A wire format was told to start bucket ", bucket.index, ", but plan() gave it ", planned,
-                        " buckets. Call plan() whenever the buckets change; one format serves one synchronizer."));
+  throw UsageError(text("WireFormat::start() was called for bucket ", bucket.index, ", but plan() was called with ",
+                        planned,
+                        " buckets. Call plan() whenever the buckets change, and use one format object for one "
+                        "synchronizer."));
 }
 
 }  // namespace libtrain::detail

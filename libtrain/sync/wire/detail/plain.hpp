@@ -11,7 +11,7 @@
 
 namespace libtrain::detail {
 
-/// Gradients travel as they are: one all-reduce a bucket, in place, and no memory besides.
+/// Sends gradients unchanged: one all-reduce for each bucket, in place, without additional memory.
 class PlainWireFormat : public WireFormat {
  public:
   std::string name() const override { return "plain"; }
@@ -20,13 +20,15 @@ class PlainWireFormat : public WireFormat {
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 };
 
-/// `format`, or the plain one where none was chosen and there are ranks to send to.
-std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format, int world_size);
+/// `format`, or the plain one if it is null and there is more than one rank. Throws UsageError if there is a format and
+/// the communicator does not take host memory.
+std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format,
+                                            const Communicator& communicator);
 
-/// Starts to average `flat` over all ranks, in place: what every format does with buckets that it leaves alone.
+/// Starts to average `flat` over all ranks, in place: what every format does with buckets that it does not compress.
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
 
-/// Throws UsageError where `bucket` is none of the so many that its format was given by plan().
+/// Throws UsageError unless `bucket` is one of the first `planned`, those that its format got in plan().
 void require_planned(const BucketView& bucket, std::size_t planned);
 
 }  // namespace libtrain::detail

@@ -1,4 +1,4 @@
-#include <libtrain/data/detail/ordered_prefetcher.hpp>
+#include <tools/common/ordered_prefetcher.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace libtrain::data::detail {
+namespace libtrain::tools {
 namespace {
 
 using Prefetcher = OrderedPrefetcher<std::uint64_t>;
@@ -95,4 +95,4 @@ TEST(OrderedPrefetcher, DestructionStopsWorkersThatWaitForRoom) {
 }
 
 }  // namespace
-}  // namespace libtrain::data::detail
+}  // namespace libtrain::tools

@@ -1,4 +1,4 @@
-#include <libtrain/comm/detail/tcp/rendezvous_place.hpp>
+#include <libtrain/comm/detail/tcp/rendezvous_endpoint.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <sstream>
 #include <utility>
@@ -25,11 +26,11 @@ namespace {
 
 constexpr std::string_view kTcpScheme = "tcp://";
 constexpr std::string_view kFileScheme = "file://";
-constexpr std::chrono::milliseconds kAnswerTime{2000};
+constexpr std::chrono::milliseconds kFileSystemTimeout{2000};  // beyond the deadline
 
-class TcpPlace : public RendezvousPlace {
+class TcpEndpoint : public RendezvousEndpoint {
  public:
-  explicit TcpPlace(std::string url) : url_(std::move(url)) {
+  explicit TcpEndpoint(std::string url) : url_(std::move(url)) {
     const auto parsed = parse_host_port(std::string_view{url_}.substr(kTcpScheme.size()));
     if (!parsed || !parsed->port) throw UsageError(text("'", url_, "' is not tcp://host:port."));
     host_ = parsed->host;
@@ -52,7 +53,7 @@ class TcpPlace : public RendezvousPlace {
   int port_ = 0;
 };
 
-/// What rank 0 writes into a file, a line each, so that a user who looks into it understands what it is.
+/// The content of the file that rank 0 writes: a title, and one line for each member.
 struct Note {
   SocketAddress address;
   Digest secret;
@@ -64,18 +65,13 @@ std::optional<Digest> parse_digest(const std::string& digits) {
   Digest digest{};
   if (digits.size() != 2 * digest.size()) return std::nullopt;
   for (std::size_t index = 0; index < digest.size(); ++index) {
-    unsigned int byte = 0;
-    for (const char digit : digits.substr(2 * index, 2)) {
-      const auto value = std::string_view{"0123456789abcdef"}.find(digit);
-      if (value == std::string_view::npos) return std::nullopt;
-      byte = 16 * byte + static_cast<unsigned int>(value);
-    }
-    digest[index] = static_cast<unsigned char>(byte);
+    const char* const first = digits.data() + 2 * index;
+    std::from_chars(first, first + 2, digest[index], 16);
   }
-  return digest;
+  return hexadecimal(digest) == digits ? std::optional{digest} : std::nullopt;
 }
 
-// Nothing where rank 0 has not written, or something else is there.
+// std::nullopt if rank 0 has not written the file.
 std::optional<Note> parse_note(const std::string& content) {
   std::istringstream lines{content};
   std::string title;
@@ -92,29 +88,29 @@ void require_own(const FileDescriptor& file, const std::string& path) {
   struct stat status{};
   if (fstat(file.get(), &status) != 0) throw_system_error("fstat");
   if (!S_ISREG(status.st_mode)) {
-    throw EnvironmentError(text("The rendezvous file '", path, "' is not a regular file: give another path."));
+    throw EnvironmentError(text("The rendezvous file '", path, "' is not a regular file. Give another path."));
   }
   if (status.st_uid != geteuid()) {
     throw EnvironmentError(text("The rendezvous file '", path, "' belongs to user ", status.st_uid,
-                                ", and this process to user ", geteuid(), ": delete it, or give another path."));
+                                ", but this process to user ", geteuid(), ". Delete it, or give another path."));
   }
-  // A process that has opened it already could read on after a chmod.
+  // chmod would not help: a process that has already opened the file could still read it.
   const auto mode = status.st_mode & 0777;
   if ((mode & 077) != 0) {
     throw EnvironmentError(text("The rendezvous file '", path, "' is open to other users (mode 0", mode >> 6,
                                 (mode >> 3) & 7, mode & 7,
-                                "), who could join the job: delete it, or give a path where files can be private."));
+                                "), who could join the job. Delete it, or give a path where files can be private."));
   }
 }
 
-// Every rank makes the file where it is not there: a file system over a network asks its server then, instead of
-// remembering for a minute that there was none.
+// Every rank creates the file if it does not exist: a network file system then asks its server, and does not cache for
+// a minute that there is none.
 std::string read_own_file(const std::string& path) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;  // a pipe would block
   const FileDescriptor file{open(path.c_str(), kFlags, S_IRUSR | S_IWUSR)};
   if (!file.is_open()) {
     throw EnvironmentError(text("Cannot write the rendezvous file '", path, "' (", std::strerror(errno),
-                                "): give a path in an existing folder that all hosts share, and no symbolic link."));
+                                "). Give a path in an existing folder that all hosts share, not a symbolic link."));
   }
   require_own(file, path);
   std::array<char, 4096> buffer{};
@@ -129,9 +125,8 @@ void write_own_file(const std::string& path, const std::string& content) {
   fill_random(random.data(), random.size());
   const auto partial = text(path, ".", hexadecimal(random).substr(0, 16));
   const FileDescriptor file{open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)};
-  const bool written = file.is_open() &&
-                       write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size()) &&
-                       fsync(file.get()) == 0 && rename(partial.c_str(), path.c_str()) == 0;
+  const bool written = file.is_open() && write_all(file.get(), content) == content.size() && fsync(file.get()) == 0 &&
+                       rename(partial.c_str(), path.c_str()) == 0;
   if (written) return;
   const int error = errno;
   if (file.is_open()) unlink(partial.c_str());
@@ -139,9 +134,9 @@ void write_own_file(const std::string& path, const std::string& content) {
                               "): give a path on a file system with space left."));
 }
 
-class FilePlace : public RendezvousPlace {
+class FileEndpoint : public RendezvousEndpoint {
  public:
-  FilePlace(const std::string& url, TcpOptions options)
+  FileEndpoint(const std::string& url, TcpOptions options)
       : path_(url.substr(kFileScheme.size())), options_(std::move(options)) {}
 
   std::string name() const override { return text(kFileScheme, path_); }
@@ -170,29 +165,29 @@ class FilePlace : public RendezvousPlace {
   void close() noexcept override { unlink(path_.c_str()); }
 
  private:
-  // A file system over a network may not answer.
+  // A network file system may not answer.
   std::string read(const Deadline& deadline) const {
     return require_answer(
-        call_with_deadline(deadline.later_by(kAnswerTime), [path = path_] { return read_own_file(path); }));
+        call_with_deadline(deadline.later_by(kFileSystemTimeout), [path = path_] { return read_own_file(path); }));
   }
 
   std::string require_answer(std::optional<std::string> answer) const {
     if (answer) return std::move(*answer);
     throw CommunicationError(text("The file system of the rendezvous file '", path_,
-                                  "' did not answer before the deadline: give a path on another one."));
+                                  "' did not answer before the deadline. Give a path on another file system."));
   }
 
-  // Nothing that a user may have meant to keep is overwritten, nor what a job needs that is still about to meet.
+  // Other files, and the file of a job whose ranks still connect, must not be overwritten.
   void require_unused(const std::string& content) const {
     if (content.empty()) return;
     const auto note = parse_note(content);
     if (!note) {
       throw EnvironmentError(
-          text("The rendezvous file '", path_, "' holds something else: delete it, or give another path."));
+          text("The rendezvous file '", path_, "' was not written by libtrain. Delete it, or give another path."));
     }
     if (const auto job = job_at(note->address)) {
-      throw EnvironmentError(text("The ranks of another job (", *job, ") are meeting in the rendezvous file '", path_,
-                                  "': give each job a file of its own."));
+      throw EnvironmentError(
+          text("Another job (", *job, ") uses the rendezvous file '", path_, "'. Give each job its own file."));
     }
   }
 
@@ -203,12 +198,12 @@ class FilePlace : public RendezvousPlace {
 
 }  // namespace
 
-std::unique_ptr<RendezvousPlace> open_tcp_place(const std::string& url) {
-  return std::make_unique<TcpPlace>(url);
+std::unique_ptr<RendezvousEndpoint> open_tcp_endpoint(const std::string& url) {
+  return std::make_unique<TcpEndpoint>(url);
 }
 
-std::unique_ptr<RendezvousPlace> open_file_place(const std::string& url, const TcpOptions& options) {
-  return std::make_unique<FilePlace>(url, options);
+std::unique_ptr<RendezvousEndpoint> open_file_endpoint(const std::string& url, const TcpOptions& options) {
+  return std::make_unique<FileEndpoint>(url, options);
 }
 
 }  // namespace libtrain::detail

@@ -5,13 +5,13 @@
 
 namespace libtrain::detail {
 
-/// Finds out, when a deadline has passed, whose fault it is: every rank that is in the call answers and says for whom
-/// it waits; one that is stopped, computes or is busy elsewhere stays silent.
-class RollCall {
+/// Finds the rank that made a deadline pass: every rank in the call answers with the rank that it waits for; one that
+/// is stopped, computes or is busy elsewhere stays silent.
+class LivenessCheck {
  public:
   static constexpr int kNoRank = -1;
 
-  RollCall(int world_size, int self, int waits_for) : answers_(static_cast<std::size_t>(world_size)), self_(self) {
+  LivenessCheck(int world_size, int self, int waits_for) : answers_(static_cast<std::size_t>(world_size)), self_(self) {
     answered(self, waits_for);
   }
 
@@ -19,7 +19,7 @@ class RollCall {
 
   bool complete() const { return silent().empty(); }
 
-  /// All that have not answered.
+  /// The ranks that have not answered.
   std::vector<int> silent() const {
     std::vector<int> ranks;
     for (std::size_t rank = 0; rank < answers_.size(); ++rank) {
@@ -28,8 +28,8 @@ class RollCall {
     return ranks;
   }
 
-  /// The silent rank for which this one waits, perhaps by way of others; nothing where all of those answered. Ranks
-  /// that have left the call with their work done are silent too, but no rank waits for them.
+  /// The silent rank that this one waits for, perhaps through other ranks; std::nullopt if all of those answered. Ranks
+  /// that have finished the call are silent, too, but no rank waits for them.
   std::optional<int> silent_rank() const {
     int rank = self_;
     for (std::size_t steps = 0; steps < answers_.size(); ++steps) {

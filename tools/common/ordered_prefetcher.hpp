@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-namespace libtrain::data::detail {
+namespace libtrain::tools {
 
-/// Produces values number first, ..., last - 1 on worker threads and hands them out in that order.
+/// Produces the values number first, ..., last - 1 on worker threads and returns them in that order.
 ///
 /// Invariants: the workers claim numbers in order and are never further ahead of the consumer than the window, so at
 /// most `window` values exist; slot i % window holds number i from production until the consumer takes it. Without
-/// workers the consumer produces each value itself. The stop token tells `produce` that its value is no longer wanted;
-/// it may then return anything.
+/// workers the consumer produces each value. A stop request tells `produce` that its value is no longer needed; it may
+/// then return any value.
 template <typename Value>
 class OrderedPrefetcher {
  public:
@@ -34,18 +34,18 @@ class OrderedPrefetcher {
         slots_(std::max<std::uint64_t>(window, 1)) {
     try {
       for (int i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
-    } catch (...) {  // the system refuses threads: those that run must not outlive this object
+    } catch (...) {  // no more threads: those that run must not outlive this object
       stop();
       throw;
     }
   }
 
-  OrderedPrefetcher(const OrderedPrefetcher&) = delete;  // threads wait on this very object
+  OrderedPrefetcher(const OrderedPrefetcher&) = delete;  // threads use its address
   OrderedPrefetcher& operator=(const OrderedPrefetcher&) = delete;
   ~OrderedPrefetcher() { stop(); }
 
-  /// The next value, or nothing after the last one. What `produce` threw for it is thrown here; after that there are no
-  /// more values. One thread at a time.
+  /// The next value, or std::nullopt after the last. Rethrows an exception of `produce` for that value; after it there
+  /// are no more values. Called by one thread at a time.
   std::optional<Value> next() {
     if (taken_ >= last_ || stop_.stop_requested()) return std::nullopt;
     Slot slot = threaded_ ? wait() : run(taken_++);
@@ -111,14 +111,14 @@ class OrderedPrefetcher {
   const Produce produce_;
   const std::uint64_t last_;
   const bool threaded_;
-  std::uint64_t claimed_;  // the next number that no worker has begun
+  std::uint64_t claimed_;  // the next number that no worker has claimed
   std::uint64_t taken_;    // the next number that the consumer gets
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable room_;      // the consumer took a value
-  std::condition_variable produced_;  // the value that the consumer waits for is there
+  std::condition_variable produced_;  // the value that the consumer waits for exists
   std::stop_source stop_;
   std::vector<std::thread> workers_;
 };
 
-}  // namespace libtrain::data::detail
+}  // namespace libtrain::tools

@@ -1,4 +1,4 @@
-#include <libtrain/data/formats/detail/shard_plan.hpp>
+#include <tools/pack/shard_plan.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -7,17 +7,17 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-namespace libtrain::data::detail {
+namespace libtrain::pack {
 
 namespace {
 
 std::uint64_t count_shards(std::uint64_t total_bytes, std::uint64_t samples, const ShardPlanOptions& options) {
   if (options.shards > samples) {
-    throw UsageError(text("ShardPlanOptions::shards is ", options.shards, " for ", samples,
-                          " samples; there can be at most one shard for each."));
+    throw UsageError(text("--shards is ", options.shards, ", but there are only ", samples,
+                          " images. Set --shards to at most one per image."));
   }
   if (options.shards > 0) return options.shards;
-  if (options.shard_bytes == 0) throw UsageError("ShardPlanOptions::shard_bytes is 0; it must be positive.");
+  if (options.shard_bytes == 0) throw UsageError("--shard-bytes is 0. Set a positive size.");
   const std::uint64_t rounded_up = total_bytes % options.shard_bytes == 0 ? 0 : 1;
   return std::min(std::max<std::uint64_t>(total_bytes / options.shard_bytes + rounded_up, 1), samples);
 }
@@ -38,10 +38,10 @@ std::vector<std::uint64_t> plan_shards(std::span<const std::uint64_t> bytes, con
   std::size_t next = 0;
   for (std::uint64_t shard = 0; shard < shards; ++shard) {
     const std::uint64_t wanted_bytes = share_of(total, shard + 1, shards);
-    const auto shards_behind = static_cast<std::size_t>(shards - shard - 1);
-    const std::size_t last = bytes.size() - shards_behind;  // one sample is left for each of those
+    const auto shards_after = static_cast<std::size_t>(shards - shard - 1);
+    const std::size_t last = bytes.size() - shards_after;  // one sample remains for each of those
     const std::size_t begin = next;
-    // A sample whose middle lies beyond the end that is wanted belongs to the next shard.
+    // A sample whose middle is after the wanted end belongs to the next shard.
     while (next < last && (next == begin || planned_bytes + (bytes[next] + 1) / 2 <= wanted_bytes)) {
       planned_bytes += bytes[next++];
     }
@@ -50,4 +50,4 @@ std::vector<std::uint64_t> plan_shards(std::span<const std::uint64_t> bytes, con
   return samples;
 }
 
-}  // namespace libtrain::data::detail
+}  // namespace libtrain::pack

@@ -1,13 +1,18 @@
-#include <tools/common/run_tool.hpp>
+#include <tools/common/tool.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <iostream>
 #include <system_error>
 
+#include <CLI/CLI.hpp>
+
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/detail/printable.hpp>
 #include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/detail/standard_output.hpp>
+#include <libtrain/base/text.hpp>
 
 namespace libtrain::tools {
 
@@ -21,7 +26,7 @@ int fail(const std::string& name, const std::exception& error, ExitCode code) {
 }  // namespace
 
 int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
-  // A limit on the sizes of files then makes writing fail, which is reported, rather than to end the program.
+  // With the signal ignored, a write beyond the file size limit fails and is reported instead of killing the program.
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   try {
     const ExitCode code = work();
@@ -29,11 +34,28 @@ int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
     return static_cast<int>(code);
   } catch (const Error& error) {
     return fail(name, error, error.exit_code());
-  } catch (const std::system_error& error) {  // of threads and file systems
+  } catch (const std::system_error& error) {  // from threads and file systems
     return fail(name, error, ExitCode::environment);
   } catch (const std::exception& error) {
     return fail(name, error, ExitCode::failure);
   }
+}
+
+std::optional<std::string> read_arguments(CLI::App& app, const std::string& name, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(text(error.what(), ". Run ", name, " --help."));
+  }
+  return std::nullopt;
+}
+
+int default_threads() {
+  auto cores = static_cast<double>(detail::usable_cores().size());
+  if (const auto quota = detail::cpu_quota()) cores = std::min(cores, *quota);
+  return std::clamp(static_cast<int>(cores), 1, kMaxThreads);
 }
 
 }  // namespace libtrain::tools
