@@ -6,19 +6,15 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <libtrain/base/environment.hpp>
 #include <libtrain/numeric/data_type.hpp>
+
+#include <tests/support/on_ranks.hpp>
 
 /// Values for tests of collectives, and the expected results, computed by torch.
 
 namespace libtrain::test {
 
 inline constexpr std::int64_t kSeveralChunks = (1 << 20) + 7;  // of MPI's, and of the other transports'
-
-inline bool tests_all_sizes() {
-  static const bool all = Environment::of_process().get("LIBTRAIN_TEST_ALL_SIZES").has_value();
-  return all;
-}
 
 // The large ones for few element types, and for all on demand.
 inline std::vector<std::int64_t> sizes_for(at::ScalarType type) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/comm/communicator.hpp>
 
 namespace libtrain::test {
@@ -14,7 +15,13 @@ using RankBody = std::function<void(Communicator&)>;
 /// processes of the job.
 void on_ranks(const RankBody& body);
 
-/// The same on groups of 1 to 8 ranks where the ranks are threads.
+/// Whether every element type is tested at every size, and every number of ranks.
+inline bool tests_all_sizes() {
+  static const bool all = Environment::of_process().get("LIBTRAIN_TEST_ALL_SIZES").has_value();
+  return all;
+}
+
+/// The same on groups of 1, 2, 3, 4 and 7 ranks where the ranks are threads, or on groups of 1 to 8 ranks.
 void on_many_ranks(const RankBody& body);
 
 /// The same with a bound on every wait, for tests in which a rank does not come. The group is not usable afterwards.

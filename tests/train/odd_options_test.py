@@ -122,17 +122,13 @@ class OddOptions(unittest.TestCase):
         self.assertNotIn("accuracy", (output / "metrics.jsonl").read_text())
 
     def test_garbage_is_refused_in_a_sentence(self):
+        # Every way in which a number can be wrong: tests/train/command_line_test.cpp.
         rows = []
-        for option, values in {"--epochs": ("0", "-1", "1.5", "1e2", "", " 1", "0x1", "9" * 30),
-                               "--batch-size": ("0", "-3", "nan"),
-                               "--check-replicas": ("-1",),
-                               "--seed": ("-1", "1e3", "nan", "0x10", str(2**64), "", "1 "),
-                               "--threads": ("0", "-1", "2.5", "nan", "4097", ""),
-                               "--timeout": ("nan", "inf", "-inf", "0", "1e400", "1 ", "0x10", "1s", ""),
-                               "--output": ("",), "--data": ("",),
-                               "--rank": ("-1", "0x0")}.items():
+        for option, values in {"--epochs": ("0", "1.5"), "--batch-size": ("-3",), "--check-replicas": ("-1",),
+                               "--seed": ("-1", str(2**64)), "--threads": ("0", "4097"), "--timeout": ("nan", "1s"),
+                               "--output": ("",), "--data": ("",), "--rank": ("0x0",)}.items():
             rows += [("digits", self.digits, (f"{option}={value}",), 1, USAGE, option) for value in values]
-        for value in ("nan", "inf", "-1", "-0.1", "1e400", "0x1p3", " 1", "1 ", "", "ten"):
+        for value in ("nan", "-0.1"):
             rows.append(("images", self.pictures, ("--model", "resnet18", "--classes", "2", "--size", "32",
                                                    "--batch-size", "2", f"--learning-rate={value}"), 1, USAGE,
                          "--learning-rate"))

@@ -115,7 +115,7 @@ class OneHost(TcpNetwork):
         # They differ only in their arguments. The second is refused, or connects after the first.
         with ThreadPoolExecutor(4) as pool:  # most of the time they wait
             for checked in [
-                    pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(free_ports(20))]:
+                    pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(free_ports(8))]:
                 checked.result()
 
     def require_two_jobs_apart(self, pair, port):
