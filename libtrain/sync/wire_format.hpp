@@ -14,9 +14,9 @@ namespace libtrain {
 
 /// The view of a bucket for a wire format. Names, shapes and dtypes are the same on all ranks.
 struct BucketView {
-  std::size_t index = 0;  ///< in the order of reduction
+  std::size_t index = 0;  ///< in the order of reduction: the bucket's position in what plan() got
   /// All gradients end to end: one-dimensional, dense, from Communicator::allocate, of one floating dtype. Padding
-  /// between them is zero.
+  /// between them is zero and must stay zero: nothing clears it between rounds.
   at::Tensor flat;
   std::vector<std::string> names;     ///< of the parameters
   std::vector<at::Tensor> gradients;  ///< their places in `flat`, each of its parameter's shape, dense
@@ -28,8 +28,9 @@ class Reduction {
   virtual ~Reduction() = default;
 
   /// wait() calls it for all buckets in their order, repeatedly until it returns true: then every rank's bucket has the
-  /// same average. Waits for the collectives started before and may start others; it must return false equally often on
-  /// all ranks. Throws as collectives do.
+  /// same average; where a rank's gradient is NaN or infinite, it is so on all ranks, as NonFinite and LossScaler
+  /// expect. Waits for the collectives started before and may start others; it must return false equally often on all
+  /// ranks. Throws as collectives do.
   virtual bool advance() = 0;
 
   /// When the collectives of the last advance() were called, ran and ended; std::nullopt if the backend does not
@@ -63,5 +64,13 @@ class WireFormat {
   /// thread that runs backward(): it may start collectives and must not wait for them.
   virtual std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) = 0;
 };
+
+/// For WireFormat::start: averages a dense tensor of one dimension over all ranks, in place and unchanged, as a format
+/// does with buckets that it does not compress.
+std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
+
+/// For WireFormat::start: throws UsageError unless `bucket` is one of the first `planned`, those that the format got in
+/// plan().
+void require_planned(const BucketView& bucket, std::size_t planned);
 
 }  // namespace libtrain

@@ -169,6 +169,14 @@ TEST(DataLoaderOf, ReplacesBadSamples) {
   EXPECT_EQ(loader.statistics().bad_samples, 2u);
 }
 
+TEST(DataLoaderOf, TheOnlySampleHasNoReplacement) {
+  const Texts texts(1, {0});
+  auto options = exactly_once(1, 0);
+  options.bad_samples.maximum_count = 1;
+  DataLoaderOf loader(texts, pad, options);
+  EXPECT_EQ(message_of<EnvironmentError>([&] { loader.epoch(0).next(); }), "text 0 is damaged");
+}
+
 TEST(DataLoaderOf, WhatCollateThrowsArrivesAtItsPosition) {
   const Texts texts(40);
   auto options = exactly_once(8, 2);

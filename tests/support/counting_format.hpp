@@ -17,25 +17,13 @@ class CountingFormat : public WireFormat {
 
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override {
     ++started_;
-    return std::make_unique<Average>(communicator.all_reduce(bucket.flat, ReduceOp::average));
+    return average_in_place(bucket.flat, communicator);
   }
 
   /// Buckets that have been started since construction.
   int started() const { return started_; }
 
  private:
-  class Average : public Reduction {
-   public:
-    explicit Average(Work work) : work_(std::move(work)) {}
-    bool advance() override {
-      work_.wait();
-      return true;
-    }
-
-   private:
-    Work work_;
-  };
-
   int started_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Ranks as threads, over the backend that LIBTRAIN_TEST_BACKEND names: threads (default), shared_memory, tcp, or a
-// hierarchy of two hosts that are this one twice, over each of the first and the last.
+// Ranks as threads, over the backend that LIBTRAIN_TEST_BACKEND names: see connect_rank(). The hosts of a hierarchy are
+// this one, twice.
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -299,7 +300,7 @@ TEST(SynchronizerMisuse, IsNotReportedAfterTheCommunicatorHasFailed) {
   });
 }
 
-// Fails in wait(), as if there were no memory.
+// Fails in the first wait(), as if there were no memory for once.
 class FailingFormat : public WireFormat {
  public:
   std::string name() const override { return "failing"; }
@@ -307,14 +308,23 @@ class FailingFormat : public WireFormat {
   void plan(const std::vector<BucketView>& /*buckets*/, Communicator& /*communicator*/) override {}
 
   std::unique_ptr<Reduction> start(const BucketView& /*bucket*/, Communicator& /*communicator*/) override {
-    return std::make_unique<FailingReduction>();
+    return std::make_unique<FailingReduction>(has_failed_);
   }
 
  private:
   class FailingReduction : public Reduction {
    public:
-    bool advance() override { throw std::runtime_error("no memory"); }
+    explicit FailingReduction(bool& has_failed) : has_failed_(has_failed) {}
+    bool advance() override {
+      if (!std::exchange(has_failed_, true)) throw std::runtime_error("no memory");
+      return true;
+    }
+
+   private:
+    bool& has_failed_;
   };
+
+  bool has_failed_ = false;
 };
 
 TEST(SynchronizerMisuse, IsNotReportedAfterAWireFormatHasFailed) {

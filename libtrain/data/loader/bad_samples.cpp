@@ -124,10 +124,11 @@ void BadSamples::list(const BadSample& sample) {
                    " replaces it: ", sample.reason));
 }
 
-std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
+std::uint64_t replacement_of(std::uint64_t bad, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
                              std::uint64_t dataset_size) {
   using libtrain::detail::combine_keys;
-  return combine_keys(combine_keys(combine_keys(seed, epoch), index), attempt) % dataset_size;
+  const auto other = combine_keys(combine_keys(combine_keys(seed, epoch), bad), attempt) % (dataset_size - 1);
+  return other < bad ? other : other + 1;
 }
 
 }  // namespace libtrain::data

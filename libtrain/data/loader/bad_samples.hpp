@@ -67,9 +67,9 @@ class BadSamples {
   bool has_warned_ = false;
 };
 
-/// The sample that replaces sample `index` in `epoch` at attempt number `attempt`, from 0 on: a pure function, so that
-/// all ranks, and a resumed run, choose the same one.
-std::uint64_t replacement_of(std::uint64_t index, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
+/// The sample that replaces sample `bad` in `epoch` at attempt number `attempt`, from 0 on: any other of the
+/// `dataset_size` (at least 2), and a pure function, so that all ranks, and a resumed run, choose the same one.
+std::uint64_t replacement_of(std::uint64_t bad, std::uint64_t seed, std::uint64_t epoch, std::uint64_t attempt,
                              std::uint64_t dataset_size);
 
 }  // namespace libtrain::data

@@ -114,11 +114,10 @@ LoaderStatistics LoaderCore::statistics() const {
   return result;
 }
 
-// The replacement of the sample `bad`, which is `index` itself or a previous replacement.
-std::optional<std::uint64_t> LoaderCore::replace(std::uint64_t epoch, std::uint64_t index, std::uint64_t bad,
-                                                 std::uint64_t attempt, const EnvironmentError& error) const {
-  if (!bad_samples_.are_allowed() || attempt == kAttempts) return std::nullopt;
-  const std::uint64_t next = replacement_of(index, seed_, epoch, attempt, dataset_.size());
+std::optional<std::uint64_t> LoaderCore::replace(std::uint64_t epoch, std::uint64_t bad, std::uint64_t attempt,
+                                                 const EnvironmentError& error) const {
+  if (!bad_samples_.are_allowed() || attempt == kAttempts || dataset_.size() == 1) return std::nullopt;
+  const std::uint64_t next = replacement_of(bad, seed_, epoch, attempt, dataset_.size());
   bad_samples_.add(
       {.epoch = epoch, .index = bad, .origin = dataset_.origin(bad), .reason = error.what(), .replacement = next});
   return next;

@@ -65,7 +65,7 @@ class LoaderCore {
       } catch (const StorageUnavailable&) {
         throw;  // not a fault of the sample
       } catch (const EnvironmentError& error) {
-        const auto next = replace(epoch, index, actual, attempt, error);
+        const auto next = replace(epoch, actual, attempt, error);
         if (!next) throw;
         actual = *next;
       }
@@ -92,8 +92,8 @@ class LoaderCore {
     std::string summary = {};
   };
 
-  std::optional<std::uint64_t> replace(std::uint64_t epoch, std::uint64_t index, std::uint64_t bad,
-                                       std::uint64_t attempt, const EnvironmentError& error) const;
+  std::optional<std::uint64_t> replace(std::uint64_t epoch, std::uint64_t bad, std::uint64_t attempt,
+                                       const EnvironmentError& error) const;
   void require_same_data();
   void note_identity(const DatasetIdentity& identity) const;
   const Content& content() const;

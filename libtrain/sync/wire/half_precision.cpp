@@ -6,7 +6,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain {
 
@@ -81,9 +80,9 @@ void HalfPrecisionWireFormat::plan(const std::vector<BucketView>& buckets, Commu
 }
 
 std::unique_ptr<Reduction> HalfPrecisionWireFormat::start(const BucketView& bucket, Communicator& communicator) {
-  detail::require_planned(bucket, wires_.size());
+  require_planned(bucket, wires_.size());
   const auto& wire = wires_[bucket.index];
-  if (!wire.defined()) return detail::average_in_place(bucket.flat, communicator);
+  if (!wire.defined()) return average_in_place(bucket.flat, communicator);
 
   const at::NoGradGuard no_grad;
   // In the wide type, before values are narrowed and could overflow.

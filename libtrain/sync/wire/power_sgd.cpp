@@ -5,7 +5,6 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/wire/detail/low_rank_bucket.hpp>
-#include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain {
 
@@ -81,10 +80,10 @@ void PowerSgdWireFormat::plan(const std::vector<BucketView>& buckets, Communicat
 }
 
 std::unique_ptr<Reduction> PowerSgdWireFormat::start(const BucketView& bucket, Communicator& communicator) {
-  detail::require_planned(bucket, state_->buckets.size());
+  require_planned(bucket, state_->buckets.size());
   if (bucket.index == 0) ++state_->rounds;
   const auto& low_rank = state_->buckets[bucket.index];
-  if (!low_rank || state_->rounds <= options_.start_round) return detail::average_in_place(bucket.flat, communicator);
+  if (!low_rank || state_->rounds <= options_.start_round) return average_in_place(bucket.flat, communicator);
   return std::make_unique<PowerSgdReduction>(low_rank, communicator);
 }
 

@@ -160,8 +160,24 @@ TEST(BadSamples, ReplacementsDependOnAllThatNamesThem) {
   EXPECT_EQ(different.size(), 5u);
   EXPECT_EQ(replacement_of(5, 1, 2, 0, size), replacement_of(5, 1, 2, 0, size));
   std::vector<int> hits(10);
-  for (std::uint64_t index = 0; index < 1000; ++index) ++hits[replacement_of(index, 0, 0, 0, 10)];
+  for (std::uint64_t epoch = 0; epoch < 100; ++epoch) {
+    for (std::uint64_t index = 0; index < 10; ++index) ++hits[replacement_of(index, 0, epoch, 0, 10)];
+  }
   for (const int count : hits) EXPECT_NEAR(count, 100, 50);  // 5 standard deviations
+}
+
+TEST(BadSamples, AreReplacedByAnyOtherSample) {
+  for (const std::uint64_t size : {2, 3, 7}) {
+    for (std::uint64_t index = 0; index < size; ++index) {
+      std::set<std::uint64_t> others;
+      for (std::uint64_t attempt = 0; attempt < 200; ++attempt) {
+        others.insert(replacement_of(index, 1, 2, attempt, size));
+      }
+      EXPECT_EQ(others.size(), size - 1) << index << " of " << size;
+      EXPECT_FALSE(others.contains(index)) << index << " of " << size;
+      EXPECT_LT(*others.rbegin(), size);
+    }
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 namespace libtrain {
 namespace {
 
+using test::average_bucket;
 using test::average_buckets;
 using test::is_within;
 using test::make_bucket;
@@ -35,12 +36,6 @@ constexpr std::int64_t kElements = 3000;
 
 at::Tensor gradient_of(int rank, at::IntArrayRef sizes) {
   return random_tensor(static_cast<std::uint64_t>(rank) + 7, sizes);
-}
-
-// Plans, starts and waits for one bucket.
-int average_bucket(WireFormat& format, const BucketView& bucket, Communicator& communicator) {
-  format.plan({bucket}, communicator);
-  return average_buckets(format, {bucket}, communicator).front();
 }
 
 TEST(HalfPrecision, AveragesWithinTheRoundingOfItsType) {

@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/sync/wire_format.hpp>
@@ -36,6 +37,15 @@ inline BucketView make_bucket(Communicator& communicator, std::size_t index, con
   return bucket;
 }
 
+/// Whether all elements of `bucket.flat` between the gradients are zero.
+inline bool padding_is_zero(const BucketView& bucket) {
+  auto rest = bucket.flat.clone();
+  for (const auto& gradient : bucket.gradients) {
+    rest.as_strided(gradient.sizes(), gradient.strides(), gradient.storage_offset()).zero_();
+  }
+  return rest.eq(0).all().item().toBool();
+}
+
 /// Averages the buckets as wait() does, and returns how often each was advanced.
 inline std::vector<int> average_buckets(WireFormat& format, const std::vector<BucketView>& buckets,
                                         Communicator& communicator) {
@@ -54,7 +64,14 @@ inline std::vector<int> average_buckets(WireFormat& format, const std::vector<Bu
       }
     }
   }
+  for (const auto& bucket : buckets) EXPECT_TRUE(padding_is_zero(bucket)) << "bucket " << bucket.index;
   return calls;
+}
+
+/// Plans and averages one bucket, and returns how often it was advanced.
+inline int average_bucket(WireFormat& format, const BucketView& bucket, Communicator& communicator) {
+  format.plan({bucket}, communicator);
+  return average_buckets(format, {bucket}, communicator).front();
 }
 
 /// Standard normal numbers in float64, a function of `seed`. Ranks that are threads share no generator.
@@ -64,8 +81,10 @@ inline at::Tensor random_tensor(std::uint64_t seed, at::IntArrayRef sizes) {
 
 /// Whether every element of `value` is within `bound`, a tensor or a number, of `expected`; all in float64.
 template <typename Bound>
-bool is_within(const at::Tensor& value, const at::Tensor& expected, const Bound& bound) {
-  return value.to(at::kDouble).sub(expected.to(at::kDouble)).abs().le(bound).all().item().toBool();
+::testing::AssertionResult is_within(const at::Tensor& value, const at::Tensor& expected, const Bound& bound) {
+  const auto distances = value.to(at::kDouble).sub(expected.to(at::kDouble)).abs();
+  if (distances.le(bound).all().item().toBool()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "The largest distance is " << distances.max().item().toDouble();
 }
 
 /// The relative distance in the Frobenius norm.

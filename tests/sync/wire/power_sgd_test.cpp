@@ -208,7 +208,7 @@ TEST(PowerSgd, StartsAfterRoundsOfPlainAverages) {
     for (std::uint64_t round = 0; round < 4; ++round) {
       bucket.gradients[0].copy_(full_rank(round, communicator.rank()));
       average_buckets(format, {bucket}, communicator);
-      const bool is_exact = is_within(bucket.gradients[0], mean_of_full_rank(round, ranks), 1e-9);
+      const bool is_exact{is_within(bucket.gradients[0], mean_of_full_rank(round, ranks), 1e-9)};
       EXPECT_EQ(is_exact, round < 2 || ranks == 1) << "round " << round;
     }
   });

@@ -5,7 +5,6 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain::detail {
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
 
 #include <libtrain/sync/wire_format.hpp>
 
@@ -24,11 +21,5 @@ class PlainWireFormat : public WireFormat {
 /// the communicator does not take host memory.
 std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format,
                                             const Communicator& communicator);
-
-/// Starts to average `flat` over all ranks, in place: what every format does with buckets that it does not compress.
-std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
-
-/// Throws UsageError unless `bucket` is one of the first `planned`, those that its format got in plan().
-void require_planned(const BucketView& bucket, std::size_t planned);
 
 }  // namespace libtrain::detail

@@ -1,0 +1,41 @@
+#include <libtrain/sync/wire_format.hpp>
+
+#include <utility>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+namespace libtrain {
+
+namespace {
+
+class InPlaceReduction final : public Reduction {
+ public:
+  explicit InPlaceReduction(Work work) : work_(std::move(work)) {}
+
+  bool advance() override {
+    work_.wait();
+    return true;
+  }
+
+  std::optional<WorkTimes> times() const override { return work_.times(); }
+
+ private:
+  Work work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator) {
+  return std::make_unique<InPlaceReduction>(communicator.all_reduce(flat, ReduceOp::average));
+}
+
+void require_planned(const BucketView& bucket, std::size_t planned) {
+  if (bucket.index < planned) return;
+  throw UsageError(text("WireFormat::start() was called for bucket ", bucket.index, ", but plan() was called with ",
+                        planned,
+                        " buckets. Call plan() whenever the buckets change, and use one format object for one "
+                        "synchronizer."));
+}
+
+}  // namespace libtrain
