@@ -9,6 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import sockets
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo", "squeue")
 CPUS = 64  # more than the machine has: many small jobs run at once
 
@@ -19,12 +21,6 @@ def missing_programs():
 
 def _path():
     return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-
-
-def _free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Slurm:
@@ -51,8 +47,8 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={munge}/socket
-SlurmctldPort={_free_port()}
-SlurmdPort={_free_port()}
+SlurmctldPort={sockets.free_port()}
+SlurmdPort={sockets.free_port()}
 StateSaveLocation={self.folder}/state
 SlurmdSpoolDir={self.folder}/spool
 SlurmctldPidFile={self.folder}/slurmctld.pid

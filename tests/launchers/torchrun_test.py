@@ -1,7 +1,6 @@
 """Jobs under torchrun with one and two agents, whose ranks are killed and started again."""
 
 import json
-import socket
 import sys
 import unittest
 import uuid
@@ -10,6 +9,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "support"), str(Path(__file__).resolve().parent)]
 import digits
 import jobs
+import sockets
 
 RESTARTS = 20
 PAIRS = 20
@@ -24,12 +24,6 @@ exec "$PROGRAM" --output "$OUTPUT" --timeout 60
 """
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Torchrun(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
@@ -39,7 +33,7 @@ class Torchrun(unittest.TestCase):
 
     def agents(self, count, *command, environment=None, run=None):
         """Runs `command` under `count` agents with one rank each; returns their ends."""
-        port, run = free_port(), run or uuid.uuid4().hex
+        port, run = sockets.free_port(), run or uuid.uuid4().hex
         words = [self.torchrun, "--no-python", "--nnodes", count, "--nproc-per-node", 1, "--max-restarts", 3,
                  "--monitor-interval", 0.2, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}",
                  "--rdzv-id", run, "--local-addr", "127.0.0.1", *command]

@@ -1,6 +1,8 @@
-"""What running processes have, as /proc tells: sockets, and libtrain's shared memory."""
+"""What running processes have, as /proc tells: sockets, and libtrain's shared memory. And free ports."""
 
+import contextlib
 import os
+import random
 import socket
 import struct
 from dataclasses import dataclass
@@ -14,6 +16,24 @@ class Socket:
     listens: bool
     local: str  # host:port, or the name of a Unix socket, which starts with @ where it is no file
     remote: str = ""
+
+
+def free_ports(count):
+    """Different ones, below those that the kernel chooses: no other socket gets one before the test has opened it."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="utf-8") as limits:
+        end = max(int(limits.read().split()[0]), 16384)
+    with contextlib.ExitStack() as stack:
+        ports = []
+        while len(ports) < count:
+            port = random.randrange(8192, end)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+        return ports
+
+
+def free_port():
+    return free_ports(1)[0]
 
 
 def _targets(process):

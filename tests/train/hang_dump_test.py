@@ -10,7 +10,7 @@ import jobs
 import ranks
 
 COMMUNICATION = 4
-TIMEOUT_S = 3
+TIMEOUT_S = 6  # ranks on a busy machine need some of it to start
 RECORDS = 100
 
 # All gradients of fault_program fit into one bucket.

@@ -1,7 +1,6 @@
 """The sockets of a job are those that SECURITY.md promises, and no others."""
 
 import os
-import socket
 import sys
 import unittest
 from pathlib import Path
@@ -14,12 +13,6 @@ import sockets
 # Longer than any test: the ranks are killed.
 TIMEOUT_S = 120
 HOST = "127.0.0.1"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 class Sockets(unittest.TestCase):
@@ -55,7 +48,7 @@ class Sockets(unittest.TestCase):
 
     def test_of_ranks_that_meet_over_tcp(self):
         for shared_memory in ("on", "off"):
-            for url in (f"tcp://{HOST}:{free_port()}", f"file://{self.folder}/meet-{shared_memory}"):
+            for url in (f"tcp://{HOST}:{sockets.free_port()}", f"file://{self.folder}/meet-{shared_memory}"):
                 with self.subTest(shared_memory=shared_memory, url=url[:4]):
                     (self.folder / "note").unlink(missing_ok=True)
                     job = ranks.start(self, [self.command("--dist-url", url)] * 2,
@@ -68,7 +61,7 @@ class Sockets(unittest.TestCase):
                     ranks.wait(job, time_limit=0)
 
     def test_of_a_rank_that_waits_for_another(self):
-        port = free_port()
+        port = sockets.free_port()
         # Rank 1 is not there yet.
         job = ranks.start(self, [self.command("--dist-url", f"tcp://{HOST}:{port}")], [{"WORLD_SIZE": "2"}])
         process = job[0][0].pid

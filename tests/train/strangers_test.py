@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -117,12 +116,6 @@ report("done")
 }
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def needs_other_users(test):
     if os.geteuid() != 0:
         test.skipTest("only root can run a test as another user")
@@ -134,7 +127,7 @@ BECOME_NOBODY = f"import os, socket, sys, time; os.setgroups([]); os.setgid({NOB
 class Strangers(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
-        self.port = free_port()
+        self.port = sockets.free_port()
         self.job = "the job of this test"
 
     def start(self, rank, *options, host="127.0.0.1", prefix=(), environment=None):

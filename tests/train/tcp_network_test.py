@@ -1,6 +1,5 @@
 """The network and the machine against a job that connects over TCP: unexpected connections, other jobs, two hosts."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -21,27 +20,17 @@ import sockets
 
 COMMUNICATION = 4
 ENVIRONMENT = 3
-TIMEOUT_S = 4
-
-
-def free_ports(count):
-    """Different ones."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
-
-
-def free_port():
-    return free_ports(1)[0]
+# Where a job ends by it. Ranks on a busy machine need some of it to start.
+TIMEOUT_S = 8
 
 
 class TcpNetwork(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
 
-    def command(self, url, output, *options):
+    def command(self, url, output, *options, timeout_s=60):
         return [jobs.program("fault_program"), "--dist-url", url, "--output", self.folder / output,
-                "--timeout", TIMEOUT_S, *options]
+                "--timeout", timeout_s, *options]
 
     def require_success(self, ends, output, backend):
         for rank, end in enumerate(ends):
@@ -55,7 +44,7 @@ class OneHost(TcpNetwork):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
             began = time.time()
-            job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{port}", "output")] * 2)
+            job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{port}", "output", timeout_s=TIMEOUT_S)] * 2)
             first, second = ranks.wait(job)
         self.assertEqual(first.exit_code, ENVIRONMENT, first)
         self.assertIn(f"Port {port} at 127.0.0.1:{port} is in use", first.stderr)
@@ -65,13 +54,14 @@ class OneHost(TcpNetwork):
         self.assertLess(second.ended - began, TIMEOUT_S + 7)
 
     def test_a_host_that_is_not_there_is_named(self):
-        job = ranks.start(self, [self.command("tcp://no-such-host.invalid:29511", "output")] * 2)
+        command = self.command("tcp://no-such-host.invalid:29511", "output", timeout_s=TIMEOUT_S)
+        job = ranks.start(self, [command] * 2)
         for end in ranks.wait(job):
             self.assertEqual(end.exit_code, ENVIRONMENT, end)
             self.assertIn("'no-such-host.invalid'", end.stderr)
 
     def test_strangers_do_not_disturb_a_job(self):
-        port = free_port()
+        port = sockets.free_port()
         over = threading.Event()
         met = []
 
@@ -106,7 +96,7 @@ class OneHost(TcpNetwork):
         for shared_memory, backend in (("on", "shared_memory"), ("off", "tcp")):
             with self.subTest(shared_memory=shared_memory):
                 environments = [{"LIBTRAIN_SHARED_MEMORY": shared_memory}] * 2
-                both = [ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", f"{backend}-{job}")] * 2,
+                both = [ranks.start(self, [self.command(f"tcp://127.0.0.1:{sockets.free_port()}", f"{backend}-{job}")] * 2,
                                     environments) for job in range(2)]
                 for number, job in enumerate(both):
                     self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
@@ -115,7 +105,7 @@ class OneHost(TcpNetwork):
         # They differ only in their arguments. The second is refused, or connects after the first.
         with ThreadPoolExecutor(4) as pool:  # most of the time they wait
             for checked in [
-                    pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(free_ports(8))]:
+                    pool.submit(self.require_two_jobs_apart, *pair) for pair in enumerate(sockets.free_ports(8))]:
                 checked.result()
 
     def require_two_jobs_apart(self, pair, port):
@@ -124,7 +114,7 @@ class OneHost(TcpNetwork):
             (job, rank) for job in range(2) for rank in range(2)]
         ends = {}
         for job, rank in starts:
-            command = self.command(f"tcp://127.0.0.1:{port}", f"{pair}-{job}", "--seed", job)
+            command = self.command(f"tcp://127.0.0.1:{port}", f"{pair}-{job}", "--seed", job, timeout_s=2 * TIMEOUT_S)
             ends[job, rank], = ranks.start(self, [command], [{"RANK": str(rank), "WORLD_SIZE": "2"}])
         ends = dict(zip(ends, ranks.wait(list(ends.values()))))
         good = [job for job in range(2) if ends[job, 0].exit_code == 0]
@@ -144,8 +134,8 @@ class OneHost(TcpNetwork):
         for fault in (signal.SIGKILL, signal.SIGSTOP):
             with self.subTest(fault=fault.name):
                 note = self.folder / f"note-{fault.name}"
-                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{free_port()}", fault.name, "--fault",
-                                                      "hang-before", "--note", note)] * 2)
+                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{sockets.free_port()}", fault.name, "--fault",
+                                                      "hang-before", "--note", note, timeout_s=TIMEOUT_S)] * 2)
                 jobs.wait_until(note.exists)
                 running = jobs.processes_of_this_program()
                 self.assertEqual(running, {process.pid for process, _ in job})
@@ -169,7 +159,7 @@ class OneHost(TcpNetwork):
         apart = ["unshare", "--pid", "--fork", "--kill-child"]
         if shutil.which("unshare") is None or jobs.run([*apart, "true"]).exit_code != 0:
             self.skipTest("not run: PID namespaces need the command unshare and root")
-        command = self.command(f"tcp://127.0.0.1:{free_port()}", "output")
+        command = self.command(f"tcp://127.0.0.1:{sockets.free_port()}", "output")
         ends = ranks.wait(ranks.start(self, [command, [*apart, *command]]))
         self.require_success(ends, "output", "tcp")
         said = "Ranks 0 and 1 run on one machine but cannot share memory, because their PID namespaces differ"
@@ -203,10 +193,11 @@ class TwoHosts(TcpNetwork):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     # Ranks 0 and 1 on one host, 2 and 3 on the other.
-    def start_job(self, *options, shared_memory="on", encryption="off"):
+    def start_job(self, *options, shared_memory="on", encryption="off", timeout_s=60):
         url = "tcp://10.77.0.1:29541"
         places = [host for host in self.hosts for _ in range(2)]
-        commands = [["ip", "netns", "exec", place, *self.command(url, "output", *options)] for place in places]
+        commands = [["ip", "netns", "exec", place, *self.command(url, "output", *options, timeout_s=timeout_s)]
+                    for place in places]
         # The processes see each other, and the system would take them for those of one host.
         return ranks.start(self, commands, [{"LIBTRAIN_HOST": place, "LIBTRAIN_SHARED_MEMORY": shared_memory,
                                              "LIBTRAIN_ENCRYPTION": encryption} for place in places])
@@ -236,7 +227,7 @@ class TwoHosts(TcpNetwork):
         self.assertEqual([end.stderr.count(said) for end in ends], [1, 0], ends[0])
 
     def test_a_cut_cable_ends_the_job_on_both(self):
-        job = self.start_job("--steps", 100000)
+        job = self.start_job("--steps", 100000, timeout_s=TIMEOUT_S)
         metrics = self.folder / "output/metrics.jsonl"
         deadline = time.monotonic() + 30
         while not (metrics.exists() and '"step"' in metrics.read_text()) and time.monotonic() < deadline:
