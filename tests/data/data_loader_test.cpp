@@ -149,7 +149,7 @@ TEST(DataLoader, LeavingTheLoopStopsTheWorkers) {
   DataLoader large{numbers, {.batch_size = 10'000, .workers = 4, .transform = dawdle}};
   EXPECT_LT(quickest([&] {
               begun = 0;
-              std::optional<LoaderEpoch> epoch = large.epoch(0);
+              auto epoch = std::make_unique<LoaderEpoch>(large.epoch(0));
               begun.wait(0);
               const auto left = std::chrono::steady_clock::now();
               epoch.reset();
