@@ -40,6 +40,7 @@ class Slurm:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         munge = self.folder / "munge"
+        controller_port, daemon_port = sockets.free_ports(2)
         (self.folder / "slurm.conf").write_text(f"""
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -47,8 +48,8 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={munge}/socket
-SlurmctldPort={sockets.free_port()}
-SlurmdPort={sockets.free_port()}
+SlurmctldPort={controller_port}
+SlurmdPort={daemon_port}
 StateSaveLocation={self.folder}/state
 SlurmdSpoolDir={self.folder}/spool
 SlurmctldPidFile={self.folder}/slurmctld.pid

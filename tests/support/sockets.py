@@ -1,4 +1,4 @@
-"""What running processes have, as /proc tells: sockets, and libtrain's shared memory. And free ports."""
+"""Free ports; and what running processes have, as /proc tells: sockets, and libtrain's shared memory."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ class Socket:
 
 
 def free_ports(count):
-    """Different ones, below those that the kernel chooses: no other socket gets one before the test has opened it."""
+    """Different ones, below those that the kernel chooses: it gives none of them to another socket before its use."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="utf-8") as limits:
         end = max(int(limits.read().split()[0]), 16384)
     with contextlib.ExitStack() as stack:

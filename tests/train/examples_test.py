@@ -5,7 +5,6 @@ fails ends a job whose main() is its own.
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import unittest
@@ -15,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import idx_files
 import jobs
 import ranks
+import sockets
 
 jobs.require_packages("PIL")
 
@@ -133,10 +133,8 @@ class OwnMain(Example):
         self.assertLess(job.ended - job.began, 30, job)
 
     def test_without_a_launcher_the_others_end_with_the_error_of_a_rank_that_fails(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]),
-                       "LIBTRAIN_JOB_ID": "the job of this test"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(sockets.free_port()),
+                   "LIBTRAIN_JOB_ID": "the job of this test"}
         commands = [[jobs.program("own_main"), folder] for folder in (self.data, self.folder / "missing")]
         first, second = ranks.wait(ranks.start(self, commands, [meeting] * 2))
         self.assertEqual((first.exit_code, second.exit_code), (COMMUNICATION, ENVIRONMENT), first)

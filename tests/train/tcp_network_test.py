@@ -24,6 +24,10 @@ ENVIRONMENT = 3
 TIMEOUT_S = 8
 
 
+def free_url():
+    return f"tcp://127.0.0.1:{sockets.free_port()}"
+
+
 class TcpNetwork(unittest.TestCase):
     def setUp(self):
         self.folder = jobs.temporary_directory(self)
@@ -96,8 +100,8 @@ class OneHost(TcpNetwork):
         for shared_memory, backend in (("on", "shared_memory"), ("off", "tcp")):
             with self.subTest(shared_memory=shared_memory):
                 environments = [{"LIBTRAIN_SHARED_MEMORY": shared_memory}] * 2
-                both = [ranks.start(self, [self.command(f"tcp://127.0.0.1:{sockets.free_port()}", f"{backend}-{job}")] * 2,
-                                    environments) for job in range(2)]
+                both = [ranks.start(self, [self.command(free_url(), f"{backend}-{job}")] * 2, environments)
+                        for job in range(2)]
                 for number, job in enumerate(both):
                     self.require_success(ranks.wait(job), f"{backend}-{number}", backend)
 
@@ -134,8 +138,10 @@ class OneHost(TcpNetwork):
         for fault in (signal.SIGKILL, signal.SIGSTOP):
             with self.subTest(fault=fault.name):
                 note = self.folder / f"note-{fault.name}"
-                job = ranks.start(self, [self.command(f"tcp://127.0.0.1:{sockets.free_port()}", fault.name, "--fault",
-                                                      "hang-before", "--note", note, timeout_s=TIMEOUT_S)] * 2)
+                # A lost connection is noticed at once, a stopped rank at the deadline.
+                timeout_s = 60 if fault == signal.SIGKILL else TIMEOUT_S
+                job = ranks.start(self, [self.command(free_url(), fault.name, "--fault", "hang-before", "--note", note,
+                                                      timeout_s=timeout_s)] * 2)
                 jobs.wait_until(note.exists)
                 running = jobs.processes_of_this_program()
                 self.assertEqual(running, {process.pid for process, _ in job})
@@ -159,7 +165,7 @@ class OneHost(TcpNetwork):
         apart = ["unshare", "--pid", "--fork", "--kill-child"]
         if shutil.which("unshare") is None or jobs.run([*apart, "true"]).exit_code != 0:
             self.skipTest("not run: PID namespaces need the command unshare and root")
-        command = self.command(f"tcp://127.0.0.1:{sockets.free_port()}", "output")
+        command = self.command(free_url(), "output")
         ends = ranks.wait(ranks.start(self, [command, [*apart, *command]]))
         self.require_success(ends, "output", "tcp")
         said = "Ranks 0 and 1 run on one machine but cannot share memory, because their PID namespaces differ"
