@@ -66,8 +66,9 @@ def sockets_of(process):
     inodes = {target[len("socket:["):-1] for target in _targets(process) if target.startswith("socket:[")}
     found = []
     for kind in ("tcp", "tcp6", "udp", "udp6"):
-        for words in _table(process, kind):
-            if words[9] in inodes:
+        # The kernel gives the table in pieces, and a line twice if a connection is made in between.
+        for inode, words in {words[9]: words for words in _table(process, kind)}.items():
+            if inode in inodes:
                 local, remote = _address(words[1]), _address(words[2])
                 listens = words[3] == TCP_LISTEN or kind.startswith("udp")
                 found.append(Socket(kind, listens, local, "" if listens else remote))

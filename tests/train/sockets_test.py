@@ -53,12 +53,14 @@ class Sockets(unittest.TestCase):
                     (self.folder / "note").unlink(missing_ok=True)
                     job = ranks.start(self, [self.command("--dist-url", url)] * 2,
                                       [{"LIBTRAIN_SHARED_MEMORY": shared_memory}] * 2)
-                    jobs.wait_until((self.folder / "note").exists)
-                    processes = [process.pid for process, _ in job]
-                    connections = [one for one in sockets.sockets_of(processes[0]) if one.kind == "tcp"]
-                    self.assertEqual(len(connections), 2)
-                    self.require_connected_job(processes)
-                    ranks.wait(job, time_limit=0)
+                    try:
+                        jobs.wait_until((self.folder / "note").exists)
+                        processes = [process.pid for process, _ in job]
+                        connections = [one for one in sockets.sockets_of(processes[0]) if one.kind == "tcp"]
+                        self.assertEqual(len(connections), 2, connections)
+                        self.require_connected_job(processes)
+                    finally:
+                        ranks.wait(job, time_limit=0)  # the next one writes to the same output
 
     def test_of_a_rank_that_waits_for_another(self):
         port = sockets.free_port()
