@@ -24,6 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kTimeToReport{3000};
 constexpr std::chrono::milliseconds kTimeToFindRanks{1000};
 constexpr std::chrono::milliseconds kTimeToStart{500};
+constexpr std::chrono::milliseconds kTimeToStartAtMost{5000};  // on a busy machine
 
 // How long a rank waits for a lower rank to report the failure and end the job.
 std::chrono::milliseconds report_delay(ErrorScope scope, int rank) {
@@ -91,12 +92,16 @@ void report_failure(const Failure& failure, int rank, int world_size, const Coll
 }
 
 void report_early_failure(const Failure& failure) {
-  const auto job = job_name(Environment::of_process());
+  const auto environment = Environment::of_process();
+  const auto job = job_name(environment);
   const ReportClaim claim{job};
   if (!claim.granted()) return;
   log_error(failure.message);
-  // Ranks of the job that start slightly later must find the claim.
-  if (!job.empty()) std::this_thread::sleep_for(kTimeToStart);
+  if (job.empty()) return;
+  // Ranks of the job that start later must find the claim.
+  const auto ranks = ranks_on_host(environment);
+  if (ranks) return claim.wait_for_others(*ranks - 1, kTimeToStartAtMost);
+  std::this_thread::sleep_for(kTimeToStart);
 }
 
 }  // namespace libtrain::detail

@@ -1,5 +1,6 @@
 #include <libtrain/train/detail/report_claim.hpp>
 
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/text.hpp>
 
 #include <tests/support/fork_child.hpp>
@@ -103,6 +105,18 @@ TEST(ReportClaim, IsGivenToOneOfManyProcessesUntilItIsKilled) {
   EXPECT_TRUE(ReportClaim{job("b")}.granted());
 }
 
+TEST(ReportClaim, WaitsUntilTheOthersHaveRequestedIt) {
+  const ReportClaim claim{job("d")};
+  const Stopwatch stopwatch;
+  claim.wait_for_others(1, std::chrono::milliseconds(200));
+  EXPECT_GE(stopwatch.seconds(), 0.2);
+  EXPECT_FALSE(ReportClaim{job("d")}.granted());
+  EXPECT_FALSE(ReportClaim{job("d")}.granted());
+  const Stopwatch again;
+  claim.wait_for_others(2, std::chrono::milliseconds(60000));
+  EXPECT_LT(again.seconds(), 30);
+}
+
 TEST(ReportClaim, OfOneJobDoesNotDisturbAnother) {
   const ReportClaim claim{job("c")};
   // One name is the beginning of the other.
@@ -125,6 +139,15 @@ TEST(ReportClaim, WithoutAJobIsEverybodys) {
   const ReportClaim two{""};
   EXPECT_TRUE(one.granted());
   EXPECT_TRUE(two.granted());
+}
+
+TEST(JobName, RanksOnTheHostAreOpenMpisLocalSize) {
+  const auto ranks = [](const char* name, const char* value) {
+    return ranks_on_host(Environment{std::map<std::string, std::string, std::less<>>{{name, value}}});
+  };
+  EXPECT_EQ(ranks("OMPI_COMM_WORLD_LOCAL_SIZE", "4"), 4);
+  EXPECT_EQ(ranks("OMPI_COMM_WORLD_LOCAL_SIZE", "many"), std::nullopt);
+  EXPECT_EQ(ranks("OMPI_COMM_WORLD_SIZE", "4"), std::nullopt);
 }
 
 TEST(JobName, ComesFromPmixOrSlurmsStep) {

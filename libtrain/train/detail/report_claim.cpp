@@ -1,10 +1,12 @@
 #include <libtrain/train/detail/report_claim.hpp>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/train/detail/abstract_address.hpp>
 
@@ -15,6 +17,11 @@ std::string job_name(const Environment& environment) {
   const auto job = environment.get("SLURM_JOB_ID");
   const auto step = environment.get("SLURM_STEP_ID");
   return job && step ? text("slurm ", *job, ' ', *step) : std::string{};
+}
+
+std::optional<int> ranks_on_host(const Environment& environment) {
+  const auto ranks = environment.get("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return ranks ? parse_decimal(*ranks, 1, 1 << 20) : std::nullopt;
 }
 
 namespace {
@@ -43,6 +50,17 @@ ReportClaim::ReportClaim(const std::string& job) {
     return;
   }
   granted_ = errno != EADDRINUSE || !belongs_to_this_user(address);
+}
+
+// Each of them connects, in belongs_to_this_user().
+void ReportClaim::wait_for_others(int count, std::chrono::milliseconds limit) const {
+  const auto deadline = Deadline::after(limit);
+  for (pollfd listening{.fd = socket_.get(), .events = POLLIN, .revents = 0}; count > 0 && !deadline.expired();) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
+    if (poll(&listening, 1, static_cast<int>(left.count())) != 1) continue;
+    const FileDescriptor other{accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    if (other.is_open()) --count;
+  }
 }
 
 }  // namespace libtrain::detail
