@@ -66,26 +66,28 @@ def sockets_of(process):
     inodes = {target[len("socket:["):-1] for target in _targets(process) if target.startswith("socket:[")}
     found = []
     for kind in ("tcp", "tcp6", "udp", "udp6"):
-        # The kernel gives the table in pieces, and a line twice if a connection is made in between.
-        for inode, words in {words[9]: words for words in _table(process, kind)}.items():
+        for inode, words in _table(process, kind).items():
             if inode in inodes:
                 local, remote = _address(words[1]), _address(words[2])
                 listens = words[3] == TCP_LISTEN or kind.startswith("udp")
                 found.append(Socket(kind, listens, local, "" if listens else remote))
-    for words in _table(process, "unix"):
-        if words[6] in inodes:
+    for inode, words in _table(process, "unix").items():
+        if inode in inodes:
             found.append(Socket("unix", len(words) > 7, words[7] if len(words) > 7 else ""))
     return sorted(found)
 
 
 def unix_names():
     """The names of all Unix sockets of this network namespace."""
-    return {words[7] for words in _table("self", "unix") if len(words) > 7}
+    return {words[7] for words in _table("self", "unix").values() if len(words) > 7}
 
 
 def _table(process, name):
+    """The lines by their inode: the kernel gives them in pieces, and one twice if a connection is made in between."""
+    inode, most = (6, 7) if name == "unix" else (9, -1)
     with open(f"/proc/{process}/net/{name}", encoding="utf-8") as table:
-        return [line.split(maxsplit=7 if name == "unix" else -1) for line in table.read().splitlines()[1:]]
+        lines = [line.split(maxsplit=most) for line in table.read().splitlines()[1:]]
+    return {words[inode]: words for words in lines}
 
 
 def _address(text):

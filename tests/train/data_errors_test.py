@@ -104,6 +104,14 @@ class WrongOptions(DigitsTest):
     def test_a_misspelt_option(self):
         self.require_refusal(self.run_digits("--epoch", "3"), USAGE, "--epoch", "--help")
 
+    def test_a_rank_that_starts_late_finds_that_its_error_is_told(self):
+        script = (f'sleep $((2 * OMPI_COMM_WORLD_RANK)); {jobs.program("digits")} --timeout -1; code=$?; '
+                  f'echo $code >{self.folder}/ended.$OMPI_COMM_WORLD_RANK; exit $code')
+        job = jobs.run(["sh", "-c", script], ranks=2)
+        self.require_refusal(job, USAGE, "--timeout", "-1")
+        # The first one has waited: otherwise mpirun would have ended the second in its sleep.
+        self.assertEqual((self.folder / "ended.1").read_text(encoding="utf-8"), f"{USAGE}\n", job)
+
     def test_a_timeout_that_is_no_time(self):
         self.require_refusal(self.run_digits("--timeout", "-1"), USAGE, "--timeout", "-1")
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,6 +115,9 @@ TEST(ReportClaim, WaitsUntilTheOthersHaveRequestedIt) {
   EXPECT_FALSE(ReportClaim{job("d")}.granted());
   const Stopwatch again;
   claim.wait_for_others(2, std::chrono::milliseconds(60000));
+  // Nobody connects to one that has no name.
+  ReportClaim{job("d")}.wait_for_others(1, std::chrono::milliseconds(60000));
+  ReportClaim{""}.wait_for_others(1, std::chrono::milliseconds(60000));
   EXPECT_LT(again.seconds(), 30);
 }
 

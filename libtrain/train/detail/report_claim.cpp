@@ -8,6 +8,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/launch/detail/launcher_variables.hpp>
 #include <libtrain/train/detail/abstract_address.hpp>
 
 namespace libtrain::detail {
@@ -21,7 +22,7 @@ std::string job_name(const Environment& environment) {
 
 std::optional<int> ranks_on_host(const Environment& environment) {
   const auto ranks = environment.get("OMPI_COMM_WORLD_LOCAL_SIZE");
-  return ranks ? parse_decimal(*ranks, 1, 1 << 20) : std::nullopt;
+  return ranks ? parse_decimal(*ranks, 1, kMaxWorldSize) : std::nullopt;
 }
 
 namespace {
@@ -50,16 +51,19 @@ ReportClaim::ReportClaim(const std::string& job) {
     return;
   }
   granted_ = errno != EADDRINUSE || !belongs_to_this_user(address);
+  socket_ = {};  // without the name nobody connects to it
 }
 
 // Each of them connects, in belongs_to_this_user().
 void ReportClaim::wait_for_others(int count, std::chrono::milliseconds limit) const {
+  if (!socket_.is_open()) return;
   const auto deadline = Deadline::after(limit);
   for (pollfd listening{.fd = socket_.get(), .events = POLLIN, .revents = 0}; count > 0 && !deadline.expired();) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining());
     if (poll(&listening, 1, static_cast<int>(left.count())) != 1) continue;
     const FileDescriptor other{accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-    if (other.is_open()) --count;
+    if (!other.is_open()) return;
+    --count;
   }
 }
 

@@ -25,7 +25,8 @@ class ReportClaim {
   explicit ReportClaim(const std::string& job);
   bool granted() const { return granted_; }
 
-  /// Returns when so many other processes have requested the claim that this one has, at the latest after `limit`.
+  /// Returns when so many other processes have requested the claim that this one has, at the latest after `limit`; at
+  /// once if it is everybody's or another's.
   void wait_for_others(int count, std::chrono::milliseconds limit) const;
 
  private:
