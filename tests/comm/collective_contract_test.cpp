@@ -18,13 +18,16 @@
 #include <libtrain/base/text.hpp>
 
 #include <tests/comm/patterns.hpp>
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_equal;
 using test::expected;
+using test::on_device;
 using test::on_many_ranks;
 using test::on_ranks;
 using test::pattern;
@@ -48,22 +51,22 @@ TEST(CollectiveContract, SumsHaveTheSameBitsOnAllRanksAndInAllRuns) {
   on_many_ranks([](Communicator& communicator) {
     const auto run = [&] {
       auto generator = at::detail::createCPUGenerator(7 + static_cast<std::uint64_t>(communicator.rank()));
-      const auto tensor = torch::randn({100003}, generator);
+      const auto tensor = torch::randn({100003}, generator).to(device());
       communicator.all_reduce(tensor).wait();
       return tensor;
     };
     const auto first = run();
-    EXPECT_TRUE(torch::equal(first, run()));
+    expect_equal(first, run(), "all_reduce");
     const auto of_rank_0 = first.clone();
     communicator.broadcast(of_rank_0, 0).wait();
-    EXPECT_TRUE(torch::equal(first, of_rank_0));
+    expect_equal(first, of_rank_0, "all_reduce");
   });
 }
 
 TEST(CollectiveContract, SixteenBitSumsAccumulateInThirtyTwo) {
   on_ranks([](Communicator& communicator) {
     // 256 + 1 is 256 in bfloat16, so that a sum in bfloat16 would stay at 256.
-    const auto tensor = torch::full({5}, communicator.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);
+    const auto tensor = torch::full({5}, communicator.rank() == 0 ? 256.0 : 1.0, on_device(at::kBFloat16));
     communicator.all_reduce(tensor).wait();
     const double sum = 256.0 + communicator.world_size() - 1;
     EXPECT_EQ(tensor[0].item<float>(), torch::full({1}, sum, at::kFloat).to(at::kBFloat16).item<float>());
@@ -72,7 +75,7 @@ TEST(CollectiveContract, SixteenBitSumsAccumulateInThirtyTwo) {
 
 TEST(CollectiveContract, KeepTheShapeOfTensors) {
   on_ranks([](Communicator& communicator) {
-    const auto tensor = torch::ones({3, 1, 5});
+    const auto tensor = torch::ones({3, 1, 5}, device());
     communicator.all_reduce(tensor).wait();
     EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{3, 1, 5}));
     EXPECT_EQ(tensor.sum().item<float>(), 15.0f * static_cast<float>(communicator.world_size()));
@@ -83,7 +86,7 @@ TEST(CollectiveContract, RunInTheOrderOfTheCalls) {
   on_ranks([](Communicator& communicator) {
     const int last = communicator.world_size() - 1;
     const auto ranks = static_cast<double>(communicator.world_size());
-    const auto tensor = torch::full({1000}, communicator.rank() + 1.0, at::kDouble);
+    const auto tensor = torch::full({1000}, communicator.rank() + 1.0, on_device(at::kDouble));
     std::vector<Work> works;
     works.push_back(communicator.all_reduce(tensor, ReduceOp::maximum));  // the number of ranks
     works.push_back(communicator.all_reduce(tensor));                     // squared
@@ -103,18 +106,18 @@ TEST(CollectiveContract, ShapesMayDiffer) {
     for (const auto type : {at::kFloat, at::kHalf, at::kBFloat16}) {
       const auto input = pattern(communicator.rank(), 24, type).view({4, 6});
       const auto whole = expected(world_size, 24, type, ReduceOp::sum);
-      const auto output = torch::zeros({24}, type);
+      const auto output = torch::zeros({24}, on_device(type));
       communicator.all_reduce(input, output, ReduceOp::sum).wait();
       expect_equal(output, whole, "all_reduce");
-      const auto at_root = torch::zeros({2, 12}, type);
+      const auto at_root = torch::zeros({2, 12}, on_device(type));
       communicator.reduce(input, at_root, 0, ReduceOp::sum).wait();
       if (communicator.rank() == 0) expect_equal(at_root.flatten(), whole, "reduce");
       const auto parts = pattern(communicator.rank(), 8 * world_size, type).view({world_size, 2, 4});
-      const auto part = torch::zeros({8, 1}, type);
+      const auto part = torch::zeros({8, 1}, on_device(type));
       communicator.reduce_scatter(parts, part).wait();
       const auto all_parts = expected(world_size, 8 * world_size, type, ReduceOp::sum).view({world_size, 8});
       expect_equal(part.flatten(), all_parts[communicator.rank()], "reduce_scatter");
-      const auto gathered = torch::zeros({2 * world_size, 4}, type);
+      const auto gathered = torch::zeros({2 * world_size, 4}, on_device(type));
       communicator.all_gather(part, gathered).wait();
       expect_equal(gathered.flatten(), all_parts.flatten(), "all_gather");
     }
@@ -126,7 +129,7 @@ TEST(CollectiveContract, NotANumberSurvivesWhoeverBringsIt) {
     for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
       for (int origin = 0; origin < communicator.world_size(); ++origin) {
         for (const auto op : {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum}) {
-          const auto tensor = torch::ones({5}, type);
+          const auto tensor = torch::ones({5}, on_device(type));
           if (communicator.rank() == origin) tensor[3] = std::numeric_limits<float>::quiet_NaN();
           communicator.all_reduce(tensor, op).wait();
           EXPECT_EQ(torch::isnan(tensor).sum().item<int>(), 1) << "of rank " << origin << " in " << type;
@@ -171,7 +174,7 @@ TEST(CollectiveContract, SplitMakesIndependentGroups) {
     }
     EXPECT_EQ(half->world_size(), members);
     EXPECT_EQ(half->rank(), after);
-    const auto tensor = torch::ones({10});
+    const auto tensor = torch::ones({10}, device());
     half->all_reduce(tensor).wait();
     communicator.all_reduce(tensor).wait();
     float sum = 0;
@@ -229,7 +232,9 @@ TEST(CollectiveContract, GroupsThatComeAndGoLeaveNothingOpen) {
       }
       communicator.barrier();
     };
-    repeat(3);
+    // A device hands out its streams in turn, and a pretended one starts a thread for each.
+    constexpr int kStreams = 32;
+    repeat(device().is_cpu() ? 3 : 2 * kStreams);
     const auto before = possessions();
     communicator.barrier();
     repeat(cycles);

@@ -5,15 +5,18 @@
 #include <torch/types.h>
 
 #include <tests/comm/patterns.hpp>
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_equal;
 using test::expected;
 using test::kSeveralChunks;
 using test::kTypes;
+using test::on_device;
 using test::on_many_ranks;
 using test::on_ranks;
 using test::pattern;
@@ -41,7 +44,7 @@ TEST(Collectives, AllReduceKeepsAnInputThatIsNotTheOutput) {
     for (const auto type : kTypes) {
       for (const auto size : sizes_for(type)) {
         const auto input = pattern(communicator.rank(), size, type);
-        const auto output = torch::zeros({size}, type);
+        const auto output = torch::zeros({size}, on_device(type));
         communicator.all_reduce(input, output, ReduceOp::maximum).wait();
         expect_equal(output, expected(communicator.world_size(), size, type, ReduceOp::maximum), "all_reduce");
         expect_equal(input, pattern(communicator.rank(), size, type), "the input of all_reduce");
@@ -60,7 +63,7 @@ TEST(Collectives, ReduceGivesTheRootAlone) {
           const auto tensor = pattern(rank, size, type);
           communicator.reduce(tensor, root).wait();
           expect_equal(tensor, rank == root ? whole : pattern(rank, size, type), "reduce in place");
-          const auto output = rank == root ? torch::zeros({size}, type) : at::Tensor{};
+          const auto output = rank == root ? torch::zeros({size}, on_device(type)) : at::Tensor{};
           const auto input = pattern(rank, size, type);
           communicator.reduce(input, output, root, ReduceOp::sum).wait();
           if (rank == root) expect_equal(output, whole, "reduce");
@@ -77,7 +80,7 @@ TEST(Collectives, AllToAllSendsEachRankItsPart) {
     for (const auto type : kTypes) {
       for (const auto size : sizes_for(type)) {
         const auto input = pattern(communicator.rank(), size * world_size, type);
-        const auto output = torch::zeros({world_size, size}, type);
+        const auto output = torch::zeros({world_size, size}, on_device(type));
         communicator.all_to_all(input.view({world_size, size}), output).wait();
         for (int peer = 0; peer < world_size; ++peer) {
           const auto sent = pattern(peer, size * world_size, type).narrow(0, communicator.rank() * size, size);
@@ -92,7 +95,7 @@ TEST(Collectives, AllGatherAndReduceScatterWorkInPlace) {
   on_many_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
     for (const auto size : sizes_for(at::kFloat)) {
-      const auto gathered = torch::zeros({world_size, size});
+      const auto gathered = torch::zeros({world_size, size}, device());
       gathered[communicator.rank()].copy_(pattern(communicator.rank(), size, at::kFloat));
       communicator.all_gather(gathered[communicator.rank()], gathered).wait();
       for (int peer = 0; peer < world_size; ++peer) {
@@ -116,7 +119,7 @@ TEST(Collectives, AllReduceMultiplies) {
         };
         auto whole = values(0);
         for (int rank = 1; rank < communicator.world_size(); ++rank) whole = whole * values(rank);
-        const auto tensor = values(communicator.rank());
+        const auto tensor = values(communicator.rank()).to(device());
         communicator.all_reduce(tensor, ReduceOp::product).wait();
         expect_equal(tensor, whole, "product");
       }
@@ -145,7 +148,7 @@ TEST(Collectives, AllGatherKeepsRankOrder) {
     for (const auto type : kTypes) {
       for (const auto size : sizes_for(type)) {
         const auto input = pattern(communicator.rank(), size, type);
-        const auto output = torch::zeros({communicator.world_size(), size}, type);
+        const auto output = torch::zeros({communicator.world_size(), size}, on_device(type));
         communicator.all_gather(input, output).wait();
         for (int rank = 0; rank < communicator.world_size(); ++rank) {
           expect_equal(output[rank], pattern(rank, size, type), "all_gather");
@@ -162,7 +165,7 @@ TEST(Collectives, ReduceScatterGivesEachRankItsPart) {
       for (const auto size : sizes_for(type)) {
         const auto input = pattern(communicator.rank(), size * world_size, type);
         const auto untouched = input.clone();
-        const auto output = torch::zeros({size}, type);
+        const auto output = torch::zeros({size}, on_device(type));
         communicator.reduce_scatter(input, output, ReduceOp::sum).wait();
         const auto whole = expected(world_size, size * world_size, type, ReduceOp::sum);
         expect_equal(output, whole.narrow(0, communicator.rank() * size, size), "reduce_scatter");
@@ -183,9 +186,9 @@ TEST(Collectives, LargeOnesAreMovedInPieces) {
     const auto copied = pattern(rank, kSeveralChunks, at::kFloat);
     communicator.broadcast(copied, world_size - 1).wait();
     expect_equal(copied, pattern(world_size - 1, kSeveralChunks, at::kFloat), "broadcast");
-    const auto gathered = torch::zeros({world_size, kSeveralChunks});
+    const auto gathered = torch::zeros({world_size, kSeveralChunks}, device());
     communicator.all_gather(pattern(rank, kSeveralChunks, at::kFloat), gathered).wait();
-    const auto part = torch::zeros({kSeveralChunks});
+    const auto part = torch::zeros({kSeveralChunks}, device());
     communicator.reduce_scatter(gathered, part).wait();
     expect_equal(part, pattern(rank, kSeveralChunks, at::kFloat).mul(world_size), "all_gather and reduce_scatter");
     const auto exchanged = torch::zeros_like(gathered);
@@ -216,11 +219,11 @@ TEST(Collectives, ReduceAndReduceScatterKnowEveryReduction) {
                                             : whole + next;
         }
         if (op == ReduceOp::average) whole = whole.to(at::kDouble).div(world_size).to(type);
-        const auto reduced = values(communicator.rank());
+        const auto reduced = values(communicator.rank()).to(device());
         communicator.reduce(reduced, world_size - 1, op).wait();
         if (communicator.rank() == world_size - 1) expect_equal(reduced, whole, "reduce");
-        const auto part = torch::zeros({17}, type);
-        communicator.reduce_scatter(values(communicator.rank()), part, op).wait();
+        const auto part = torch::zeros({17}, on_device(type));
+        communicator.reduce_scatter(values(communicator.rank()).to(device()), part, op).wait();
         expect_equal(part, whole.view({world_size, 17})[communicator.rank()], "reduce_scatter");
       }
     }

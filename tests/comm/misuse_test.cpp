@@ -10,13 +10,16 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
+using test::on_device;
 using test::on_fresh_ranks;
 using test::on_ranks;
 using ::testing::AllOf;
@@ -26,18 +29,21 @@ TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
   on_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
     EXPECT_THROW(static_cast<void>(communicator.all_reduce(at::Tensor{})), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4, 4}).t().slice(1, 0, 2))), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4}, at::kBool))), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}), world_size)), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}), -1)), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size + 1}))),
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4, 4}, device()).t().slice(1, 0, 2))),
                  UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.all_gather(torch::ones({4}), torch::ones({4 * world_size}, at::kInt))),
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4}, on_device(at::kBool)))), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}, device()), world_size)), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.broadcast(torch::ones({4}, device()), -1)), UsageError);
+    EXPECT_THROW(static_cast<void>(
+                     communicator.all_gather(torch::ones({4}, device()), torch::ones({4 * world_size + 1}, device()))),
+                 UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_gather(torch::ones({4}, device()),
+                                                           torch::ones({4 * world_size}, on_device(at::kInt)))),
                  UsageError);
     EXPECT_THROW(communicator.allocate(-1, at::kFloat), UsageError);
     EXPECT_THROW(communicator.split(-1, 0), UsageError);
-    const auto message =
-        message_of<UsageError>([&] { communicator.all_reduce(torch::ones({4}, at::kLong), ReduceOp::average).wait(); });
+    const auto message = message_of<UsageError>(
+        [&] { communicator.all_reduce(torch::ones({4}, on_device(at::kLong)), ReduceOp::average).wait(); });
     EXPECT_THAT(message, AllOf(HasSubstr("average"), HasSubstr("int64"), HasSubstr("ReduceOp::sum")));
     communicator.barrier();  // still usable
   });
@@ -45,7 +51,7 @@ TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
 
 TEST(CollectiveMisuse, DifferentCallsEndOnEveryRankAndShowBothSides) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
-    const auto tensor = torch::ones({communicator.rank() == 1 ? 12 : 10});
+    const auto tensor = torch::ones({communicator.rank() == 1 ? 12 : 10}, device());
     const auto message = message_of<CommunicationError>([&] { communicator.all_reduce(tensor).wait(); });
     EXPECT_THAT(message, AllOf(HasSubstr(" called all_reduce of 10 float32 (sum)"),
                                HasSubstr("rank 1 called all_reduce of 12 float32 (sum)")));
@@ -80,33 +86,36 @@ TEST(CollectiveMisuse, AnotherOperationTypeOrReductionIsNoticed) {
         if (communicator.rank() == 1) {
           on_rank_1(communicator);
         } else {
-          communicator.all_reduce(torch::ones({8}, at::kInt)).wait();
+          communicator.all_reduce(torch::ones({8}, on_device(at::kInt))).wait();
         }
       };
       EXPECT_THAT(message_of<CommunicationError>(call), HasSubstr("different collectives"));
     });
   };
-  expect_mismatch([](Communicator& communicator) { communicator.broadcast(torch::ones({8}, at::kInt), 0).wait(); });
-  expect_mismatch([](Communicator& communicator) { communicator.all_reduce(torch::ones({8})).wait(); });
+  expect_mismatch(
+      [](Communicator& communicator) { communicator.broadcast(torch::ones({8}, on_device(at::kInt)), 0).wait(); });
+  expect_mismatch([](Communicator& communicator) { communicator.all_reduce(torch::ones({8}, device())).wait(); });
   expect_mismatch([](Communicator& communicator) {
-    communicator.all_reduce(torch::ones({8}, at::kInt), ReduceOp::maximum).wait();
+    communicator.all_reduce(torch::ones({8}, on_device(at::kInt)), ReduceOp::maximum).wait();
   });
   expect_mismatch([](Communicator& communicator) { communicator.barrier(); });
 }
 
 TEST(CollectiveMisuse, TensorsThatDoNotFitTogetherAreUsageErrors) {
   on_ranks([](Communicator& communicator) {
-    const auto whole = torch::ones({8});
-    EXPECT_THROW(static_cast<void>(communicator.all_reduce(whole, torch::ones({9}), ReduceOp::sum)), UsageError);
-    EXPECT_THROW(static_cast<void>(communicator.all_reduce(whole, torch::ones({8}, at::kInt), ReduceOp::sum)),
+    const auto whole = torch::ones({8}, device());
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(whole, torch::ones({9}, device()), ReduceOp::sum)),
                  UsageError);
+    EXPECT_THROW(
+        static_cast<void>(communicator.all_reduce(whole, torch::ones({8}, on_device(at::kInt)), ReduceOp::sum)),
+        UsageError);
     EXPECT_THROW(
         static_cast<void>(communicator.all_reduce(whole.narrow(0, 0, 5), whole.narrow(0, 3, 5), ReduceOp::sum)),
         UsageError);
     EXPECT_THROW(static_cast<void>(communicator.all_to_all(whole, whole)), UsageError);
     EXPECT_THROW(static_cast<void>(communicator.reduce(whole, communicator.world_size())), UsageError);
     if (communicator.world_size() > 1) {
-      const auto odd = torch::ones({8 * communicator.world_size() + 1});
+      const auto odd = torch::ones({8 * communicator.world_size() + 1}, device());
       EXPECT_THROW(static_cast<void>(communicator.all_to_all(odd, torch::empty_like(odd))), UsageError);
     }
     communicator.barrier();  // still usable
@@ -115,7 +124,7 @@ TEST(CollectiveMisuse, TensorsThatDoNotFitTogetherAreUsageErrors) {
 
 TEST(CollectiveMisuse, AnOverlapThatIsNotTheRanksPartIsAUsageError) {
   on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
-    const auto whole = torch::ones({communicator.world_size(), 4});
+    const auto whole = torch::ones({communicator.world_size(), 4}, device());
     const int another = communicator.rank() == 0 ? 1 : 0;
     const auto gather = [&] { communicator.all_gather(whole[another], whole).wait(); };
     EXPECT_THAT(message_of<UsageError>(gather), AllOf(HasSubstr("all_gather"), HasSubstr("overlap")));
@@ -168,7 +177,8 @@ TEST(CollectiveMisuse, ACallMayHaveAShorterDeadlineThanItsCommunicator) {
     if (communicator.rank() == 1) return;
     const Stopwatch stopwatch;
     const auto call = [&] {
-      communicator.all_reduce(torch::ones({8}), ReduceOp::sum, {.timeout = std::chrono::milliseconds(200)}).wait();
+      communicator.all_reduce(torch::ones({8}, device()), ReduceOp::sum, {.timeout = std::chrono::milliseconds(200)})
+          .wait();
     };
     EXPECT_THAT(message_of<CommunicationError>(call), HasSubstr("rank 1 "));
     EXPECT_LT(stopwatch.seconds(), 6.0);
@@ -179,7 +189,8 @@ TEST(CollectiveMisuse, ARankThatDoesNotComeIsNamed) {
   on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
     if (communicator.rank() == 1) return;
     const Stopwatch stopwatch;
-    const auto message = message_of<CommunicationError>([&] { communicator.all_reduce(torch::ones({8})).wait(); });
+    const auto message =
+        message_of<CommunicationError>([&] { communicator.all_reduce(torch::ones({8}, device())).wait(); });
     EXPECT_THAT(message, AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), HasSubstr("rank 1 ")));
     EXPECT_LT(stopwatch.seconds(), 5.3);
   });

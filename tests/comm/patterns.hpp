@@ -8,6 +8,7 @@
 
 #include <libtrain/numeric/data_type.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 
 /// Values for tests of collectives, and the expected results, computed by torch.
@@ -30,14 +31,14 @@ inline constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, 
 
 // Small whole numbers, different on each rank: sums are exact in every type.
 inline at::Tensor pattern(int rank, std::int64_t size, at::ScalarType type) {
-  return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type);
+  return torch::arange(size, at::kLong).remainder(7).add(rank + 1).to(type).to(device());
 }
 
-// The reduction of all ranks' `pattern`, computed by torch.
+// The reduction of all ranks' `pattern`, computed by torch on the host.
 inline at::Tensor expected(int world_size, std::int64_t size, at::ScalarType type, ReduceOp op) {
-  auto result = pattern(0, size, type);
+  auto result = pattern(0, size, type).cpu();
   for (int rank = 1; rank < world_size; ++rank) {
-    const auto next = pattern(rank, size, type);
+    const auto next = pattern(rank, size, type).cpu();
     switch (op) {
       case ReduceOp::sum:
       case ReduceOp::average:
@@ -58,7 +59,8 @@ inline at::Tensor expected(int world_size, std::int64_t size, at::ScalarType typ
 }
 
 inline void expect_equal(const at::Tensor& actual, const at::Tensor& wanted, const char* what) {
-  EXPECT_TRUE(torch::equal(actual, wanted)) << what << " of " << actual.numel() << " " << actual.scalar_type();
+  EXPECT_TRUE(torch::equal(actual.cpu(), wanted.cpu()))
+      << what << " of " << actual.numel() << " " << actual.scalar_type();
 }
 
 }  // namespace libtrain::test

@@ -9,6 +9,8 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/device.hpp>
+
 namespace libtrain::test {
 
 namespace {
@@ -120,11 +122,11 @@ void add_branch(TestModel& model) {
 TestModel make_model(const std::string& kind, at::ScalarType type, std::uint64_t seed, Branch branch) {
   auto model = make_body(kind);
   if (branch == Branch::with) add_branch(model);
-  model.module->to(type);
+  model.module->to(device(), type);
   const torch::NoGradGuard no_grad;
   const auto generator = generator_of(seed);
   for (auto& parameter : model.module->parameters()) {
-    // Drawn in float64, so that both precisions start from the same weights.
+    // Drawn in float64 on the host, so that both precisions and all devices start from the same weights.
     parameter.copy_(torch::empty(parameter.sizes(), at::kDouble).normal_(0, 0.3, generator));
   }
   return model;
@@ -134,8 +136,8 @@ TestBatch make_batch(const TestModel& model, std::int64_t count, at::ScalarType 
   auto shape = model.input_shape;
   shape.insert(shape.begin(), count);
   const auto generator = generator_of(seed);
-  return {torch::empty(shape, at::kDouble).normal_(0, 1, generator).to(type),
-          torch::empty({count, 3}, at::kDouble).normal_(0, 1, generator).to(type)};
+  return {torch::empty(shape, at::kDouble).normal_(0, 1, generator).to(device(), type),
+          torch::empty({count, 3}, at::kDouble).normal_(0, 1, generator).to(device(), type)};
 }
 
 at::Tensor loss_of(const TestModel& model, const TestBatch& batch) {

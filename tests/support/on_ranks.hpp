@@ -3,6 +3,8 @@
 #include <chrono>
 #include <functional>
 
+#include <c10/core/Device.h>
+
 #include <libtrain/base/environment.hpp>
 #include <libtrain/comm/communicator.hpp>
 
@@ -14,6 +16,10 @@ using RankBody = std::function<void(Communicator&)>;
 /// talk over a backend of choice, and the groups have 1, 2, 3 and 4 ranks; linked into the MPI tests, they are the
 /// processes of the job.
 void on_ranks(const RankBody& body);
+
+/// The device of the tensors of the calling thread's rank; outside of on_ranks(), that of rank 0. It has no meaning on
+/// threads that a test or autograd starts: hooks and functions of a backward pass use what was made before it.
+at::Device device();
 
 /// Whether every element type is tested at every size, and every number of ranks.
 inline bool tests_all_sizes() {

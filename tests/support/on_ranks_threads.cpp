@@ -52,6 +52,10 @@ void on_ranks(const RankBody& body) {
   }
 }
 
+at::Device device() {
+  return at::kCPU;
+}
+
 void on_many_ranks(const RankBody& body) {
   for (const int world_size : {1, 2, 3, 4, 5, 6, 7, 8}) {
     if (!tests_all_sizes() && (world_size == 5 || world_size == 6 || world_size == 8)) continue;

@@ -7,12 +7,14 @@
 
 #include <libtrain/comm/communicator.hpp>
 
+#include <tests/support/device.hpp>
+
 namespace libtrain::test {
 
 /// A module whose gradients are what a test makes them: two parameters, float32 [4], that start as ones.
 struct Pair : torch::nn::Module {
-  at::Tensor left = register_parameter("left", torch::ones({4}));
-  at::Tensor right = register_parameter("right", torch::ones({4}));
+  at::Tensor left = register_parameter("left", torch::ones({4}, device()));
+  at::Tensor right = register_parameter("right", torch::ones({4}, device()));
 
   /// Its gradient is `of_left` in every element of `left`, and `of_right` in those of `right`, which backward() reaches
   /// first.
@@ -25,7 +27,7 @@ struct Pair : torch::nn::Module {
 /// Every element is `value`, within rounding; the test fails where the tensor is undefined.
 inline void expect_all(const at::Tensor& tensor, double value, const std::string& what = {}) {
   ASSERT_TRUE(tensor.defined()) << what << " is undefined instead of " << value;
-  const auto numbers = tensor.detach().to(at::kDouble);
+  const auto numbers = tensor.detach().cpu().to(at::kDouble);
   EXPECT_TRUE(torch::allclose(numbers, torch::full_like(numbers, value), 1e-6, 1e-9))
       << what << " is " << numbers << " instead of " << value;
 }

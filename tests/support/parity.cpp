@@ -15,7 +15,7 @@ std::string name_of(at::ScalarType type) {
 void expect_equal_replicas(const Outcome& outcome, Communicator& communicator) {
   const auto of_rank_0 = outcome.weights.clone();
   communicator.broadcast(of_rank_0, 0).wait();
-  EXPECT_TRUE(torch::equal(outcome.weights, of_rank_0)) << "the weights of rank " << communicator.rank();
+  EXPECT_TRUE(torch::equal(outcome.weights.cpu(), of_rank_0.cpu())) << "the weights of rank " << communicator.rank();
   for (const auto& undefined : communicator.all_gather_bytes(outcome.undefined)) {
     EXPECT_EQ(undefined, outcome.undefined) << "without a gradient on rank " << communicator.rank();
   }
@@ -38,7 +38,8 @@ double ParityTest::bound() const {
 }
 
 double deviation_of(const at::Tensor& actual, const at::Tensor& wanted) {
-  return ((actual - wanted).abs().max() / wanted.abs().max()).item<double>();
+  const auto expected = wanted.cpu();
+  return ((actual.cpu() - expected).abs().max() / expected.abs().max()).item<double>();
 }
 
 void expect_as_alone(const Recipe& recipe, const Outcome& together, Communicator& communicator, double bound,

@@ -12,6 +12,8 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 
+#include <tests/support/device.hpp>
+
 namespace libtrain::test {
 
 namespace {
@@ -50,7 +52,9 @@ TestBatch batch_of_all(const Recipe& recipe, const TestModel& model, int step, i
   for (int rank = 0; rank < world_size; ++rank) {
     const auto first = samples;
     samples += samples_of(recipe.regime, step, rank, world_size);
-    if (takes_branch(recipe.regime, step, rank, world_size)) through_branch.push_back(torch::arange(first, samples));
+    if (takes_branch(recipe.regime, step, rank, world_size)) {
+      through_branch.push_back(torch::arange(first, samples, device()));
+    }
   }
   const auto seed = static_cast<std::uint64_t>(1000 * step + micro_step);
   auto batch = make_batch(model, samples, recipe.type, seed);
@@ -251,7 +255,7 @@ TestBatch batch_of_rank(const Recipe& recipe, const TestModel& model, int step, 
   for (int before = 0; before < rank; ++before) first += samples_of(recipe.regime, step, before, world_size);
   const auto samples = samples_of(recipe.regime, step, rank, world_size);
   TestBatch batch{all.inputs.narrow(0, first, samples), all.targets.narrow(0, first, samples)};
-  if (takes_branch(recipe.regime, step, rank, world_size)) batch.through_branch = torch::arange(samples);
+  if (takes_branch(recipe.regime, step, rank, world_size)) batch.through_branch = torch::arange(samples, device());
   return batch;
 }
 

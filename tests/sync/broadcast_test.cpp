@@ -7,16 +7,21 @@
 
 #include <libtrain/sync/broadcast.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::on_device;
 using test::on_ranks;
 
 // Different in every element, in every tensor and on every rank.
 at::Tensor numbers(int rank, std::int64_t tensor, at::IntArrayRef shape, at::ScalarType type) {
-  return torch::arange(c10::multiply_integers(shape), at::kLong).add(1000 * rank + 100 * tensor).view(shape).to(type);
+  return torch::arange(c10::multiply_integers(shape), on_device(at::kLong))
+      .add(1000 * rank + 100 * tensor)
+      .view(shape)
+      .to(type);
 }
 
 TEST(BroadcastTensors, CopiesMoreThanOneMessageHoldsFromAnyRoot) {
@@ -34,7 +39,8 @@ TEST(BroadcastTensors, CopiesMoreThanOneMessageHoldsFromAnyRoot) {
     const auto tensors = of(communicator.rank());
     broadcast_tensors(tensors, communicator, last);
     const auto wanted = of(last);
-    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(torch::equal(tensors[i], wanted[i])) << "tensor " << i;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(torch::equal(tensors[i].cpu(), wanted[i].cpu())) << "tensor " << i;
   });
 }
 
@@ -45,7 +51,7 @@ TEST(BroadcastTensors, KeepsTheLayoutOfEachRank) {
     const auto transposed = communicator.rank() % 2 == 0 ? mine : mine.t().contiguous().t();
     const auto strides = transposed.strides().vec();
     broadcast_tensors({transposed}, communicator);
-    EXPECT_TRUE(torch::equal(transposed, wanted));
+    EXPECT_TRUE(torch::equal(transposed.cpu(), wanted.cpu()));
     EXPECT_EQ(transposed.strides(), strides);
   });
 }

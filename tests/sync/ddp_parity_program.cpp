@@ -1,7 +1,7 @@
 // libtrain's side of ddp_parity_test.py: trains on two ranks as ddp_parity_peer.py does with PyTorch DDP, from the
-// weights and data that it left, and writes the weights after every step:
+// weights and data that it left, and writes the weights and the gradients of every step:
 //
-//   mpirun -n 2 ddp_parity_program --data FOLDER --optimizer sgd --micro-steps 3 --trajectory FILE
+//   mpirun -n 2 ddp_parity_program --data FOLDER --optimizer sgd --micro-steps 3 --trajectory FILE --gradients FILE
 //
 // All files hold raw float32: `weights` the parameters end to end, `inputs` [steps, micro-steps, ranks, batch,
 // features], and `targets` the same with outputs in place of features.
@@ -79,7 +79,24 @@ void load_weights(torch::nn::Module& module, const std::string& path) {
 torch::Tensor weights_of(const torch::nn::Module& module) {
   std::vector<torch::Tensor> parts;
   for (const auto& parameter : module.parameters()) parts.push_back(parameter.detach().flatten());
-  return torch::cat(parts);
+  return torch::cat(parts).cpu();
+}
+
+// Zeros for parameters that no rank used.
+torch::Tensor gradients_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> parts;
+  for (const auto& parameter : module.parameters()) {
+    const auto& gradient = parameter.grad();
+    parts.push_back((gradient.defined() ? gradient : torch::zeros_like(parameter)).detach().flatten());
+  }
+  return torch::cat(parts).cpu();
+}
+
+void write_floats(const std::string& path, const std::vector<torch::Tensor>& steps) {
+  const auto values = torch::stack(steps);
+  std::ofstream file{path, std::ios::binary};
+  file.write(static_cast<const char*>(values.const_data_ptr()), static_cast<std::streamsize>(values.nbytes()));
+  if (!file.flush()) throw lt::EnvironmentError(lt::text("'", path, "' cannot be written."));
 }
 
 // Rank 0 alone, rank 1 alone, both, none.
@@ -110,14 +127,19 @@ void train(lt::Context& context) {
   const auto folder = context.option("data") + "/";
   const bool may_be_unused = context.option("unused") == "allowed";
   const auto micro_steps = context.integer("micro-steps", 1, kMaxMicroSteps);
-  const auto inputs = read_floats(folder + "inputs", {kSteps, kMaxMicroSteps, kRanks, kBatch, kFeatures});
-  const auto targets = read_floats(folder + "targets", {kSteps, kMaxMicroSteps, kRanks, kBatch, kOutputs});
+  const auto read = [&](const char* name, std::int64_t width) {
+    return read_floats(folder + name, {kSteps, kMaxMicroSteps, kRanks, kBatch, width}).to(context.device());
+  };
+  const auto inputs = read("inputs", kFeatures);
+  const auto targets = read("targets", kOutputs);
 
   const auto model = std::make_shared<Network>();
+  model->to(context.device());
   if (context.rank() == 0) load_weights(*model, folder + "weights");
   lt::GradientSynchronizer synchronizer{*model, context.communicator(), synchronizer_options(context)};
   const auto optimizer = make_optimizer(context.option("optimizer"), *model);
   std::vector<torch::Tensor> trajectory;
+  std::vector<torch::Tensor> gradients;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     for (std::int64_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
       std::optional<lt::GradientSynchronizer::NoSync> guard;
@@ -129,15 +151,14 @@ void train(lt::Context& context) {
       loss.backward();
     }
     synchronizer.wait();
+    gradients.push_back(gradients_of(*model));
     optimizer->step();
     synchronizer.zero_grad();
     trajectory.push_back(weights_of(*model));
   }
   if (context.rank() != 0) return;
-  const auto weights = torch::stack(trajectory);
-  std::ofstream file{context.option("trajectory"), std::ios::binary};
-  file.write(static_cast<const char*>(weights.const_data_ptr()), static_cast<std::streamsize>(weights.nbytes()));
-  if (!file.flush()) throw lt::EnvironmentError("The trajectory could not be written.");
+  write_floats(context.option("trajectory"), trajectory);
+  write_floats(context.option("gradients"), gradients);
 }
 
 }  // namespace
@@ -150,6 +171,7 @@ int main(int argc, char** argv) {
                               {"micro-steps", "Backward passes a step, 1 to 3", "1"},
                               {"unused", "refused, or allowed: ranks leave a branch out in turn", "refused"},
                               {"wire", "float32 or bfloat16", "float32"},
-                              {"trajectory", "File for the weights after every step"}}},
+                              {"trajectory", "File for the weights after every step"},
+                              {"gradients", "File for the gradients of every step"}}},
                  train);
 }

@@ -1,4 +1,4 @@
-"""PyTorch DDP and libtrain, side by side: the same weights, data and options give the same weights, step by step."""
+"""PyTorch DDP and libtrain, side by side: the same weights, data and options give the same gradients and weights."""
 
 import array
 import json
@@ -12,6 +12,7 @@ import jobs
 PYTHON = jobs.ROOT / ".deps/bin/python"
 PEER = Path(__file__).resolve().parent / "ddp_parity_peer.py"
 STEPS = 20
+GRADIENT_BOUND = 1e-5
 
 PLAIN = {"optimizer": "sgd", "micro_steps": 1, "unused": "refused", "wire": "float32"}
 CASES = {
@@ -23,8 +24,8 @@ CASES = {
 }
 
 
-def read_trajectory(path):
-    """One list of weights a step."""
+def read_steps(path):
+    """One list of numbers a step."""
     numbers = array.array("f", path.read_bytes())
     count = len(numbers) // STEPS
     return [numbers[step * count:(step + 1) * count] for step in range(STEPS)]
@@ -49,15 +50,21 @@ class DdpParity(unittest.TestCase):
 
     def require_parity(self, name, bound):
         case = CASES[name]
-        trajectory = self.folder / f"{name}.libtrain"
+        trajectory, gradients = self.folder / f"{name}.libtrain", self.folder / f"{name}.libtrain_gradients"
         job = jobs.run([jobs.program("ddp_parity_program"), "--data", self.folder, "--trajectory", trajectory,
+                        "--gradients", gradients,
                         "--optimizer", case["optimizer"], "--micro-steps", case["micro_steps"],
                         "--unused", case["unused"], "--wire", case["wire"], "--quiet",
                         "--output", self.folder / "output"],
                        ranks=2, environment={"OMP_NUM_THREADS": "1"})
         self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
-        ours, theirs = read_trajectory(trajectory), read_trajectory(self.folder / f"{name}.ddp")
-        self.assertEqual([len(weights) for weights in ours], [len(weights) for weights in theirs])
+        self.require_equal_steps(name, trajectory, self.folder / f"{name}.ddp", bound)
+        self.require_equal_steps(f"{name} gradients", gradients, self.folder / f"{name}.ddp_gradients",
+                                 GRADIENT_BOUND)
+
+    def require_equal_steps(self, name, ours, theirs, bound):
+        ours, theirs = read_steps(ours), read_steps(theirs)
+        self.assertEqual([len(step) for step in ours], [len(step) for step in theirs])
         self.assertNotEqual(theirs[0], theirs[-1])
         deviations = [deviation(*pair) for pair in zip(ours, theirs)]
         print(f"parity ddp {name} ranks 2: {max(deviations):.1e}")

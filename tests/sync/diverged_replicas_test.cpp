@@ -17,6 +17,7 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
@@ -27,6 +28,7 @@ namespace {
 
 using test::expect_told;
 using test::is_odd_one;
+using test::on_device;
 using test::on_ranks;
 using test::Pair;
 using test::Sharded;
@@ -59,7 +61,8 @@ void scale(const at::Tensor& tensor, double factor) {
   tensor.mul_(factor);
 }
 
-TEST(DivergedReplicas, AreToldToAllRanksWithTheParameter) {
+// On a device this is found some rounds later: DeviceRounds.
+TEST(HostOnlyDivergedReplicas, AreToldToAllRanksWithTheParameter) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     const HalfPrecisionOptions half{.type = at::kBFloat16, .predivide = 3, .min_elements = 0};
@@ -139,7 +142,7 @@ TEST(DivergedReplicas, RanksWithoutBackwardAreCompared) {
 
 // Large enough for PowerSGD to send factors of it.
 struct Matrix : torch::nn::Module {
-  explicit Matrix(at::ScalarType type) : weight(register_parameter("weight", torch::ones({16, 16}, type))) {}
+  explicit Matrix(at::ScalarType type) : weight(register_parameter("weight", torch::ones({16, 16}, on_device(type)))) {}
   at::Tensor weight;
 };
 

@@ -1,4 +1,5 @@
-// Thousands of steps leave memory, descriptors and threads as they were, on ranks as threads and under mpirun.
+// Thousands of steps leave memory, descriptors and threads as they were, on ranks as threads and under mpirun. The
+// memory that is counted is the host's.
 
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -198,27 +199,27 @@ void expect_steady_steps(const std::function<SynchronizerOptions()>& make_option
   });
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfTenThousandSteps) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfTenThousandSteps) {
   expect_steady_steps([] { return SynchronizerOptions{}; }, kManySteps);
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfGradientsThatAreNotCopied) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfGradientsThatAreNotCopied) {
   expect_steady_steps([] { return SynchronizerOptions{.buckets = {.alone_bytes = 1}}; }, kSteps);
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfAFloat16Wire) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfAFloat16Wire) {
   const HalfPrecisionOptions float16{.type = at::kHalf, .min_elements = 1};
   expect_steady_steps(
       [&] { return SynchronizerOptions{.wire_format = std::make_shared<HalfPrecisionWireFormat>(float16)}; }, kSteps);
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfPowerSgd) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfPowerSgd) {
   const PowerSgdOptions rank_1{.rank = 1, .start_round = 2};
   expect_steady_steps([&] { return SynchronizerOptions{.wire_format = std::make_shared<PowerSgdWireFormat>(rank_1)}; },
                       kSteps);
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfAccumulation) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfAccumulation) {
   on_few_ranks([](Communicator& communicator) {
     constexpr int kPasses = 3;
     Training training{communicator};
@@ -235,7 +236,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfAccumulation) {
 }
 
 // The ranks leave the second layer out in turn, and now and then all take it.
-TEST(SynchronizerEndurance, KeepsNothingOfUnusedParameters) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfUnusedParameters) {
   on_few_ranks([](Communicator& communicator) {
     Training training{communicator, {.unused = UnusedParameters::allowed}};
     auto& first = training.model->at<torch::nn::LinearImpl>(0);
@@ -250,7 +251,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfUnusedParameters) {
   });
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfSkippedRounds) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfSkippedRounds) {
   const SilentLog silent_log;  // each of them is a warning
   on_few_ranks([](Communicator& communicator) {
     Training training{communicator, {.non_finite = NonFinite::skipped}};
@@ -264,7 +265,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfSkippedRounds) {
   });
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfSyncBatchNormAndBuffers) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfSyncBatchNormAndBuffers) {
   on_few_ranks([](Communicator& communicator) {
     torch::nn::Sequential model{torch::nn::Linear(kInputs, 8), torch::nn::BatchNorm1d(8), torch::nn::Tanh(),
                                 torch::nn::Linear(8, 3)};
@@ -275,7 +276,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfSyncBatchNormAndBuffers) {
 }
 
 // Epochs in which rank r has r + 1 batches, of r + 1 samples each.
-TEST(SynchronizerEndurance, KeepsNothingOfUnevenDataAndOfJoining) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfUnevenDataAndOfJoining) {
   on_few_ranks([](Communicator& communicator) {
     Training training{communicator};
     const auto batches = communicator.rank() + 1;
@@ -291,7 +292,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfUnevenDataAndOfJoining) {
   });
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfAShardedOptimizer) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfAShardedOptimizer) {
   on_few_ranks([](Communicator& communicator) {
     auto model = make_mlp();
     const auto inputs = torch::rand({2, kInputs});
@@ -307,7 +308,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfAShardedOptimizer) {
   });
 }
 
-TEST(SynchronizerEndurance, KeepsNothingOfReplicaChecks) {
+TEST(HostOnlySynchronizerEndurance, KeepsNothingOfReplicaChecks) {
   on_few_ranks([](Communicator& communicator) {
     Training training{communicator};
     ReplicaCheck replica_check{*training.model, communicator, 10};
@@ -319,7 +320,7 @@ TEST(SynchronizerEndurance, KeepsNothingOfReplicaChecks) {
 }
 
 // 16 KB of gradients: segments of shared memory that did not come back would be seen.
-TEST(SynchronizerEndurance, GivesBackWhatASynchronizerTakes) {
+TEST(HostOnlySynchronizerEndurance, GivesBackWhatASynchronizerTakes) {
   on_few_ranks([](Communicator& communicator) {
     torch::nn::Linear model{64, 64};
     const auto inputs = torch::rand({2, 64});

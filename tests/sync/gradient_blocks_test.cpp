@@ -1,4 +1,5 @@
-// Large gradients that are reduced where autograd leaves them, on ranks as threads and under mpirun.
+// Large gradients that are reduced where autograd leaves them, on ranks as threads and under mpirun. The memory that
+// autograd is given for them is that of the CPU's allocator: how it is given is tested on the host alone.
 
 #include <atomic>
 #include <cstddef>
@@ -19,12 +20,14 @@
 #include <libtrain/sync/detail/gradient_memory/gradient_blocks.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_over_ranks;
 using test::on_ranks;
@@ -56,7 +59,7 @@ void backward(torch::nn::Sequential& model) {
   model->forward(torch::ones({4, 8})).square().sum().backward();
 }
 
-TEST(GradientBlocks, NothingIsCopiedButWhatCameBeforeTheFirstHook) {
+TEST(HostOnlyGradientBlocks, NothingIsCopiedButWhatCameBeforeTheFirstHook) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     CopyCounter copies;
@@ -72,7 +75,7 @@ TEST(GradientBlocks, NothingIsCopiedButWhatCameBeforeTheFirstHook) {
   });
 }
 
-TEST(GradientBlocks, AreCopiedWhereBucketsAreShared) {
+TEST(HostOnlyGradientBlocks, AreCopiedWhereBucketsAreShared) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     CopyCounter copies;
@@ -91,7 +94,7 @@ TEST(GradientBlocks, GradientsThatTheGraphStillNeedsAreCopied) {
     GradientSynchronizer synchronizer{model, communicator, {.buckets = kAlone}};
     const double mean = mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; });
     for (int round = 0; round < 4; ++round) {
-      const auto factor = torch::full({2, 2}, communicator.rank() + 1.0);
+      const auto factor = torch::full({2, 2}, communicator.rank() + 1.0, device());
       // The sum's gradient reaches `left` at once, and `right` after many functions more.
       auto detour = model.right.view({2, 2});
       for (int step = 0; step < 20; ++step) detour = detour * 1.0;
@@ -110,7 +113,7 @@ void expect_kept_is_own(Communicator& communicator, const Pair& model, GradientS
                         const at::Tensor& kept) {
   const double own = communicator.rank() + 1.0;
   for (int round = 0; round < 3; ++round) {
-    (model.left * torch::full({4}, own)).sum().add(model.right.sum()).backward();
+    (model.left * torch::full({4}, own, device())).sum().add(model.right.sum()).backward();
     synchronizer.wait();
     expect_all(kept, own, "kept by the hook");
     expect_all(model.left.grad(), mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; }));
@@ -139,7 +142,7 @@ TEST(GradientBlocks, GradientsThatShareMemoryAreAveragedOnce) {
         const auto sum = left_is_view
                              ? model.left.view({2, 2}) + model.right.detach().view({2, 2}) + model.right.view({2, 2})
                              : (model.right.view({4}) + model.left).view({2, 2});
-        (sum * torch::full({2, 2}, rank + 1)).sum().backward();
+        (sum * torch::full({2, 2}, rank + 1, device())).sum().backward();
         synchronizer.wait();
         const auto mean = mean_over_ranks(communicator.world_size(), [](int peer) { return peer + 1; });
         expect_all(model.left.grad(), mean, "left");
@@ -219,7 +222,7 @@ TEST(GradientBlocks, AParameterWithoutAGradientGetsTheOthersAverage) {
   });
 }
 
-TEST(GradientBlocks, ServeRequestsOfAGradientsSizeWhileTheyAreOpen) {
+TEST(HostOnlyGradientBlocks, ServeRequestsOfAGradientsSizeWhileTheyAreOpen) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
     constexpr std::int64_t kElements = 1000;
@@ -270,7 +273,7 @@ TEST(GradientBlocks, WhatALaterHookOfAutogradKeepsStaysThisRanksOwn) {
   });
 }
 
-TEST(GradientBlocks, CloseWithTheGuardAndWithZeroGrad) {
+TEST(HostOnlyGradientBlocks, CloseWithTheGuardAndWithZeroGrad) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     CopyCounter copies;
@@ -311,7 +314,7 @@ class CountingCommunicator : public detail::SingleCommunicator {
   const std::shared_ptr<std::size_t> bytes_in_use_ = std::make_shared<std::size_t>(0);
 };
 
-TEST(GradientBlocks, AKeptGradientKeepsNoOthersMemory) {
+TEST(HostOnlyGradientBlocks, AKeptGradientKeepsNoOthersMemory) {
   CountingCommunicator communicator;
   const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
   constexpr std::size_t kBytes = detail::GradientBlocks::kSlabBytes / 2;
@@ -328,7 +331,7 @@ TEST(GradientBlocks, AKeptGradientKeepsNoOthersMemory) {
 }
 
 // With gradients that are kept from round to round.
-TEST(GradientBlocks, ManyKeptGradientsGiveTheirMemoryBack) {
+TEST(HostOnlyGradientBlocks, ManyKeptGradientsGiveTheirMemoryBack) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
     blocks->add(4000);
@@ -347,7 +350,7 @@ TEST(GradientBlocks, ManyKeptGradientsGiveTheirMemoryBack) {
 }
 
 // A one-by-one convolution's gradient may have strides of its own in the dimensions of one element.
-TEST(GradientBlocks, DimensionsOfOneElementDoNotMatter) {
+TEST(HostOnlyGradientBlocks, DimensionsOfOneElementDoNotMatter) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     CopyCounter copies;
@@ -365,7 +368,7 @@ TEST(GradientBlocks, DimensionsOfOneElementDoNotMatter) {
   });
 }
 
-TEST(GradientBlocks, DoNotLieInOtherBlocks) {
+TEST(HostOnlyGradientBlocks, DoNotLieInOtherBlocks) {
   on_ranks([](Communicator& communicator) {
     const auto large = std::make_shared<detail::GradientBlocks>(communicator);
     large->add(4000);
@@ -382,7 +385,7 @@ TEST(GradientBlocks, DoNotLieInOtherBlocks) {
 }
 
 // What oneDNN uses for its scratch memory.
-TEST(GradientBlocks, TheAllocatorsRawInterfaceTakesBothKindsOfMemory) {
+TEST(HostOnlyGradientBlocks, TheAllocatorsRawInterfaceTakesBothKindsOfMemory) {
   on_ranks([](Communicator& communicator) {
     const auto blocks = std::make_shared<detail::GradientBlocks>(communicator);
     blocks->add(4000);

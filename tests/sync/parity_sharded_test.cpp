@@ -38,7 +38,7 @@ ShardedRule rule_of(const Recipe& recipe) {
 void expect_same_bits(const at::Tensor& weights, Communicator& communicator, int step) {
   const auto of_rank_0 = weights.clone();
   communicator.broadcast(of_rank_0, 0).wait();
-  EXPECT_TRUE(torch::equal(weights, of_rank_0)) << "rank " << communicator.rank() << ", step " << step;
+  EXPECT_TRUE(torch::equal(weights.cpu(), of_rank_0.cpu())) << "rank " << communicator.rank() << ", step " << step;
 }
 
 Outcome train_sharded(const Recipe& recipe, Communicator& communicator, ParameterGather gather) {

@@ -17,6 +17,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/fresh_seed.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/sync/random_schedule.hpp>
@@ -25,6 +26,7 @@ namespace libtrain {
 namespace {
 
 using test::Features;
+using test::on_device;
 using test::on_ranks;
 using test::Schedule;
 using test::Zeroing;
@@ -79,7 +81,8 @@ class Rank {
   std::vector<at::Tensor> register_tensors() {
     std::vector<at::Tensor> tensors;
     for (int parameter = 0; parameter < schedule_.parameters(); ++parameter) {
-      const auto weight = torch::full({schedule_.elements(parameter)}, rank_ + 1, schedule_.dtype(parameter));
+      const auto weight =
+          torch::full({schedule_.elements(parameter)}, rank_ + 1, on_device(schedule_.dtype(parameter)));
       tensors.push_back(model_.register_parameter(text("p", parameter), weight));
     }
     return tensors;
@@ -108,7 +111,7 @@ class Rank {
   }
 
   at::Tensor loss_of(int round, int pass) {
-    auto loss = torch::zeros({1}, at::kDouble);
+    auto loss = torch::zeros({1}, on_device(at::kDouble));
     for (const int parameter : schedule_.order(rank_, round, pass)) {
       if (!schedule_.used(rank_, round, pass, parameter)) continue;
       const auto& tensor = tensors_[static_cast<std::size_t>(parameter)];
@@ -146,7 +149,7 @@ class Rank {
   }
 
   static void expect_all(const at::Tensor& tensor, double value) {
-    const auto numbers = tensor.detach().to(at::kDouble);
+    const auto numbers = tensor.detach().cpu().to(at::kDouble);
     EXPECT_TRUE(torch::allclose(numbers, torch::full_like(numbers, value), 1e-5, 1e-5))
         << numbers << " and not " << value;
   }

@@ -12,12 +12,14 @@
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
 using test::on_ranks;
 using ::testing::AllOf;
@@ -28,7 +30,7 @@ constexpr std::int64_t kSamples = 2;  // of each rank
 
 // Numbers about `mean` that depend on nothing but their position.
 at::Tensor wave(at::IntArrayRef shape, double speed, double mean = 0) {
-  return torch::arange(c10::multiply_integers(shape), at::kDouble).mul(speed).sin().view(shape).add(mean);
+  return torch::arange(c10::multiply_integers(shape), at::kDouble).mul(speed).sin().view(shape).add(mean).to(device());
 }
 
 at::Tensor part_of(const at::Tensor& whole, const Communicator& communicator) {
@@ -37,7 +39,9 @@ at::Tensor part_of(const at::Tensor& whole, const Communicator& communicator) {
 
 void expect_near(const at::Tensor& actual, const at::Tensor& wanted, const std::string& what) {
   ASSERT_EQ(actual.sizes(), wanted.sizes()) << what;
-  EXPECT_LE((actual - wanted).abs().max().item<double>(), 1e-9 * (1 + wanted.abs().max().item<double>())) << what;
+  const auto expected = wanted.cpu();
+  EXPECT_LE((actual.cpu() - expected).abs().max().item<double>(), 1e-9 * (1 + expected.abs().max().item<double>()))
+      << what;
 }
 
 struct NetImpl : torch::nn::Module {
@@ -46,7 +50,7 @@ struct NetImpl : torch::nn::Module {
                              torch::nn::Tanh(), torch::nn::Linear(3, 2)};
   NetImpl() {
     register_module("body", body);
-    to(at::kDouble);
+    to(device(), at::kDouble);
     const torch::NoGradGuard no_grad;
     for (auto& parameter : parameters()) parameter.copy_(wave(parameter.sizes(), 2.1, 0.2));
   }
@@ -158,8 +162,8 @@ TEST(SyncBatchNormFactory, MakesLayersForModulesThatKeepThemInAnyModule) {
     for (int layer = 0; layer < 2; ++layer) {
       torch::nn::AnyModule norm = factory(3);
       torch::nn::BatchNorm1d plain{3};
-      norm.ptr()->to(at::kDouble);
-      plain->to(at::kDouble);
+      norm.ptr()->to(device(), at::kDouble);
+      plain->to(device(), at::kDouble);
       expect_near(norm.forward(part_of(inputs, communicator)), part_of(plain->forward(inputs), communicator), "output");
     }
   });

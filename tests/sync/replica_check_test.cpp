@@ -17,13 +17,16 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/single/single_communicator.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
+using test::on_device;
 using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -33,7 +36,8 @@ const std::string kEqual = "all replicas are equal";
 
 // The same on every rank: 0.weight, 0.bias, 1.weight, 1.bias, 2.weight [2, 3] and 2.bias, beside the buffers of 1.
 torch::nn::Sequential make_net() {
-  torch::nn::Sequential net{torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3), torch::nn::Linear(3, 2)};
+  auto net =
+      on_device(torch::nn::Sequential{torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3), torch::nn::Linear(3, 2)});
   const torch::NoGradGuard no_grad;
   for (auto& parameter : net->parameters()) {
     parameter.copy_(torch::arange(parameter.numel(), at::kFloat).add(0.5).view(parameter.sizes()));
@@ -42,9 +46,9 @@ torch::nn::Sequential make_net() {
 }
 
 // The lowest bit of the `element`-th float in memory.
-void flip_a_bit(const at::Tensor& tensor, std::size_t element) {
-  auto* const bytes = static_cast<std::byte*>(tensor.mutable_data_ptr());
-  bytes[element * sizeof(float)] ^= std::byte{1};
+void flip_a_bit(const at::Tensor& tensor, std::int64_t element) {
+  const auto floats_in_memory = tensor.detach().as_strided({tensor.numel()}, {1});
+  floats_in_memory.view(at::kInt)[element].bitwise_xor_(1);
 }
 
 at::Tensor parameter_of(const torch::nn::Module& module, const std::string& name) {
@@ -98,7 +102,7 @@ TEST(ReplicaCheck, NamesTheFirstOfSeveralTensorsAndAllItsRanks) {
     const auto net = make_net();
     // Ranks 1 and 2 differ from the rest, and from each other.
     if (communicator.rank() == 1 || communicator.rank() == 2) {
-      flip_a_bit(parameter_of(*net, "0.bias"), static_cast<std::size_t>(communicator.rank()));
+      flip_a_bit(parameter_of(*net, "0.bias"), communicator.rank());
     }
     if (communicator.rank() == 3) flip_a_bit(parameter_of(*net, "1.weight"), 0);
     const auto found = verdict(*net, communicator);
@@ -113,7 +117,7 @@ TEST(ReplicaCheck, NamesTheFirstOfSeveralTensorsAndAllItsRanks) {
 TEST(ReplicaCheck, ComparesElementsWhateverTheirLayout) {
   on_ranks([](Communicator& communicator) {
     const int last = communicator.world_size() - 1;
-    torch::nn::Conv2d convolution{torch::nn::Conv2dOptions(3, 4, 2).bias(false)};
+    auto convolution = on_device(torch::nn::Conv2d{torch::nn::Conv2dOptions(3, 4, 2).bias(false)});
     {
       const torch::NoGradGuard no_grad;
       convolution->weight.copy_(torch::arange(48, at::kFloat).view({4, 3, 2, 2}));
@@ -132,7 +136,7 @@ TEST(ReplicaCheck, TellsZeroFromMinusZero) {
   on_ranks([](Communicator& communicator) {
     const int last = communicator.world_size() - 1;
     torch::nn::Module module{"module"};
-    module.register_parameter("zero", torch::full({3}, communicator.rank() == last ? -0.0 : 0.0));
+    module.register_parameter("zero", torch::full({3}, communicator.rank() == last ? -0.0 : 0.0, device()));
     if (last == 0) return;
     EXPECT_THAT(verdict(module, communicator), HasSubstr("parameter 'zero'"));
   });
@@ -152,12 +156,13 @@ TEST(ReplicaCheck, SaysWhereModelsDifferRatherThanWeights) {
   on_ranks([](Communicator& communicator) {
     const int last = communicator.world_size() - 1;
     if (last == 0) return;
-    torch::nn::Linear layer{4, communicator.rank() == last ? 5 : 6};
+    auto layer = on_device(torch::nn::Linear{4, communicator.rank() == last ? 5 : 6});
     EXPECT_THAT(verdict(*layer, communicator), HasSubstr("The model differs between ranks"));
   });
 }
 
-TEST(ReplicaCheck, RefusesSparseTensors) {
+// Tests have a device without sparse tensors.
+TEST(HostOnlyReplicaCheck, RefusesSparseTensors) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     torch::nn::Module module{"module"};
@@ -203,8 +208,8 @@ TEST(ReplicaCheck, ExchangesAFewBytesWhileReplicasAreEqual) {
   EXPECT_LE(communicator.lengths.front(), 20u);
 }
 
-// All lengths from 0 to 100 bytes end in each way in a block of 32.
-TEST(ReplicaDigest, DependsOnEveryBitAndOnTheLength) {
+// All lengths from 0 to 100 bytes end in each way in a block of 32. The bits are changed where they lie.
+TEST(HostOnlyReplicaDigest, DependsOnEveryBitAndOnTheLength) {
   std::set<std::uint64_t> digests;
   std::size_t wanted = 0;
   for (std::int64_t length = 0; length <= 100; ++length) {
@@ -226,7 +231,7 @@ TEST(ReplicaDigest, DependsOnEveryBitAndOnTheLength) {
 
 TEST(ReplicaDigest, SeesTwoSignsThatChangeTogether) {
   constexpr std::int64_t kElements = 40;
-  const auto values = torch::ones({kElements}, at::kDouble);
+  const auto values = torch::ones({kElements}, on_device(at::kDouble));
   std::set<std::uint64_t> digests{detail::digest_of(values)};
   std::size_t wanted = 1;
   for (std::int64_t first = 0; first < kElements; ++first) {
@@ -242,7 +247,7 @@ TEST(ReplicaDigest, SeesTwoSignsThatChangeTogether) {
 }
 
 TEST(ReplicaDigest, DependsOnTheOrderOfElementsNotOnTheirPlaceInMemory) {
-  const auto matrix = torch::arange(35, at::kLong).view({5, 7});
+  const auto matrix = torch::arange(35, on_device(at::kLong)).view({5, 7});
   const auto transposed_in_memory = matrix.t().contiguous().t();
   EXPECT_EQ(detail::digest_of(transposed_in_memory), detail::digest_of(matrix));
   EXPECT_EQ(detail::digest_of(matrix.narrow(0, 1, 2)), detail::digest_of(matrix.narrow(0, 1, 2).clone()));

@@ -12,6 +12,7 @@
 #include <libtrain/optim/gradient_clipping.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
@@ -26,6 +27,7 @@ using test::expect_told;
 using test::is_odd_one;
 using test::message_of;
 using test::Network;
+using test::on_device;
 using test::on_ranks;
 using test::Sharded;
 using test::small_buckets;
@@ -47,7 +49,7 @@ TEST(ShardedOptimizerMisuse, WithoutASynchronizer) {
 TEST(ShardedOptimizerMisuse, WithTheSynchronizerOfAnotherModule) {
   on_ranks([](Communicator& communicator) {
     Network network;
-    torch::nn::Linear other{3, 2};
+    auto other = on_device(torch::nn::Linear{3, 2});
     ShardedOptimizer optimizer{*other, SGDOptions(0.1)};
     GradientSynchronizer synchronizer{network, communicator, {.wire_format = optimizer.wire_format()}};
     network.loss(0, 1).backward();
@@ -73,7 +75,8 @@ TEST(ShardedOptimizerMisuse, StepBeforeWait) {
 }
 
 // Nobody would notice that all but one part are this rank's own. A rank that has all gradients steps rightly.
-TEST(ShardedOptimizerMisuse, RoundsThatAddUp) {
+// On a device this is found one step later: DeviceRounds.
+TEST(HostOnlyShardedOptimizerMisuse, RoundsThatAddUp) {
   on_ranks([](Communicator& communicator) {
     auto options = small_buckets();
     options.replan = false;
@@ -91,7 +94,7 @@ TEST(ShardedOptimizerMisuse, RoundsThatAddUp) {
   });
 }
 
-TEST(ShardedOptimizerMisuse, RoundsThatAddUpWeighted) {
+TEST(HostOnlyShardedOptimizerMisuse, RoundsThatAddUpWeighted) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     auto options = small_buckets();
@@ -105,7 +108,8 @@ TEST(ShardedOptimizerMisuse, RoundsThatAddUpWeighted) {
   });
 }
 
-TEST(ShardedOptimizerMisuse, WhatReadsGradientsAsAWhole) {
+// On a device this is found one step later: DeviceRounds.
+TEST(HostOnlyShardedOptimizerMisuse, WhatReadsGradientsAsAWhole) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     Sharded ranks{communicator, SGDOptions(0.1)};
@@ -171,7 +175,7 @@ TEST(ShardedOptimizerMisuse, RanksWithOtherRules) {
 
 TEST(ShardedOptimizerMisuse, ParametersOfOtherTypes) {
   on_ranks([](Communicator& communicator) {
-    torch::nn::Linear model{4, 4};
+    auto model = on_device(torch::nn::Linear{4, 4});
     model->to(at::kBFloat16);
     ShardedOptimizer optimizer{*model, SGDOptions(0.1)};
     EXPECT_THAT(message_of<UsageError>(

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/sync/sharded_training.hpp>
@@ -21,6 +22,7 @@ using test::Alone;
 using test::expect_equal_weights;
 using test::expect_told;
 using test::Network;
+using test::on_device;
 using test::on_ranks;
 using test::Sharded;
 using ::testing::ElementsAre;
@@ -50,7 +52,7 @@ TEST(ShardedOptimizerState, RanksTogetherHoldItOnce) {
     EXPECT_EQ(ranks.optimizer.state_bytes(), 0u);
     for (int step = 0; step < 2; ++step) ranks.take(step);
     const auto mine = static_cast<std::int64_t>(ranks.optimizer.state_bytes());
-    const auto sum = at::full({1}, mine, at::kLong);
+    const auto sum = at::full({1}, mine, on_device(at::kLong));
     communicator.all_reduce(sum).wait();
     // All ranks have the rest of each bucket.
     const std::int64_t others = communicator.world_size() - 1;
@@ -82,8 +84,9 @@ TEST(ShardedOptimizerState, IsOfTheParametersShapesOnRankZero) {
       const std::string name{letter};
       const auto& states = alone.optimizer->state();
       const auto& wanted = static_cast<const AdamWParamState&>(*states.at(alone.network[letter].unsafeGetTensorImpl()));
-      EXPECT_TRUE(torch::allclose(found.at(name + ".exp_avg"), wanted.exp_avg(), 1e-10, 1e-12)) << name;
-      EXPECT_TRUE(torch::allclose(found.at(name + ".exp_avg_sq"), wanted.exp_avg_sq(), 1e-10, 1e-12)) << name;
+      EXPECT_TRUE(torch::allclose(found.at(name + ".exp_avg").cpu(), wanted.exp_avg().cpu(), 1e-10, 1e-12)) << name;
+      EXPECT_TRUE(torch::allclose(found.at(name + ".exp_avg_sq").cpu(), wanted.exp_avg_sq().cpu(), 1e-10, 1e-12))
+          << name;
       EXPECT_EQ(found.at(name + ".step").item<std::int64_t>(), 3) << name;
     }
   });
@@ -163,7 +166,7 @@ TEST(ShardedOptimizerState, OfAFrozenParameterIsKept) {
     EXPECT_EQ(state.at("a.step").item<std::int64_t>(), 4);
     EXPECT_EQ(state.at("b.step").item<std::int64_t>(), 1);
     const auto first = Network::gradient_of(ranks.network['b'], 1, 0) * ranks.mean_factor();
-    EXPECT_TRUE(torch::allclose(state.at("b.momentum_buffer"), first, 1e-10, 1e-12));
+    EXPECT_TRUE(torch::allclose(state.at("b.momentum_buffer").cpu(), first.cpu(), 1e-10, 1e-12));
   });
 }
 

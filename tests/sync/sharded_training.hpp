@@ -18,6 +18,8 @@
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/sharded_optimizer.hpp>
 
+#include <tests/support/device.hpp>
+
 // A module whose gradients are known, trained by a ShardedOptimizer on ranks and by torch's optimizers alone.
 
 namespace libtrain::test {
@@ -37,13 +39,13 @@ struct Network : torch::nn::Module {
 
   /// Values in [-1, 1]: the gradient of a parameter in a step.
   static at::Tensor gradient_of(const at::Tensor& weight, int index, int step) {
-    const auto places = torch::arange(weight.numel(), at::kDouble);
+    const auto places = torch::arange(weight.numel(), on_device(at::kDouble));
     return places.add(0.3 + index + 10 * step).sin().view(weight.sizes());
   }
 
   /// A loss that gives every parameter of `letters` its gradient times `factor`.
   at::Tensor loss(int step, double factor, const std::string& letters = "abcd") {
-    auto sum = torch::zeros({}, at::kDouble);
+    auto sum = torch::zeros({}, on_device(at::kDouble));
     for (const char letter : letters) {
       const auto& weight = (*this)[letter];
       sum = sum + (weight * gradient_of(weight, letter - 'a', step)).sum() * factor;
@@ -55,7 +57,7 @@ struct Network : torch::nn::Module {
 
  private:
   void add(const std::string& name, at::IntArrayRef sizes) {
-    const auto places = torch::arange(torch::empty(sizes).numel(), at::kDouble);
+    const auto places = torch::arange(torch::empty(sizes).numel(), on_device(at::kDouble));
     weights.push_back(register_parameter(name, places.cos().view(sizes)));
   }
 };
@@ -127,7 +129,7 @@ inline void expect_equal_weights(const std::vector<at::Tensor>& actual, const st
                                  const std::string& when = {}) {
   ASSERT_EQ(actual.size(), wanted.size());
   for (std::size_t index = 0; index < wanted.size(); ++index) {
-    EXPECT_TRUE(torch::allclose(actual[index], wanted[index], 1e-10, 1e-12))
+    EXPECT_TRUE(torch::allclose(actual[index].cpu(), wanted[index].cpu(), 1e-10, 1e-12))
         << "parameter " << static_cast<char>('a' + index) << " " << when;
   }
 }

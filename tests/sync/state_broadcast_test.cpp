@@ -15,13 +15,16 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/broadcast.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
+using test::on_device;
 using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -29,7 +32,7 @@ using torch::optim::Optimizer;
 using torch::optim::OptimizerParamGroup;
 
 std::vector<at::Tensor> make_parameters() {
-  return {torch::ones({2, 3}).requires_grad_(), torch::full({4}, 2.0).requires_grad_()};
+  return {torch::ones({2, 3}, device()).requires_grad_(), torch::full({4}, 2.0, device()).requires_grad_()};
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(std::vector<at::Tensor>)>;
@@ -45,7 +48,7 @@ void train(Optimizer& optimizer, const std::vector<at::Tensor>& parameters, doub
   for (int step = 0; step < steps; ++step) {
     optimizer.step([&] {
       optimizer.zero_grad();
-      auto loss = torch::zeros({});
+      auto loss = torch::zeros({}, device());
       for (const auto& parameter : parameters) loss = loss + (parameter - target).pow(2).sum();
       loss.backward();
       return loss;
@@ -71,7 +74,7 @@ void expect_to_go_on_as_root_does(const MakeOptimizer& make, Communicator& commu
   const auto alone = make(wanted);
   train_apart(*alone, wanted, root);
   train(*alone, wanted, 5, 3);
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(torch::equal(parameters[i], wanted[i])) << i;
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(torch::equal(parameters[i].cpu(), wanted[i].cpu())) << i;
 }
 
 TEST(BroadcastOptimizerState, LetsAllRanksGoOnAsTheRoot) {
@@ -139,7 +142,7 @@ std::function<std::unique_ptr<Optimizer>()> sgd_over(std::vector<std::vector<std
   return [=] {
     std::vector<OptimizerParamGroup> groups;
     for (const auto& shape : shapes) {
-      const auto parameter = torch::ones(shape, type).requires_grad_();
+      const auto parameter = torch::ones(shape, on_device(type)).requires_grad_();
       if (one_group && !groups.empty()) {
         groups.front().params().push_back(parameter);
       } else {
@@ -157,7 +160,7 @@ TEST(BroadcastOptimizerState, ComparesOptimizersFirst) {
   expect_difference(common, sgd_over({{3, 4}}), {"[5]", "nothing"});
   expect_difference(common, sgd_over({{3, 4}, {5}}, at::kFloat, false), {"1 group", "2 groups"});
   const auto adam = [] {
-    const std::vector<at::Tensor> parameters{torch::ones({3, 4}), torch::ones({5})};
+    const std::vector<at::Tensor> parameters{torch::ones({3, 4}, device()), torch::ones({5}, device())};
     return std::make_unique<torch::optim::Adam>(parameters);
   };
   expect_difference(common, adam, {"SGD", "Adam"});
@@ -183,21 +186,23 @@ TEST(BroadcastOptimizerState, RefusesOptimizersThatCannotBeSaved) {
 TEST(BroadcastObject, CopiesTensorsVectorsAndModulesFromAnyRoot) {
   on_ranks([](Communicator& communicator) {
     const int root = communicator.world_size() - 1;
-    auto tensor = torch::full({2, 2}, communicator.rank());
-    broadcast_object(tensor, communicator, root);
-    EXPECT_TRUE(torch::equal(tensor, torch::full({2, 2}, root)));
+    auto tensor = torch::full({2, 2}, communicator.rank(), device());
+    broadcast_object(tensor, communicator, root, device());
+    EXPECT_TRUE(torch::equal(tensor.cpu(), torch::full({2, 2}, root)));
+    EXPECT_EQ(tensor.device(), device());
 
     std::vector<at::Tensor> tensors;
-    for (int i = 0; i <= communicator.rank(); ++i) tensors.push_back(torch::full({i + 1}, 10 * communicator.rank()));
-    broadcast_object(tensors, communicator, root);
+    for (int i = 0; i <= communicator.rank(); ++i)
+      tensors.push_back(torch::full({i + 1}, 10 * communicator.rank(), device()));
+    broadcast_object(tensors, communicator, root, device());
     ASSERT_EQ(tensors.size(), static_cast<std::size_t>(root + 1));
-    EXPECT_TRUE(torch::equal(tensors.back(), torch::full({root + 1}, 10 * root)));
+    EXPECT_TRUE(torch::equal(tensors.back().cpu(), torch::full({root + 1}, 10 * root)));
 
-    torch::nn::Linear module{3, 2};
+    auto module = on_device(torch::nn::Linear{3, 2});
     const torch::NoGradGuard no_grad;
     module->weight.fill_(communicator.rank() + 0.5);
-    broadcast_object(module, communicator, root);
-    EXPECT_TRUE(torch::equal(module->weight, torch::full({2, 3}, root + 0.5)));
+    broadcast_object(module, communicator, root, device());
+    EXPECT_TRUE(torch::equal(module->weight.cpu(), torch::full({2, 3}, root + 0.5)));
   });
 }
 
@@ -205,7 +210,7 @@ TEST(BroadcastObject, ThrowsOnAllRanksWhatOneRankCannotLoad) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     const int odd_one = communicator.world_size() - 1;
-    torch::nn::Linear module{torch::nn::LinearOptions(3, 2).bias(communicator.rank() == odd_one)};
+    auto module = on_device(torch::nn::Linear{torch::nn::LinearOptions(3, 2).bias(communicator.rank() == odd_one)});
     try {
       broadcast_object(module, communicator);
       ADD_FAILURE() << "nothing was thrown";
@@ -218,7 +223,7 @@ TEST(BroadcastObject, ThrowsOnAllRanksWhatOneRankCannotLoad) {
 
 TEST(BroadcastObject, RefusesARootThatIsNoRank) {
   on_ranks([](Communicator& communicator) {
-    auto tensor = torch::ones({2});
+    auto tensor = torch::ones({2}, device());
     EXPECT_THAT(message_of<UsageError>([&] { broadcast_object(tensor, communicator, communicator.world_size()); }),
                 HasSubstr("root"));
   });

@@ -15,13 +15,16 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
+using test::on_device;
 using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -29,7 +32,7 @@ using Counts = std::vector<std::int64_t>;
 
 constexpr std::int64_t kChannels = 3;
 
-// Numbers about `mean` that depend on nothing but their position.
+// Numbers about `mean` that depend on nothing but their position, on the host.
 at::Tensor wave(at::IntArrayRef shape, double speed, double mean = 0) {
   return torch::arange(c10::multiply_integers(shape), at::kDouble).mul(speed).sin().view(shape).add(mean);
 }
@@ -64,17 +67,17 @@ std::int64_t samples_here(const Counts& counts, const Communicator& communicator
 // This rank's samples.
 at::Tensor part_of(const at::Tensor& whole, const Counts& counts, const Communicator& communicator) {
   const auto first = std::accumulate(counts.begin(), counts.begin() + communicator.rank(), std::int64_t{0});
-  return whole.narrow(0, first, samples_here(counts, communicator));
+  return whole.to(device()).narrow(0, first, samples_here(counts, communicator));
 }
 
 struct Outcome {
   at::Tensor output, input_gradient, weight_gradient, bias_gradient, running_mean, running_var;
 };
 
-// One step of training with the sum of the outputs times `slope` for a loss.
+// One step of training with the sum of the outputs times `slope` for a loss, on the device of the input.
 template <typename Norm>
 Outcome run(Norm norm, at::ScalarType type, const at::Tensor& input, const at::Tensor& slope) {
-  norm->to(type);
+  norm->to(input.device(), type);
   {
     const torch::NoGradGuard no_grad;
     norm->weight.copy_(wave({kChannels}, 1, 1.5));
@@ -86,7 +89,7 @@ Outcome run(Norm norm, at::ScalarType type, const at::Tensor& input, const at::T
   return {y.detach(), x.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var};
 }
 
-// The reference: plain LibTorch in float64.
+// The reference: plain LibTorch in float64 on the host.
 Outcome run_alone(const at::Tensor& input, const at::Tensor& slope) {
   const auto x = input.to(at::kDouble);
   const auto dy = slope.to(at::kDouble);
@@ -98,8 +101,8 @@ Outcome run_alone(const at::Tensor& input, const at::Tensor& slope) {
 void expect_near(const at::Tensor& actual, const at::Tensor& wanted, double tolerance, const char* what) {
   ASSERT_EQ(actual.sizes(), wanted.sizes()) << what;
   if (wanted.numel() == 0) return;
-  const auto expected = wanted.to(at::kDouble);
-  EXPECT_LE((actual.to(at::kDouble) - expected).abs().max().item<double>(),
+  const auto expected = wanted.cpu().to(at::kDouble);
+  EXPECT_LE((actual.cpu().to(at::kDouble) - expected).abs().max().item<double>(),
             tolerance * (1 + expected.abs().max().item<double>()))
       << what;
 }
@@ -111,7 +114,7 @@ at::Tensor sum_over_ranks(const at::Tensor& tensor, Communicator& communicator) 
 }
 
 SyncBatchNorm make_layer(Communicator& communicator) {
-  return SyncBatchNorm(kChannels, communicator.split(0, communicator.rank()));
+  return on_device(SyncBatchNorm(kChannels, communicator.split(0, communicator.rank())));
 }
 
 void expect_parity(Communicator& communicator, const Counts& counts, const at::Tensor& input, double tolerance,
@@ -184,13 +187,13 @@ TEST(SyncBatchNorm, TakesInputThatIsNotContiguous) {
 TEST(SyncBatchNorm, EvaluatesAsBatchNormDoesAndSendsNothing) {
   on_ranks([](Communicator& communicator) {
     auto layer = make_layer(communicator);
-    torch::nn::BatchNorm2d plain{kChannels};
+    auto plain = on_device(torch::nn::BatchNorm2d{kChannels});
     for (auto& mean : {layer->running_mean, plain->running_mean}) mean.copy_(wave({kChannels}, 1));
     layer->eval();
     plain->eval();
-    const auto input = wave(shape_of(2, {3, 3}), 0.7).to(at::kFloat);
+    const auto input = wave(shape_of(2, {3, 3}), 0.7).to(device(), at::kFloat);
     if (communicator.rank() == 0) {
-      EXPECT_TRUE(torch::equal(layer->forward(input), plain->forward(input)));
+      EXPECT_TRUE(torch::equal(layer->forward(input).cpu(), plain->forward(input).cpu()));
     }
     communicator.barrier();
     EXPECT_EQ(layer->num_batches_tracked.item<std::int64_t>(), 0);
@@ -201,11 +204,12 @@ TEST(SyncBatchNorm, AveragesAllBatchesWithoutAMomentum) {
   on_ranks([](Communicator& communicator) {
     const auto options = torch::nn::BatchNormOptions(kChannels).momentum(std::nullopt).affine(false);
     SyncBatchNorm layer{options, communicator.split(0, communicator.rank())};
-    layer->to(at::kDouble);
+    layer->to(device(), at::kDouble);
     EXPECT_FALSE(layer->weight.defined());
     const auto counts = different(communicator);
     auto mean = torch::zeros({kChannels}, at::kDouble);
-    if (communicator.world_size() > 1) layer->forward(torch::zeros({0, kChannels}, at::kDouble));  // does not count
+    if (communicator.world_size() > 1)
+      layer->forward(torch::zeros({0, kChannels}, on_device(at::kDouble)));  // does not count
     for (const double speed : {0.3, 0.7}) {
       const auto input = wave(shape_of(total_of(counts), {}), speed, speed);
       layer->forward(part_of(input, counts, communicator));
@@ -219,21 +223,21 @@ TEST(SyncBatchNorm, RefusesOneValueOnAllRanks) {
   on_ranks([](Communicator& communicator) {
     auto layer = make_layer(communicator);
     try {
-      layer->forward(torch::ones({communicator.rank() == 0 ? 1 : 0, kChannels}));
+      layer->forward(torch::ones({communicator.rank() == 0 ? 1 : 0, kChannels}, device()));
       ADD_FAILURE() << "nothing was thrown";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr("Expected more than 1 value per channel"));
       EXPECT_EQ(error.scope(), ErrorScope::all_ranks);
     }
     // The layer can still be used.
-    EXPECT_EQ(layer->forward(torch::ones({2, kChannels})).size(0), 2);
+    EXPECT_EQ(layer->forward(torch::ones({2, kChannels}, device())).size(0), 2);
   });
 }
 
 TEST(SyncBatchNorm, LetsNoRankHaveSamples) {
   on_ranks([](Communicator& communicator) {
     auto layer = make_layer(communicator);
-    const auto input = torch::ones({0, kChannels, 2, 2}).requires_grad_();
+    const auto input = torch::ones({0, kChannels, 2, 2}, device()).requires_grad_();
     const auto output = layer->forward(input);
     output.sum().backward();
     EXPECT_EQ(output.sizes(), input.sizes());
@@ -270,7 +274,7 @@ TEST(SyncBatchNorm, RefusesDoubleBackward) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;  // LibTorch's own batch norm then, which can
     auto layer = make_layer(communicator);
-    const auto loss = layer->forward(torch::ones({2, kChannels}).requires_grad_()).pow(2).sum();
+    const auto loss = layer->forward(torch::ones({2, kChannels}, device()).requires_grad_()).pow(2).sum();
     EXPECT_THAT(message_of<UsageError>([&] { loss.backward({}, true, true); }), HasSubstr("create_graph"));
   });
 }
@@ -278,10 +282,10 @@ TEST(SyncBatchNorm, RefusesDoubleBackward) {
 TEST(SyncBatchNorm, RefusesWhatItCannotNormalise) {
   on_ranks([](Communicator& communicator) {
     auto layer = make_layer(communicator);
-    EXPECT_THAT(message_of<UsageError>([&] { layer->forward(torch::ones({2, 4})); }),
+    EXPECT_THAT(message_of<UsageError>([&] { layer->forward(torch::ones({2, 4}, device())); }),
                 AllOf(HasSubstr("3 channels"), HasSubstr("[2, 4]")));
-    EXPECT_THROW(layer->forward(torch::ones({kChannels})), UsageError);
-    EXPECT_THAT(message_of<UsageError>([&] { layer->forward(torch::ones({2, kChannels}, at::kLong)); }),
+    EXPECT_THROW(layer->forward(torch::ones({kChannels}, device())), UsageError);
+    EXPECT_THAT(message_of<UsageError>([&] { layer->forward(torch::ones({2, kChannels}, on_device(at::kLong))); }),
                 HasSubstr("Long"));
     EXPECT_THROW(SyncBatchNorm(kChannels, std::shared_ptr<Communicator>{}), UsageError);
   });

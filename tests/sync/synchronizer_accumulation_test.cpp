@@ -77,7 +77,7 @@ TEST(SynchronizerAccumulation, MicroStepsEqualOneBigBatch) {
     const auto wanted = alone.module->parameters();
     const auto actual = together.module->parameters();
     for (std::size_t index = 0; index < wanted.size(); ++index) {
-      EXPECT_TRUE(torch::allclose(actual[index], wanted[index], 1e-7, 1e-9)) << "parameter " << index;
+      EXPECT_TRUE(torch::allclose(actual[index].cpu(), wanted[index].cpu(), 1e-7, 1e-9)) << "parameter " << index;
     }
   });
 }

@@ -6,22 +6,25 @@
 #include <libtrain/optim/moving_average.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_over_ranks;
+using test::on_device;
 using test::on_ranks;
 using test::Pair;
 
 struct PairWithBuffers : Pair {
-  at::Tensor mean = register_buffer("mean", torch::zeros({3}));
-  at::Tensor precise = register_buffer("precise", torch::zeros({2}, at::kDouble));
-  at::Tensor count = register_buffer("count", torch::zeros({1}, at::kLong));
-  at::Tensor mask = register_buffer("mask", torch::zeros({2}, at::kBool));
+  at::Tensor mean = register_buffer("mean", torch::zeros({3}, device()));
+  at::Tensor precise = register_buffer("precise", torch::zeros({2}, on_device(at::kDouble)));
+  at::Tensor count = register_buffer("count", torch::zeros({1}, on_device(at::kLong)));
+  at::Tensor mask = register_buffer("mask", torch::zeros({2}, on_device(at::kBool)));
 
   // What a forward pass would leave on this rank.
   void fill(int rank) {
@@ -134,11 +137,11 @@ TEST(SynchronizerBuffers, ARoundWithoutSamplesKeepsThem) {
 
 TEST(SynchronizerBuffers, RunningStatisticsOfBatchNormAreAveraged) {
   on_ranks([](Communicator& communicator) {
-    torch::nn::BatchNorm1d norm{torch::nn::BatchNorm1dOptions(2).momentum(0.5)};
+    auto norm = on_device(torch::nn::BatchNorm1d{torch::nn::BatchNorm1dOptions(2).momentum(0.5)});
     GradientSynchronizer synchronizer{*norm, communicator, {.buffers = BufferPolicy::averaged}};
     // Rows r and r + 2: mean r + 1, unbiased variance 2.
     const double rank = communicator.rank();
-    const auto batch = torch::tensor({{rank, rank}, {rank + 2, rank + 2}}, at::kFloat);
+    const auto batch = torch::tensor({{rank, rank}, {rank + 2, rank + 2}}, on_device(at::kFloat));
     norm(batch).pow(2).sum().backward();
     synchronizer.wait();
     const auto mean_of_batches = mean_over_ranks(communicator.world_size(), [](int of) { return of + 1; });

@@ -23,6 +23,7 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
@@ -30,9 +31,11 @@
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_over_ranks;
 using test::message_of;
+using test::on_device;
 using test::on_ranks;
 using test::Pair;
 using ::testing::HasSubstr;
@@ -53,7 +56,7 @@ bool is_trained(char letter, int round) {
 struct Matrices : torch::nn::Module {
   Matrices() {
     for (const char letter : kLetters) {
-      by_letter.push_back(register_parameter(std::string{letter}, torch::ones({16, 16})));
+      by_letter.push_back(register_parameter(std::string{letter}, torch::ones({16, 16}, device())));
     }
   }
 
@@ -175,7 +178,7 @@ class Rank {
  private:
   void run_backward(int round) {
     if (course_.weighted()) synchronizer_.set_samples(course_.samples(rank_));
-    auto loss = torch::zeros({1});
+    auto loss = torch::zeros({1}, device());
     std::vector<std::string> unused;
     for (const char letter : kLetters) {
       if (course_.uses(rank_, letter, round)) {
@@ -300,7 +303,8 @@ TEST(SynchronizerFreezing, AGivenPlanNeedNotNameWhatIsUnfrozenLater) {
 }
 
 // The new plan has it already when its first round opens.
-TEST(SynchronizerFreezing, ALayerThatIsUnfrozenBeforeTuningIsSeen) {
+// A device has no tune().
+TEST(HostOnlySynchronizerFreezing, ALayerThatIsUnfrozenBeforeTuningIsSeen) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     model.left.set_requires_grad(false);
@@ -335,7 +339,8 @@ class CountingHook : public torch::autograd::FunctionPreHook {
 
 // The round's first hook is that of the frozen layer, and uses the new plan. It must not be removed while it runs:
 // autograd iterates over it and the hook after it.
-TEST(SynchronizerFreezing, ALayerMayBeFrozenBetweenForwardAndBackwardWhenThePlanChanges) {
+// With tune(), which a device does not have.
+TEST(HostOnlySynchronizerFreezing, ALayerMayBeFrozenBetweenForwardAndBackwardWhenThePlanChanges) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     int reached = 0;
@@ -361,7 +366,7 @@ TEST(SynchronizerFreezing, ALayerMayBeFrozenBetweenForwardAndBackwardWhenThePlan
 
 TEST(SynchronizerFreezing, ALayerMayBeConvertedWhileItIsFrozen) {
   on_ranks([](Communicator& communicator) {
-    torch::nn::Sequential model{torch::nn::Linear(2, 2), torch::nn::Linear(2, 2)};
+    auto model = on_device(torch::nn::Sequential{torch::nn::Linear(2, 2), torch::nn::Linear(2, 2)});
     auto& last = model[1]->as<torch::nn::Linear>()->weight;
     model[1]->as<torch::nn::Linear>()->bias.set_requires_grad(false);
     last.set_requires_grad(false);
@@ -369,7 +374,7 @@ TEST(SynchronizerFreezing, ALayerMayBeConvertedWhileItIsFrozen) {
     model[1]->to(at::kDouble);
     model[1]->as<torch::nn::Linear>()->weight.set_requires_grad(true);
     for (int round = 0; round < 2; ++round) {
-      const auto features = model[0]->as<torch::nn::Linear>()->forward(torch::ones({1, 2}));
+      const auto features = model[0]->as<torch::nn::Linear>()->forward(torch::ones({1, 2}, device()));
       model[1]->as<torch::nn::Linear>()->forward(features.to(at::kDouble)).sum().backward();
       synchronizer.wait();
       EXPECT_EQ(model[1]->as<torch::nn::Linear>()->weight.grad().scalar_type(), at::kDouble);
@@ -405,7 +410,7 @@ bool unfreeze_left(Pair& model, GradientSynchronizer& synchronizer, double of_le
 }
 
 TEST(SynchronizerFreezing, AGroupOfOneSkipsNanOfALayerThatWasJustUnfrozen) {
-  detail::SingleCommunicator communicator;
+  detail::SingleCommunicator communicator{device()};
   Pair model;
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator, {.non_finite = NonFinite::skipped}};
@@ -415,7 +420,7 @@ TEST(SynchronizerFreezing, AGroupOfOneSkipsNanOfALayerThatWasJustUnfrozen) {
 }
 
 TEST(SynchronizerFreezing, AGroupOfOneWithoutSamplesZeroesALayerThatWasJustUnfrozen) {
-  detail::SingleCommunicator communicator;
+  detail::SingleCommunicator communicator{device()};
   Pair model;
   model.left.set_requires_grad(false);
   GradientSynchronizer synchronizer{model, communicator};

@@ -12,12 +12,14 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_over_ranks;
 using test::on_ranks;
@@ -25,8 +27,8 @@ using test::Pair;
 
 // A matrix that is large enough for PowerSGD, and a vector that is not.
 struct MatrixAndVector : torch::nn::Module {
-  at::Tensor matrix = register_parameter("matrix", torch::ones({16, 16}));
-  at::Tensor vector = register_parameter("vector", torch::ones({4}));
+  at::Tensor matrix = register_parameter("matrix", torch::ones({16, 16}, device()));
+  at::Tensor vector = register_parameter("vector", torch::ones({4}, device()));
 
   /// Its gradient is `of_matrix` and `of_vector` in every element; backward() reaches `vector` first.
   at::Tensor loss(double of_matrix, double of_vector) const {
@@ -188,7 +190,7 @@ TEST(SynchronizerLifetime, ANoSyncGuardMayOutliveModuleAndCommunicator) {
       model.loss(1, 2).backward();
     }
     std::vector<at::Tensor> tensors;
-    for (int count = 0; count < 10; ++count) tensors.push_back(torch::full({4}, 1.0 * count));
+    for (int count = 0; count < 10; ++count) tensors.push_back(torch::full({4}, 1.0 * count, device()));
     guard.reset();
     for (int count = 0; count < 10; ++count) expect_all(tensors[static_cast<std::size_t>(count)], count);
     communicator.barrier();

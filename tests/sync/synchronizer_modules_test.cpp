@@ -18,14 +18,17 @@
 #include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_rank_plus_one;
+using test::on_device;
 using test::on_ranks;
 using test::Pair;
 using ::testing::ElementsAre;
@@ -49,14 +52,14 @@ TEST(SynchronizerModules, HoldersAndSharedPointersAreModules) {
     const auto pointer = std::make_shared<Pair>();
     GradientSynchronizer of_pointer{pointer, communicator};
     expect_averaged(*pointer, of_pointer);
-    torch::nn::Linear layer{2, 3};
+    auto layer = on_device(torch::nn::Linear{2, 3});
     const GradientSynchronizer of_layer{layer, communicator};
     EXPECT_EQ(of_layer.parameter_names().size(), 2u);
   });
 }
 
 TEST(SynchronizerModules, EmptyHoldersAndNullPointersAreRefused) {
-  detail::SingleCommunicator communicator;
+  detail::SingleCommunicator communicator{device()};
   const Held holder{nullptr};
   EXPECT_THROW((GradientSynchronizer{holder, communicator}), UsageError);
   const std::shared_ptr<Pair> pointer;
@@ -68,12 +71,12 @@ constexpr std::int64_t kBatch = 3;
 
 // Rows [begin, begin + count) of a table that depends on `step`, float64 [count, width].
 at::Tensor rows(int step, std::int64_t begin, std::int64_t count, std::int64_t width) {
-  const auto places = torch::arange(begin * width, (begin + count) * width, at::kDouble);
+  const auto places = torch::arange(begin * width, (begin + count) * width, on_device(at::kDouble));
   return places.add(1000 * step).sin().view({count, width});
 }
 
 void fill(torch::nn::Module& module) {
-  module.to(at::kDouble);
+  module.to(device(), at::kDouble);
   const torch::NoGradGuard no_grad;
   for (auto& parameter : module.parameters()) {
     parameter.copy_(torch::arange(parameter.numel(), at::kDouble).cos().view(parameter.sizes()));
@@ -160,14 +163,15 @@ TEST(SynchronizerModules, TwoModulesMayTrainEachOther) {
   on_ranks([](Communicator& communicator) {
     const auto wanted = train_alone(communicator.world_size());
     for (const auto how : {Spared::under_no_sync, Spared::frozen}) {
-      EXPECT_TRUE(torch::allclose(train_together(communicator, how), wanted, 1e-7, 1e-9)) << static_cast<int>(how);
+      EXPECT_TRUE(torch::allclose(train_together(communicator, how).cpu(), wanted.cpu(), 1e-7, 1e-9))
+          << static_cast<int>(how);
     }
   });
 }
 
 TEST(SynchronizerModules, SharedParametersAreReducedOnce) {
   on_ranks([](Communicator& communicator) {
-    const auto shared = torch::ones({4});
+    const auto shared = torch::ones({4}, device());
     torch::nn::Module model{"model"};
     for (const char* name : {"encoder", "decoder"}) {
       const auto part = std::make_shared<torch::nn::Module>(name);
@@ -212,7 +216,7 @@ at::Tensor checkpoint(const Segment& segment, const at::Tensor& input) {
 }
 
 at::Tensor input_of(const Communicator& communicator) {
-  return torch::full({4}, communicator.rank() + 1.0).requires_grad_(true);
+  return torch::full({4}, communicator.rank() + 1.0, device()).requires_grad_(true);
 }
 
 TEST(SynchronizerModules, CheckpointedSegmentsOverlapWhereEachParameterIsReachedOnce) {
@@ -255,16 +259,16 @@ at::Tensor last_gradient_of(at::Tensor weight, Communicator& communicator) {
   model.register_parameter("weight", weight);
   GradientSynchronizer synchronizer{model, communicator};
   torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(0.5)};
-  const auto pattern = torch::arange(weight.numel(), at::kFloat).view(weight.sizes());
-  const auto wanted = pattern * mean_rank_plus_one(communicator);
+  const auto pattern = torch::arange(weight.numel(), on_device(at::kFloat)).view(weight.sizes());
+  const auto wanted = pattern.cpu() * mean_rank_plus_one(communicator);
   at::Tensor gradient;
   for (int round = 1; round <= 3; ++round) {
     ((weight * pattern).sum() * (communicator.rank() + 1)).backward();
     EXPECT_TRUE(synchronizer.wait());
     gradient = weight.grad();
-    EXPECT_TRUE(torch::allclose(gradient, wanted, 1e-6, 1e-6));
+    EXPECT_TRUE(torch::allclose(gradient.cpu(), wanted, 1e-6, 1e-6));
     optimizer.step();
-    EXPECT_TRUE(torch::allclose(weight, 1 - 0.5 * round * wanted, 1e-5, 1e-5));
+    EXPECT_TRUE(torch::allclose(weight.cpu(), 1 - 0.5 * round * wanted, 1e-5, 1e-5));
     synchronizer.zero_grad();
   }
   return gradient;
@@ -272,21 +276,21 @@ at::Tensor last_gradient_of(at::Tensor weight, Communicator& communicator) {
 
 TEST(SynchronizerModules, ChannelsLastGradientsAreRightAndStayChannelsLast) {
   on_ranks([](Communicator& communicator) {
-    const auto weight = torch::ones({2, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto weight = torch::ones({2, 3, 2, 2}, device()).contiguous(at::MemoryFormat::ChannelsLast);
     EXPECT_TRUE(last_gradient_of(weight, communicator).is_contiguous(at::MemoryFormat::ChannelsLast));
   });
 }
 
 TEST(SynchronizerModules, TransposedParametersHaveTransposedGradients) {
   on_ranks([](Communicator& communicator) {
-    const auto weight = torch::empty_strided({3, 4}, {1, 3}).fill_(1);
+    const auto weight = torch::empty_strided({3, 4}, {1, 3}, device()).fill_(1);
     EXPECT_EQ(last_gradient_of(weight, communicator).strides(), weight.strides());
   });
 }
 
 TEST(SynchronizerModules, ParametersWithGapsHaveContiguousGradients) {
   on_ranks([](Communicator& communicator) {
-    const auto weight = torch::empty_strided({3, 4}, {8, 2}).fill_(1);
+    const auto weight = torch::empty_strided({3, 4}, {8, 2}, device()).fill_(1);
     EXPECT_TRUE(last_gradient_of(weight, communicator).is_contiguous());
   });
 }

@@ -11,12 +11,14 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::mean_rank_plus_one;
 using test::on_ranks;
@@ -29,14 +31,14 @@ constexpr BucketLimits kOneEach{.bucket_bytes = 16, .first_bucket_bytes = 16};
 struct Letters : torch::nn::Module {
   Letters() {
     for (const char* name : {"a", "b", "c", "d"})
-      parameters_by_name.push_back(register_parameter(name, torch::ones({4})));
+      parameters_by_name.push_back(register_parameter(name, torch::ones({4}, device())));
   }
 
   at::Tensor& operator[](char letter) { return parameters_by_name[static_cast<std::size_t>(letter - 'a')]; }
 
   // backward() reaches the parameters in this order: autograd runs later operations first.
   at::Tensor loss(const std::string& order, double gradient) {
-    auto sum = torch::zeros({1});
+    auto sum = torch::zeros({1}, device());
     for (auto letter = order.rbegin(); letter != order.rend(); ++letter) {
       sum = sum + (*this)[*letter].sum() * (gradient * factor_of(*letter));
     }
@@ -235,7 +237,8 @@ TEST(SynchronizerPlan, UnfreezingWorksInAnAccumulatedRound) {
   });
 }
 
-TEST(SynchronizerPlan, TuningGivesAllRanksTheSamePlan) {
+// A device has no tune().
+TEST(HostOnlySynchronizerPlan, TuningGivesAllRanksTheSamePlan) {
   on_ranks([](Communicator& communicator) {
     Letters model;
     GradientSynchronizer synchronizer{model, communicator};

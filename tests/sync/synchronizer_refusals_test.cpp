@@ -12,6 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
@@ -25,6 +26,7 @@ using test::expect_told_of_one;
 using test::is_odd_one;
 using test::kTenSeconds;
 using test::message_of;
+using test::on_device;
 using test::on_fresh_ranks;
 using test::on_ranks;
 using test::Pair;
@@ -157,7 +159,8 @@ TEST(SynchronizerRefusals, JoiningRanksThatDoNotTellTheirSamples) {
   expect_mismatch([](GradientSynchronizer& synchronizer) { synchronizer.join(); });
 }
 
-TEST(SynchronizerRefusals, SparseGradientsOfOneRank) {
+// Tests have a device without sparse tensors.
+TEST(HostOnlySynchronizerRefusals, SparseGradientsOfOneRank) {
   on_fresh_ranks(1, kTenSeconds, [](Communicator& communicator) {
     torch::nn::Embedding model{torch::nn::EmbeddingOptions(10, 3).sparse(is_odd_one(communicator))};
     GradientSynchronizer synchronizer{*model, communicator};
@@ -187,7 +190,7 @@ TEST(SynchronizerRefusals, DoubleBackwardOnOneRank) {
 void expect_refused_plan(const Plan& plan, const std::vector<std::string>& fragments) {
   on_ranks([&](Communicator& communicator) {
     Pair model;
-    model.register_parameter("precise", torch::ones({2}, at::kDouble));
+    model.register_parameter("precise", torch::ones({2}, on_device(at::kDouble)));
     const auto message =
         message_of<UsageError>([&] { const GradientSynchronizer synchronizer(model, communicator, {.plan = plan}); });
     for (const auto& fragment : fragments) EXPECT_THAT(message, HasSubstr(fragment));

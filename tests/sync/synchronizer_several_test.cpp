@@ -24,6 +24,7 @@
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/counting_format.hpp>
+#include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/models.hpp>
@@ -36,6 +37,7 @@ namespace libtrain {
 namespace {
 
 using test::CountingFormat;
+using test::device;
 using test::expect_all;
 using test::expect_told;
 using test::is_odd_one;
@@ -99,7 +101,7 @@ bool uses_left(int rank) {
 }
 
 at::Tensor input_of(const Communicator& communicator) {
-  return torch::full({4}, communicator.rank() + 1.0).requires_grad_(true);
+  return torch::full({4}, communicator.rank() + 1.0, device()).requires_grad_(true);
 }
 
 at::Tensor loss_with_recomputed(const Pair& model, const Communicator& communicator) {
@@ -204,7 +206,8 @@ void run_backward_of_halves(const Pair& model, double of_left, double of_right) 
   right.get();
 }
 
-TEST(SynchronizerThreads, HalvesOfAModuleMayGetTheirGradientsOnTwoThreads) {
+// Autograd has one thread for all backward passes on a device: neither half could wait there for the other.
+TEST(HostOnlySynchronizerThreads, HalvesOfAModuleMayGetTheirGradientsOnTwoThreads) {
   on_ranks([](Communicator& communicator) {
     const double mean = mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
     for (const auto limits : {BucketLimits{}, BucketLimits{16, 16}, BucketLimits{.alone_bytes = 1}}) {
@@ -226,8 +229,9 @@ TEST(SynchronizerThreads, HalvesOfAModuleMayGetTheirGradientsOnTwoThreads) {
   });
 }
 
-// Each rank is in two groups, of which the second has every other rank.
-TEST(SynchronizerThreads, TwoThreadsMayTrainModulesOfTheirOwnAtOnce) {
+// Each rank is in two groups, of which the second has every other rank. Which device they have is not known
+// on threads that the test has started.
+TEST(HostOnlySynchronizerThreads, TwoThreadsMayTrainModulesOfTheirOwnAtOnce) {
   on_ranks([](Communicator& communicator) {
     const std::shared_ptr<Communicator> groups[] = {communicator.split(0, communicator.rank()),
                                                     communicator.split(communicator.rank() % 2, communicator.rank())};
@@ -246,7 +250,8 @@ TEST(SynchronizerThreads, TwoThreadsMayTrainModulesOfTheirOwnAtOnce) {
   });
 }
 
-TEST(SynchronizerPairs, ModulesWithCommunicatorsOfTheirOwnMayBeReachedInAnyOrder) {
+// On a device, all ranks must call the collectives of several communicators in one order.
+TEST(HostOnlySynchronizerPairs, ModulesWithCommunicatorsOfTheirOwnMayBeReachedInAnyOrder) {
   on_ranks([](Communicator& communicator) {
     const auto of_first = communicator.split(0, communicator.rank());
     const auto of_second = communicator.split(0, communicator.rank());

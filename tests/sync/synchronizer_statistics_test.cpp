@@ -17,6 +17,7 @@
 namespace libtrain {
 namespace {
 
+using test::expect_all;
 using test::on_ranks;
 using test::Pair;
 using ::testing::ElementsAre;
@@ -38,10 +39,12 @@ TEST(SynchronizationStatistics, GivesTheShareOfCommunicationThatNobodyWaitedFor)
   EXPECT_DOUBLE_EQ(share(5, 4), 0);
 }
 
+// On a device, each round has ended when its gradients have been read.
 void run_rounds(Pair& model, GradientSynchronizer& synchronizer, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     model.loss(1, 1).backward();
     synchronizer.wait();
+    expect_all(model.left.grad(), 1, "left");
     synchronizer.zero_grad();
   }
 }

@@ -14,13 +14,16 @@
 #include <libtrain/sync/wire/detail/plain.hpp>
 
 #include <tests/support/counting_format.hpp>
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
+using test::on_device;
 using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -33,12 +36,13 @@ struct TwoBranchesImpl : torch::nn::Module {
     register_module("left", left);
     register_module("right", right);
     register_module("norm", norm);
+    to(device());
   }
 };
 TORCH_MODULE(TwoBranches);
 
 at::Tensor both(TwoBranches& model) {
-  const auto x = torch::ones({2, 4});
+  const auto x = torch::ones({2, 4}, device());
   return model->norm(model->left(x) + model->right(x)).pow(2).sum() + model->left(x).sum() + model->right(x).sum();
 }
 
@@ -59,17 +63,18 @@ TEST(Synchronizer, StartsFromTheWeightsAndBuffersOfRankZero) {
 TEST(Synchronizer, BroadcastsBuffersOfTypesThatCannotBeReduced) {
   on_ranks([](Communicator& communicator) {
     torch::nn::Module model{"model"};
-    model.register_parameter("weight", torch::ones({2}));
+    model.register_parameter("weight", torch::ones({2}, device()));
     const bool here = communicator.rank() == 0;
-    model.register_buffer("mask", torch::full({3}, here, at::kBool));
-    model.register_buffer("phase", torch::full({3}, c10::complex<double>(0, here ? 2 : 3), at::kComplexDouble));
-    model.register_buffer("small", torch::full({3}, here ? -5 : 7, at::kChar));
+    model.register_buffer("mask", torch::full({3}, here, on_device(at::kBool)));
+    model.register_buffer("phase",
+                          torch::full({3}, c10::complex<double>(0, here ? 2 : 3), on_device(at::kComplexDouble)));
+    model.register_buffer("small", torch::full({3}, here ? -5 : 7, on_device(at::kChar)));
     const GradientSynchronizer synchronizer{model, communicator};
     for (const auto& buffer : model.named_buffers()) {
       const auto wanted = buffer.key() == "mask"    ? torch::full({3}, true, at::kBool)
                           : buffer.key() == "phase" ? torch::full({3}, c10::complex<double>(0, 2), at::kComplexDouble)
                                                     : torch::full({3}, -5, at::kChar);
-      EXPECT_TRUE(torch::equal(buffer.value(), wanted)) << buffer.key();
+      EXPECT_TRUE(torch::equal(buffer.value().cpu(), wanted)) << buffer.key();
     }
   });
 }
@@ -102,12 +107,12 @@ TEST(Synchronizer, BroadcastsBuffersOnRequest) {
 }
 
 TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Sequential model{torch::nn::Linear(4, 4), torch::nn::Linear(4, 4)};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Sequential{torch::nn::Linear(4, 4), torch::nn::Linear(4, 4)});
   GradientSynchronizer synchronizer{*model, communicator, {.wire_format = std::make_shared<detail::PlainWireFormat>()}};
   ASSERT_EQ(synchronizer.buckets().size(), 1u);
   for (int round = 0; round < 2; ++round) {
-    model->forward(torch::ones({1, 4})).sum().backward();
+    model->forward(torch::ones({1, 4}, device())).sum().backward();
     synchronizer.wait();
     std::set<void*> memories;
     for (const auto& parameter : model->parameters()) memories.insert(parameter.grad().storage().mutable_data());
@@ -118,27 +123,28 @@ TEST(Synchronizer, KeepsGradientsInFlatBuckets) {
 }
 
 TEST(Synchronizer, KeepsTheLayoutOfChannelsLastGradients) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Conv2d model{torch::nn::Conv2dOptions(3, 4, 3)};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Conv2d{torch::nn::Conv2dOptions(3, 4, 3)});
   {
     const torch::NoGradGuard no_grad;
     model->weight.set_data(model->weight.contiguous(at::MemoryFormat::ChannelsLast));
   }
   GradientSynchronizer synchronizer{*model, communicator};
-  model->forward(torch::ones({1, 3, 5, 5})).sum().backward();
+  model->forward(torch::ones({1, 3, 5, 5}, device())).sum().backward();
   synchronizer.wait();
   EXPECT_TRUE(model->weight.grad().is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
 TEST(Synchronizer, ReducesDuringBackwardFromTheFirstRoundOn) {
-  detail::SingleCommunicator communicator;
+  detail::SingleCommunicator communicator{device()};
   const auto format = std::make_shared<test::CountingFormat>();
-  torch::nn::Sequential model{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)};
+  auto model =
+      on_device(torch::nn::Sequential{torch::nn::Linear(8, 8), torch::nn::Linear(8, 8), torch::nn::Linear(8, 8)});
   GradientSynchronizer synchronizer{*model, communicator, {.buckets = {300, 300}, .wire_format = format}};
   const auto buckets = static_cast<int>(synchronizer.buckets().size());
   ASSERT_GE(buckets, 3);
   for (int round = 1; round <= 2; ++round) {
-    model->forward(torch::ones({1, 8})).sum().backward();
+    model->forward(torch::ones({1, 8}, device())).sum().backward();
     EXPECT_EQ(format->started(), round * buckets);
     synchronizer.wait();
     EXPECT_EQ(format->started(), round * buckets);
@@ -153,10 +159,10 @@ TEST(Synchronizer, RanksMayProduceGradientsInAnyOrder) {
       for (auto& tensor : model->parameters()) tensor.fill_(1);
     }
     GradientSynchronizer synchronizer{*model, communicator, {.buckets = {16, 16}}};
-    const auto x = torch::full({1, 4}, communicator.rank() + 1.0);
+    const auto x = torch::full({1, 4}, communicator.rank() + 1.0, device());
     const auto left = [&] { return model->left(x).sum(); };
     const auto right = [&] { return model->right(x).sum() * 2; };
-    const auto rest = model->norm(torch::ones({2, 4})).sum();
+    const auto rest = model->norm(torch::ones({2, 4}, device())).sum();
     // Autograd runs later operations first.
     auto loss = rest;
     if (communicator.rank() % 2 == 0) {
@@ -190,35 +196,40 @@ TEST(Synchronizer, NamesParametersThatGotNoGradient) {
   on_ranks([](Communicator& communicator) {
     TwoBranches model;
     GradientSynchronizer synchronizer{*model, communicator};
-    (model->left(torch::ones({1, 4})).sum() + model->norm(torch::ones({2, 4})).sum()).backward();
+    (model->left(torch::ones({1, 4}, device())).sum() + model->norm(torch::ones({2, 4}, device())).sum()).backward();
     EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }),
                 AllOf(HasSubstr("2 of 6"), HasSubstr("'right.weight'"), HasSubstr("'right.bias'")));
   });
 }
 
 TEST(Synchronizer, RefusesASecondBackwardBeforeWait) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Linear model{4, 4};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Linear{4, 4});
   GradientSynchronizer synchronizer{*model, communicator};
-  model->forward(torch::ones({1, 4})).sum().backward();
-  EXPECT_THAT(message_of<UsageError>([&] { model->forward(torch::ones({1, 4})).sum().backward(); }),
+  model->forward(torch::ones({1, 4}, device())).sum().backward();
+  EXPECT_THAT(message_of<UsageError>([&] { model->forward(torch::ones({1, 4}, device())).sum().backward(); }),
               AllOf(HasSubstr("second gradient"), HasSubstr("wait()")));
 }
 
 TEST(Synchronizer, RefusesCallsOutOfOrder) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Linear model{4, 4};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Linear{4, 4});
   GradientSynchronizer synchronizer{*model, communicator};
   EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }), HasSubstr("without a backward()"));
-  model->forward(torch::ones({1, 4})).sum().backward();
+  model->forward(torch::ones({1, 4}, device())).sum().backward();
   EXPECT_THAT(message_of<UsageError>([&] { synchronizer.zero_grad(); }), HasSubstr("between backward() and wait()"));
 }
 
-TEST(Synchronizer, RefusesModulesItCannotServe) {
-  detail::SingleCommunicator communicator;
+TEST(Synchronizer, RefusesModulesWithoutParameters) {
+  detail::SingleCommunicator communicator{device()};
   torch::nn::ReLU nothing_to_train;
   EXPECT_THAT(message_of<UsageError>([&] { GradientSynchronizer{*nothing_to_train, communicator}; }),
               HasSubstr("no parameter"));
+}
+
+// Tests have a device without sparse tensors.
+TEST(HostOnlySynchronizer, RefusesSparseGradients) {
+  detail::SingleCommunicator communicator{device()};
   torch::nn::Embedding sparse{torch::nn::EmbeddingOptions(10, 3).sparse(true)};
   GradientSynchronizer synchronizer{*sparse, communicator};
   const auto loss = sparse->forward(torch::tensor({1, 2})).sum();
@@ -226,23 +237,23 @@ TEST(Synchronizer, RefusesModulesItCannotServe) {
 }
 
 TEST(Synchronizer, RefusesDoubleBackward) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Linear model{4, 4};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Linear{4, 4});
   GradientSynchronizer synchronizer{*model, communicator};
-  const auto loss = model->forward(torch::ones({1, 4})).pow(2).sum();
+  const auto loss = model->forward(torch::ones({1, 4}, device())).pow(2).sum();
   EXPECT_THAT(message_of<UsageError>([&] { loss.backward({}, true, true); }), HasSubstr("create_graph"));
 }
 
 TEST(Synchronizer, TakesItsHooksAlong) {
-  detail::SingleCommunicator communicator;
-  torch::nn::Linear model{4, 4};
+  detail::SingleCommunicator communicator{device()};
+  auto model = on_device(torch::nn::Linear{4, 4});
   const auto accumulator = torch::autograd::impl::grad_accumulator(model->weight);
   {
     const GradientSynchronizer synchronizer{*model, communicator};
     EXPECT_EQ(accumulator->post_hooks().size(), 1u);
   }
   EXPECT_TRUE(accumulator->post_hooks().empty());
-  for (int round = 0; round < 2; ++round) model->forward(torch::ones({1, 4})).sum().backward();
+  for (int round = 0; round < 2; ++round) model->forward(torch::ones({1, 4}, device())).sum().backward();
   EXPECT_EQ(model->bias.grad()[0].item<float>(), 2.0f);
 }
 
@@ -269,8 +280,8 @@ void expect_difference(const std::function<void(torch::nn::Module&)>& make_commo
 std::function<void(torch::nn::Module&)> with_weight(const char* name, std::vector<std::int64_t> shape,
                                                     at::ScalarType type = at::kFloat, bool trainable = true) {
   return [=](torch::nn::Module& model) {
-    model.register_parameter("bias", torch::ones({2}));
-    model.register_parameter(name, torch::ones(shape, type), trainable);
+    model.register_parameter("bias", torch::ones({2}, device()));
+    model.register_parameter(name, torch::ones(shape, on_device(type)), trainable);
   };
 }
 
@@ -294,7 +305,7 @@ TEST(ModelAgreement, ComparesWhatIsTrained) {
 TEST(ModelAgreement, ComparesCounts) {
   const auto more = [](torch::nn::Module& model) {
     with_weight("weight", {3})(model);
-    model.register_parameter("extra", torch::ones({7}));
+    model.register_parameter("extra", torch::ones({7}, device()));
   };
   expect_difference(with_weight("weight", {3}), more, {"nothing", "'extra'", "[7]"});
   expect_difference(more, with_weight("weight", {3}), {"'extra'", "[7]", "nothing"});
@@ -303,8 +314,8 @@ TEST(ModelAgreement, ComparesCounts) {
 TEST(ModelAgreement, ComparesBuffers) {
   const auto with_buffer = [](std::int64_t size) {
     return [size](torch::nn::Module& model) {
-      model.register_parameter("weight", torch::ones({2}));
-      model.register_buffer("mean", torch::ones({size}));
+      model.register_parameter("weight", torch::ones({2}, device()));
+      model.register_buffer("mean", torch::ones({size}, device()));
     };
   };
   expect_difference(with_buffer(2), with_buffer(3), {"buffer 'mean'", "[2]", "[3]"});

@@ -6,6 +6,7 @@
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/counting_format.hpp>
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 
@@ -13,6 +14,7 @@ namespace libtrain {
 namespace {
 
 using test::CountingFormat;
+using test::device;
 using test::expect_all;
 using test::mean_over_ranks;
 using test::on_ranks;
@@ -103,7 +105,7 @@ TEST(SynchronizerUnused, RanksMayUseHeadsOfTheirOwn) {
     torch::nn::Module model{"heads"};
     std::vector<at::Tensor> heads;
     for (int head = 0; head < kHeads; ++head) {
-      heads.push_back(model.register_parameter("head" + std::to_string(head), torch::ones({5})));
+      heads.push_back(model.register_parameter("head" + std::to_string(head), torch::ones({5}, device())));
     }
     GradientSynchronizer synchronizer{model, communicator, {.buckets = {20, 20}, .unused = UnusedParameters::allowed}};
     for (int round = 0; round < 4; ++round) {

@@ -26,12 +26,14 @@
 #include <libtrain/comm/host_transport.hpp>
 #include <libtrain/train/detail/run_id.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain::detail {
 namespace {
 
 namespace fs = std::filesystem;
+using test::device;
 using test::on_ranks;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -60,7 +62,9 @@ std::shared_ptr<Communicator> unowned(Communicator& communicator) {
 
 void reduce_a_bucket(Communicator& communicator) {
   communicator.label_calls(std::make_shared<const std::string>(kLabel));
-  communicator.all_reduce(torch::ones({4})).wait();
+  const auto bucket = torch::ones({4}, device());
+  communicator.all_reduce(bucket).wait();
+  EXPECT_EQ(bucket[0].item<float>(), static_cast<float>(communicator.world_size()));  // on a device, it has ended now
   communicator.label_calls(nullptr);
 }
 
@@ -87,7 +91,8 @@ void await_file(const fs::path& file) {
   while (!fs::exists(file) && !deadline.expired()) std::this_thread::yield();
 }
 
-TEST(CollectiveDump, TellsWhatARankDidAndWhatFailed) {
+// Records of collectives on a device have other texts, and are up to 100 ms old.
+TEST(HostOnlyCollectiveDump, TellsWhatARankDidAndWhatFailed) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     CollectiveDump dump{unowned(communicator), folder / "made" / "here", agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
@@ -102,7 +107,7 @@ TEST(CollectiveDump, TellsWhatARankDidAndWhatFailed) {
   });
 }
 
-TEST(CollectiveDump, EveryRankLearnsWhereAllAre) {
+TEST(HostOnlyCollectiveDump, EveryRankLearnsWhereAllAre) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
@@ -144,7 +149,7 @@ TEST(CollectiveDump, FilesOfAnEarlierRunAreNotMistaken) {
   });
 }
 
-TEST(CollectiveDump, IsForFailuresOfCommunication) {
+TEST(HostOnlyCollectiveDump, IsForFailuresOfCommunication) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     reduce_a_bucket(communicator);
@@ -155,14 +160,14 @@ TEST(CollectiveDump, IsForFailuresOfCommunication) {
   });
 }
 
-TEST(CollectiveDump, IsForFailuresWhileACollectiveIsUnderWay) {
+TEST(HostOnlyCollectiveDump, IsForFailuresWhileACollectiveIsUnderWay) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     if (communicator.world_size() == 1) return;
     CollectiveDump dump{unowned(communicator), folder, agree_on_run_id(communicator)};
     communicator.barrier();
     // It cannot end before the others have come, who wait for the file.
     if (communicator.rank() != 0) await_file(file_of(folder, 0));
-    auto work = communicator.all_reduce(torch::ones({4}));
+    auto work = communicator.all_reduce(torch::ones({4}, device()));
     if (communicator.rank() == 0) {
       EXPECT_TRUE(dump.write_after(kFire));
       const auto log = content_of(file_of(folder, 0));

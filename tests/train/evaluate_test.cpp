@@ -12,12 +12,14 @@
 
 #include <libtrain/base/error.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::message_of;
 using test::on_ranks;
 using ::testing::HasSubstr;
@@ -47,8 +49,8 @@ TEST(Evaluate, CountsEachSampleOnceWhateverTheNumberOfRanks) {
       data::DataLoader loader{
           pixels, {.batch_size = 2, .workers = 1, .remainder = data::Remainder::exact}, shard_of(communicator)};
       torch::nn::Dropout model;
-      const Evaluation result =
-          evaluate(*model, loader, communicator, [](const data::Batch& batch) { return batch.labels.lt(3); });
+      const Evaluation result = evaluate(*model, loader, communicator,
+                                         [](const data::Batch& batch) { return batch.labels.to(device()).lt(3); });
       EXPECT_EQ(result.samples, static_cast<std::int64_t>(size));
       EXPECT_EQ(result.mean(), static_cast<double>(std::min<std::uint64_t>(size, 3)) / static_cast<double>(size));
     }
@@ -62,7 +64,8 @@ TEST(Evaluate, AddsUpSeveralMeasures) {
         pixels, {.batch_size = 3, .workers = 1, .remainder = data::Remainder::exact}, shard_of(communicator)};
     torch::nn::Dropout model;
     const Evaluation result = evaluate(*model, loader, communicator, [](const data::Batch& batch) {
-      return at::stack({batch.labels, batch.labels * batch.labels}, 1);
+      const auto labels = batch.labels.to(device());
+      return at::stack({labels, labels * labels}, 1);
     });
     ASSERT_EQ(result.sums.size(), 2u);
     EXPECT_EQ(result.sums[0], 0 + 1 + 2 + 3 + 4);

@@ -39,7 +39,7 @@ inline BucketView make_bucket(Communicator& communicator, std::size_t index, con
 
 /// Whether all elements of `bucket.flat` between the gradients are zero.
 inline bool padding_is_zero(const BucketView& bucket) {
-  auto rest = bucket.flat.clone();
+  auto rest = bucket.flat.cpu().clone();
   for (const auto& gradient : bucket.gradients) {
     rest.as_strided(gradient.sizes(), gradient.strides(), gradient.storage_offset()).zero_();
   }
@@ -74,7 +74,7 @@ inline int average_bucket(WireFormat& format, const BucketView& bucket, Communic
   return average_buckets(format, {bucket}, communicator).front();
 }
 
-/// Standard normal numbers in float64, a function of `seed`. Ranks that are threads share no generator.
+/// Standard normal numbers in float64 on the host, a function of `seed`. Ranks that are threads share no generator.
 inline at::Tensor random_tensor(std::uint64_t seed, at::IntArrayRef sizes) {
   return at::empty(sizes, at::kDouble).normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
@@ -82,14 +82,14 @@ inline at::Tensor random_tensor(std::uint64_t seed, at::IntArrayRef sizes) {
 /// Whether every element of `value` is within `bound`, a tensor or a number, of `expected`; all in float64.
 template <typename Bound>
 ::testing::AssertionResult is_within(const at::Tensor& value, const at::Tensor& expected, const Bound& bound) {
-  const auto distances = value.to(at::kDouble).sub(expected.to(at::kDouble)).abs();
+  const auto distances = value.cpu().to(at::kDouble).sub(expected.to(at::kDouble)).abs();
   if (distances.le(bound).all().item().toBool()) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "The largest distance is " << distances.max().item().toDouble();
 }
 
 /// The relative distance in the Frobenius norm.
 inline double distance(const at::Tensor& value, const at::Tensor& expected) {
-  return value.to(at::kDouble).sub(expected).norm().item().toDouble() / expected.norm().item().toDouble();
+  return value.cpu().to(at::kDouble).sub(expected).norm().item().toDouble() / expected.norm().item().toDouble();
 }
 
 }  // namespace libtrain::test

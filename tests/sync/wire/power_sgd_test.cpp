@@ -125,7 +125,7 @@ at::Tensor sum_of_rounds(PowerSgdWireFormat& format, const BucketView& bucket, i
   for (int round = 0; round < rounds; ++round) {
     bucket.gradients[0].copy_(full_rank(1, communicator.rank()));
     average_buckets(format, {bucket}, communicator);
-    sum += bucket.gradients[0];
+    sum += bucket.gradients[0].cpu();
   }
   return sum;
 }
@@ -168,7 +168,7 @@ TEST(PowerSgd, KeepsWhatItKnowsWhenBucketsChange) {
         const auto& first = changes && round >= 3 ? buckets[0].gradients[1] : buckets[0].gradients[0];
         first.copy_(full_rank(round, communicator.rank()));
         average_buckets(format, buckets, communicator);
-        sum += first;
+        sum += first.cpu();
       }
       return sum;
     };
@@ -190,7 +190,8 @@ TEST(PowerSgd, GivesTheSameBitsToAllRanks) {
           gradient.copy_(full_rank(round, communicator.rank(), gradient.sizes().vec()));
         }
         average_buckets(format, {bucket}, communicator);
-        const std::string bytes{static_cast<const char*>(bucket.flat.const_data_ptr()), bucket.flat.nbytes()};
+        const auto flat = bucket.flat.cpu();
+        const std::string bytes{static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
         for (const auto& other : communicator.all_gather_bytes(bytes)) EXPECT_TRUE(other == bytes);
       }
     }
@@ -243,7 +244,7 @@ TEST(PowerSgd, RecoversFromRoundsOfZeros) {
     for (int round = 0; round < 2; ++round) {
       bucket.gradients[0].copy_(low_rank_in_the_mean(5, communicator));
       average_buckets(format, {bucket}, communicator);
-      sum += bucket.gradients[0];
+      sum += bucket.gradients[0].cpu();
     }
     EXPECT_TRUE(is_within(sum, low_rank_mean(5, communicator) * 2, 1e-8));
   });

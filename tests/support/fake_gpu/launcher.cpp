@@ -1,0 +1,130 @@
+#include <tests/support/fake_gpu/launcher.hpp>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/from_blob.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/first_failure.hpp>
+
+#include <tests/support/fake_gpu/fake_gpu.hpp>
+#include <tests/support/fake_gpu/memory.hpp>
+#include <tests/support/fake_gpu/streams.hpp>
+
+namespace libtrain::test {
+
+namespace {
+
+using detail::Call;
+using detail::CallKind;
+
+constexpr CallOptions kUntilAbort{.timeout = std::chrono::hours(24)};
+
+at::ScalarType scalar_type_of(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return at::kFloat;
+    case DataType::float64:
+      return at::kDouble;
+    case DataType::float16:
+      return at::kHalf;
+    case DataType::bfloat16:
+      return at::kBFloat16;
+    case DataType::int32:
+      return at::kInt;
+    case DataType::int64:
+      return at::kLong;
+    case DataType::uint8:
+      return at::kByte;
+  }
+  return at::kFloat;
+}
+
+// What the queued work uses: it may outlive the launcher.
+struct Queued {
+  explicit Queued(std::shared_ptr<Communicator> communicator) : data(std::move(communicator)) {}
+
+  const std::shared_ptr<Communicator> data;
+  detail::FirstFailure failure;
+  std::mutex mutex;  // a graph is replayed in another stream than that of the eager collectives
+
+  Work start(const Call& call, void* input, void* output) {
+    const auto ranks = static_cast<std::uint64_t>(data->world_size());
+    const auto view = [&](void* memory, std::uint64_t count) {
+      return at::from_blob(memory, {static_cast<std::int64_t>(count)}, at::TensorOptions(scalar_type_of(*call.type)));
+    };
+    switch (call.kind) {
+      case CallKind::all_reduce:
+        return data->all_reduce(view(input, call.count), view(output, call.count), *call.op, kUntilAbort);
+      case CallKind::reduce:
+        return data->reduce(view(input, call.count), output == nullptr ? at::Tensor{} : view(output, call.count),
+                            *call.root, *call.op, kUntilAbort);
+      case CallKind::broadcast:
+        return data->broadcast(view(output, call.count), *call.root, kUntilAbort);
+      case CallKind::all_gather:
+        return data->all_gather(view(input, call.count), view(output, ranks * call.count), kUntilAbort);
+      case CallKind::reduce_scatter:
+        return data->reduce_scatter(view(input, ranks * call.count), view(output, call.count), *call.op, kUntilAbort);
+      default:
+        return data->all_to_all(view(input, call.count), view(output, call.count), kUntilAbort);
+    }
+  }
+
+  void run(const Call& call, void* input, void* output) {
+    const std::lock_guard lock(mutex);
+    if (failure.exists()) return;
+    try {
+      start(call, input, output).wait();
+    } catch (...) {
+      failure.set(std::current_exception());
+    }
+  }
+};
+
+class FakeGpuLauncher : public detail::DeviceLauncher {
+ public:
+  FakeGpuLauncher(std::shared_ptr<Communicator> data, const at::Device& device)
+      : queued_(std::make_shared<Queued>(std::move(data))), device_(device) {}
+
+  std::string_view name() const override { return "fake_gpu"; }
+  at::Device device() const override { return device_; }
+
+  void launch(const Call& call, const void* input, void* output, const c10::Stream& stream,
+              const Deadline& /*deadline*/) override {
+    queued_->failure.throw_if_any();
+    fake::count_operation();
+    fake::find_stream(stream).launch(
+        {to_string(call), [queued = queued_, call, in = fake::kernel_address(input),
+                           out = fake::kernel_address(output)] { queued->run(call, in, out); }});
+  }
+
+  bool can_record() const override { return true; }
+  bool is_recording(const c10::Stream& stream) const override {
+    return fake::find_stream(stream).recording() != nullptr;
+  }
+
+  std::string asynchronous_error() override { return queued_->failure.reason(); }
+  void abort() noexcept override {
+    queued_->failure.set("aborted");
+    queued_->data->abort("aborted", ExitCode::communication);
+  }
+  void close() noexcept override {}
+  void leave() noexcept override {}
+
+ private:
+  std::shared_ptr<Queued> queued_;
+  at::Device device_;
+};
+
+}  // namespace
+
+detail::ConnectLauncher fake_gpu_launcher(const at::Device& device) {
+  return [device](Communicator& control, const CallOptions& set_up) {
+    return std::make_shared<FakeGpuLauncher>(control.split(0, control.rank(), set_up), device);
+  };
+}
+
+}  // namespace libtrain::test
