@@ -21,4 +21,12 @@ std::optional<std::string> Environment::get(std::string_view name) const {
   return found->second;
 }
 
+std::vector<std::pair<std::string, std::string>> Environment::with_prefix(std::string_view prefix) const {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (auto at = variables_.lower_bound(prefix); at != variables_.end() && at->first.starts_with(prefix); ++at) {
+    if (!at->second.empty()) found.emplace_back(*at);
+  }
+  return found;
+}
+
 }  // namespace libtrain

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace libtrain {
 
@@ -22,6 +24,9 @@ class Environment {
   std::optional<std::string> get(std::string_view name) const;
 
   bool has(std::string_view name) const { return get(name).has_value(); }
+
+  /// Names and values of the variables whose names begin with `prefix` and that are not empty, ordered by name.
+  std::vector<std::pair<std::string, std::string>> with_prefix(std::string_view prefix) const;
 
  private:
   std::map<std::string, std::string, std::less<>> variables_;

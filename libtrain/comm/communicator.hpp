@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/collective_record.hpp>
@@ -55,6 +57,9 @@ class Communicator {
 
   /// Whether collectives accept tensors on this device.
   virtual bool supports(const at::Device& device) const = 0;
+
+  /// The device of this rank's model, gradients and batches: that of the memory which `allocate` returns.
+  virtual at::Device device() const { return at::kCPU; }
 
   /// Combines all ranks' `input` into every rank's `output`, with the same bits on every rank. The two have the same
   /// number of elements and dtype; they are the same tensor (in place), or do not overlap. fp16 and bf16 accumulate in
@@ -111,6 +116,11 @@ class Communicator {
   /// call it.
   virtual at::Tensor allocate(std::int64_t elements, at::ScalarType type) = 0;
 
+  /// The same in host memory, for messages that the host writes and reads.
+  at::Tensor allocate_on_host(std::int64_t elements, at::ScalarType type) {
+    return device().is_cpu() ? allocate(elements, type) : at::zeros({elements}, type);
+  }
+
   /// Sets a label for the following calls, such as "bucket 3". Errors and records contain it, and ranks that make the
   /// same call under different labels get the same error as for different calls. Null removes the label. Returns the
   /// previous label. See CallPurpose.
@@ -119,6 +129,23 @@ class Communicator {
   /// The last 100 collectives, oldest first, to see where this rank is or was. Empty if the backend keeps no records.
   /// Any thread may call it.
   virtual std::vector<CollectiveRecord> recent_collectives() const { return {}; }
+
+  /// Whether collectives may be called while the current stream of their device records a graph, which then replays
+  /// them. All ranks must record and replay the same collectives. Each `Work` must be waited for before the recording
+  /// ends, in the recording stream.
+  virtual bool is_recordable() const { return false; }
+
+  /// Whether the current stream of the communicator's device is recording a graph. Any thread may call it.
+  virtual bool is_recording() const { return false; }
+
+  using BackgroundFailureListener = std::function<void(const std::string& reason)>;
+
+  /// `listener` receives the reason if this communicator, or one split from it, fails while no call is in progress: on
+  /// another thread, at most once per communicator, before the communicator is aborted and before the failure ends the
+  /// process. It is the last chance to write records, and should take a few seconds at most. Replaces the former
+  /// listener; null removes it. Backends whose failures always reach a call or a wait ignore it. Any thread may call
+  /// it.
+  virtual void on_background_failure(BackgroundFailureListener /*listener*/) {}
 
   /// Makes all pending and later calls of this rank, and of its peers if the backend supports that, fail with `reason`.
   /// In a job that MPI connects, which cannot interrupt a peer's call, it ends the whole job with exit code `code`,

@@ -58,9 +58,12 @@ class [[nodiscard]] Work {
     if (pending_) pending_->wait();
   }
 
+  /// Never true for a collective that is recorded into a graph.
   bool done() const { return !pending_ || pending_->done(); }
 
-  /// std::nullopt until it has finished, and always for backends for GPUs and for a single process.
+  /// std::nullopt until it has finished, and always for a single process, for staged collectives, and for those that
+  /// are recorded into a graph. Of a collective on a GPU, times of the GPU on the host's clock: asking does not wait
+  /// for it.
   std::optional<WorkTimes> times() const { return pending_ ? pending_->times() : std::nullopt; }
 
  private:

@@ -41,5 +41,12 @@ TEST(ParseInteger, AcceptsTheEndsOfTheRangeAndNothingBeyond) {
   EXPECT_FALSE(parse_integer("-", -1, 1).has_value());
 }
 
+TEST(Environment, ListsTheVariablesWithAPrefix) {
+  const Environment environment{{{"NCCL", "no"}, {"NCCL_B", "2"}, {"NCCL_A", "1"}, {"NCCL_EMPTY", ""}, {"OTHER", "x"}}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"NCCL_A", "1"}, {"NCCL_B", "2"}};
+  EXPECT_EQ(environment.with_prefix("NCCL_"), expected);
+  EXPECT_TRUE(Environment{}.with_prefix("NCCL_").empty());
+}
+
 }  // namespace
 }  // namespace libtrain

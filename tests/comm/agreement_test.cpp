@@ -7,6 +7,7 @@
 #include <string>
 
 #include <c10/util/Exception.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <libtrain/base/error.hpp>
@@ -58,6 +59,10 @@ TEST(RunTogether, TakesForeignErrorsForTheMachinesAndLibTorchsForTheCallers) {
   EXPECT_EQ(thrown_together<EnvironmentError>([](int) { throw 7; }), "Opening the box failed on rank 1: unknown error");
   EXPECT_EQ(thrown_together<UsageError>([](int) { TORCH_CHECK(false, "wrong shape"); }),
             "Opening the box failed on rank 1: wrong shape");
+  EXPECT_THAT(thrown_together<EnvironmentError>([](int) {
+                throw c10::OutOfMemoryError(c10::SourceLocation{"malloc", "file.cpp", 1}, "CUDA out of memory.");
+              }),
+              ::testing::HasSubstr("failed on rank 1: On the GPU: CUDA out of memory. Use a smaller batch"));
 }
 
 TEST(RunTogether, SaysNoRankWhereAllHaveTheSameProblem) {

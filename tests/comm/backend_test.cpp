@@ -43,7 +43,10 @@ TEST(Backends, OfAProgramConnectTheRanksThatAskForThemByName) {
   run_ranks(2, [](Communicator& threads) {
     ranks = &threads;
     const auto launch = launch_of("Toy", threads.rank(), 2);
-    const auto communicator = connect(launch, {.timeout = std::chrono::seconds(7)}, std::chrono::seconds(9));
+    const auto communicator = connect(launch, {.device = DeviceChoice::cpu,
+                                               .communicator = {.timeout = std::chrono::seconds(7)},
+                                               .connect_timeout = std::chrono::seconds(9)})
+                                  .communicator;
     const auto tensor = torch::full({3}, 1.0F + static_cast<float>(threads.rank()));
     communicator->all_reduce(tensor).wait();
     EXPECT_TRUE(tensor.equal(torch::full({3}, 3.0F)));
@@ -75,18 +78,31 @@ TEST(Backends, SayWhyTheyCannotServe) {
   register_backend({.name = "broken",
                     .why_unavailable = [](const Launch& launch) { return launch.backend.value + " has no card."; },
                     .connect = [](const ConnectRequest&) { return std::make_shared<detail::SingleCommunicator>(); }});
-  EXPECT_EQ(message_of<EnvironmentError>([] { connect(launch_of("broken")); }), "broken has no card.");
+  EXPECT_EQ(message_of<EnvironmentError>([] { connect(launch_of("broken"), {.device = DeviceChoice::cpu}); }),
+            "broken has no card.");
 }
 
 TEST(Backends, ThatAreUnknownAreAnsweredWithTheKnownOnes) {
   register_backend({.name = "toy2", .connect = connect_host_memory});
-  EXPECT_THAT(message_of<EnvironmentError>([] { connect(launch_of("ucx")); }),
+  EXPECT_THAT(message_of<EnvironmentError>([] { connect(launch_of("ucx"), {.device = DeviceChoice::cpu}); }),
               AllOf(HasSubstr("'ucx' (--dist-backend) is not known"), HasSubstr("auto, gloo, tcp, mpi, nccl"),
                     HasSubstr("toy2")));
 }
 
 TEST(Backends, BuiltInOnesServeOneProcess) {
-  for (const auto* name : {"auto", "gloo", "tcp", "mpi"}) EXPECT_EQ(connect(launch_of(name))->backend(), "single");
+  for (const auto* name : {"auto", "gloo", "tcp", "mpi"}) {
+    const auto connection = connect(launch_of(name), {.device = DeviceChoice::cpu});
+    EXPECT_EQ(connection.communicator->backend(), "single");
+    EXPECT_EQ(connection.device, at::kCPU);
+  }
+}
+
+TEST(Backends, OfGpusRefuseTheCpu) {
+  register_backend({.name = "gpus", .connect = connect_host_memory, .needs_gpus = true});
+  EXPECT_EQ(
+      message_of<UsageError>([] { connect(launch_of("gpus"), {.device = DeviceChoice::cpu}); }),
+      "Backend 'gpus' (--dist-backend) is for GPUs, but the device is the CPU. Use --dist-backend auto, or another "
+      "--device.");
 }
 
 TEST(Backends, NeedANameThatCanBeAskedForAndAWayToConnect) {

@@ -1,6 +1,6 @@
 // How ranks detect that they make different calls, on ranks as threads and under mpirun.
 
-#include <libtrain/comm/detail/nccl/call_agreement.hpp>
+#include <libtrain/comm/detail/device/call_agreement.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,9 @@
 #include <torch/types.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/device/visible_gpus.hpp>
 #include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+#include <libtrain/comm/detail/nccl/cuda_library.hpp>
 #include <libtrain/comm/detail/nccl/nccl_check.hpp>
 #include <libtrain/comm/detail/nccl/nccl_types.hpp>
 #include <libtrain/comm/detail/nccl/nccl_version.hpp>
@@ -41,6 +43,9 @@ using ::testing::HasSubstr;
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte};
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum, ReduceOp::product, ReduceOp::average};
 const at::Device kGpu{at::kCUDA, 0};
+
+// Before any test of this program asks LibTorch for CUDA, as torch::manual_seed() does.
+[[maybe_unused]] const bool kCudaIsLoaded = !detail::visible_gpus().gpus.empty() && detail::load_cuda_library().empty();
 
 // A single rank, the only possible number on a machine with one GPU, gets the same result from every operation.
 static_assert(to_nccl(ReduceOp::sum) == ncclSum);
@@ -171,12 +176,61 @@ TEST_F(NcclOnGpu, ACollectiveFollowsTheCallersStreamAndTheWaiterFollowsIt) {
 }
 
 TEST_F(NcclOnGpu, BadArgumentsAreUsageErrors) {
-  EXPECT_THROW(static_cast<void>(communicator->all_reduce(torch::ones({4}))), UsageError);
+  EXPECT_THROW(static_cast<void>(communicator->all_reduce(torch::ones({4}, at::kMeta))), UsageError);
   EXPECT_THROW(static_cast<void>(communicator->all_reduce(torch::ones({4}, at::TensorOptions(kGpu).dtype(at::kInt)),
                                                           ReduceOp::average)),
                UsageError);
   EXPECT_THROW(static_cast<void>(communicator->broadcast(torch::ones({4}, kGpu), 1)), UsageError);
   communicator->all_reduce(torch::ones({4}, kGpu)).wait();  // still usable
+}
+
+TEST_F(NcclOnGpu, TensorsInHostMemoryGoOverTheControlCommunicator) {
+  const auto tensor = torch::ones({4});
+  communicator->all_reduce(tensor).wait();
+  EXPECT_TRUE(torch::equal(tensor, torch::ones({4})));
+}
+
+TEST_F(NcclOnGpu, TimesAreThoseOfTheGpu) {
+  const auto tensor = torch::ones({1 << 20}, kGpu);
+  communicator->all_reduce(tensor).wait();
+  c10::cuda::device_synchronize();
+  const auto before = WorkTimes::Clock::now();
+  occupy_stream<100>();
+  auto work = communicator->all_reduce(tensor);
+  EXPECT_FALSE(work.times().has_value());
+  work.wait();
+  c10::cuda::device_synchronize();
+  const auto times = work.times();
+  ASSERT_TRUE(times.has_value());
+  EXPECT_GE(times->called, before);
+  EXPECT_GE(times->ended - times->called, std::chrono::milliseconds(95));
+  EXPECT_LE(times->ended, WorkTimes::Clock::now());
+}
+
+// While the watchdog queries the events of earlier collectives on its own thread.
+TEST_F(NcclOnGpu, ARecordingIsNotDisturbedAndIsReplayed) {
+  const c10::cuda::CUDAStreamGuard in_stream{c10::cuda::getStreamFromPool(false, 0)};
+  const auto stream = in_stream.current_stream().stream();
+  const auto tensor = torch::ones({1 << 20}, kGpu);
+  communicator->all_reduce(tensor).wait();
+  occupy_stream<500>();
+  static_cast<void>(communicator->all_reduce(tensor));
+  EXPECT_FALSE(communicator->is_recording());
+  C10_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  EXPECT_TRUE(communicator->is_recording());
+  auto work = communicator->all_reduce(tensor);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  work.wait();
+  cudaGraph_t graph = nullptr;
+  C10_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t executable = nullptr;
+  C10_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  tensor.fill_(5);
+  for (int replay = 0; replay < 3; ++replay) C10_CUDA_CHECK(cudaGraphLaunch(executable, stream));
+  EXPECT_EQ(tensor.mean().item<float>(), 5.0f);
+  C10_CUDA_CHECK(cudaGraphExecDestroy(executable));
+  C10_CUDA_CHECK(cudaGraphDestroy(graph));
+  communicator->all_reduce(tensor).wait();  // still usable
 }
 
 TEST_F(NcclOnGpu, AMissedDeadlineIsToldAndEndsLaterCalls) {

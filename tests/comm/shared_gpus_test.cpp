@@ -23,11 +23,20 @@ TEST(SharedGpus, AreFoundAcrossContainersOfOneMachine) {
             "ranks 0, 1 share H200 GPU-1 of host pod-1");
 }
 
+TEST(SharedGpus, MayBeSharedByRanksThatNcclTakesForRanksOfOtherHosts) {
+  EXPECT_EQ(describe_shared_gpus({{"a", "GPU-1", "H200", "r0"}, {"a", "GPU-1", "H200", "r1"}}), "");
+  EXPECT_EQ(describe_shared_gpus({{"a", "GPU-1", "H200", "r0"}, {"a", "GPU-1", "H200", "r0"}}),
+            "ranks 0, 1 share H200 GPU-1 of host a");
+}
+
 TEST(SharedGpus, IdentitiesSurviveTheExchange) {
-  const auto gpu = gpu_from_line(to_line({.host = "node-7", .uuid = "GPU-00ff", .name = "NVIDIA H200 NVL"}));
+  const auto gpu =
+      gpu_from_line(to_line({.host = "node-7", .uuid = "GPU-00ff", .name = "NVIDIA H200 NVL", .nccl_host = "r1"}));
   EXPECT_EQ(gpu.host, "node-7");
   EXPECT_EQ(gpu.uuid, "GPU-00ff");
   EXPECT_EQ(gpu.name, "NVIDIA H200 NVL");
+  EXPECT_EQ(gpu.nccl_host, "r1");
+  EXPECT_EQ(gpu_from_line(to_line({.name = "H200"})).nccl_host, "");
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ void on_staged_ranks(const std::function<void(Communicator&, std::int64_t, at::S
   });
 }
 
-TEST(Staged, AllReduceCombinesInPlaceAndOutOfPlace) {
+// The ranks' communicator is the one for host memory.
+TEST(HostOnlyStaged, AllReduceCombinesInPlaceAndOutOfPlace) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const auto expected = sum_of_patterns(staged.world_size(), size, type);
     const auto tensor = staged_pattern(staged.rank(), size, type);
@@ -71,7 +72,7 @@ TEST(Staged, AllReduceCombinesInPlaceAndOutOfPlace) {
   });
 }
 
-TEST(Staged, ReduceReachesTheRootAlone) {
+TEST(HostOnlyStaged, ReduceReachesTheRootAlone) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int root = staged.world_size() - 1;
     const bool is_root = staged.rank() == root;
@@ -86,7 +87,7 @@ TEST(Staged, ReduceReachesTheRootAlone) {
   });
 }
 
-TEST(Staged, BroadcastCopiesTheRoot) {
+TEST(HostOnlyStaged, BroadcastCopiesTheRoot) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     for (int root = 0; root < staged.world_size(); ++root) {
       const auto tensor = staged_pattern(staged.rank(), size, type);
@@ -96,7 +97,7 @@ TEST(Staged, BroadcastCopiesTheRoot) {
   });
 }
 
-TEST(Staged, AllGatherAndAllToAllKeepRankOrder) {
+TEST(HostOnlyStaged, AllGatherAndAllToAllKeepRankOrder) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int world_size = staged.world_size();
     const auto gathered = torch::zeros({world_size, size}, type);
@@ -113,7 +114,7 @@ TEST(Staged, AllGatherAndAllToAllKeepRankOrder) {
   });
 }
 
-TEST(Staged, ReduceScatterGivesEachRankItsPart) {
+TEST(HostOnlyStaged, ReduceScatterGivesEachRankItsPart) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int world_size = staged.world_size();
     const auto input = staged_pattern(staged.rank(), size * world_size, type);
@@ -124,7 +125,7 @@ TEST(Staged, ReduceScatterGivesEachRankItsPart) {
   });
 }
 
-TEST(Staged, EqualCountsMayComeInDifferentShapes) {
+TEST(HostOnlyStaged, EqualCountsMayComeInDifferentShapes) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -146,7 +147,7 @@ TEST(Staged, EqualCountsMayComeInDifferentShapes) {
 }
 
 // 4 MiB are a piece: one message of some pieces and a rest, and one of whole pieces.
-TEST(Staged, MessagesOfManyPiecesArriveWhole) {
+TEST(HostOnlyStaged, MessagesOfManyPiecesArriveWhole) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -167,7 +168,7 @@ TEST(Staged, MessagesOfManyPiecesArriveWhole) {
   });
 }
 
-TEST(Staged, DifferentCountsAreFoundInTheSameCall) {
+TEST(HostOnlyStaged, DifferentCountsAreFoundInTheSameCall) {
   test::on_fresh_ranks(2, {.timeout = std::chrono::seconds(30)}, [](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -178,7 +179,7 @@ TEST(Staged, DifferentCountsAreFoundInTheSameCall) {
   });
 }
 
-TEST(Staged, LetsGoOfResultsThatNobodyWaitsFor) {
+TEST(HostOnlyStaged, LetsGoOfResultsThatNobodyWaitsFor) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -196,7 +197,7 @@ TEST(Staged, LetsGoOfResultsThatNobodyWaitsFor) {
   });
 }
 
-TEST(Staged, CallsOnTheSameMemoryKeepTheirOrder) {
+TEST(HostOnlyStaged, CallsOnTheSameMemoryKeepTheirOrder) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -214,7 +215,7 @@ TEST(Staged, CallsOnTheSameMemoryKeepTheirOrder) {
   });
 }
 
-TEST(Staged, DoneBringsTheResult) {
+TEST(HostOnlyStaged, DoneBringsTheResult) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -227,7 +228,7 @@ TEST(Staged, DoneBringsTheResult) {
   });
 }
 
-TEST(Staged, ControlSplitAndAllocateWork) {
+TEST(HostOnlyStaged, ControlSplitAndAllocateWork) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -243,7 +244,7 @@ TEST(Staged, ControlSplitAndAllocateWork) {
   });
 }
 
-TEST(Staged, BadArgumentsAreUsageErrors) {
+TEST(HostOnlyStaged, BadArgumentsAreUsageErrors) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;
@@ -297,7 +298,7 @@ TEST(StagingPool, BuffersAreWholePagesAndOutliveThePool) {
   }
 }
 
-TEST(Staged, AFailureOfTheHostReachesWaitersAndLaterCalls) {
+TEST(HostOnlyStaged, AFailureOfTheHostReachesWaitersAndLaterCalls) {
   test::on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
     const auto owner = stage(communicator);
     auto& staged = *owner;

@@ -10,12 +10,14 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
-#include <libtrain/comm/detail/nccl/nccl_communicator.hpp>
+#include <libtrain/comm/detail/device/device_communicator.hpp>
+#include <libtrain/comm/detail/nccl/cuda_errors.hpp>
+#include <libtrain/comm/detail/nccl/cuda_library.hpp>
+#include <libtrain/comm/detail/nccl/nccl_launcher.hpp>
 #include <libtrain/comm/detail/nccl/nccl_version.hpp>
 #include <libtrain/comm/detail/nccl/shared_gpus.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 #include <libtrain/comm/detail/staged/staged_communicator.hpp>
-
-extern "C" const char* libtrain_cuda_library_problem();  // see cuda_library.cpp
 
 namespace libtrain::detail {
 
@@ -39,24 +41,28 @@ void require_version() {
 }
 
 void require_cuda() {
-  if (const std::string problem = libtrain_cuda_library_problem(); !problem.empty()) {
-    throw EnvironmentError(text("This machine has CUDA's driver, but LibTorch's CUDA part cannot be loaded: ", problem,
-                                ". Check LD_LIBRARY_PATH and the LibTorch that was installed, or use "
-                                "--dist-backend gloo."));
+  if (const auto& problem = load_cuda_library(); !problem.empty()) {
+    throw EnvironmentError(text("LibTorch's CUDA part cannot be loaded: ", problem,
+                                ". Check LD_LIBRARY_PATH and the LibTorch that was installed, or use --device cpu."));
   }
 }
 
-void require_device(const at::Device& device) {
+void require_device(const at::Device& device, int rank) {
   if (!device.is_cuda()) throw EnvironmentError(text("NCCL takes CUDA devices, not ", device, "."));
   require_cuda();
-  const auto devices = c10::cuda::device_count();
+  int devices = 0;
+  if (const auto code = cudaGetDeviceCount(&devices); code != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw EnvironmentError(with_cuda_advice(
+        text("This process sees no GPU: ", cudaGetErrorString(code), ". Use --dist-backend gloo to train on the CPU."),
+        rank, device.index()));
+  }
   if (devices == 0) {
     throw EnvironmentError(
         "This process sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --dist-backend gloo.");
   }
   if (device.index() >= devices) {
-    throw EnvironmentError(
-        text(device, " does not exist: this process sees ", static_cast<int>(devices), " GPUs, counted from 0."));
+    throw EnvironmentError(text(device, " does not exist: this process sees ", devices, " GPUs, counted from 0."));
   }
 }
 
@@ -64,7 +70,10 @@ GpuIdentity identify(const at::Device& device) {
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
   const auto host = host_name();
-  return {.host = host.empty() ? "(unnamed)" : host, .uuid = uuid_of(properties), .name = properties.name};
+  return {.host = host.empty() ? "(unnamed)" : host,
+          .uuid = uuid_of(properties),
+          .name = properties.name,
+          .nccl_host = Environment::of_process().get("NCCL_HOSTID").value_or("")};
 }
 
 // The GPU of each rank; throws on all ranks if any rank has no usable GPU.
@@ -74,8 +83,8 @@ std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& de
       control, "Setting up NCCL",
       [&] {
         require_version();
-        require_device(device);
-        mine = to_line(identify(device));
+        require_device(device, control.rank());
+        throw_with_cuda_advice(control.rank(), device.index(), [&] { mine = to_line(identify(device)); });
       },
       set_up);
   std::vector<GpuIdentity> gpus;
@@ -83,27 +92,20 @@ std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& de
   return gpus;
 }
 
-std::shared_ptr<Communicator> connect_gpus(const ConnectRequest& request) {
-  const auto control = connect_host_memory(request);
-  if (control->world_size() == 1) return control;
-  at::Device device{at::kCUDA};
-  // A rank without a GPU, or without a local rank to choose one, is an error on all ranks.
-  const CallOptions set_up{.timeout = request.connect_timeout};
-  run_together(
-      *control, "Choosing a GPU",
-      [&] {
-        require_cuda();
-        device.set_index(static_cast<c10::DeviceIndex>(device_index(request.launch, c10::cuda::device_count())));
-      },
-      set_up);
+std::shared_ptr<Communicator> connect_gpus_over_nccl(const GpuConnectRequest& request) {
+  if (request.host->world_size() == 1) return std::make_shared<SingleCommunicator>(request.device);
   // No thread may be waiting for the failed collective, and later results of the GPU are invalid: this ends the job.
   // Only MPI's abort() does not return.
-  const auto end_job = [control](const std::string& reason) {
-    log_error(reason);
-    control->abort(reason);
+  const auto end_job = [host = request.host, on_failure = request.on_failure](const std::string& reason) {
+    if (on_failure) {
+      on_failure(reason);
+    } else {
+      log_error(reason);
+    }
+    host->abort(reason);
     std::_Exit(static_cast<int>(ExitCode::communication));
   };
-  return connect_nccl(*control, device, request.options, end_job, set_up);
+  return connect_nccl(*request.host, request.device, request.options, end_job, {.timeout = request.connect_timeout});
 }
 
 at::Device with_index(const at::Device& device) {
@@ -120,7 +122,9 @@ Backend nccl_backend() {
             return "LIBTRAIN_ENCRYPTION is on, but NCCL sends gradients between hosts without encryption. Unset it, or "
                    "use --dist-backend gloo.";
           },
-          .connect = connect_gpus};
+          .connect = connect_host_memory,
+          .connect_gpus = connect_gpus_over_nccl,
+          .needs_gpus = true};
 }
 
 std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Device& device, CommunicatorOptions options,
@@ -131,7 +135,8 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
   // A separate communicator, so that calls and failures of `control` do not affect this one.
   auto own_control = control.split(0, control.rank(), set_up);
   if (shared.empty()) {
-    return std::make_shared<NcclCommunicator>(std::move(own_control), indexed, options, std::move(on_failure), set_up);
+    return std::make_shared<DeviceCommunicator>(std::move(own_control), nccl_launcher(indexed), options,
+                                                std::move(on_failure), set_up);
   }
   if (control.rank() == 0) {
     log_warning(text("Several ranks share a GPU (", shared,

@@ -9,7 +9,7 @@
 
 namespace libtrain::detail {
 
-/// The backend for tensors on GPUs; each rank uses one GPU (see device_index). In a build without CUDA it reports that
+/// The backend for tensors on GPUs; each rank uses one GPU (see DeviceChoice). In a build without CUDA it reports that
 /// it is unavailable.
 Backend nccl_backend();
 
@@ -17,7 +17,7 @@ Backend nccl_backend();
 /// the current one if it has no index. If several ranks share a GPU, which NCCL does not support, tensors go through
 /// host memory over `control`'s backend, with a warning on rank 0.
 ///
-/// `on_failure` receives the reason if NCCL fails while no thread waits for it (see NcclCommunicator): on another
+/// `on_failure` receives the reason if NCCL fails while no thread waits for it (see DeviceCommunicator): on another
 /// thread, once. It may end the job. `set_up` has the timeout of each step until the ranks are connected; the default
 /// is that of `options`.
 ///

@@ -1,17 +1,15 @@
 #include <libtrain/comm/detail/nccl/nccl_comm.hpp>
 
-#include <cuda_runtime_api.h>
-
 #include <chrono>
 #include <future>
 #include <memory>
 #include <thread>
 #include <utility>
 
-#include <c10/cuda/CUDAFunctions.h>
-
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/nccl/cuda_device.hpp>
+#include <libtrain/comm/detail/nccl/cuda_errors.hpp>
 #include <libtrain/comm/detail/nccl/nccl_check.hpp>
 
 namespace libtrain::detail {
@@ -30,22 +28,40 @@ void pause_after(int polls) {
   }
 }
 
-// While a process exits, the CUDA runtime may be unloaded before libtrain's communicators: NCCL must not be called
-// then.
-bool cuda_is_unloading() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaErrorCudartUnloading;
-}
-
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
   const auto code = ncclCommGetAsyncError(comm, &state);
   return code == ncclSuccess ? state : code;
 }
 
-// A new thread has device 0, on which its first CUDA call would create a context.
-void use_device(int device) noexcept {
-  if (cudaSetDevice(device) != cudaSuccess) static_cast<void>(cudaGetLastError());
+// Calls `end`, which may never return, on a thread of its own, and gives up waiting for it after `limit`.
+template <typename End>
+void run_detached(int device, std::chrono::milliseconds limit, End end) noexcept {
+  try {
+    const auto ended = std::make_shared<std::promise<void>>();
+    const auto has_ended = ended->get_future();
+    std::thread([device, end, ended] {
+      enter_cuda_thread(device);
+      end();
+      ended->set_value();
+    }).detach();
+    has_ended.wait_for(limit);
+  } catch (...) {
+    // No thread can be created: leaking the communicator is better than a hang.
+  }
+}
+
+void finalize_and_destroy(ncclComm_t comm, const Deadline& deadline) {
+  auto state = ncclCommFinalize(comm);
+  for (int polls = 0; state == ncclInProgress && !deadline.expired(); ++polls) {
+    pause_after(polls);
+    state = state_of(comm);
+  }
+  if (state == ncclSuccess) {
+    ncclCommDestroy(comm);
+  } else {
+    ncclCommAbort(comm);
+  }
 }
 
 // A group of NCCL calls. A group that is not ended would delay all later calls of this thread.
@@ -69,8 +85,8 @@ class Group {
 
 }  // namespace
 
-NcclComm::NcclComm(const ncclUniqueId& id, int rank, int world_size)
-    : rank_(rank), world_size_(world_size), device_(c10::cuda::current_device()) {
+NcclComm::NcclComm(const ncclUniqueId& id, int rank, int world_size, int device)
+    : rank_(rank), world_size_(world_size), device_(device) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = "libtrain";
@@ -80,19 +96,7 @@ NcclComm::NcclComm(const ncclUniqueId& id, int rank, int world_size)
 NcclComm::~NcclComm() {
   const auto comm = take();
   if (comm == nullptr || cuda_is_unloading()) return;
-  try {
-    // ncclCommAbort may never return.
-    const auto ended = std::make_shared<std::promise<void>>();
-    const auto end = ended->get_future();
-    std::thread([comm, ended, device = device_] {
-      use_device(device);
-      ncclCommAbort(comm);
-      ended->set_value();
-    }).detach();
-    end.wait_for(kAbortTime);
-  } catch (...) {
-    // No thread can be created: leaking the communicator is better than a hang.
-  }
+  run_detached(device_, kAbortTime, [comm] { ncclCommAbort(comm); });
 }
 
 void NcclComm::connect(const Deadline& deadline) {
@@ -124,8 +128,26 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
   check_nccl(outcome, "The launch", rank_);
 }
 
+void* NcclComm::register_memory(void* data, std::size_t bytes) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    void* registration = nullptr;
+    if (comm_ == nullptr || ncclCommRegister(comm_, data, bytes, &registration) != ncclSuccess) return nullptr;
+    registrations_.insert(registration);
+    return registration;
+  } catch (...) {
+    return nullptr;  // out of memory; the registration ends with the communicator
+  }
+}
+
+void NcclComm::deregister(void* registration) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr || registrations_.erase(registration) == 0 || cuda_is_unloading()) return;
+  ncclCommDeregister(comm_, registration);
+}
+
 void NcclComm::enter_thread() noexcept {
-  use_device(device_);
+  enter_cuda_thread(device_);
 }
 
 std::string NcclComm::asynchronous_error() {
@@ -133,7 +155,15 @@ std::string NcclComm::asynchronous_error() {
   if (comm_ == nullptr) return {};
   const auto state = state_of(comm_);
   if (!has_failed(state)) return {};
-  return text("NCCL on rank ", rank_, " reports ", describe_nccl(state), ". See the logs of the other ranks.");
+  return with_cuda_advice(
+      text("NCCL on rank ", rank_, " reports ", describe_nccl(state), ". See the logs of the other ranks."), rank_,
+      device_);
+}
+
+std::string NcclComm::describe(const std::exception& error) const {
+  const std::string what = error.what();
+  // LibTorch's errors end with a backtrace, which does not help users of this library.
+  return with_cuda_advice(what.substr(0, what.find("\nException raised from")), rank_, device_);
 }
 
 void NcclComm::abort() noexcept {
@@ -142,19 +172,23 @@ void NcclComm::abort() noexcept {
 }
 
 void NcclComm::close() noexcept {
+  deregister_all();
   const auto comm = take();
   if (comm == nullptr || cuda_is_unloading()) return;
-  const auto deadline = Deadline::after(kCloseTime);
-  auto state = ncclCommFinalize(comm);
-  for (int polls = 0; state == ncclInProgress && !deadline.expired(); ++polls) {
-    pause_after(polls);
-    state = state_of(comm);
-  }
-  if (state == ncclSuccess) {
-    ncclCommDestroy(comm);
-  } else {
-    ncclCommAbort(comm);
-  }
+  run_detached(device_, kCloseTime + kAbortTime, [comm] { finalize_and_destroy(comm, Deadline::after(kCloseTime)); });
+}
+
+void NcclComm::leave() noexcept {
+  deregister_all();
+  take();
+}
+
+// A local operation, unlike closing. The memory may be freed from now on.
+void NcclComm::deregister_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto registrations = std::exchange(registrations_, {});
+  if (comm_ == nullptr || cuda_is_unloading()) return;
+  for (auto* const registration : registrations) ncclCommDeregister(comm_, registration);
 }
 
 ncclResult_t NcclComm::state() {

@@ -11,11 +11,8 @@ Backend detail::nccl_backend() {
                 return text("Backend 'nccl' (", launch.backend.source,
                             ") is not in this build. Use auto, gloo or mpi, or build with -DLIBTRAIN_CUDA=ON.");
               },
-          .connect =
-              [](const ConnectRequest& request) {
-                const auto control = connect_host_memory(request);
-                return detail::connect_nccl(*control, at::kCUDA, request.options);
-              }};
+          .connect = connect_host_memory,
+          .needs_gpus = true};
 }
 
 std::shared_ptr<Communicator> detail::connect_nccl(Communicator& /*control*/, const at::Device& /*device*/,

@@ -69,13 +69,13 @@ std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int ro
 std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/, const CallOptions& /*options*/) {
   check_color(color);
   check_alive();
-  return std::make_shared<SingleCommunicator>();
+  return std::make_shared<SingleCommunicator>(device_);
 }
 
 at::Tensor SingleCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   check_alive();
   checked_bytes(elements, type);
-  return at::zeros({elements}, type);
+  return at::zeros({elements}, at::TensorOptions(type).device(device_));
 }
 
 void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noexcept {

@@ -5,13 +5,18 @@
 
 namespace libtrain::detail {
 
-/// A group of one rank: every collective is the identity. Accepts tensors on any device.
+/// A group of one rank: every collective is the identity. Accepts tensors on any device; copies run in the current
+/// stream of the calling thread.
 class SingleCommunicator : public Communicator {
  public:
+  /// `allocate` returns memory on `device`.
+  explicit SingleCommunicator(const at::Device& device = at::kCPU) : device_(device) {}
+
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   std::string_view backend() const override { return "single"; }
   bool supports(const at::Device&) const override { return true; }
+  at::Device device() const override { return device_; }
 
   using Communicator::all_reduce;
   using Communicator::reduce;
@@ -34,6 +39,7 @@ class SingleCommunicator : public Communicator {
   void check_alive() const;
   Work copy(const at::Tensor& input, const at::Tensor& output);
 
+  at::Device device_;
   FirstFailure failure_;
 };
 

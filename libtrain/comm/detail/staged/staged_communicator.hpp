@@ -21,6 +21,8 @@ namespace libtrain::detail {
 /// `Work::wait` makes the waiting thread's current stream wait for that copy; `Work::done` returns whether the copy has
 /// finished.
 ///
+/// Tensors in host memory go to the host communicator as they are, in the order of the calls.
+///
 /// All-reduces, reduces and broadcasts of more than 4 MiB go through the host in pieces of that size, each a separate
 /// collective there: one is copied while the next is reduced.
 class StagedCommunicator : public Communicator {
@@ -31,7 +33,8 @@ class StagedCommunicator : public Communicator {
   int rank() const override { return host_->rank(); }
   int world_size() const override { return host_->world_size(); }
   std::string_view backend() const override { return name_; }
-  bool supports(const at::Device& device) const override { return device == device_; }
+  bool supports(const at::Device& device) const override { return device == device_ || device.is_cpu(); }
+  at::Device device() const override { return device_; }
 
   using Communicator::all_reduce;
   using Communicator::reduce;
@@ -60,6 +63,8 @@ class StagedCommunicator : public Communicator {
 
  private:
   using HostCall = std::function<Work(const StagedPiece& piece)>;
+
+  bool is_on_host(const at::Tensor& tensor) const;
 
   /// Makes the pending copies of finished earlier calls, and waits for calls that write to memory of these tensors.
   void settle(const at::Tensor& input, const at::Tensor& output);

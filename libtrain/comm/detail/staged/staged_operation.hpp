@@ -8,8 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <libtrain/comm/detail/device/stream_mark.hpp>
 #include <libtrain/comm/detail/staged/staging_buffer.hpp>
-#include <libtrain/comm/detail/staged/stream_mark.hpp>
 #include <libtrain/comm/work.hpp>
 
 namespace libtrain::detail {

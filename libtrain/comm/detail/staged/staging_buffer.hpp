@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/comm/communicator.hpp>
-#include <libtrain/comm/detail/staged/stream_mark.hpp>
+#include <libtrain/comm/detail/device/stream_mark.hpp>
 
 namespace libtrain::detail {
 

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <libtrain/comm/detail/device/device_launcher.hpp>
+
+namespace libtrain::detail {
+
+/// A DeviceLauncher over NCCL, for GPU `device` of this rank. Each communicator that it connects is a non-blocking one,
+/// see NcclComm. Collectives can be recorded into CUDA graphs.
+ConnectLauncher nccl_launcher(const at::Device& device);
+
+}  // namespace libtrain::detail
