@@ -5,21 +5,40 @@
 #include <utility>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
 
 namespace libtrain {
 
 namespace {
 
+std::shared_ptr<Communicator> stage_gpus(const GpuConnectRequest& request) {
+  if (request.host->world_size() == 1) return std::make_shared<detail::SingleCommunicator>(request.device);
+  return std::make_shared<detail::StagedCommunicator>(request.host, request.device);
+}
+
+// NCCL, unless it must not be used.
+std::shared_ptr<Communicator> connect_gpus(const GpuConnectRequest& request) {
+  const auto nccl = detail::nccl_backend();
+  const auto problem = nccl.why_unavailable(Launch{});
+  if (problem.empty()) return nccl.connect_gpus(request);
+  if (request.host->rank() == 0 && request.host->world_size() > 1) {
+    log_warning(text("Collectives of the GPUs go through host memory, which is slower than NCCL: ", problem));
+  }
+  return stage_gpus(request);
+}
+
 // The built-in backends. The transport between hosts depends on the launch: MPI if MPI started the ranks and the name
-// allows it, else TCP.
+// allows it, else TCP. GPUs communicate over NCCL, or through host memory if another backend is asked for by name.
 std::vector<Backend> built_in() {
   return {
-      {.name = "auto", .connect = connect_host_memory},
-      {.name = "gloo", .connect = connect_host_memory},  // never MPI
-      {.name = "tcp", .connect = connect_host_memory},   // an alias of gloo
-      {.name = "mpi", .connect = connect_host_memory},   // always MPI
+      {.name = "auto", .connect = connect_host_memory, .connect_gpus = connect_gpus},
+      {.name = "gloo", .connect = connect_host_memory, .connect_gpus = stage_gpus},  // never MPI
+      {.name = "tcp", .connect = connect_host_memory, .connect_gpus = stage_gpus},   // an alias of gloo
+      {.name = "mpi", .connect = connect_host_memory, .connect_gpus = stage_gpus},   // always MPI
       detail::nccl_backend(),
   };
 }

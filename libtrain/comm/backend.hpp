@@ -20,6 +20,17 @@ struct ConnectRequest {
   std::chrono::milliseconds connect_timeout;
 };
 
+/// The arguments of Backend::connect_gpus.
+struct GpuConnectRequest {
+  std::shared_ptr<Communicator> host;  ///< the result of Backend::connect, which no other code uses any more
+  at::Device device;                   ///< this rank's GPU, with its index
+  CommunicatorOptions options;
+  /// Timeout for connecting all ranks.
+  std::chrono::milliseconds connect_timeout;
+  /// See ConnectOptions::on_failure.
+  std::function<void(const std::string& reason)> on_failure;
+};
+
 /// A communication backend, chosen by its name: `--dist-backend NAME`.
 struct Backend {
   /// Lower-case letters, digits and underscores.
@@ -29,9 +40,18 @@ struct Backend {
   /// means that it always can.
   std::function<std::string(const Launch&)> why_unavailable = {};
 
-  /// Connects the ranks. All ranks call it, also the only rank of a job of one process. Throws EnvironmentError if they
-  /// cannot be connected, and CommunicationError if some ranks do not connect.
+  /// Connects the ranks. All ranks call it, also the only rank of a job of one process. The ranks use the result to
+  /// agree on their device, and keep it if it accepts tensors there. Throws EnvironmentError if they cannot be
+  /// connected, and CommunicationError if some ranks do not connect.
   std::function<std::shared_ptr<Communicator>(const ConnectRequest&)> connect;
+
+  /// The communicator for tensors on GPUs, if the ranks have agreed on GPUs. All ranks call it, also the only rank of a
+  /// job of one process. Null: the result of `connect` if it accepts such tensors, otherwise they are sent through host
+  /// memory.
+  std::function<std::shared_ptr<Communicator>(const GpuConnectRequest&)> connect_gpus = {};
+
+  /// Whether it cannot be used without GPUs: then DeviceChoice::automatic means DeviceChoice::cuda.
+  bool needs_gpus = false;
 };
 
 /// Registers a backend for connect() and run() in this process; every process of a job must register it before it calls

@@ -1,5 +1,6 @@
 #include <libtrain/comm/connect.hpp>
 
+#include <string>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
@@ -8,8 +9,10 @@
 #include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/comm/detail/connect_transport.hpp>
+#include <libtrain/comm/detail/device/choose_device.hpp>
 #include <libtrain/comm/detail/host_communicator.hpp>
 #include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
 #include <libtrain/comm/detail/tcp/agent_store_endpoint.hpp>
 
 namespace libtrain {
@@ -24,6 +27,20 @@ void require_same_ranks(const Launch& launch, const Communicator& communicator) 
            " of ", communicator.world_size(),
            ". Start the program with the mpirun of the MPI it was built with (libtrain-info names it), with "
            "srun --mpi=pmix, or without MPI: --dist-url tcp://host:port."));
+}
+
+detail::DeviceRequest device_request(const Launch& launch, DeviceChoice choice, const Backend& backend) {
+  const bool asks_backend = choice == DeviceChoice::automatic && backend.needs_gpus;
+  if (!asks_backend) return {.launch = launch, .choice = choice, .reason = "--device cuda"};
+  return {.launch = launch,
+          .choice = DeviceChoice::cuda,
+          .reason = text("backend ", backend.name, " of ", launch.backend.source)};
+}
+
+std::shared_ptr<Communicator> communicate_on_gpus(const Backend& backend, const GpuConnectRequest& request) {
+  if (backend.connect_gpus) return backend.connect_gpus(request);
+  if (request.host->supports(request.device)) return request.host;
+  return std::make_shared<detail::StagedCommunicator>(request.host, request.device);
 }
 
 }  // namespace
@@ -44,12 +61,28 @@ std::shared_ptr<Communicator> connect_host_memory(const ConnectRequest& request)
   return communicator;
 }
 
-std::shared_ptr<Communicator> connect(const Launch& launch, CommunicatorOptions options,
-                                      std::optional<std::chrono::milliseconds> connect_timeout) {
+Connection connect(const Launch& launch, const ConnectOptions& options) {
   const auto backend = detail::find_backend(launch);
   const auto problem = backend.why_unavailable ? backend.why_unavailable(launch) : std::string{};
   if (!problem.empty()) throw EnvironmentError(problem);
-  return backend.connect({launch, options, connect_timeout.value_or(options.timeout)});
+  if (backend.needs_gpus && options.device == DeviceChoice::cpu) {
+    throw UsageError(text("Backend '", backend.name, "' (", launch.backend.source,
+                          ") is for GPUs, but the device is the CPU. Use --dist-backend auto, or another --device."));
+  }
+  const auto timeout = options.connect_timeout.value_or(options.communicator.timeout);
+  auto communicator = backend.connect({launch, options.communicator, timeout});
+  const auto device = detail::choose_device(device_request(launch, options.device, backend), *communicator);
+  if (!device.is_cpu()) {
+    communicator = communicate_on_gpus(backend, {.host = std::move(communicator),
+                                                 .device = device,
+                                                 .options = options.communicator,
+                                                 .connect_timeout = timeout,
+                                                 .on_failure = options.on_failure});
+    if (communicator->rank() == 0 && communicator->world_size() > 1) {
+      log_info(text("GPUs communicate over ", communicator->backend()));
+    }
+  }
+  return {std::move(communicator), device};
 }
 
 }  // namespace libtrain

@@ -1,8 +1,5 @@
 #include <libtrain/launch/launch.hpp>
 
-#include <libtrain/base/error.hpp>
-#include <libtrain/base/text.hpp>
-
 namespace libtrain {
 
 std::string_view to_string(Launcher launcher) {
@@ -35,17 +32,6 @@ std::string_view to_string(Launcher launcher) {
       return "single";
   }
   return "unknown";
-}
-
-int device_index(const Launch& launch, int visible_devices) {
-  if (visible_devices < 1) {
-    throw UsageError(text("This process sees ", visible_devices, " devices. Use the CPU, or make a device visible."));
-  }
-  if (!launch.local_rank.value) {
-    throw UsageError(text("The local rank of rank ", launch.rank.value,
-                          " is not known before the ranks connect. Set LOCAL_RANK, or choose the device later."));
-  }
-  return *launch.local_rank.value % visible_devices;
 }
 
 }  // namespace libtrain

@@ -76,9 +76,4 @@ struct Launch {
 /// variables and their values. docs/launch.md has the table of the variables and their order.
 Launch detect_launch(const Environment& environment, const LaunchOptions& options = {});
 
-/// The index of the accelerator that this process uses: its local rank modulo `visible_devices`, because some launchers
-/// make only one device visible to each process. Throws UsageError if there is no device or the local rank is not known
-/// yet.
-int device_index(const Launch& launch, int visible_devices);
-
 }  // namespace libtrain

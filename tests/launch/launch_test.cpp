@@ -76,19 +76,6 @@ TEST(Launch, KnowsTheHostOfEachRankOfASlurmStep) {
   EXPECT_EQ(hosts_with({{"SLURM_STEP_TASKS_PER_NODE", "2"}, {"SLURM_STEP_NODELIST", "n1"}}), unknown);
 }
 
-TEST(DeviceIndex, IsTheLocalRankModuloTheVisibleDevices) {
-  const auto launch = detect_launch(kRankThreeOfEight);
-  EXPECT_EQ(device_index(launch, 8), 3);
-  EXPECT_EQ(device_index(launch, 2), 1);
-  EXPECT_EQ(device_index(launch, 1), 0);
-}
-
-TEST(DeviceIndex, RefusesNoDevicesAndAnUnknownLocalRank) {
-  EXPECT_THROW(device_index(detect_launch(kRankThreeOfEight), 0), UsageError);
-  const auto launch = detect_launch(Environment{{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}}});
-  EXPECT_THROW(device_index(launch, 4), UsageError);
-}
-
 TEST(Describe, NamesEveryValueWithItsVariable) {
   const auto lines = detail::describe(detect_launch(kRankThreeOfEight));
   const auto has = [&](const std::string& line) { return std::find(lines.begin(), lines.end(), line) != lines.end(); };

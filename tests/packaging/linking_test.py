@@ -1,6 +1,5 @@
 """What the programs load, and in which order, in a build with CUDA: mistakes that no compiler would notice."""
 
-import ctypes
 import re
 import subprocess
 import sys
@@ -19,24 +18,32 @@ def libraries(name):
     return re.findall(r"\(NEEDED\).*\[(\S+?)\.so[.0-9]*\]", dynamic.stdout)
 
 
-def has_driver():
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
-
-
 def torch_libraries():
     """The folder that a program's LibTorch lies in."""
     listed = subprocess.run(["ldd", jobs.program("digits")], capture_output=True, text=True, check=True)
     return Path(re.search(r"libtorch_cpu\.so => (\S+)", listed.stdout)[1]).parent
 
 
-def loaded(environment):
-    """The names of all that a program has loaded when it is in its main()."""
-    job = jobs.run([jobs.program("digits"), "--help"], environment={"LD_DEBUG": "files", **environment})
+def loaded(environment, *options):
+    """A job of one rank, and the names of all libraries that it has loaded."""
+    job = jobs.run([jobs.program("digits"), "--epochs", "1", *options], ranks=1,
+                   environment={"LD_DEBUG": "files", **environment})
     return job, set(re.findall(r"calling init: \S*/(\S+?)\.so", job.stderr))
+
+
+# A driver that shows GPUs, or answers as the environment variables tell it. No kernel can run on them.
+DRIVER = r"""
+#include <stdlib.h>
+#include <string.h>
+static int number(const char* name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
+int cuInit(unsigned flags) { (void)flags; return number("PRETENDED_INIT", 0); }
+int cuDriverGetVersion(int* version) { *version = number("PRETENDED_CUDA", 13000); return 0; }
+int cuDeviceGetCount(int* count) { *count = number("PRETENDED_GPUS", 1); return 0; }
+int cuDeviceGet(int* device, int index) { *device = index; return 0; }
+int cuDeviceGetName(char* name, int length, int device) { (void)device; strncpy(name, "pretended", length); return 0; }
+int cuDeviceGetUuid_v2(char* uuid, int device) { memset(uuid, device + 1, 16); return 0; }
+int cuGetErrorString(int code, const char** text) { (void)code; *text = "pretended error"; return 0; }
+"""
 
 
 class Linking(unittest.TestCase):
@@ -44,8 +51,10 @@ class Linking(unittest.TestCase):
         self.folder = jobs.temporary_directory(self)
 
     def pretend_a_driver(self):
-        """An environment in which the machine seems to have CUDA's driver."""
-        subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", self.folder / "libcuda.so.1"], check=True)
+        """A folder with a library that answers as CUDA's driver."""
+        (self.folder / "driver.c").write_text(DRIVER)
+        subprocess.run(["cc", "-shared", "-fPIC", self.folder / "driver.c", "-o", self.folder / "libcuda.so.1"],
+                       check=True)
         return str(self.folder)
 
     def test_programs_name_no_library_that_computes_on_gpus(self):
@@ -53,14 +62,40 @@ class Linking(unittest.TestCase):
             with self.subTest(program=name):
                 self.assertFalse({"libtorch_cuda", "libtorch"} & set(libraries(name)), libraries(name))
 
-    def test_torchs_cuda_part_is_loaded_where_there_is_a_driver(self):
-        # Also by a program that names nothing of it.
-        for program_environment, expected in ({}, has_driver()), ({"LD_LIBRARY_PATH": self.pretend_a_driver()}, True):
-            with self.subTest(environment=program_environment):
-                job, names = loaded(program_environment)
-                self.assertEqual(job.exit_code, 0, job)
-                self.assertIn("libtorch_cpu", names)
-                self.assertEqual("libtorch_cuda" in names, expected, names)
+    def test_nothing_of_cuda_is_loaded_for_the_cpu(self):
+        driver = {"LD_LIBRARY_PATH": self.pretend_a_driver()}
+        job, names = loaded(driver, "--device", "cpu")
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("libtorch_cpu", names)
+        self.assertFalse({"libcuda", "libtorch_cuda"} & names, names)
+
+    def test_torchs_cuda_part_is_not_loaded_where_the_driver_shows_no_gpu(self):
+        driver = {"LD_LIBRARY_PATH": self.pretend_a_driver(), "PRETENDED_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
+        job, names = loaded(driver)
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("libcuda", names)
+        self.assertNotIn("libtorch_cuda", names)
+        self.assertIn("computing on the CPU: CUDA_VISIBLE_DEVICES='' hides all GPUs from this process", job.stderr)
+
+    def test_a_driver_that_is_too_old_is_named(self):
+        old = {"LD_LIBRARY_PATH": self.pretend_a_driver(), "PRETENDED_CUDA": "12040"}
+        job, names = loaded(old)
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertNotIn("libtorch_cuda", names)
+        self.assertIn("warning: computing on the CPU: CUDA's driver is too old: it supports CUDA 12.4", job.stderr)
+        digits = [jobs.program("digits"), "--epochs", "1", "--device", "cuda"]
+        jobs.require_refusal(self, jobs.run(digits, ranks=2, environment=old), 3,
+                             "A GPU is needed on every rank (--device cuda), but ranks 0 and 1 on ", "needs CUDA 13.0")
+
+    def test_cuda_without_a_driver_is_refused_on_all_ranks(self):
+        self.pretend_a_driver()
+        (self.folder / "libcuda.so.1").write_bytes(b"")
+        environment = {"LD_LIBRARY_PATH": str(self.folder)}
+        for options in (["--device", "cuda"], ["--dist-backend", "nccl"]):
+            with self.subTest(options=options):
+                digits = [jobs.program("digits"), "--epochs", "1", *options]
+                jobs.require_refusal(self, jobs.run(digits, ranks=2, environment=environment), 3,
+                                     "A GPU is needed on every rank", "CUDA's driver is not installed", "libcuda.so.1")
 
     def test_a_cuda_part_that_cannot_be_loaded_ends_only_what_needs_it(self):
         torch = self.folder / "torch" / "lib"
@@ -74,14 +109,18 @@ class Linking(unittest.TestCase):
         (torch / "libtorch_cuda.so").write_bytes(b"no library")
         environment = {"LD_LIBRARY_PATH": f"{torch}:{self.pretend_a_driver()}"}
         digits = [jobs.program("digits"), "--epochs", "1"]
-        self.assertEqual(jobs.run(digits, ranks=1, environment=environment).exit_code, 0)
-        jobs.require_refusal(
-            self,
-            jobs.run([*digits, "--dist-backend", "nccl"], ranks=2, environment=environment),
-            3,
-            "This machine has CUDA's driver",
-            "libtorch_cuda.so: file too short",
-        )
+        job = jobs.run(digits, ranks=1, environment=environment)
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertIn("warning: computing on the CPU: LibTorch's CUDA part cannot be loaded", job.stderr)
+        for options in (["--device", "cuda"], ["--dist-backend", "nccl"]):
+            with self.subTest(options=options):
+                jobs.require_refusal(
+                    self,
+                    jobs.run([*digits, *options], ranks=2, environment=environment),
+                    3,
+                    "A GPU is needed on every rank",
+                    "libtorch_cuda.so: file too short",
+                )
 
     def test_the_cpp_library_is_searched_before_torch(self):
         # Torch's wheel exports a std::filesystem of its own.

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iomanip>
 #include <iostream>
@@ -16,6 +17,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/comm/detail/device/visible_gpus.hpp>
 #include <libtrain/comm/detail/mpi/connect_mpi.hpp>
 #include <libtrain/comm/detail/nccl/nccl_version.hpp>
 #include <libtrain/launch/detail/describe.hpp>
@@ -26,6 +28,7 @@
 
 #include <tools/common/tool.hpp>
 #include <tools/info/connection_check.hpp>
+#include <tools/info/gpu_host.hpp>
 
 // libtrain-info: prints the rank that a program started in the same way would have, and the source of each value.
 
@@ -81,6 +84,55 @@ Json describe_gpus() {
   return gpus;
 }
 
+template <typename T>
+void set_if_known(Json& object, const char* name, const std::optional<T>& value) {
+  if (value) object[name] = *value;
+}
+
+Json to_json(const libtrain::tools::GpuFacts& gpu, std::optional<int> device_index) {
+  Json json{{"name", gpu.name}, {"uuid", gpu.uuid}, {"pci", gpu.pci}};
+  json["device_index"] = device_index ? Json(*device_index) : Json{};  // null: hidden from this process
+  set_if_known(json, "memory_bytes", gpu.memory_bytes);
+  set_if_known(json, "free_bytes", gpu.free_bytes);
+  if (!gpu.compute_capability.empty()) json["compute_capability"] = gpu.compute_capability;
+  set_if_known(json, "pcie_generation", gpu.pcie_generation);
+  set_if_known(json, "max_pcie_generation", gpu.max_pcie_generation);
+  set_if_known(json, "pcie_lanes", gpu.pcie_lanes);
+  set_if_known(json, "max_pcie_lanes", gpu.max_pcie_lanes);
+  json["nvlinks"] = gpu.nvlinks;
+  set_if_known(json, "mig", gpu.mig);
+  set_if_known(json, "persistence_mode", gpu.persistence);
+  return json;
+}
+
+/// The GPUs of the machine, their links and adapters, from the driver and sysfs; empty if there are none.
+Json to_json(const libtrain::tools::GpuHost& host) {
+  Json json = Json::object();
+  if (!host.nvml.driver_version.empty()) json["driver"] = host.nvml.driver_version;
+  const auto& visible = libtrain::detail::visible_gpus();
+  if (visible.cuda != 0) json["driver_cuda"] = visible.cuda;
+  for (std::size_t index = 0; index < host.nvml.gpus.size(); ++index) {
+    const auto& gpu = host.nvml.gpus[index];
+    const auto found = std::ranges::find(visible.gpus, gpu.uuid, &libtrain::detail::VisibleGpu::uuid);
+    std::optional<int> device_index;
+    if (found != visible.gpus.end()) device_index = static_cast<int>(found - visible.gpus.begin());
+    json["gpu " + std::to_string(index)] = to_json(gpu, device_index);
+  }
+  for (const auto& pair : host.nvml.pairs) {
+    json["gpu " + std::to_string(pair.first) + " to gpu " + std::to_string(pair.second)] = pair.path;
+  }
+  for (const auto& port : host.ports) {
+    json[port.device + " port " + std::to_string(port.port)] = {
+        {"state", port.state}, {"rate", port.rate}, {"link_layer", port.link_layer}, {"pci", port.pci}};
+  }
+  for (const auto& path : host.paths) json[path.gpu + " to " + path.device] = path.path;
+  if (!host.ports.empty()) {
+    json["gpudirect_rdma"] = host.has_peermem ? "nvidia_peermem" : host.may_use_dmabuf ? "dmabuf" : "not available";
+  }
+  if (!host.nvml.gpus.empty() && !host.nvml.problem.empty()) json["problem"] = host.nvml.problem;
+  return json;
+}
+
 /// The wait policy of idle OpenMP threads of LibTorch in a program that is linked and started like this one.
 Json describe_openmp_waiting(const libtrain::Environment& environment) {
   for (const auto* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}) {
@@ -93,8 +145,12 @@ Json describe_openmp_waiting(const libtrain::Environment& environment) {
   return {{"value", nullptr}, {"source", "OpenMP's default"}};
 }
 
-/// Facts that do not depend on the launch.
-Json facts(const libtrain::Environment& environment) {
+/// Facts about this process and its host.
+Json facts(const libtrain::Environment& environment, const std::optional<libtrain::Launch>& launch) {
+  const auto host = libtrain::tools::read_gpu_host(libtrain::tools::load_nvml());
+  libtrain::tools::JobFacts job;
+  if (launch) job.local_world_size = launch->local_world_size.value;
+  for (const auto& gpu : libtrain::detail::visible_gpus().gpus) job.visible_uuids.push_back(gpu.uuid);
   const auto& build = libtrain::build_info();
   const auto quota = libtrain::detail::cpu_quota();
   Json variables = Json::object();
@@ -122,6 +178,8 @@ Json facts(const libtrain::Environment& environment) {
             {"cpu_quota", quota ? Json(*quota) : Json{}},
             {"openmp_waiting", describe_openmp_waiting(environment)}}},
           {"gpus", describe_gpus()},
+          {"gpu_host", to_json(host)},
+          {"slow", libtrain::tools::find_slowness(host, job, environment)},
           {"environment", variables}};
 }
 
@@ -145,6 +203,11 @@ void print(const std::optional<libtrain::Launch>& launch, const Json& facts) {
   print_section("runtime", facts.at("runtime"));
   print_section("versions", facts.at("versions"));
   print_section("GPUs", facts.at("gpus"));
+  if (const auto& host = facts.at("gpu_host"); !host.empty()) print_section("GPUs and adapters of this host", host);
+  if (const auto& slow = facts.at("slow"); !slow.empty()) {
+    std::cout << "\nWhat would make this job slow\n";
+    for (const auto& line : slow) std::cout << "  " << line.get<std::string>() << '\n';
+  }
   print_section("communicator backends", facts.at("backends"));
 }
 
@@ -201,7 +264,7 @@ libtrain::ExitCode report(const libtrain::LaunchOptions& options, const Request&
   } catch (const libtrain::Error& error) {
     failed(error);
   }
-  const auto common = facts(environment);
+  const auto common = facts(environment, launch);
   std::optional<libtrain::tools::ConnectionCheck> check;
   if (launch && request.check) {
     libtrain::set_log_identity(launch->rank.value, launch->world_size.value);

@@ -8,6 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/device/gpu_failure.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
 namespace libtrain::detail {
@@ -26,6 +27,7 @@ std::string message_of(const std::exception_ptr& failure) {
   } catch (const Error& error) {
     return message(error.exit_code(), error.what());
   } catch (const c10::Error& error) {
+    if (const auto gpu = gpu_failure_of(error)) return message(ExitCode::environment, gpu->message);
     return message(ExitCode::usage, error.what_without_backtrace());
   } catch (const std::exception& error) {
     return message(ExitCode::environment, error.what());

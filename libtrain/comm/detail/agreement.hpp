@@ -23,7 +23,8 @@ std::exception_ptr failure_of(const Body& body) {
 /// Throws the same error on all ranks if any of them has a `failure`, so that no rank waits for one that has given up.
 /// All ranks must call it, each with its own failure or null. The error is that of the first failed rank, with the same
 /// type: "Setting up NCCL failed on rank 3: this process sees no GPU." If all ranks have the same error, it is thrown
-/// without this prefix. An exception of LibTorch becomes a UsageError, any other foreign exception an EnvironmentError.
+/// without this prefix. An exception of LibTorch becomes a UsageError, except failures of a GPU, which become an
+/// EnvironmentError, as any other foreign exception.
 void throw_together(Communicator& communicator, std::string_view step, const std::exception_ptr& failure,
                     const CallOptions& options = {});
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstring>
 
-#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
@@ -15,20 +14,13 @@ namespace {
 
 constexpr std::size_t kIdentityLength = 512;
 
-// Processes can share memory if they are in the same PID namespace of the same running kernel. Host names repeat in
-// some clusters, and containers of one host have their own names.
-std::string this_host() {
-  const detail::HostIdentity identity{
-      .name = detail::host_name(), .boot = detail::boot_id(), .processes = detail::own_namespace("pid")};
-  return identity.to_text();
-}
-
 // The host of every rank; empty if any rank does not share memory.
 std::vector<std::string> gather_hosts(HostTransport& world, const detail::HierarchyOptions& options,
                                       const WaitPolicy& policy) {
   std::array<char, kIdentityLength> mine{};
   if (options.share_memory) {
-    std::strncpy(mine.data(), options.host.empty() ? this_host().c_str() : options.host.c_str(), mine.size() - 1);
+    const auto host = options.host.empty() ? detail::own_host().to_text() : options.host;
+    std::strncpy(mine.data(), host.c_str(), mine.size() - 1);
   }
   detail::barrier(world, policy);
   const auto ranks = static_cast<std::size_t>(world.world_size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
@@ -20,6 +21,10 @@ HostIdentity identity_of(const std::string& host) {
 }
 
 }  // namespace
+
+HostIdentity own_host() {
+  return {.name = host_name(), .boot = boot_id(), .processes = own_namespace("pid")};
+}
 
 std::string why_apart(const std::vector<std::string>& hosts) {
   std::map<std::string, std::size_t> first_of_boot;

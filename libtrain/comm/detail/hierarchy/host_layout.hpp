@@ -14,6 +14,10 @@ struct HostIdentity {
   std::string to_text() const { return name + '\n' + boot + '\n' + processes; }
 };
 
+/// The host of this process. Processes can share memory if they are in the same PID namespace of the same running
+/// kernel. Host names repeat in some clusters, and containers of one host have their own names.
+HostIdentity own_host();
+
 /// Why ranks that run on one machine do not count as ranks of one host, and what to do about it; empty if there are no
 /// such ranks. Element r of `hosts` is HostIdentity::to_text() of rank r, or a name that the user has given.
 std::string why_apart(const std::vector<std::string>& hosts);
