@@ -5,8 +5,13 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -22,6 +27,8 @@ namespace libtrain {
 using detail::ShardedBucket;
 
 namespace {
+
+constexpr std::string_view kClipping = "ShardedOptimizer::clip_gradients()";
 
 // Whether the gradient is in its place in a bucket.
 bool is_in(const at::Tensor& place, const at::Tensor& gradient) {
@@ -86,16 +93,29 @@ void ShardedOptimizer::State::update(std::size_t index) {
   if (!has_gradients(bucket)) return;
   const detail::ShardMemory memory{
       .parameters = bucket.parameters(), .gradients = gradients_of(index), .states = bucket.states()};
+  // Consecutive parameters of equal rules and step counts are updated together.
+  const Parameter* first = nullptr;
+  std::vector<detail::OwnedRun> runs;
+  const auto update_pending = [&] {
+    if (first != nullptr) detail::update_runs(first->rule, learning_rate_factor, first->steps, memory, runs);
+    runs.clear();
+  };
   for (const auto& member : bucket.members()) {
     auto& parameter = parameters[member.parameter];
     if (!parameter.has_gradient()) continue;
     bucket.bind(member, parameter.tensor);  // loading a module replaces its memory
     ++parameter.steps;
-    for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
-      if (run.count > 0) detail::update_run(parameter.rule, learning_rate_factor, parameter.steps, memory, run);
-    }
     optim::detail::mark_changed(parameter.tensor);
+    if (first != nullptr && (first->steps != parameter.steps || !(first->rule == parameter.rule))) {
+      update_pending();
+      first = nullptr;
+    }
+    if (first == nullptr) first = &parameter;
+    for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
+      if (run.count > 0) runs.push_back(run);
+    }
   }
+  update_pending();
   gathers.push_back(bucket.gather_parameters(format->communicator()));
 }
 
@@ -117,6 +137,43 @@ double ShardedOptimizer::State::own_squares() const {
     }
   }
   return squares;
+}
+
+bool ShardedOptimizer::State::is_on_device() const {
+  return !format->communicator().device().is_cpu();
+}
+
+// As on the host, with the norm and the coefficient on the device: only the caller's number makes the host wait.
+double ShardedOptimizer::State::clip_on_device(double max_norm) const {
+  auto& communicator = format->communicator();
+  std::vector<at::Tensor> counted;  // for the norm
+  std::vector<at::Tensor> all;
+  for (std::size_t index = 0; index < buckets.size(); ++index) {
+    if (!has_gradients(buckets[index])) continue;
+    for (const auto& member : buckets[index].members()) {
+      if (!parameters[member.parameter].has_gradient()) continue;
+      const auto runs = buckets[index].layout().owned_in(member.offset, member.elements);
+      for (std::size_t run = 0; run < runs.size(); ++run) {
+        if (runs[run].count == 0) continue;
+        all.push_back(gradients_of(index).narrow(0, runs[run].begin, runs[run].count));
+        if (run == 0 || communicator.rank() == 0) counted.push_back(all.back());
+      }
+    }
+  }
+  std::vector<at::Tensor> norms;
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    std::vector<at::Tensor> of_type;
+    std::ranges::copy_if(counted, std::back_inserter(of_type),
+                         [type](const at::Tensor& gradient) { return gradient.scalar_type() == type; });
+    if (!of_type.empty()) norms.push_back(at::stack(at::_foreach_norm(of_type)).to(at::kDouble));
+  }
+  const auto squares = norms.empty() ? at::zeros({1}, at::TensorOptions(at::kDouble).device(communicator.device()))
+                                     : at::cat(norms).square().sum(0, /*keepdim=*/true);
+  const CallPurpose purpose{communicator, kClipping};
+  communicator.all_reduce(squares).wait();
+  const auto norm = squares.sqrt();
+  if (!all.empty()) at::_foreach_mul_(all, norm.add(1e-6).reciprocal().mul(max_norm).clamp_max(1).squeeze());
+  return norm.item<double>();
 }
 
 double ShardedOptimizer::State::sum_over_ranks(double value, std::string_view caller) const {
@@ -174,7 +231,8 @@ double ShardedOptimizer::clip_gradients(double max_norm) {
   const at::NoGradGuard no_grad;
   state_->prepare();
   state_->require_averages();
-  const double norm = std::sqrt(state_->sum_over_ranks(state_->own_squares(), "ShardedOptimizer::clip_gradients()"));
+  if (state_->is_on_device()) return state_->clip_on_device(max_norm);
+  const double norm = std::sqrt(state_->sum_over_ranks(state_->own_squares(), kClipping));
   const double coefficient = max_norm / (norm + 1e-6);
   if (coefficient >= 1) return norm;
   for (std::size_t index = 0; index < state_->buckets.size(); ++index) {

@@ -64,7 +64,9 @@ struct ShardedOptimizerOptions {
 ///   and loaded at any time between rounds, on all ranks equally.
 /// - State follows its elements when buckets change: all of it is sent once. With `replan`, the default, this is in the
 ///   second step.
-/// - float32 and float64 on the host. A parameter without a gradient is not changed, and neither is its step count.
+/// - float32 and float64. A parameter without a gradient is not changed, and neither is its step count.
+/// - On a device, misuse of gradients is detected one step later, as no step makes the host wait; the bits are those of
+///   LibTorch's fused kernels.
 ///
 /// All ranks must call all methods in the same order, including setters of rates. Errors of this class are of this rank
 /// only unless documented otherwise: ranks that run the same program get the same errors. Not thread-safe. The module

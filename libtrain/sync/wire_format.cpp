@@ -18,6 +18,8 @@ class InPlaceReduction final : public Reduction {
     return true;
   }
 
+  void abandon() override { work_.wait(); }
+
   std::optional<WorkTimes> times() const override { return work_.times(); }
 
  private:

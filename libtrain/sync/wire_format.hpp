@@ -33,6 +33,10 @@ class Reduction {
   /// ranks. Throws as collectives do.
   virtual bool advance() = 0;
 
+  /// Called instead of advance() if the synchronizer is destroyed before wait(), on a device: makes the current stream
+  /// wait for the collectives that were started, so that the memory is not written afterwards.
+  virtual void abandon() {}
+
   /// When the collectives of the last advance() were called, ran and ended; std::nullopt if the backend does not
   /// measure it.
   virtual std::optional<WorkTimes> times() const { return {}; }

@@ -1,15 +1,20 @@
 #include <libtrain/sync/detail/gradient_buckets.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include <c10/core/Event.h>
 #include <c10/core/ScalarType.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/device/stream_mark.hpp>
 
 namespace libtrain::detail {
 
@@ -116,8 +121,62 @@ bool GradientBucket::holds(std::size_t member, const at::Tensor& gradient) const
 
 void GradientBucket::keep(std::size_t member, at::Tensor& gradient) {
   const auto& target = place(member);
+  if (!target.is_cpu()) {
+    kept_[member] = &gradient;
+    const auto stream = current_stream(target.device());
+    if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
+    return;
+  }
   copy_dense(gradient, target);
   gradient = target;
+}
+
+void GradientBucket::clear(std::size_t member) {
+  if (place(member).is_cpu()) {
+    place(member).zero_();
+  } else {
+    kept_[member] = nullptr;
+  }
+}
+
+bool GradientBucket::gather() {
+  if (kept_.empty()) return false;
+  const at::NoGradGuard no_grad;
+  wait_for_gradients();
+  std::vector<at::Tensor> sources;
+  std::vector<at::Tensor> targets;
+  std::vector<at::Tensor> cleared;
+  for (const auto& [member, gradient] : kept_) {
+    const auto& target = place(member);
+    if (gradient == nullptr) {
+      if (target.numel() > 0) cleared.push_back(target);
+    } else if (gradient->defined() && !holds(member, *gradient)) {
+      if (target.numel() > 0) {
+        sources.push_back(gradient->resolve_neg());
+        targets.push_back(target);
+      }
+      *gradient = target;
+    }
+  }
+  if (!cleared.empty()) at::_foreach_zero_(cleared);
+  if (!targets.empty()) at::_foreach_copy_(targets, sources);
+  kept_.clear();
+  return true;
+}
+
+// Parallel branches of a model may compute gradients of one bucket on several streams.
+void GradientBucket::wait_for_gradients() const {
+  const auto device = view_.flat.device();
+  const auto here = current_stream(device);
+  for (const auto& stream : streams_) {
+    if (stream == here) continue;
+    c10::Event computed(device.type());
+    computed.record(stream);
+    computed.block(here);
+    for (const auto& [member, gradient] : kept_) {
+      if (gradient != nullptr && gradient->defined()) gradient->record_stream(here);
+    }
+  }
 }
 
 bool GradientBucket::adopt(const at::Tensor& gradient, const at::Tensor& incoming) {
@@ -140,23 +199,50 @@ bool GradientBucket::advance(Communicator& communicator) {
   return reduction_->advance();
 }
 
-double GradientBucket::record(TraceSink* trace) {
-  const auto times = reduction_->times();
-  if (!times) return 0;
+bool GradientBucket::record(const Reduction& reduction, TraceSink* trace, double& seconds) {
+  const auto times = reduction.times();
+  if (!times) return false;
+  seconds += times->seconds_running();
   statistics_.seconds_reducing += times->seconds_running();
   ++statistics_.reductions;
   if (trace != nullptr) {
     trace->span("communication", text("bucket ", view_.index, " queued"), times->called, times->began);
     trace->span("communication", text("bucket ", view_.index, " reduced"), times->began, times->ended, *label_);
   }
-  return times->seconds_running();
+  return true;
+}
+
+double GradientBucket::record_former(TraceSink* trace) {
+  double seconds = 0;
+  if (unrecorded_ && record(*unrecorded_, trace, seconds)) unrecorded_.reset();
+  return seconds;
+}
+
+double GradientBucket::record(TraceSink* trace) {
+  double seconds = record_former(trace);
+  is_recorded_ = record(*reduction_, trace, seconds);
+  return seconds;
 }
 
 void GradientBucket::release() {
+  kept_.clear();
+  streams_.clear();
+  const bool on_device = view_.flat.defined() && !view_.flat.is_cpu();
+  if (reduction_) unrecorded_ = on_device && !is_recorded_ ? std::move(reduction_) : nullptr;
   reduction_.reset();
+  is_recorded_ = false;
   if (!memory_->release()) return;
   places_.clear();
   view_.flat = at::Tensor();
+}
+
+void GradientBucket::abandon() noexcept {
+  if (!reduction_ || view_.flat.is_cpu()) return;
+  try {
+    reduction_->abandon();
+  } catch (...) {
+    // The communicator has failed and writes nothing any more.
+  }
 }
 
 GradientBuckets::GradientBuckets(WireFormat& format, Communicator& communicator, TraceSink* trace)
@@ -165,6 +251,8 @@ GradientBuckets::GradientBuckets(WireFormat& format, Communicator& communicator,
 void GradientBuckets::make(const std::vector<Bucket>& plan, const ModuleParameters& parameters, std::size_t alone_bytes,
                            const std::string& owner) {
   buckets_.clear();
+  // Autograd's allocations are directed to other memory on the host only.
+  if (!communicator_.device().is_cpu()) alone_bytes = BucketLimits::kNever;
   memory_ = alone_bytes == BucketLimits::kNever ? std::make_unique<GradientMemory>(communicator_)
                                                 : make_zero_copy_memory(communicator_);
   std::vector<BucketView> views;
@@ -202,12 +290,17 @@ void GradientBuckets::wait() {
   for (auto& bucket : buckets_) seconds_reducing_ += bucket.record(trace_);
 }
 
+GradientBuckets::~GradientBuckets() {
+  for (auto& bucket : buckets_) bucket.abandon();
+}
+
 void GradientBuckets::release() {
   for (auto& bucket : buckets_) bucket.release();
   end_backward();
 }
 
-void GradientBuckets::add_to(SynchronizationStatistics& statistics) const {
+void GradientBuckets::add_to(SynchronizationStatistics& statistics) {
+  for (auto& bucket : buckets_) seconds_reducing_ += bucket.record_former(trace_);
   statistics.seconds_reducing = seconds_reducing_;
   for (const auto& bucket : buckets_) statistics.buckets.push_back(bucket.statistics());
 }

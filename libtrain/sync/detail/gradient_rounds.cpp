@@ -6,19 +6,31 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/sync/detail/finite_gradient.hpp>
 #include <libtrain/sync/model_signature.hpp>
 #include <libtrain/sync/replica_check.hpp>
 #include <libtrain/sync/wire/detail/plain.hpp>
 
 namespace libtrain::detail {
 
+namespace {
+
+// A group of one that sends nothing takes the module where it is.
+at::Device device_of(const torch::nn::Module& module, const WireFormat* format, const Communicator& communicator) {
+  if (format != nullptr) return communicator.device();
+  const auto parameters = module.parameters();
+  return parameters.empty() ? communicator.device() : parameters.front().device();
+}
+
+}  // namespace
+
 GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communicator, SynchronizerOptions options)
     : module_(module),
       communicator_(communicator),
       options_(std::move(options)),
       format_(format_or_plain(options_.wire_format, communicator)),
+      device_(device_of(module, format_.get(), communicator)),
       parameters_(module),
+      checks_(device_.is_cpu() ? host_value_checks(parameters_, options_) : device_value_checks(parameters_, options_)),
       planner_(parameters_, options_),
       status_(parameters_.size(), communicator),
       buffers_(module.buffers(), communicator),
@@ -27,7 +39,7 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms_.push_back(batch_norm);
   }
   if (format_) buckets_.emplace(*format_, communicator, options_.trace);
-  parameters_.check_trainable();
+  parameters_.check_trainable(device_);
   planner_.check_given();
   use_plan(planner_.plan());
   end_round();
@@ -68,7 +80,7 @@ void GradientRounds::open() {
   use_next_plan();
   if (const auto problem = parameters_.problem_of_memory(); !problem.empty()) fail(problem);
   if (parameters_.trainable_set_changed()) status_.set_trainable_set_changed();
-  parameters_.remember_values(rounds_);
+  if (!communicator_.is_recording()) checks_->open(rounds_);
 }
 
 // Autograd is about to add to a gradient, which may already be in a reduction.
@@ -79,7 +91,7 @@ void GradientRounds::expect_gradient(std::size_t index) {
   if (buckets_) buckets_->begin_backward();
   const auto& parameter = parameters_[index];
   if (!parameter.place) return;
-  if (parameter.was_stepped()) fail_stepped(parameter);
+  if (checks_->was_stepped(parameter)) fail(parameter.problem_of_step());
   if (no_sync_guards_ == 0 && parameter.has_arrived() && options_.overlap == Overlap::backward) {
     fail(text("Parameter '", parameter.name,
               "' received a second gradient before wait(). Call wait() after every backward(), run all but the last "
@@ -135,13 +147,26 @@ void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor&
 }
 
 void GradientRounds::start_next_bucket() {
+  std::vector<std::size_t> used;
   for (const auto index : plan_[started_].members) {
     auto& parameter = parameters_[index];
     if (!parameter.has_arrived() || !parameter.has_gradient()) fill_place(parameter);
-    report_gradient(index);
+    if (report_gradient(index)) used.push_back(index);
   }
+  auto* const bucket = buckets_ ? &(*buckets_)[started_] : nullptr;
+  if (bucket != nullptr) gather(*bucket, plan_[started_].members);
+  if (round_.weight.weight != 0)
+    checks_->look_at_gradients(used, bucket != nullptr ? bucket->view().flat : at::Tensor{});
   if (buckets_) buckets_->start(started_, round_.weight.weight);
   ++started_;
+}
+
+// On a device, gradients move to their places only now.
+void GradientRounds::gather(GradientBucket& bucket, const std::vector<std::size_t>& members) {
+  if (!bucket.gather()) return;
+  for (const auto index : members) {
+    if (parameters_[index].has_arrived()) parameters_[index].remember_gradient();
+  }
 }
 
 // The round's backward() has not reached this parameter: its gradient is what was accumulated, or zero. A round that
@@ -150,35 +175,29 @@ void GradientRounds::fill_place(ModuleParameter& parameter) {
   if (parameter.tensor.grad().defined() && round_.report.failure.empty()) {
     adopt_or_keep(parameter, {});
   } else if (buckets_) {
-    place_of(parameter).zero_();
+    (*buckets_)[parameter.place->bucket].clear(parameter.place->member);
   }
 }
 
-// In the status. Before the reduction, which spreads NaN over all ranks.
-void GradientRounds::report_gradient(std::size_t index) {
+// In the status. Returns whether this rank has a gradient.
+bool GradientRounds::report_gradient(std::size_t index) {
   auto& parameter = parameters_[index];
   auto& gradient = parameter.tensor.mutable_grad();
   const bool has_gradient = parameter.place ? parameter.has_gradient() : gradient.defined();
   if (!has_gradient || round_.is_joining) {
     const bool may_miss = options_.unused == UnusedParameters::allowed || !parameter.tensor.requires_grad() ||
                           round_.is_joining || !round_.report.failure.empty();
-    if (may_miss) return;
+    if (may_miss) return false;
     status_.set_failed();
     round_.report.missing.push_back(parameter.name);
-    return;
+    return false;
   }
   status_.set_used(index);
-  if (round_.values != Round::Values::some) {
-    round_.values = is_zero(gradient) ? Round::Values::zeros : Round::Values::some;
-  }
-  if (round_.weight.weight == 0) {
-    if (buckets_) return;  // which zero it when they are scaled
-    gradient.zero_();      // an optimizer must not step with a gradient for which no rank has samples
+  if (round_.weight.weight == 0 && !buckets_) {  // which zero it when they are scaled
+    gradient.zero_();  // an optimizer must not step with a gradient for which no rank has samples
     parameter.remember_gradient();
-  } else if (options_.non_finite != NonFinite::unchecked && !is_finite(gradient)) {
-    status_.set_non_finite();
-    round_.report.non_finite.push_back(parameter.name);
   }
+  return true;
 }
 
 // ---- The round ends, in wait().
@@ -192,7 +211,7 @@ bool GradientRounds::wait() {
 }
 
 void GradientRounds::check_passes() {
-  if (const auto* stepped = parameters_.first_stepped()) fail_stepped(*stepped);
+  check_steps();
   for (const auto& parameter : parameters_) {
     if (!parameter.has_arrived() || !parameter.gradient_was_touched()) continue;
     fail(text("The gradient of parameter '", parameter.name,
@@ -228,23 +247,29 @@ void GradientRounds::report_unplanned() {
   if (!parameters_.trainable_set_changed() || !round_.report.failure.empty()) return;
   status_.set_trainable_set_changed();
   try {
-    parameters_.check_trainable();
+    parameters_.check_trainable(device_);
   } catch (const UsageError& problem) {
     round_.report.failure = problem.what();
     return;
   }
+  std::vector<std::size_t> used;
   for (const auto index : parameters_.trainable()) {
-    if (!parameters_[index].place) report_gradient(index);
+    if (!parameters_[index].place && report_gradient(index)) used.push_back(index);
   }
+  if (round_.weight.weight != 0) checks_->look_at_gradients(used, {});
 }
 
 void GradientRounds::wait_for_buckets() {
   const TraceSpan span{options_.trace, "compute", "wait for gradients"};
   const Stopwatch stopwatch;
-  if (!round_.report.failure.empty()) status_.set_failed();
-  if (options_.replicas == Replicas::compared) status_.set_replica(parameters_.digest_of_probes());
-  status_.exchange();
+  const auto report = [this] {
+    checks_->report(status_, round_.report, [this](std::size_t index) { return overflowing_average_of(index); });
+    if (!round_.report.failure.empty()) status_.set_failed();
+    status_.exchange();
+  };
+  if (!checks_->reports_averages()) report();
   if (buckets_) buckets_->wait();
+  if (checks_->reports_averages()) report();
   status_.wait();
   seconds_waiting_ += stopwatch.seconds();
 }
@@ -258,8 +283,7 @@ void GradientRounds::settle_round() {
     const bool has_new_plan = follow_trainable_set();
     has_skipped_ = look_for_non_finite();
     if (!has_skipped_) settle_gradients();
-    warn_of_nan();
-    warn_of_zeros();
+    warn();
     buffers_.exchange(options_.buffers, round_.weight);
     if (has_new_plan || !buckets_) return;
     auto better = planner_.replan_by_arrival(round_.arrivals, communicator_);
@@ -289,7 +313,7 @@ void GradientRounds::require_equal_replicas() {
 bool GradientRounds::follow_trainable_set() {
   if (!status_.trainable_set_changed()) return false;
   require_same_model(module_, communicator_, Layouts::compared);
-  parameters_.check_trainable();
+  parameters_.check_trainable(device_);
   average_unplanned();
   hook();
   next_plan_ = planner_.plan();
@@ -311,9 +335,13 @@ void GradientRounds::average_unplanned() {
       const auto index = plan[bucket].members[member];
       auto& gradient = parameters_[index].tensor.mutable_grad();
       if (!status_.is_used(index)) continue;
-      if (gradient.defined()) buckets[bucket].keep(member, gradient);
-      gradient = buckets[bucket].place(member);
+      if (gradient.defined()) {
+        buckets[bucket].keep(member, gradient);
+      } else {
+        gradient = buckets[bucket].place(member);
+      }
     }
+    buckets[bucket].gather();
     buckets.start(bucket, round_.weight.weight);
   }
   buckets.wait();
@@ -322,12 +350,8 @@ void GradientRounds::average_unplanned() {
 bool GradientRounds::look_for_non_finite() {
   if (options_.non_finite == NonFinite::unchecked) return false;
   std::string found;
-  if (status_.is_non_finite()) {
-    found = describe_non_finite(gather_reports(round_.report, communicator_), rounds_);
-  } else if (const auto* overflowed = first_overflowed()) {
-    found = text("The average of the gradients of '", overflowed->name, "' overflowed in round ", rounds_,
-                 ", in the wire format ", format_->signature(), ".");
-  }
+  if (status_.is_non_finite()) found = describe_non_finite(gather_reports(round_.report, communicator_), rounds_);
+  if (found.empty()) found = describe_overflow();
   if (found.empty()) return false;
   if (options_.non_finite == NonFinite::fatal) {
     throw UsageError(found + " Lower the learning rate, clip gradients, or choose NonFinite::skipped.",
@@ -338,56 +362,42 @@ bool GradientRounds::look_for_non_finite() {
   return true;
 }
 
-// The wire format or a weight may make finite gradients infinite. All ranks have the same bits, so all find the same.
-const ModuleParameter* GradientRounds::first_overflowed() {
-  if (!buckets_) return nullptr;
-  for (std::size_t index = 0; index < parameters_.size(); ++index) {
-    const auto& parameter = parameters_[index];
-    if (!format_->may_overflow() && parameter.tensor.element_size() != 2) continue;
-    if (parameter.place) {
-      if (!is_finite(place_of(parameter))) return &parameter;
-    } else if (status_.is_used(index) && !is_finite(parameter.tensor.grad())) {  // unfrozen in this round
-      return &parameter;
-    }
-  }
-  return nullptr;
+// The wire format or a weight may make finite gradients infinite.
+std::string GradientRounds::describe_overflow() {
+  const auto found = checks_->first_overflowed([this](std::size_t index) { return overflowing_average_of(index); });
+  if (!found) return {};
+  return text("The average of the gradients of '", parameters_[*found].name, "' overflowed in round ", rounds_,
+              ", in the wire format ", format_->signature(), ".");
+}
+
+// The average if the reduction may have made it infinite.
+const at::Tensor* GradientRounds::overflowing_average_of(std::size_t index) {
+  const auto& parameter = parameters_[index];
+  if (!buckets_ || (!format_->may_overflow() && parameter.tensor.element_size() != 2)) return nullptr;
+  if (parameter.place) return &place_of(parameter);
+  const auto& gradient = parameter.tensor.grad();  // perhaps unfrozen in this round
+  return status_.is_used(index) && gradient.defined() ? &gradient : nullptr;
 }
 
 // A rank that has not used a parameter gets the others' average; if no rank has used it, the gradient is unchanged.
 void GradientRounds::settle_gradients() {
-  if (!buckets_) return;
-  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+  for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
     auto& parameter = parameters_[index];
     if (parameter.place && status_.is_used(index)) parameter.tensor.mutable_grad() = place_of(parameter);
   }
+  checks_->look_at_averages([this](std::size_t index) { return average_of(index); });
 }
 
-// NaN spreads quickly: one element of each gradient shows it before weights are saved and time is lost.
-void GradientRounds::warn_of_nan() {
-  if (options_.non_finite != NonFinite::unchecked || has_warned_of_nan_ || communicator_.rank() != 0) return;
-  for (const auto& parameter : parameters_) {
-    const auto& gradient = parameter.tensor.grad();
-    if (!parameter.place || !gradient.defined() || !begins_with_nan(gradient)) continue;
-    has_warned_of_nan_ = true;
-    log_warning(text("The gradient of parameter '", parameter.name, "' holds NaN after round ", rounds_,
-                     ". An optimizer step makes the weights NaN on all ranks. Set NonFinite::fatal to find the rank, "
-                     "or skip such rounds with NonFinite::skipped or a LossScaler."));
-    return;
-  }
+const at::Tensor* GradientRounds::average_of(std::size_t index) const {
+  const auto& gradient = parameters_[index].tensor.grad();
+  return parameters_[index].place && gradient.defined() ? &gradient : nullptr;
 }
 
-// An empty batch has a loss of NaN and a gradient of zero, which makes the average too small.
-void GradientRounds::warn_of_zeros() {
-  if (round_.values != Round::Values::zeros || has_warned_of_zeros_ || round_.weight.total > 0) return;
-  if (!buckets_ || std::all_of(parameters_.begin(), parameters_.end(), [this](const ModuleParameter& parameter) {
-        return !parameter.place || is_zero(place_of(parameter));
-      })) {
-    return;
-  }
-  has_warned_of_zeros_ = true;
-  log_warning(text("Every gradient of rank ", communicator_.rank(), " was zero in round ", rounds_,
-                   ", as after an empty batch, but the average gives this rank full weight. Call "
-                   "set_samples(batch.size()) before backward() if batch sizes can differ between ranks."));
+void GradientRounds::warn() {
+  const auto averages = [this](std::size_t index) { return average_of(index); };
+  if (options_.non_finite == NonFinite::unchecked && communicator_.rank() == 0) checks_->warn_of_nan(averages);
+  const bool weighs_samples = round_.weight.total > 0;
+  if (buckets_ && !weighs_samples) checks_->warn_of_zeros(averages, communicator_.rank());
 }
 
 void GradientRounds::end_round() {
@@ -401,6 +411,7 @@ void GradientRounds::forget_gradients() {
   round_.phase = Phase::idle;
   started_ = 0;
   status_.clear();
+  checks_->close();
   if (buckets_) buckets_->release();
   parameters_.forget_gradients();
   missing_ = parameters_.count_expected(plan_);
@@ -411,7 +422,7 @@ void GradientRounds::forget_gradients() {
 void GradientRounds::zero_grad() {
   const auto lock = enter();
   if (is_under_way()) fail("zero_grad() was called between backward() and wait(). Call wait() first, then step().");
-  if (const auto* stepped = round_.phase == Phase::idle ? nullptr : parameters_.first_stepped()) fail_stepped(*stepped);
+  if (round_.phase != Phase::idle) check_steps();
   for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   forget_gradients();
   use_next_plan();
@@ -509,13 +520,17 @@ BucketLimits GradientRounds::tune() {
     throw UsageError(
         "tune() uses the times at which gradients become ready. Call it between two rounds, after the first.");
   }
+  if (!device_.is_cpu()) {
+    throw UsageError(text("tune() measures on the host, and the parameters are on ", device_,
+                          ". Set SynchronizerOptions::buckets instead."));
+  }
   auto plan = planner_.tune(communicator_);
   hook();  // parameters may have been unfrozen
   next_plan_ = std::move(plan);
   return planner_.limits();
 }
 
-SynchronizationStatistics GradientRounds::statistics() const {
+SynchronizationStatistics GradientRounds::statistics() {
   const std::lock_guard lock(mutex_);
   SynchronizationStatistics statistics{.rounds = rounds_, .seconds_waiting = seconds_waiting_};
   if (buckets_) {
@@ -588,10 +603,11 @@ void GradientRounds::fail(const std::string& failure) {
   throw UsageError(failure);  // not reached: the outcome of a round that has failed is an error on all ranks
 }
 
-void GradientRounds::fail_stepped(const ModuleParameter& parameter) {
-  fail(text("Parameter '", parameter.name,
-            "' was stepped before its gradient was averaged. Call wait() between backward() and the optimizer's "
-            "step()."));
+// Frozen parameters may change, such as targets that follow an average.
+void GradientRounds::check_steps() {
+  for (const auto& parameter : parameters_) {
+    if (parameter.place && checks_->was_stepped(parameter)) fail(parameter.problem_of_step());
+  }
 }
 
 }  // namespace libtrain::detail

@@ -18,6 +18,7 @@
 #include <libtrain/sync/detail/module_parameters.hpp>
 #include <libtrain/sync/detail/round_status.hpp>
 #include <libtrain/sync/detail/sample_weights.hpp>
+#include <libtrain/sync/detail/value_checks.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 
@@ -71,7 +72,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void declare_unused(const std::vector<std::string>& names);
   void broadcast_buffers();
   BucketLimits tune();
-  SynchronizationStatistics statistics() const;
+  SynchronizationStatistics statistics();
   const std::vector<Bucket>& plan() const { return plan_; }
   const ModuleParameters& parameters() const { return parameters_; }
   bool skipped() const { return has_skipped_; }
@@ -88,7 +89,6 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
     RoundReport report = {};
     std::vector<std::size_t> arrivals = {};
     Stopwatch since_first_gradient = {};
-    enum class Values { none, zeros, some } values = Values::none;  // of this rank's gradients that were checked so far
   };
 
   // A gradient arrives, on a thread that runs backward().
@@ -97,8 +97,9 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void mark_gradient_ready(std::size_t index, const at::Tensor& incoming);
   void adopt_or_keep(ModuleParameter& parameter, const at::Tensor& incoming);
   void start_next_bucket();
+  void gather(GradientBucket& bucket, const std::vector<std::size_t>& members);
   void fill_place(ModuleParameter& parameter);
-  void report_gradient(std::size_t index);
+  bool report_gradient(std::size_t index);
 
   // The round ends, in wait().
   void check_passes();
@@ -111,10 +112,11 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   bool follow_trainable_set();
   void average_unplanned();
   bool look_for_non_finite();
-  const ModuleParameter* first_overflowed();
+  std::string describe_overflow();
+  const at::Tensor* overflowing_average_of(std::size_t index);
   void settle_gradients();
-  void warn_of_nan();
-  void warn_of_zeros();
+  const at::Tensor* average_of(std::size_t index) const;
+  void warn();
   void end_round();
   void forget_gradients();
 
@@ -134,13 +136,15 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
 
   /// Ends the round with this rank's `failure`, on all ranks.
   [[noreturn]] void fail(const std::string& failure);
-  [[noreturn]] void fail_stepped(const ModuleParameter& parameter);
+  void check_steps();
 
   torch::nn::Module& module_;
   Communicator& communicator_;
   const SynchronizerOptions options_;
   const std::shared_ptr<WireFormat> format_;  // null: a group of one that sends nothing
+  const at::Device device_;                   // of the trainable parameters
   ModuleParameters parameters_;
+  const std::unique_ptr<ValueChecks> checks_;
   BucketPlanner planner_;
   RoundStatus status_;
   BufferExchange buffers_;

@@ -152,7 +152,7 @@ std::string ModuleParameters::problem_of_memory() const {
     const auto& hooked = hooked_[index].accumulator;
     if (!hooked || !tensor.requires_grad()) continue;
     if (torch::autograd::impl::try_get_grad_accumulator(tensor) == hooked) continue;
-    if (!tensor.is_cpu() || tensor.scalar_type() != parameter.type) {
+    if (tensor.device() != parameter.device || tensor.scalar_type() != parameter.type) {
       return text("Parameter '", parameter.name,
                   "' was converted to another dtype or device after the synchronizer was created, which removed its "
                   "hook. Convert the module first, then create the synchronizer.");
@@ -164,7 +164,7 @@ std::string ModuleParameters::problem_of_memory() const {
   return {};
 }
 
-void ModuleParameters::check_trainable() {
+void ModuleParameters::check_trainable(const at::Device& device) {
   const auto indices = trainable();
   if (indices.empty()) {
     throw UsageError("The module has no parameter that requires a gradient, so there is nothing to synchronise.");
@@ -173,10 +173,10 @@ void ModuleParameters::check_trainable() {
     auto& parameter = parameters_[index];
     parameter.type = parameter.tensor.scalar_type();
     gradient_type(parameter);
-    if (!parameter.tensor.is_cpu()) {
-      throw UsageError(
-          text("Parameter '", parameter.name, "' is on ", parameter.tensor.device(),
-               ", and this version synchronises gradients in host memory only. Move the module to the CPU."));
+    if (parameter.tensor.device() != device) {
+      throw UsageError(text("Parameter '", parameter.name, "' is on ", parameter.tensor.device(),
+                            ", but this rank's communicator averages gradients on ", device,
+                            ". Move the module there first: model->to(context.device())."));
     }
     if (auto problem = parameter.problem_of_gradient(); !problem.empty()) throw UsageError(problem);
   }
@@ -271,14 +271,6 @@ std::uint64_t ModuleParameters::digest_of_probes() const {
   return digest;
 }
 
-// Frozen parameters may change, such as targets that follow an average.
-const ModuleParameter* ModuleParameters::first_stepped() const {
-  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [](const ModuleParameter& parameter) {
-    return parameter.place && parameter.was_stepped();
-  });
-  return found == parameters_.end() ? nullptr : &*found;
-}
-
 std::string ModuleParameter::problem_of_gradient() const {
   const auto& grad = tensor.grad();
   if (!grad.defined()) return {};
@@ -300,6 +292,12 @@ std::string ModuleParameter::problem_of_gradient() const {
 
 bool ModuleParameter::was_stepped() const {
   return first_bits != bits_of_element(tensor);
+}
+
+std::string ModuleParameter::problem_of_step() const {
+  return text("Parameter '", name,
+              "' was stepped before its gradient was averaged. Call wait() between backward() and the optimizer's "
+              "step().");
 }
 
 void ModuleParameter::remember_gradient() {

@@ -22,6 +22,7 @@ struct ModuleParameter {
   std::string name = {};
   at::Tensor tensor = {};
   at::ScalarType type = tensor.scalar_type();  ///< for plans: the tensor's dtype at the last check_trainable()
+  at::Device device = tensor.device();         ///< when the synchronizer was created
 
   /// In the buckets; none while the parameter is frozen.
   struct Place {
@@ -52,6 +53,7 @@ struct ModuleParameter {
 
   /// Whether the value has changed since remember_values().
   bool was_stepped() const;
+  std::string problem_of_step() const;
 
   void remember_gradient();
 
@@ -86,9 +88,9 @@ class ModuleParameters {
   /// replaced (as torch::load() does); empty if there is none.
   std::string problem_of_memory() const;
 
-  /// Updates the dtypes of trainable parameters. Throws UsageError if there are none, for a parameter whose gradient
-  /// cannot be averaged, and for a gradient that buckets cannot hold.
-  void check_trainable();
+  /// Updates the dtypes of trainable parameters. Throws UsageError if there are none, for a parameter on another device
+  /// than `device`, for one whose gradient cannot be averaged, and for a gradient that buckets cannot hold.
+  void check_trainable(const at::Device& device);
 
   std::size_t size() const { return parameters_.size(); }
   ModuleParameter& operator[](std::size_t index) { return parameters_[index]; }
@@ -125,10 +127,9 @@ class ModuleParameters {
   /// Begins a round.
   void forget_gradients();
 
-  /// Remembers one element of each parameter, and finds a parameter in which it has changed since: an optimizer changes
+  /// Remembers one element of each parameter on the host, for ModuleParameter::was_stepped(): an optimizer changes
   /// nearly all elements. Version counters of tensors do not show this, since LibTorch's optimizers bypass them.
   void remember_values(std::int64_t round);
-  const ModuleParameter* first_stepped() const;
 
   /// Combines one remembered element, a different one in each round, of each parameter that has a place. If it differs
   /// between ranks, so do their replicas.

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <sstream>
 
-#include <ATen/ops/empty.h>
-
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/host_transport.hpp>
 
@@ -51,9 +49,7 @@ std::string by_rank(const std::vector<RoundReport>& reports, const TextOf& text_
 
 RoundStatus::RoundStatus(std::size_t parameters, Communicator& communicator)
     : communicator_(communicator),
-      memory_(communicator.supports(at::kCPU)
-                  ? communicator.allocate(static_cast<std::int64_t>(kFirstParameter + parameters), at::kByte)
-                  : at::empty({static_cast<std::int64_t>(kFirstParameter + parameters)}, at::kByte)),
+      memory_(communicator.allocate_on_host(static_cast<std::int64_t>(kFirstParameter + parameters), at::kByte)),
       bytes_(memory_.mutable_data_ptr<std::uint8_t>()) {
   set_owner("");
   clear();
@@ -89,17 +85,7 @@ bool RoundStatus::replicas_differ() const {
 void RoundStatus::exchange() {
   if (communicator_.world_size() == 1) return;
   const CallPurpose purpose{communicator_, label_};
-  if (communicator_.supports(at::kCPU)) {
-    work_ = communicator_.all_reduce(memory_, ReduceOp::maximum);
-    return;
-  }
-  // Not a device collective, so that the host need not wait for those.
-  const std::string mine(reinterpret_cast<const char*>(bytes_), memory_.nbytes());
-  for (const auto& other : communicator_.all_gather_bytes(mine)) {
-    for (std::size_t index = 0; index < other.size(); ++index) {
-      bytes_[index] = std::max(bytes_[index], static_cast<std::uint8_t>(other[index]));
-    }
-  }
+  work_ = communicator_.all_reduce(memory_, ReduceOp::maximum);
 }
 
 void RoundStatus::wait() {

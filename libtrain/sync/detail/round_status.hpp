@@ -55,7 +55,7 @@ class RoundStatus {
 
   Communicator& communicator_;
   std::shared_ptr<const std::string> label_;
-  at::Tensor memory_;  // uint8
+  at::Tensor memory_;  // uint8, on the host, so that this message never makes it wait for a device
   std::uint8_t* bytes_ = nullptr;
   Work work_;
 };

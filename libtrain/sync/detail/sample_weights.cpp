@@ -7,7 +7,7 @@ namespace libtrain::detail {
 SampleWeight SampleWeights::exchange(std::int64_t samples) {
   const CallPurpose purpose{communicator_, "set_samples() or join()"};
   const std::int64_t ranks = communicator_.world_size();
-  if (!counts_.defined()) counts_ = communicator_.allocate(ranks, at::kLong);
+  if (!counts_.defined()) counts_ = communicator_.allocate_on_host(ranks, at::kLong);
   auto* counts = counts_.mutable_data_ptr<std::int64_t>();
   counts[communicator_.rank()] = samples;
   communicator_.all_gather(counts_.narrow(0, communicator_.rank(), 1), counts_).wait();

@@ -26,6 +26,8 @@ class HalfPrecisionReduction final : public Reduction {
     return true;
   }
 
+  void abandon() override { work_.wait(); }
+
   std::optional<WorkTimes> times() const override { return work_.times(); }
 
  private:

@@ -29,6 +29,8 @@ class PowerSgdReduction final : public Reduction {
     return false;
   }
 
+  void abandon() override { bucket_->abandon(); }
+
   std::optional<WorkTimes> times() const override { return bucket_->times(); }
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <ATen/ops/tensor.h>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
@@ -29,6 +31,7 @@ ScatteredBucket::ScatteredBucket(const BucketView& view, const Communicator& com
     const auto begin = gradient.storage_offset() - view.flat.storage_offset();
     if (const auto mark = layout_.foreign_in(begin, gradient.numel())) marks_.push_back(*mark);
   }
+  if (!view.flat.is_cpu() && !marks_.empty()) mark_indices_ = at::tensor(marks_, at::kLong).to(view.flat.device());
 }
 
 std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
@@ -42,33 +45,44 @@ std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
 
 void ScatteredBucket::mark_averaged() {
   phase_ = Phase::averaged;
+  if (mark_indices_.defined()) {
+    view_.flat.index_fill_(0, mark_indices_, kMark);
+    return;
+  }
   optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     auto* const values = view_.flat.mutable_data_ptr<T>();
     for (const auto mark : marks_) values[mark] = static_cast<T>(kMark);
   });
 }
 
-bool ScatteredBucket::is_stale() const {
-  if (!is_averaged() || marks_.empty()) return false;
-  bool stale = false;
+// The present marks, or on a device those of the call before, if there was one.
+std::optional<std::vector<double>> ScatteredBucket::read_marks(std::optional<HostCopy>& former) const {
+  if (mark_indices_.defined()) {
+    std::optional<std::vector<double>> read;
+    if (former)
+      read.emplace(former->get().const_data_ptr<double>(), former->get().const_data_ptr<double>() + marks_.size());
+    former.emplace(view_.flat.index_select(0, mark_indices_).to(at::kDouble));
+    return read;
+  }
+  std::vector<double> read;
   optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     const auto* const values = view_.flat.const_data_ptr<T>();
-    const T first = values[marks_.front()];
-    const auto is_first = [&](std::int64_t mark) { return values[mark] == first; };
-    stale = std::isfinite(first) && std::abs(first) >= static_cast<T>(kMinMark) &&
-            std::all_of(marks_.begin(), marks_.end(), is_first);
+    for (const auto mark : marks_) read.push_back(static_cast<double>(values[mark]));
   });
-  return stale;
+  return read;
 }
 
-bool ScatteredBucket::is_untouched() const {
-  bool untouched = true;
-  optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
-    const auto* const values = view_.flat.const_data_ptr<T>();
-    const auto is_mark = [&](std::int64_t mark) { return values[mark] == static_cast<T>(kMark); };
-    untouched = std::all_of(marks_.begin(), marks_.end(), is_mark);
-  });
-  return untouched;
+bool ScatteredBucket::is_stale() {
+  if (!is_averaged() || marks_.empty()) return false;
+  const auto marks = read_marks(begun_with_);
+  return marks && std::isfinite(marks->front()) && std::abs(marks->front()) >= kMinMark &&
+         std::ranges::all_of(*marks, [&](double mark) { return mark == marks->front(); });
+}
+
+bool ScatteredBucket::is_untouched() {
+  if (marks_.empty()) return true;
+  const auto marks = read_marks(stepped_with_);
+  return !marks || std::ranges::all_of(*marks, [](double mark) { return mark == kMark; });
 }
 
 void require_shardable(const std::string& parameter, at::ScalarType type) {

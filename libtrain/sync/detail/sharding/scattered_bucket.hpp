@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/sync/detail/host_copy.hpp>
 #include <libtrain/sync/detail/sharding/shard_layout.hpp>
 #include <libtrain/sync/wire_format.hpp>
 
@@ -21,6 +23,8 @@ namespace libtrain::detail {
 /// gradients would silently get a wrong result, such as clipping by a norm, or the next backward() if the gradient was
 /// not zeroed. Therefore mark_averaged() writes a mark there, one element that is larger than any gradient: norms are
 /// then absurd, and a mark that is still there in a new round, or has changed before the step, shows the mistake.
+///
+/// On a device, the marks are copied to the host, which looks at them one step later: no step waits for the device.
 class ScatteredBucket {
  public:
   /// Throws UsageError for a dtype that require_shardable() refuses.
@@ -34,18 +38,21 @@ class ScatteredBucket {
   std::vector<Work> start(Communicator& communicator);
   void mark_averaged();
 
-  /// Whether the gradients that are about to be reduced were added to those of the round before: every mark is still
-  /// there, perhaps weighted by samples like all gradients.
-  bool is_stale() const;
+  /// To be called before start(): whether the gradients that are about to be reduced were added to those of the round
+  /// before: every mark is still there, perhaps weighted by samples like all gradients. On a device: whether those of
+  /// the last call were.
+  bool is_stale();
 
   /// Between mark_averaged() and start().
   bool is_averaged() const { return phase_ == Phase::averaged; }
 
-  /// Whether no mark has been changed since mark_averaged().
-  bool is_untouched() const;
+  /// Whether no mark has been changed since mark_averaged(). On a device: whether none had been at the last call.
+  bool is_untouched();
 
  private:
   enum class Phase { idle, reducing, averaged };
+
+  std::optional<std::vector<double>> read_marks(std::optional<HostCopy>& former) const;
 
   BucketView view_;
   ShardLayout layout_;
@@ -53,6 +60,9 @@ class ScatteredBucket {
   at::Tensor part_;   // this rank's
   at::Tensor tail_;   // the rest
   std::vector<std::int64_t> marks_;
+  at::Tensor mark_indices_;               // the same, on the device; undefined on the host
+  std::optional<HostCopy> begun_with_;    // the marks when a round began, on a device
+  std::optional<HostCopy> stepped_with_;  // the marks before a step
   Phase phase_ = Phase::idle;
 };
 

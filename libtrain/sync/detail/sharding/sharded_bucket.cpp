@@ -17,7 +17,7 @@ ShardedBucket::ShardedBucket(std::vector<ShardMember> members, const ShardLayout
       label_(std::make_shared<const std::string>(label)),
       parameters_(communicator.allocate(layout.elements(), type)) {
   for (std::size_t state = 0; state < states; ++state) {
-    states_.push_back(at::zeros({layout.owned()}, at::TensorOptions(type)));
+    states_.push_back(at::zeros({layout.owned()}, parameters_.options()));
   }
 }
 
@@ -31,8 +31,12 @@ void ShardedBucket::bind(const ShardMember& member, const at::Tensor& parameter)
   auto* const place = memory + static_cast<std::size_t>(member.offset) * parameters_.itemsize();
   if (parameter.const_data_ptr() == place && parameter.strides() == at::IntArrayRef(member.strides)) return;
   const at::NoGradGuard no_grad;
-  auto keep_alive = [flat = parameters_](void* /*place*/) mutable { flat.reset(); };
-  const auto home = at::from_blob(place, member.sizes, member.strides, keep_alive, parameters_.options());
+  const auto home = at::for_blob(place, member.sizes)
+                        .strides(member.strides)
+                        .deleter([flat = parameters_](void* /*place*/) mutable { flat.reset(); })
+                        .options(parameters_.options())
+                        .target_device(parameters_.device())
+                        .make_tensor();
   home.copy_(parameter);
   parameter.set_data(home);
 }

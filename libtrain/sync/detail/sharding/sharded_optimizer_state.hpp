@@ -59,6 +59,8 @@ struct ShardedOptimizer::State {
   void update(std::size_t bucket);
   void wait_for_parameters();
   double own_squares() const;
+  bool is_on_device() const;
+  double clip_on_device(double max_norm) const;
   double sum_over_ranks(double value, std::string_view caller) const;
   std::vector<at::Tensor> gradient_shards();
 

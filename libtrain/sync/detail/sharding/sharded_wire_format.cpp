@@ -21,6 +21,10 @@ class ScatterReduction final : public Reduction {
     return true;
   }
 
+  void abandon() override {
+    for (auto& work : works_) work.wait();
+  }
+
   std::optional<WorkTimes> times() const override {
     if (works_.empty()) return {};
     const auto first = works_.front().times();

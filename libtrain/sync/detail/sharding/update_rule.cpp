@@ -4,6 +4,10 @@
 #include <sstream>
 #include <tuple>
 
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/full.h>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
@@ -39,6 +43,43 @@ void require_adamw(const AdamWOptions& options) {
         "AdamWOptions::amsgrad is set, which ShardedOptimizer does not support. Leave it out, or use optim::FusedAdamW "
         "on every rank.");
   }
+}
+
+at::Tensor part_of(const at::Tensor& flat, std::int64_t begin, const OwnedRun& run) {
+  return flat.narrow(0, begin, run.count);
+}
+
+// The parts of each run, as operators on lists of tensors take them.
+struct RunLists {
+  RunLists(const ShardMemory& memory, const std::vector<OwnedRun>& runs) : states(memory.states.size()) {
+    for (const auto& run : runs) {
+      parameters.push_back(part_of(memory.parameters, run.begin, run));
+      gradients.push_back(part_of(memory.gradients, run.begin, run));
+      for (std::size_t state = 0; state < states.size(); ++state) {
+        states[state].push_back(part_of(memory.states[state], run.in_state, run));
+      }
+    }
+  }
+
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> gradients;
+  std::vector<std::vector<at::Tensor>> states;
+};
+
+void update_sgd_on_device(const SGDOptions& options, double rate_factor, std::int64_t number, const RunLists& runs) {
+  const bool has_momentum = options.momentum() != 0;
+  at::_fused_sgd_(runs.parameters, runs.gradients, has_momentum ? at::TensorList{runs.states[0]} : at::TensorList{},
+                  options.weight_decay(), options.momentum(), options.lr() * rate_factor, options.dampening(),
+                  options.nesterov(), /*maximize=*/false, /*is_first_step=*/number == 1);
+}
+
+void update_adamw_on_device(const AdamWOptions& options, double rate_factor, std::int64_t number,
+                            const RunLists& runs) {
+  const auto step = at::full({}, static_cast<double>(number), runs.parameters.front().options().dtype(at::kFloat));
+  const std::vector<at::Tensor> steps(runs.parameters.size(), step);
+  at::_fused_adamw_(runs.parameters, runs.gradients, runs.states[0], runs.states[1], {}, steps,
+                    options.lr() * rate_factor, std::get<0>(options.betas()), std::get<1>(options.betas()),
+                    options.weight_decay(), options.eps(), /*amsgrad=*/false, /*maximize=*/false);
 }
 
 void update_sgd(const SGDOptions& options, double rate_factor, std::int64_t number, const ShardMemory& memory,
@@ -96,10 +137,22 @@ void set_learning_rate(ShardedRule& rule, double rate) {
   std::visit([rate](auto& options) { options.set_lr(rate); }, rule);
 }
 
-void update_run(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
-                const OwnedRun& run) {
-  if (const auto* sgd = std::get_if<SGDOptions>(&rule)) return update_sgd(*sgd, rate_factor, step, memory, run);
-  update_adamw(std::get<AdamWOptions>(rule), rate_factor, step, memory, run);
+void update_runs(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
+                 const std::vector<OwnedRun>& runs) {
+  if (runs.empty()) return;
+  const auto* const sgd = std::get_if<SGDOptions>(&rule);
+  if (!memory.parameters.is_cpu()) {
+    const RunLists lists{memory, runs};
+    if (sgd != nullptr) return update_sgd_on_device(*sgd, rate_factor, step, lists);
+    return update_adamw_on_device(std::get<AdamWOptions>(rule), rate_factor, step, lists);
+  }
+  for (const auto& run : runs) {
+    if (sgd != nullptr) {
+      update_sgd(*sgd, rate_factor, step, memory, run);
+    } else {
+      update_adamw(std::get<AdamWOptions>(rule), rate_factor, step, memory, run);
+    }
+  }
 }
 
 }  // namespace libtrain::detail

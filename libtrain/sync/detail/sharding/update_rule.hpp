@@ -30,9 +30,9 @@ std::vector<std::string> state_names(const ShardedRule& rule);
 
 void set_learning_rate(ShardedRule& rule, double rate);
 
-/// Updates the elements of one run, all of one parameter, in the parameter's step-th step (counted from 1), with the
-/// rule's learning rate times `rate_factor`.
-void update_run(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
-                const OwnedRun& run);
+/// Updates the elements of runs, each of one parameter, in those parameters' step-th step (counted from 1), with the
+/// rule's learning rate times `rate_factor`. On a device with one operation for all of them.
+void update_runs(const ShardedRule& rule, double rate_factor, std::int64_t step, const ShardMemory& memory,
+                 const std::vector<OwnedRun>& runs);
 
 }  // namespace libtrain::detail

@@ -48,13 +48,10 @@ bool is_all_finite(const at::Tensor& tensor) {
   return tensor.isfinite().all().item<bool>();
 }
 
+// In host memory.
 bool orthogonalize_columns(const at::Tensor& p) {
-  const auto host = p.cpu();  // the same memory if it is on the host
-  const bool finite = host.scalar_type() == at::kDouble
-                          ? orthogonalize(host.mutable_data_ptr<double>(), host.size(0), host.size(1))
-                          : orthogonalize(host.mutable_data_ptr<float>(), host.size(0), host.size(1));
-  if (!p.is_cpu() && finite) p.copy_(host);
-  return finite;
+  return p.scalar_type() == at::kDouble ? orthogonalize(p.mutable_data_ptr<double>(), p.size(0), p.size(1))
+                                        : orthogonalize(p.mutable_data_ptr<float>(), p.size(0), p.size(1));
 }
 
 template <typename T>
@@ -189,13 +186,22 @@ void LowRankBucket::send_p(Communicator& communicator) {
   p_work_ = communicator.all_reduce(p_flat_, ReduceOp::average);
 }
 
+void LowRankBucket::abandon() {
+  for (auto* const work : {&others_work_, &p_work_, &q_work_}) work->wait();
+}
+
 void LowRankBucket::send_q(Communicator& communicator) {
   const at::NoGradGuard no_grad;
   others_work_.wait();
   p_work_.wait();
   times_ = spanning(others_work_.times(), p_work_.times());
+  const auto host = p_flat_.cpu();  // the same memory if it is on the host; otherwise all matrices in one copy
   for (auto& matrix : matrices_) {
-    matrix.finite = orthogonalize_columns(matrix.p);
+    const auto offset = matrix.p.storage_offset() - p_flat_.storage_offset();
+    matrix.finite = orthogonalize_columns(host.narrow(0, offset, matrix.p.numel()).view(matrix.p.sizes()));
+  }
+  if (!p_flat_.is_cpu()) p_flat_.copy_(host);
+  for (auto& matrix : matrices_) {
     if (matrix.finite) {
       at::mm_out(matrix.own_q, matrix.p.t(), matrix.gradient);
     } else {

@@ -42,6 +42,9 @@ class LowRankBucket {
   void send_q(Communicator& communicator);
   void reconstruct();
 
+  /// Reduction::abandon(), at any point of the round.
+  void abandon();
+
   /// The times of the collectives that the last of these calls has waited for.
   std::optional<WorkTimes> times() const { return times_; }
 

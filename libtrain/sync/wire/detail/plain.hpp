@@ -17,8 +17,7 @@ class PlainWireFormat : public WireFormat {
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 };
 
-/// `format`, or the plain one if it is null and there is more than one rank. Throws UsageError if there is a format and
-/// the communicator does not take host memory.
+/// `format`, or the plain one if it is null and there is more than one rank.
 std::shared_ptr<WireFormat> format_or_plain(const std::shared_ptr<WireFormat>& format,
                                             const Communicator& communicator);
 
