@@ -9,7 +9,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 
 #include <libtrain/base/error.hpp>
@@ -17,6 +19,7 @@
 #include <libtrain/comm/detail/tensor_checks.hpp>
 #include <libtrain/numeric/detail/elements.hpp>
 #include <libtrain/numeric/detail/norm.hpp>
+#include <libtrain/optim/detail/unscale.hpp>
 
 namespace libtrain::optim {
 
@@ -36,29 +39,36 @@ double part_of_norm(const at::Tensor& gradient, double norm) {
   return libtrain::detail::largest_magnitude(data, count, type);
 }
 
-// The same for gradients on a GPU: few kernels for all, and one copy to the host.
-std::vector<double> parts_on_device(const std::vector<at::Tensor>& gradients, double norm) {
-  const auto type = gradients.front().scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto norms = at::stack(at::_foreach_norm(gradients, norm, type)).to(at::Device(at::kCPU), at::kDouble);
-  const auto* first = norms.const_data_ptr<double>();
-  std::vector<double> parts(first, first + gradients.size());
-  if (norm == 2) {
-    for (auto& part : parts) part *= part;
-  }
-  return parts;
-}
-
-double norm_of(const Gradients& groups, double norm) {
+double norm_on_host(const Gradients& groups, double norm) {
   double total = 0;
   const auto add = [&](double part) { total = std::isinf(norm) ? Maximum::combine(total, part) : total + part; };
   for (const auto& group : groups) {
-    if (group.front().is_cpu()) {
-      for (const auto& gradient : group) add(part_of_norm(gradient, norm));
-    } else {
-      for (const auto part : parts_on_device(group, norm)) add(part);
-    }
+    if (!group.front().is_cpu()) continue;
+    for (const auto& gradient : group) add(part_of_norm(gradient, norm));
   }
   return norm == 2 ? std::sqrt(total) : total;
+}
+
+// The norm of a vector of norms, without dimensions: in float64, where squares of large ones do not overflow.
+at::Tensor norm_of_norms(const std::vector<at::Tensor>& norms, double norm) {
+  return at::linalg_vector_norm(at::stack(norms), norm, std::nullopt, false, at::kDouble);
+}
+
+DeviceValue norm_of(const Gradients& groups, double norm) {
+  std::vector<at::Tensor> norms;
+  bool any_on_host = false;
+  for (const auto& group : groups) {
+    if (group.front().is_cpu()) {
+      any_on_host = true;
+      continue;
+    }
+    const auto type = group.front().scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    norms.push_back(norm_of_norms(at::_foreach_norm(group, norm, type), norm));
+    norms.back() = norms.back().to(norms.front().device(), /*non_blocking=*/true);
+  }
+  if (norms.empty()) return norm_on_host(groups, norm);
+  if (any_on_host) norms.push_back(at::full({}, norm_on_host(groups, norm), norms.front().options()));
+  return DeviceValue{norms.size() == 1 ? norms.front() : norm_of_norms(norms, norm)};
 }
 
 void check_norm(double norm) {
@@ -83,21 +93,28 @@ void check_norm(double norm) {
 
 }  // namespace
 
-double gradient_norm(const std::vector<at::Tensor>& parameters, double norm) {
+DeviceValue gradient_norm(const std::vector<at::Tensor>& parameters, double norm) {
   check_norm(norm);
   const at::NoGradGuard no_grad;
   return norm_of(detail::group_gradients(parameters), norm);
 }
 
-double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options) {
+DeviceValue clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options) {
   check_norm(options.norm);
   if (!(options.max_norm > 0)) {
     throw UsageError(text("ClippingOptions::max_norm is ", options.max_norm, "; it must be more than 0."));
   }
   const at::NoGradGuard no_grad;
   const auto groups = detail::group_gradients(parameters);
-  const double norm = norm_of(groups, options.norm);
+  const auto norm = norm_of(groups, options.norm);
   if (options.error_if_non_finite && !std::isfinite(norm)) throw_non_finite(parameters, norm);
+  if (norm.is_on_device()) {
+    const auto coefficient = norm.tensor().add(1e-6).reciprocal_().mul_(options.max_norm).clamp_max_(1);
+    for (const auto& group : groups) {
+      detail::multiply(group, coefficient.to(group.front().device(), /*non_blocking=*/!group.front().is_cpu()));
+    }
+    return norm;
+  }
   const double coefficient = options.max_norm / (norm + 1e-6);
   if (coefficient >= 1) return norm;
   for (const auto& group : groups) at::_foreach_mul_(group, coefficient);

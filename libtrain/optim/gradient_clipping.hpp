@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <libtrain/optim/device_value.hpp>
+
 namespace libtrain::optim {
 
 struct ClippingOptions {
@@ -11,7 +13,7 @@ struct ClippingOptions {
   /// 2 (Euclidean), 1 (sum of magnitudes) or infinity (largest magnitude).
   double norm = 2;
   /// Throw UsageError, before any gradient is changed, if the norm is NaN or infinite. Otherwise such a norm makes the
-  /// gradients NaN or zero, as in PyTorch.
+  /// gradients NaN or zero, as in PyTorch. With gradients on a GPU, the host then waits for the norm.
   bool error_if_non_finite = false;
 };
 
@@ -21,21 +23,22 @@ struct ClippingOptions {
 ///
 /// After GradientSynchronizer::wait() every rank gets the same bits, without communication, since the gradients are
 /// equal: the host sums in float64, in an order that depends neither on the processor nor on the number of threads;
-/// GPUs sum in float32 (float64 for float64) and must be of one kind. One pass over the memory. With gradients on a GPU
-/// it waits for the current stream. Any thread.
-double gradient_norm(const std::vector<at::Tensor>& parameters, double norm = 2);
+/// GPUs sum a gradient in float32 (float64 for float64) and must be of one kind. One pass over the memory. With
+/// gradients on a GPU, nothing waits until the DeviceValue is converted to double; it is on the GPU of the first of
+/// them. Any thread.
+DeviceValue gradient_norm(const std::vector<at::Tensor>& parameters, double norm = 2);
 
 /// Scales the gradients of all `parameters`, in place, by min(1, max_norm / (norm + 1e-6)), as
 /// torch.nn.utils.clip_grad_norm_ does: Pascanu et al., "On the difficulty of training recurrent neural networks", ICML
 /// 2013, section 3.2. Returns the norm before scaling, as gradient_norm() does; if that is below max_norm, gradients
-/// are not touched.
+/// on the host are not touched, and those on a GPU multiplied by 1. With all of them on GPUs, nothing waits.
 ///
 ///     synchronizer.wait();                                         // the norm is that of the averaged gradients
 ///     const auto norm = optim::clip_gradients(model->parameters(), {.max_norm = 1});
 ///     optimizer.step();
 ///
 /// Throws UsageError as gradient_norm() does, and for options out of range.
-double clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options = {});
+DeviceValue clip_gradients(const std::vector<at::Tensor>& parameters, const ClippingOptions& options = {});
 
 }  // namespace libtrain::optim
 

@@ -5,11 +5,16 @@
 #include <string_view>
 #include <utility>
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <c10/core/GradMode.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/serialize.h>
 
 #include <libtrain/numeric/detail/optimizer_steps.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
+#include <libtrain/optim/detail/device_update.hpp>
 #include <libtrain/optim/detail/trust_ratio.hpp>
 
 namespace libtrain::optim {
@@ -125,12 +130,32 @@ Lamb::Lamb(std::vector<at::Tensor> parameters, const LambOptions& defaults)
            defaults) {}
 
 at::Tensor Lamb::step(LossClosure closure) {
-  return detail::step_each<LambOptions>(*this, closure, "Lamb",
-                                        [this](const at::Tensor& parameter, const at::Tensor& gradient,
-                                               const LambOptions& options) { update(parameter, gradient, options); });
+  const c10::NoGradGuard no_grad;
+  auto loss = detail::evaluate(closure);
+  detail::FoundInf never;
+  update_all(never);
+  return loss;
+}
+
+void Lamb::step_unless(const at::Tensor& found_inf) {
+  const c10::NoGradGuard no_grad;
+  detail::FoundInf given{found_inf};
+  update_all(given);
+}
+
+void Lamb::update_all(detail::FoundInf& found_inf) {
+  detail::update_each<LambOptions>(
+      *this, found_inf, "Lamb",
+      [this](const at::Tensor& parameter, const at::Tensor& gradient, const LambOptions& options) {
+        update(parameter, gradient, options);
+      },
+      [&](const detail::DeviceList& list, const LambOptions& options, std::size_t group) {
+        update_on_device(list, options, group, found_inf);
+      });
 }
 
 void Lamb::update(const at::Tensor& parameter, const at::Tensor& gradient, const LambOptions& options) {
+  detail::leave_device(state_[parameter.unsafeGetTensorImpl()]);
   auto& state = detail::state_of<State>(state_, parameter);
   detail::prepare_state(state.exp_avg(), parameter);
   detail::prepare_state(state.exp_avg_sq(), parameter);
@@ -145,7 +170,36 @@ void Lamb::update(const at::Tensor& parameter, const at::Tensor& gradient, const
   }
 }
 
+void Lamb::update_on_device(const detail::DeviceList& list, const LambOptions& options, std::size_t group,
+                            detail::FoundInf& found_inf) {
+  const auto flag = found_inf.on(list.device());
+  const auto states = detail::adamw_states(state_, list, /*amsgrad=*/false, rates_.is_recording());
+  const auto lists = detail::begin_adamw_step(states, /*amsgrad=*/false, flag);
+  std::vector<bool> is_adapted;
+  for (const auto& parameter : list.parameters) is_adapted.push_back(!is_skipped(parameter, options));
+  // From 0, a step of AdamW at rate 1 gives -u without its weight decay.
+  detail::ScaledTemporaries updates{list.values};
+  at::_fused_adamw_(updates.tensors(), list.gradients, lists.first, lists.second, {}, lists.steps, /*lr=*/1.0,
+                    std::get<0>(options.betas()), std::get<1>(options.betas()), /*weight_decay=*/0, options.eps(),
+                    /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, flag);
+  const auto rate = detail::rate_tensor(rates_, group, options.lr(), list);
+  at::Tensor rates;
+  const auto adapted = detail::select(list.values, is_adapted);
+  if (!adapted.empty()) {
+    const auto adapted_updates = detail::select(updates.tensors(), is_adapted);
+    if (options.weight_decay() != 0) at::_foreach_add_(adapted_updates, adapted, -options.weight_decay());
+    const auto weights = detail::norms_of(adapted);
+    const auto lengths = detail::norms_of(adapted_updates);
+    rates = detail::ratio_or_one(weights.div(lengths), weights, lengths).mul_(rate);
+  }
+  updates.scale(detail::factors_of(is_adapted, rates, rate));
+  // w = w + update, which this kernel can skip.
+  at::_fused_sgd_(list.values, updates.tensors(), {}, /*weight_decay=*/0, /*momentum=*/0, /*lr=*/1.0, /*dampening=*/0,
+                  /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, flag);
+}
+
 void Lamb::save(torch::serialize::OutputArchive& archive) const {
+  detail::read_device_steps(state_);
   torch::optim::serialize<State, LambOptions>(archive, *this);
 }
 

@@ -1,11 +1,19 @@
 #pragma once
 
+#include <cstddef>
 #include <tuple>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
 
+#include <libtrain/optim/device_optimizer.hpp>
+
 namespace libtrain::optim {
+
+namespace detail {
+class FoundInf;
+struct DeviceList;
+}  // namespace detail
 
 /// Options of Lamb, with the names and setters of torch::optim::AdamWOptions: `LambOptions(2e-3).weight_decay(0.01)`.
 struct LambOptions : public torch::optim::OptimizerCloneableOptions<LambOptions> {
@@ -37,9 +45,9 @@ struct LambOptions : public torch::optim::OptimizerCloneableOptions<LambOptions>
 ///     trust = |w| / |u|     (1 if |w| or |u| is 0)
 ///     w = w - lr trust u
 ///
-/// The state is torch's AdamWParamState. A step makes two passes over memory. For layouts, threads and reproducibility
-/// see FusedAdamW.
-class Lamb : public torch::optim::Optimizer {
+/// The state is torch's AdamWParamState. A step makes two passes over memory. For layouts, threads, reproducibility and
+/// step counts see FusedAdamW; for GPUs also Lars.
+class Lamb : public torch::optim::Optimizer, public DeviceOptimizer {
  public:
   /// Throws UsageError for options that are negative or not finite, betas that are not below 1, and groups with options
   /// of another type.
@@ -49,11 +57,22 @@ class Lamb : public torch::optim::Optimizer {
   /// As FusedAdamW::step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
+  void step_unless(const at::Tensor& found_inf) override;
+  void begin_recording() override { rates_.begin_recording(param_groups_); }
+  void end_recording() override { rates_.end_recording(); }
+  void refresh_rates() override { rates_.refresh(param_groups_); }
+
+  /// Waits once for each GPU, for the step counts.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
+  void update_all(detail::FoundInf& found_inf);
   void update(const at::Tensor& parameter, const at::Tensor& gradient, const LambOptions& options);
+  void update_on_device(const detail::DeviceList& list, const LambOptions& options, std::size_t group,
+                        detail::FoundInf& found_inf);
+
+  DeviceRates rates_;
 };
 
 }  // namespace libtrain::optim

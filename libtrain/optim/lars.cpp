@@ -3,11 +3,16 @@
 #include <memory>
 #include <utility>
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <c10/core/GradMode.h>
 #include <torch/optim/serialize.h>
 #include <torch/optim/sgd.h>
 
 #include <libtrain/numeric/detail/optimizer_steps.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
+#include <libtrain/optim/detail/device_update.hpp>
 #include <libtrain/optim/detail/trust_ratio.hpp>
 
 namespace libtrain::optim {
@@ -112,9 +117,28 @@ Lars::Lars(std::vector<at::Tensor> parameters, const LarsOptions& defaults)
            defaults) {}
 
 at::Tensor Lars::step(LossClosure closure) {
-  return detail::step_each<LarsOptions>(*this, closure, "Lars",
-                                        [this](const at::Tensor& parameter, const at::Tensor& gradient,
-                                               const LarsOptions& options) { update(parameter, gradient, options); });
+  const c10::NoGradGuard no_grad;
+  auto loss = detail::evaluate(closure);
+  detail::FoundInf never;
+  update_all(never);
+  return loss;
+}
+
+void Lars::step_unless(const at::Tensor& found_inf) {
+  const c10::NoGradGuard no_grad;
+  detail::FoundInf given{found_inf};
+  update_all(given);
+}
+
+void Lars::update_all(detail::FoundInf& found_inf) {
+  detail::update_each<LarsOptions>(
+      *this, found_inf, "Lars",
+      [this](const at::Tensor& parameter, const at::Tensor& gradient, const LarsOptions& options) {
+        update(parameter, gradient, options);
+      },
+      [&](const detail::DeviceList& list, const LarsOptions& options, std::size_t group) {
+        update_on_device(list, options, group, found_inf);
+      });
 }
 
 void Lars::update(const at::Tensor& parameter, const at::Tensor& gradient, const LarsOptions& options) {
@@ -129,6 +153,38 @@ void Lars::update(const at::Tensor& parameter, const at::Tensor& gradient, const
   } else {
     update_any(parameter, gradient, velocity, options);
   }
+}
+
+// The update of torch's SGD with momentum, with g + weight_decay w times rate and trust ratio for the gradient.
+void Lars::update_on_device(const detail::DeviceList& list, const LarsOptions& options, std::size_t group,
+                            detail::FoundInf& found_inf) {
+  std::vector<at::Tensor> velocities;
+  std::vector<bool> is_adapted;
+  for (std::size_t index = 0; index < list.values.size(); ++index) {
+    is_adapted.push_back(!is_skipped(list.parameters[index], options));
+    if (options.momentum() == 0) continue;
+    auto& kept = detail::state_of<torch::optim::SGDParamState>(state_, list.parameters[index]).momentum_buffer();
+    detail::prepare_device_state(kept, list.values[index], rates_.is_recording());
+    velocities.push_back(kept);
+  }
+  detail::ScaledTemporaries updates{list.values};
+  at::_foreach_copy_(updates.tensors(), list.gradients);
+  const auto rate = detail::rate_tensor(rates_, group, options.lr(), list);
+  at::Tensor rates;
+  const auto adapted = detail::select(list.values, is_adapted);
+  if (!adapted.empty()) {
+    const auto weights = detail::norms_of(adapted);
+    const auto gradients = detail::norms_of(detail::select(list.gradients, is_adapted));
+    const auto lengths = gradients.add(weights, options.weight_decay()).add_(options.eps());
+    rates = detail::ratio_or_one(weights.mul(options.trust_coefficient()).div_(lengths), weights, gradients).mul_(rate);
+    if (options.weight_decay() != 0) {
+      at::_foreach_add_(detail::select(updates.tensors(), is_adapted), adapted, options.weight_decay());
+    }
+  }
+  updates.scale(detail::factors_of(is_adapted, rates, rate));
+  at::_fused_sgd_(list.values, updates.tensors(), velocities, /*weight_decay=*/0, options.momentum(), /*lr=*/1.0,
+                  /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{},
+                  found_inf.on(list.device()));
 }
 
 void Lars::save(torch::serialize::OutputArchive& archive) const {

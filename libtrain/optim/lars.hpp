@@ -1,10 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
 
+#include <libtrain/optim/device_optimizer.hpp>
+
 namespace libtrain::optim {
+
+namespace detail {
+class FoundInf;
+struct DeviceList;
+}  // namespace detail
 
 /// Options of Lars, with setters as in torch's optimizers: `LarsOptions(4.8).weight_decay(5e-5)`.
 struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions> {
@@ -36,8 +44,9 @@ struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions>
 /// earlier gradients. In torch::optim::SGD it does. Use it with a warm-up and rates of 1 to 20.
 ///
 /// The state is torch's SGDParamState, with v as momentum buffer. For layouts, threads and reproducibility see
-/// FusedSgd.
-class Lars : public torch::optim::Optimizer {
+/// FusedSgd. On a GPU, a step is a fixed number of operations for each group, device and dtype, whatever the number of
+/// parameters; norms are computed in float32 (float64 for float64), and need temporary memory of the parameters' size.
+class Lars : public torch::optim::Optimizer, public DeviceOptimizer {
  public:
   /// Throws UsageError for options that are negative or not finite, and for groups with options of another type.
   Lars(const std::vector<torch::optim::OptimizerParamGroup>& groups, const LarsOptions& defaults);
@@ -46,11 +55,21 @@ class Lars : public torch::optim::Optimizer {
   /// As FusedSgd::step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
+  void step_unless(const at::Tensor& found_inf) override;
+  void begin_recording() override { rates_.begin_recording(param_groups_); }
+  void end_recording() override { rates_.end_recording(); }
+  void refresh_rates() override { rates_.refresh(param_groups_); }
+
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
+  void update_all(detail::FoundInf& found_inf);
   void update(const at::Tensor& parameter, const at::Tensor& gradient, const LarsOptions& options);
+  void update_on_device(const detail::DeviceList& list, const LarsOptions& options, std::size_t group,
+                        detail::FoundInf& found_inf);
+
+  DeviceRates rates_;
 };
 
 }  // namespace libtrain::optim

@@ -5,7 +5,9 @@
 #include <map>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/empty_like.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -47,6 +49,40 @@ bool fits(const at::Tensor& average, const at::Tensor& tensor) {
   return average.sizes() == tensor.sizes() && average.scalar_type() == average_type(tensor.scalar_type());
 }
 
+// Averages and values of one device and of one dtype each, as multi-tensor operators require.
+struct Lists {
+  bool takes(const at::Tensor& average, const at::Tensor& value) const {
+    return averages.front().device() == average.device() && averages.front().scalar_type() == average.scalar_type() &&
+           values.front().scalar_type() == value.scalar_type();
+  }
+
+  void add(const at::Tensor& average, const at::Tensor& value) {
+    averages.push_back(average);
+    values.push_back(value);
+  }
+
+  void update(double weight) const {
+    if (!is_averaged(averages.front())) {
+      at::_foreach_copy_(averages, values, /*non_blocking=*/true);
+    } else if (averages.front().scalar_type() == values.front().scalar_type()) {
+      at::_foreach_lerp_(averages, values, weight);
+    } else {
+      std::vector<at::Tensor> wide;
+      for (const auto& average : averages) wide.push_back(at::empty_like(average));
+      at::_foreach_copy_(wide, values);
+      at::_foreach_lerp_(averages, wide, weight);
+    }
+  }
+
+  std::vector<at::Tensor> averages;
+  std::vector<at::Tensor> values;
+};
+
+Lists& lists_of(std::vector<Lists>& lists, const at::Tensor& average, const at::Tensor& value) {
+  const auto found = std::ranges::find_if(lists, [&](const Lists& other) { return other.takes(average, value); });
+  return found == lists.end() ? lists.emplace_back() : *found;
+}
+
 // In place: modules share parameters, and parameters may be views of other memory.
 void copy_values(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const at::NoGradGuard no_grad;
@@ -79,8 +115,7 @@ void MovingAverage::update(const torch::nn::Module& module) {
   const at::NoGradGuard no_grad;
   const auto past = static_cast<double>(updates_);
   const double decay = options_.warm_up ? std::min(options_.decay, (1 + past) / (10 + past)) : options_.decay;
-  std::vector<at::Tensor> averages;
-  std::vector<at::Tensor> values;
+  std::vector<Lists> lists;
   for (std::size_t index = 0; index < tensors.size(); ++index) {
     const auto& average = tensors_[index].second;
     const auto& value = tensors[index].second;
@@ -89,14 +124,9 @@ void MovingAverage::update(const torch::nn::Module& module) {
                             " and the module's tensor on ", value.device(),
                             ". Create the MovingAverage after the module has been moved."));
     }
-    if (!is_averaged(average)) continue;
-    averages.push_back(average);
-    values.push_back(value.to(average.scalar_type()));
+    lists_of(lists, average, value).add(average, value);
   }
-  if (!averages.empty()) at::_foreach_lerp_(averages, values, 1 - decay);
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    if (!is_averaged(tensors_[index].second)) tensors_[index].second.copy_(tensors[index].second);
-  }
+  for (const auto& list : lists) list.update(1 - decay);
   ++updates_;
 }
 

@@ -34,7 +34,8 @@ struct MovingAverageOptions {
 ///     }
 ///
 /// Floating and complex tensors are averaged, float16 and bfloat16 in float32, others in their own dtype; integers
-/// (num_batches_tracked) are those of the last update. The average is on the module's device.
+/// (num_batches_tracked) are those of the last update. The average is on the module's device; on a GPU, an update is a
+/// few multi-tensor operations for each dtype, and nothing waits.
 ///
 /// Every rank keeps its own average, without communication: weights are equal on all ranks, and so are their averages.
 /// Those of buffers are not under BufferPolicy::local: call GradientSynchronizer::broadcast_buffers() after swap(), so

@@ -13,6 +13,7 @@
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/models.hpp>
 #include <tests/support/on_ranks.hpp>
 
@@ -22,6 +23,7 @@ namespace {
 using test::loss_of;
 using test::make_batch;
 using test::make_model;
+using test::on_device;
 using test::on_ranks;
 using test::TestBatch;
 using test::TestModel;
@@ -50,7 +52,7 @@ at::Tensor weights_of(const TestModel& model) {
 bool same_on_all_ranks(const at::Tensor& mine, Communicator& communicator) {
   const auto of_rank_0 = mine.clone();
   communicator.broadcast(of_rank_0, 0).wait();
-  return torch::equal(mine, of_rank_0);
+  return torch::equal(mine.cpu(), of_rank_0.cpu());
 }
 
 TEST(LossScalerOnRanks, OverflowOnOneRankIsSkippedByAll) {
@@ -74,7 +76,7 @@ TEST(LossScalerOnRanks, OverflowOnOneRankIsSkippedByAll) {
       synchronizer.zero_grad();
       if (overflow) expected_scale /= 2;
       EXPECT_EQ(scaler.state().scale, expected_scale);
-      EXPECT_EQ(torch::equal(weights_of(model), before), overflow) << "step " << step;
+      EXPECT_EQ(torch::equal(weights_of(model).cpu(), before.cpu()), overflow) << "step " << step;
       EXPECT_TRUE(same_on_all_ranks(weights_of(model), communicator));
     }
   });
@@ -110,9 +112,30 @@ TEST(LossScalerOnRanks, WaitUnscaleClipStepEqualsOneProcess) {
       synchronizer.zero_grad();
     }
     const auto mine = weights_of(model);
-    const auto alone = train_alone(communicator.world_size());
-    EXPECT_LE((mine - alone).abs().max().item<double>(), 1e-5 * alone.abs().max().item<double>());
+    const auto alone = train_alone(communicator.world_size()).cpu();
+    EXPECT_LE((mine.cpu() - alone).abs().max().item<double>(), 1e-5 * alone.abs().max().item<double>());
     EXPECT_TRUE(same_on_all_ranks(mine, communicator));
+  });
+}
+
+// As a ShardedOptimizer's, of which each rank has another part, and some may have none.
+TEST(LossScalerOnRanks, GradientsThatDifferAreCheckedOnAllRanks) {
+  on_ranks([](Communicator& communicator) {
+    const auto weight = torch::ones({3}, test::device()).set_requires_grad(true);
+    LossScaler scaler{LossScalerOptions{.initial_scale = 256}};
+    double expected_scale = 256;
+    for (int step = 0; step < 6; ++step) {
+      const bool is_mine = communicator.rank() == step % communicator.world_size();
+      const bool overflow = step % 2 == 0;
+      weight.mutable_grad() = torch::full({3}, 2.0, test::device());
+      if (overflow && is_mine) weight.grad()[1] = std::numeric_limits<float>::quiet_NaN();
+      if (step == 3 && is_mine) weight.mutable_grad() = at::Tensor();
+      if (step == 4 && is_mine) scaler.report_overflow();
+      EXPECT_EQ(scaler.unscale({weight}, communicator), !overflow) << step;
+      scaler.update();
+      if (overflow) expected_scale /= 2;
+      EXPECT_EQ(scaler.state().scale, expected_scale) << step;
+    }
   });
 }
 
@@ -124,7 +147,8 @@ TEST(GradientClippingOnRanks, NormHasTheSameBitsOnAllRanks) {
     loss_of(model, part_of(whole_batch(model, communicator.world_size(), 0), communicator.rank())).backward();
     synchronizer.wait();
     for (const double norm : {1.0, 2.0, std::numeric_limits<double>::infinity()}) {
-      const auto mine = torch::full({1}, gradient_norm(model.module->parameters(), norm), at::kDouble);
+      const auto mine =
+          torch::full({1}, double{gradient_norm(model.module->parameters(), norm)}, on_device(at::kDouble));
       EXPECT_TRUE(same_on_all_ranks(mine, communicator)) << norm;
     }
   });

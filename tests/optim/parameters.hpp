@@ -50,7 +50,8 @@ inline Parameters copies_of(const Parameters& parameters) {
 inline void set_gradients(const Parameters& parameters, int step) {
   for (std::size_t index = 0; index + 1 < parameters.size(); ++index) {
     const auto& parameter = parameters[index];
-    const auto gradient = wave(parameter.sizes(), parameter.scalar_type(), 10 * step + static_cast<int>(index));
+    const auto gradient =
+        wave(parameter.sizes(), parameter.scalar_type(), 10 * step + static_cast<int>(index)).to(parameter.device());
     parameter.mutable_grad() = step % 2 == 0 ? at::empty_like(parameter).copy_(gradient) : gradient;
   }
 }

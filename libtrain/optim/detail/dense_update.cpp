@@ -17,14 +17,8 @@ constexpr std::size_t kPieceElements = 32768;
 
 // Whether `tensor`, of the parameter's shape, may be used with it: for a flat parameter, element by element in memory.
 bool fits(const at::Tensor& tensor, const at::Tensor& parameter) {
-  if (tensor.scalar_type() != parameter.scalar_type() || tensor.device() != parameter.device()) return false;
-  if (!is_flat(parameter)) return true;
-  if (tensor.is_neg()) return false;  // its memory has the negative values
-  for (std::int64_t dimension = 0; dimension < parameter.dim(); ++dimension) {
-    // The stride of a dimension of size 1 does not matter.
-    if (parameter.size(dimension) > 1 && tensor.stride(dimension) != parameter.stride(dimension)) return false;
-  }
-  return true;
+  if (is_flat(parameter)) return has_layout_of(tensor, parameter);
+  return tensor.scalar_type() == parameter.scalar_type() && tensor.device() == parameter.device();
 }
 
 at::Tensor fitted(const at::Tensor& tensor, const at::Tensor& parameter) {
@@ -37,6 +31,16 @@ bool is_flat(const at::Tensor& parameter) {
   const auto type = parameter.scalar_type();
   return parameter.is_cpu() && parameter.layout() == at::kStrided && (type == at::kFloat || type == at::kDouble) &&
          parameter.is_non_overlapping_and_dense();
+}
+
+bool has_layout_of(const at::Tensor& tensor, const at::Tensor& other) {
+  if (tensor.scalar_type() != other.scalar_type() || tensor.device() != other.device()) return false;
+  if (tensor.is_neg()) return false;  // its memory has the negative values
+  for (std::int64_t dimension = 0; dimension < other.dim(); ++dimension) {
+    // The stride of a dimension of size 1 does not matter.
+    if (other.size(dimension) > 1 && tensor.stride(dimension) != other.stride(dimension)) return false;
+  }
+  return true;
 }
 
 at::Tensor gradient_of(const at::Tensor& parameter, std::string_view optimizer) {

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/GradMode.h>
 #include <c10/util/FunctionRef.h>
 #include <torch/optim/optimizer.h>
 #include <torch/optim/sgd.h>
@@ -26,6 +25,9 @@ using OptimizerStates = ska::flat_hash_map<void*, std::unique_ptr<torch::optim::
 
 /// Whether kernels may take the parameter as flat memory: float32 or float64, on the CPU, dense, without overlap.
 bool is_flat(const at::Tensor& parameter);
+
+/// Whether two tensors of one shape have the same dtype and device and their elements in the same order in memory.
+bool has_layout_of(const at::Tensor& tensor, const at::Tensor& other);
 
 /// The parameter's gradient, undefined if it has none; in the parameter's dtype and order of elements if that is flat.
 /// Throws UsageError for a sparse gradient and for one of another shape.
@@ -96,28 +98,6 @@ const Options& options_of(const torch::optim::OptimizerParamGroup& group, std::s
                           "the type that the constructor takes, or none for its defaults."));
   }
   return *options;
-}
-
-/// A step as in torch's optimizers: evaluates `closure`, if there is one, with gradients enabled, then calls
-/// update(parameter, gradient, options) for every parameter that has a gradient. Returns the loss, undefined without a
-/// closure.
-template <typename Options, typename Update>
-at::Tensor step_each(torch::optim::Optimizer& optimizer, const torch::optim::Optimizer::LossClosure& closure,
-                     std::string_view name, const Update& update) {
-  const c10::NoGradGuard no_grad;
-  at::Tensor loss;
-  if (closure) {
-    const c10::AutoGradMode with_grad(true);
-    loss = closure();
-  }
-  for (const auto& group : optimizer.param_groups()) {
-    const auto& options = options_of<Options>(group, name);
-    for (const auto& parameter : group.params()) {
-      const auto gradient = gradient_of(parameter, name);
-      if (gradient.defined()) update(parameter, gradient, options);
-    }
-  }
-  return loss;
 }
 
 }  // namespace libtrain::optim::detail
