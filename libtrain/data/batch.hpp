@@ -11,7 +11,7 @@ namespace libtrain::data {
 /// Samples stacked for one step of one rank. Its memory is reused for a later batch once nothing refers to it: neither
 /// this object nor a tensor, view or graph made from it.
 struct Batch {
-  at::Tensor images;  ///< [B, C, H, W], of the data set's type
+  at::Tensor images;  ///< [B, C, H, W], of the data set's type, or that of DataLoaderOptions::normalize_on_device
   at::Tensor labels;  ///< int64 [B]; with mixing float32 [B, classes], probabilities of the classes
 
   std::int64_t size() const { return labels.defined() ? labels.size(0) : 0; }

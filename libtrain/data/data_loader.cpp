@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -41,16 +42,23 @@ std::int64_t classes_of(const Dataset& dataset, const DataLoaderOptions& options
 auto image_batches(const Dataset& dataset, const DataLoaderOptions& options, const RankShard& shard) {
   if (options.mixing) detail::check_mixing(*options.mixing);
   const auto* in_place = dynamic_cast<const InPlaceDataset*>(&dataset);
+  const auto shape = in_place == nullptr ? std::nullopt : std::optional(in_place->image_shape());
+  std::optional<NormalizeOnDevice> normalize;
+  if (options.normalize_on_device) {
+    if (shape) detail::require_bytes(*shape);
+    normalize.emplace(*options.normalize_on_device, shard.device);
+  }
   // Those that are ready or being made, the loop's, and one that is being copied to a GPU.
   const auto kept = static_cast<std::size_t>(std::max(options.prefetch, 1)) + 2;
-  std::shared_ptr<detail::ImageLoaderState> images(new detail::ImageLoaderState{
-      .dataset = dataset,
-      .in_place = in_place,
-      .transform = options.transform,
-      .classes = classes_of(dataset, options),
-      .mixing = options.mixing,
-      .memory = {/*pinned=*/!shard.device.is_cpu(), kept},
-      .shape = in_place == nullptr ? std::nullopt : std::optional(in_place->image_shape())});
+  std::shared_ptr<detail::ImageLoaderState> images(
+      new detail::ImageLoaderState{.dataset = dataset,
+                                   .in_place = in_place,
+                                   .transform = options.transform,
+                                   .classes = classes_of(dataset, options),
+                                   .mixing = options.mixing,
+                                   .normalize = std::move(normalize),
+                                   .memory = {/*pinned=*/!shard.device.is_cpu(), kept},
+                                   .shape = shape});
   return [images](const detail::LoaderCore& loader, std::uint64_t epoch) {
     return std::make_unique<detail::ImageBatches>(*images, loader, epoch);
   };

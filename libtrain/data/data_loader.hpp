@@ -15,6 +15,7 @@
 #include <libtrain/data/loader/loader_core.hpp>
 #include <libtrain/data/loader/typed_batches.hpp>
 #include <libtrain/data/loader_state.hpp>
+#include <libtrain/data/normalize_on_device.hpp>
 #include <libtrain/data/rank_shard.hpp>
 #include <libtrain/data/sampler.hpp>
 #include <libtrain/data/shard.hpp>
@@ -185,6 +186,9 @@ struct DataLoaderOptions {
   /// Without it labels are not checked, unless `mixing` gives the number.
   std::optional<std::int64_t> classes = std::nullopt;
   std::optional<BatchMixing> mixing = std::nullopt;
+  /// The data set's images are uint8, cross to the shard's device as bytes, and are normalised there, on the stream of
+  /// the copy; mixing follows. See NormalizeOnDevice. A transform and ImagePipelineOptions::uint8_step see bytes.
+  std::optional<DeviceNormalization> normalize_on_device = std::nullopt;
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;
 };
@@ -194,7 +198,8 @@ struct DataLoaderOptions {
 class DataLoader : public DataLoaderOf<Batch> {
  public:
   /// The data set must outlive the loader; workers call its functions. Throws UsageError as DataLoaderOf does, and for
-  /// a data set with more than `classes` classes.
+  /// a data set with more than `classes` classes. With normalize_on_device it throws as NormalizeOnDevice does, and for
+  /// images that are not bytes (if the data set is no InPlaceDataset, the first batch does).
   DataLoader(const Dataset& dataset, const DataLoaderOptions& options, const RankShard& shard);
   explicit DataLoader(const Dataset& dataset, const DataLoaderOptions& options = {}, Shard shard = {});
 

@@ -295,9 +295,9 @@ TEST(BatchMixing, RefusesWhatItCannotMix) {
   EXPECT_THROW(DataLoader(images, {.mixing = BatchMixing{.classes = 4, .mixup_alpha = -1}}), UsageError);
   DataLoader too_few{images, {.batch_size = 4, .mixing = BatchMixing{.classes = 2, .mixup_alpha = 1}}};
   EXPECT_THROW(too_few.epoch(0).next(), UsageError);
-  const Written halves(4, {.channels = 1, .height = 2, .width = 2, .type = at::kHalf});
-  DataLoader half{halves, {.batch_size = 4, .mixing = BatchMixing{.classes = 4, .mixup_alpha = 1}}};
-  EXPECT_THROW(half.epoch(0).next(), UsageError);
+  const Written bytes(4, {.channels = 1, .height = 2, .width = 2, .type = at::kByte});
+  DataLoader not_floating{bytes, {.batch_size = 4, .mixing = BatchMixing{.classes = 4, .mixup_alpha = 1}}};
+  EXPECT_THROW(not_floating.epoch(0).next(), UsageError);
 }
 
 }  // namespace

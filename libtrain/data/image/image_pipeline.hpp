@@ -45,7 +45,7 @@ struct ImagePipelineOptions {
 
   std::optional<RandomErasingOptions> random_erasing = {};  ///< not for uint8: it writes normalised values
 
-  Normalization normalization = kImageNetNormalization;
+  Normalization normalization = kImageNetNormalization;  ///< not for uint8
   PixelType type = PixelType::float32;
   Layout layout = Layout::nchw;
 

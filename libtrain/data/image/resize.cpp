@@ -57,6 +57,16 @@ void ResizeWeights::compute_output(std::size_t output, double center, double inv
   }
 }
 
+ByteNormalization byte_normalization(const Normalization& normalization, std::size_t channel) {
+  const float mean = normalization.mean[channel];
+  const float deviation = normalization.standard_deviation[channel];
+  if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
+    throw UsageError(text("Channel ", channel, " is normalised with mean ", mean, " and standard deviation ", deviation,
+                          "; both must be finite and the second positive."));
+  }
+  return {.mean = static_cast<float>(255.0 * mean), .factor = static_cast<float>(1.0 / (255.0 * deviation))};
+}
+
 }  // namespace libtrain::data::detail
 
 namespace libtrain::data {
@@ -181,17 +191,6 @@ ImageView needed_of(const ImageView& source, const SourcePart& part, const Range
           .row_stride = source.row_stride};
 }
 
-void check_normalization(const Normalization& normalization, std::size_t channels) {
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    const float mean = normalization.mean[channel];
-    const float deviation = normalization.standard_deviation[channel];
-    if (!std::isfinite(mean) || !std::isfinite(deviation) || deviation <= 0) {
-      throw UsageError(text("Channel ", channel, " is normalised with mean ", mean, " and standard deviation ",
-                            deviation, "; both must be finite and the second positive."));
-    }
-  }
-}
-
 }  // namespace
 
 Crop needed_source(int width, int height, const ResizeOptions& options, int target_width, int target_height) {
@@ -241,10 +240,8 @@ void Resizer::reserve(const PixelTarget& target) {
 void Resizer::prepare_normalization(const Normalization& normalization, const PixelTarget& target) {
   const auto channels = static_cast<std::size_t>(target.channels);
   const auto width = static_cast<std::size_t>(target.width);
-  check_normalization(normalization, channels);
   for (std::size_t channel = 0; channel < channels; ++channel) {
-    const auto mean = static_cast<float>(255.0 * normalization.mean[channel]);
-    const auto factor = static_cast<float>(1.0 / (255.0 * normalization.standard_deviation[channel]));
+    const auto [mean, factor] = detail::byte_normalization(normalization, channel);
     for (std::size_t x = 0; x < width; ++x) {
       const std::size_t element = target.layout == Layout::nhwc ? x * channels + channel : channel * width + x;
       mean_[element] = mean;

@@ -106,6 +106,15 @@ class ResizeWeights {
   std::vector<double> values_;  // of one output, before rounding
 };
 
+/// How a byte v of one channel is normalised: (v - mean) * factor, in float32 and in this order.
+struct ByteNormalization {
+  float mean = 0;  ///< in units of the bytes
+  float factor = 1;
+};
+
+/// Throws UsageError for a mean or a standard deviation that is not finite, and for one that is not positive.
+ByteNormalization byte_normalization(const Normalization& normalization, std::size_t channel);
+
 }  // namespace detail
 
 /// Resizes images as Pillow's Image.resize(..., BILINEAR) does, antialiased, in 8-bit fixed point with the horizontal

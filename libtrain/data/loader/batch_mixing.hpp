@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
-#include <libtrain/data/batch.hpp>
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
+
+#include <libtrain/data/image/image.hpp>
 #include <libtrain/data/sample_random.hpp>
 
 namespace libtrain::data {
@@ -20,9 +24,24 @@ namespace detail {
 /// Throws UsageError for options that are out of range or mix nothing.
 void check_mixing(const BatchMixing& mixing);
 
-/// Changes the images in place and replaces the labels. Throws UsageError for images that are not float32 and for a
-/// label that is not in [0, classes).
-void mix_batch(const BatchMixing& mixing, SampleRandom& random, Batch& batch);
+/// How one batch is mixed: each sample with the previous one, the first with the last.
+struct DrawnMixing {
+  std::optional<Crop> box = {};  ///< of CutMix; without it mixup
+  double lambda = 1;             ///< the weight of a sample itself
+};
+
+/// For images of this size.
+DrawnMixing draw_mixing(const BatchMixing& mixing, std::int64_t width, std::int64_t height, SampleRandom& random);
+
+/// Changes the images [B, C, H, W], at least one, in place; they are dense, contiguous or channels_last. float32 on the
+/// CPU by the loops of detail/mixup.hpp; otherwise by at most three operations on the current stream, whose mixup
+/// differs from theirs by rounding. Throws UsageError for images of bytes.
+void mix_images(const DrawnMixing& drawn, const at::Tensor& images);
+
+/// Probabilities of the classes, float32 [B, classes], of int64 labels [B] on the CPU, in new memory with these
+/// options. Throws UsageError for a label that is not in [0, classes).
+at::Tensor mix_labels(const DrawnMixing& drawn, const at::Tensor& labels, std::int64_t classes,
+                      const at::TensorOptions& options);
 
 }  // namespace detail
 

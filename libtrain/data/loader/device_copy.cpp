@@ -25,11 +25,13 @@ DeviceCopy::DeviceCopy(c10::Device device)
     : device_(require_gpu(device)),
       stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
 
-std::unique_ptr<c10::Event> DeviceCopy::start(const std::vector<at::Tensor*>& tensors) const {
+std::unique_ptr<c10::Event> DeviceCopy::start(const std::vector<at::Tensor*>& tensors,
+                                              const std::function<void()>& complete) const {
   const c10::StreamGuard guard(stream_);
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined() && tensor->is_cpu()) *tensor = tensor->pin_memory().to(device_, /*non_blocking=*/true);
   }
+  complete();
   auto done = std::make_unique<c10::Event>(device_.type());
   done->record(stream_);
   return done;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,10 +19,12 @@ class DeviceCopy {
   explicit DeviceCopy(c10::Device device);
 
   /// Replaces the tensors by copies on the GPU, which it starts without waiting for them; tensors that are not in
-  /// pinned memory are first copied to such memory. Returns an event that records the end of the copies.
-  std::unique_ptr<c10::Event> start(const std::vector<at::Tensor*>& tensors) const;
+  /// pinned memory are first copied to such memory. Then calls `complete`, which may queue further work on the copies:
+  /// the stream is the current one. Returns an event that records the end of both.
+  std::unique_ptr<c10::Event> start(const std::vector<at::Tensor*>& tensors,
+                                    const std::function<void()>& complete) const;
 
-  /// Makes the calling thread's current stream wait for the copies that `done` records. The host does not wait.
+  /// Makes the calling thread's current stream wait for the work that `done` records. The host does not wait.
   void finish(std::unique_ptr<c10::Event> done, const std::vector<at::Tensor*>& tensors) const;
 
  private:

@@ -84,11 +84,18 @@ bool is_like(const at::Tensor& images, const ImageShape& shape) {
 
 }  // namespace
 
+void require_bytes(const ImageShape& shape) {
+  if (shape.type == at::kByte && (shape.channels == 1 || shape.channels == 3)) return;
+  throw UsageError(text(
+      "DataLoaderOptions::normalize_on_device needs uint8 images with 1 or 3 channels, but those of the data set are ",
+      shape.type, " with ", shape.channels,
+      ". Read them as bytes, such as with PixelType::uint8, or leave the option out."));
+}
+
 Batch BatchMemory::take(const ImageShape& shape, std::int64_t samples) {
   const auto make = [&] {
-    return Batch{at::empty({samples, shape.channels, shape.height, shape.width},
-                           at::TensorOptions(shape.type).pinned_memory(pinned_), shape.format),
-                 at::empty({samples}, at::TensorOptions(at::kLong).pinned_memory(pinned_))};
+    return Batch{at::empty({samples, shape.channels, shape.height, shape.width}, options(shape.type), shape.format),
+                 at::empty({samples}, options(at::kLong))};
   };
   if (pinned_) return make();
   const std::lock_guard lock(mutex_);
@@ -128,8 +135,25 @@ void ImageBatches::fill(std::size_t slot, std::uint64_t place, std::uint64_t ind
 
 Batch ImageBatches::finish(std::size_t slot, SampleRandom& random) {
   Batch batch = std::exchange(batches_[slot], {});
-  if (images_.mixing) mix_batch(*images_.mixing, random, batch);
+  if (!images_.mixing) return batch;
+  const BatchMixing& mixing = *images_.mixing;
+  const ImageShape& shape = slots_[slot].shape;
+  const auto drawn = batch.size() > 0 ? draw_mixing(mixing, shape.width, shape.height, random) : DrawnMixing{};
+  batch.labels = mix_labels(drawn, batch.labels, mixing.classes, images_.memory.options(at::kFloat));
+  if (images_.normalize) {
+    slots_[slot].mixing = drawn;
+  } else if (batch.size() > 0) {
+    mix_images(drawn, batch.images);
+  }
   return batch;
+}
+
+void ImageBatches::complete(std::size_t slot, Batch& batch) {
+  if (!images_.normalize) return;
+  const StageScope transforming(LoaderStage::transform);
+  batch.images = (*images_.normalize)(batch.images);
+  const auto mixing = std::exchange(slots_[slot].mixing, std::nullopt);
+  if (mixing && batch.size() > 0) mix_images(*mixing, batch.images);
 }
 
 // Known for an InPlaceDataset, otherwise that of the first sample that is read.
@@ -142,6 +166,7 @@ ImageShape ImageBatches::shape(std::uint64_t index) {
       return ImageShape{
           .channels = image.size(0), .height = image.size(1), .width = image.size(2), .type = image.scalar_type()};
     });
+    if (images_.normalize) require_bytes(*images_.shape);
   }
   return *images_.shape;
 }

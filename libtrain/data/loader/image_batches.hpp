@@ -12,6 +12,7 @@
 #include <libtrain/data/dataset.hpp>
 #include <libtrain/data/loader/batch_mixing.hpp>
 #include <libtrain/data/loader/typed_batches.hpp>
+#include <libtrain/data/normalize_on_device.hpp>
 
 namespace libtrain::data {
 
@@ -20,6 +21,9 @@ namespace libtrain::data {
 using Transform = std::function<void(Sample&, SampleRandom&)>;
 
 namespace detail {
+
+/// Throws UsageError for images that NormalizeOnDevice does not take.
+void require_bytes(const ImageShape& shape);
 
 /// Memory for batches on the host, reused once nothing refers to its batch: new memory costs a page fault every 4 KiB.
 /// Any thread may call it.
@@ -35,6 +39,9 @@ class BatchMemory {
   /// is often smaller than the others.
   Batch take(const ImageShape& shape, std::int64_t samples);
 
+  /// Of tensors in such memory.
+  at::TensorOptions options(at::ScalarType type) const { return at::TensorOptions(type).pinned_memory(pinned_); }
+
  private:
   const bool pinned_;
   const std::size_t limit_;
@@ -49,6 +56,7 @@ struct ImageLoaderState {
   Transform transform = {};
   std::int64_t classes = 0;  ///< labels must be below it; 0: any
   std::optional<BatchMixing> mixing = {};
+  std::optional<NormalizeOnDevice> normalize = {};
   BatchMemory memory;
   std::mutex mutex = {};
   std::optional<ImageShape> shape = {};  ///< of all images, once it is known; guarded by the mutex
@@ -73,9 +81,11 @@ class ImageBatches final : public BatchMakerOf<Batch> {
     ImageShape shape = {};
     std::byte* images = nullptr;  // of the batch, so that workers need not touch its tensors
     std::int64_t* labels = nullptr;
+    std::optional<DrawnMixing> mixing = {};  // to be done on the device, once the images are normalised
   };
 
   Batch finish(std::size_t slot, SampleRandom& random) override;
+  void complete(std::size_t slot, Batch& batch) override;
   ImageShape shape(std::uint64_t index);
   Sample get(std::uint64_t index, SampleRandom& random) const;
   std::int64_t read_and_store(std::uint64_t index, SampleRandom& random, const ImageShape& shape, void* image) const;

@@ -35,8 +35,9 @@ class BatchMakerOf : public BatchMaker {
   void close(std::size_t slot, std::span<const std::uint64_t> indices) final {
     SampleRandom random = loader_.batch_random(epoch_, indices);
     Finished& finished = finished_[slot];
-    finished.batch.emplace(finish(slot, random));
-    if (loader_.device() != nullptr) finished.copied = loader_.device()->start(tensors_of(*finished.batch));
+    B& batch = finished.batch.emplace(finish(slot, random));
+    if (loader_.device() == nullptr) return complete(slot, batch);
+    finished.copied = loader_.device()->start(tensors_of(batch), [&] { complete(slot, batch); });
   }
 
   /// Moves the finished batch out of the slot.
@@ -60,6 +61,9 @@ class BatchMakerOf : public BatchMaker {
 
   /// Makes the batch of the samples in the slot.
   virtual B finish(std::size_t slot, SampleRandom& random) = 0;
+
+  /// Called once the batch is on the loader's device, or its copy is queued on the current stream.
+  virtual void complete(std::size_t /*slot*/, B& /*batch*/) {}
 
   static std::vector<at::Tensor*> tensors_of(B& batch) {
     std::vector<at::Tensor*> tensors;
