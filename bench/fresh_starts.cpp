@@ -12,14 +12,15 @@ namespace libtrain::bench {
 
 namespace {
 
-// All workloads are of float32.
-double time_allocation(const GradientSynchronizer& synchronizer, Communicator& communicator) {
+// All parameters are float32.
+double time_allocation(const TrainingPair& pair, Communicator& communicator) {
   std::vector<at::Tensor> memory;
   return time_step(communicator, [&] {
-    for (const auto& bucket : synchronizer.buckets()) {
+    for (const auto& bucket : pair.synchronizer().buckets()) {
       memory.push_back(communicator.allocate(static_cast<std::int64_t>(bucket.bytes / sizeof(float)), at::kFloat));
       memory.back().zero_();
     }
+    pair.wait_for_device();
   });
 }
 
@@ -43,10 +44,10 @@ FreshStarts time_fresh_starts(const TrainingPairOptions& options, Communicator& 
   for (std::int64_t start = 0; start < starts; ++start) {
     TrainingPair pair{options, communicator};
     const auto first = start % 2 == 0 ? First::synchronized : First::local;
-    auto times = time_steps(pair, communicator, FreshStarts::steps, first);
+    auto times = time_steps(pair, communicator, FreshStarts::steps, 1, first);
     local.push_back(std::move(times.local_s));
     synchronized.push_back(std::move(times.synchronized_s));
-    allocations.push_back(time_allocation(pair.synchronizer(), communicator));
+    allocations.push_back(time_allocation(pair, communicator));
   }
   return {.local_s = medians(local),
           .synchronized_s = medians(synchronized),

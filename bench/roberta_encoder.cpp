@@ -26,6 +26,7 @@ RobertaEncoderImpl::RobertaEncoderImpl() : indices_(torch::arange(RobertaSizes::
 }
 
 at::Tensor RobertaEncoderImpl::forward(const at::Tensor& tokens) {
+  if (indices_.device() != tokens.device()) indices_ = indices_.to(tokens.device());
   const auto embedded = tokens_->forward(tokens) + positions_->forward(indices_).unsqueeze(1);
   const auto hidden = encoder_->forward(dropout_->forward(norm_->forward(embedded)));
   return head_->forward(hidden.select(0, 0));

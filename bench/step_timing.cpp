@@ -25,10 +25,19 @@ double StepTimes::median_ratio() const {
   return detail::percentile(ratios, 0.5);
 }
 
-StepTimes time_steps(TrainingPair& pair, Communicator& communicator, std::int64_t count, First first) {
+StepTimes time_steps(TrainingPair& pair, Communicator& communicator, std::int64_t count, std::int64_t steps_at_once,
+                     First first) {
   StepTimes times;
-  const auto alone = [&] { times.local_s.push_back(time_step(communicator, [&] { pair.step_alone(); })); };
-  const auto together = [&] { times.synchronized_s.push_back(time_step(communicator, [&] { pair.step_together(); })); };
+  const auto time = [&](void (TrainingPair::*step)()) {
+    pair.wait_for_device();
+    const double seconds = time_step(communicator, [&] {
+      for (std::int64_t n = 0; n < steps_at_once; ++n) (pair.*step)();
+      pair.wait_for_device();
+    });
+    return seconds / static_cast<double>(steps_at_once);
+  };
+  const auto alone = [&] { times.local_s.push_back(time(&TrainingPair::step_alone)); };
+  const auto together = [&] { times.synchronized_s.push_back(time(&TrainingPair::step_together)); };
   for (std::int64_t step = 0; step < count; ++step) {
     const bool local_first = (step % 2 == 0) == (first == First::local);
     if (local_first) alone();

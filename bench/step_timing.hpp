@@ -9,7 +9,8 @@
 
 namespace libtrain::bench {
 
-/// The seconds of `step` between two barriers, on the slowest rank. All ranks must call it.
+/// The seconds of `step` between two barriers, on the slowest rank. All ranks must call it. Work that `step` leaves
+/// queued on a GPU does not count.
 double time_step(Communicator& communicator, const std::function<void()>& step);
 
 /// Seconds of steps of each rank alone (all ranks at the same time) and of synchronised ones. Element k of both was
@@ -26,7 +27,11 @@ struct StepTimes {
 /// finds other caches.
 enum class First { local, synchronized };
 
-/// `count` steps of each kind. All ranks must call it.
-StepTimes time_steps(TrainingPair& pair, Communicator& communicator, std::int64_t count, First first = First::local);
+/// `count` times of each kind. All ranks must call it.
+///
+/// Each is the mean over `steps_at_once` steps, of which only the last is waited for: on a GPU the host queues a step
+/// while the one before it runs, as in training.
+StepTimes time_steps(TrainingPair& pair, Communicator& communicator, std::int64_t count, std::int64_t steps_at_once = 1,
+                     First first = First::local);
 
 }  // namespace libtrain::bench

@@ -2,48 +2,82 @@
 
 #include <stdexcept>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
+
+#include <libtrain/optim/fused_sgd.hpp>
+#include <libtrain/train/autocast.hpp>
 
 namespace libtrain::bench {
 
 namespace {
 
-torch::optim::SGDOptions sgd_options() {
-  return torch::optim::SGDOptions(0.001).momentum(0.9);
-}
-
-Workload workload_of(const TrainingPairOptions& options) {
-  return make_workload(options.workload, options.batch, options.image_size);
+std::unique_ptr<torch::optim::Optimizer> make_sgd(const torch::nn::Module& module, Sgd sgd) {
+  const auto options = torch::optim::SGDOptions(0.001).momentum(0.9);
+  if (sgd == Sgd::fused) return std::make_unique<optim::FusedSgd>(module.parameters(), options);
+  return std::make_unique<torch::optim::SGD>(module.parameters(), options);
 }
 
 }  // namespace
 
+TrainingPair::Side::Side(const TrainingPairOptions& options)
+    : workload(make_workload(options.workload, options.batch, options.image_size, options.placement)),
+      sgd(make_sgd(*workload.module, options.sgd)) {
+  if (options.precision == at::kHalf) scaler.emplace();
+}
+
 TrainingPair::TrainingPair(const TrainingPairOptions& options, Communicator& communicator)
-    : communicator_(communicator),
-      alone_(workload_of(options)),
-      together_(workload_of(options)),
-      sgd_alone_(alone_.module->parameters(), sgd_options()),
-      sgd_together_(together_.module->parameters(), sgd_options()),
+    : options_(options),
+      communicator_(communicator),
+      alone_(options),
+      together_(options),
       synchronizer_(
-          *together_.module, communicator,
+          *together_.workload.module, communicator,
           {.buckets = {.bucket_bytes = options.bucket_bytes}, .overlap = options.overlap, .trace = options.trace}) {}
 
 void TrainingPair::step_alone() {
-  sgd_alone_.zero_grad();
-  alone_.loss().backward();
-  sgd_alone_.step();
+  alone_.sgd->zero_grad();
+  backward(alone_);
+  step(alone_);
 }
 
 void TrainingPair::step_together() {
   synchronizer_.zero_grad();
-  together_.loss().backward();
+  backward(together_);
   synchronizer_.wait();
-  sgd_together_.step();
+  step(together_);
+}
+
+void TrainingPair::backward(Side& side) {
+  at::Tensor loss;
+  if (options_.precision == at::kFloat) {
+    loss = side.workload.loss();
+  } else {
+    const Autocast autocast{options_.placement.device, {.type = options_.precision}};
+    loss = side.workload.loss();
+  }
+  if (side.scaler) loss = side.scaler->scale(loss);
+  loss.backward();
+}
+
+void TrainingPair::step(Side& side) {
+  if (!side.scaler) {
+    side.sgd->step();
+    return;
+  }
+  side.scaler->step(*side.sgd);
+  side.scaler->update();
+}
+
+void TrainingPair::wait_for_device() const {
+  const c10::Device device = options_.placement.device;
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
 void TrainingPair::require_equal_weights() {
   double sum = 0;
-  for (const auto& parameter : together_.module->parameters())
+  for (const auto& parameter : together_.workload.module->parameters())
     sum += parameter.detach().to(torch::kDouble).abs().sum().item<double>();
   const auto largest = torch::full({1}, sum, torch::kDouble);
   const auto smallest = largest.clone();
@@ -54,7 +88,7 @@ void TrainingPair::require_equal_weights() {
 
 std::int64_t TrainingPair::parameters() const {
   std::int64_t elements = 0;
-  for (const auto& parameter : alone_.module->parameters()) elements += parameter.numel();
+  for (const auto& parameter : alone_.workload.module->parameters()) elements += parameter.numel();
   return elements;
 }
 

@@ -2,20 +2,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
-#include <torch/optim/sgd.h>
+#include <torch/optim/optimizer.h>
 
 #include <bench/workloads.hpp>
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
 namespace libtrain::bench {
+
+/// SGD with momentum, of LibTorch or of libtrain.
+enum class Sgd { torch, fused };
 
 struct TrainingPairOptions {
   std::string workload = {};
   std::int64_t batch = 1;       ///< samples of a rank
   std::int64_t image_size = 1;  ///< height and width
+  Placement placement = {};
+  at::ScalarType precision = at::kFloat;  ///< of an Autocast, with a LossScaler for float16
+  Sgd sgd = Sgd::torch;
   std::size_t bucket_bytes = 25 << 20;
   Overlap overlap = Overlap::backward;
   TraceSink* trace = nullptr;
@@ -29,8 +38,12 @@ class TrainingPair {
   /// rank. All ranks must call it.
   TrainingPair(const TrainingPairOptions& options, Communicator& communicator);
 
+  /// On a GPU both return once their work is queued: see wait_for_device().
   void step_alone();
   void step_together();
+
+  /// Waits until the device has done all steps; nothing on the CPU.
+  void wait_for_device() const;
 
   /// Weights must be the same on all ranks, or the times mean nothing. All ranks must call it; throws
   /// std::runtime_error.
@@ -41,14 +54,23 @@ class TrainingPair {
   /// Elements of all parameters of one network.
   std::int64_t parameters() const;
 
-  bool takes_images() const { return alone_.takes_images; }
+  bool takes_images() const { return alone_.workload.takes_images; }
 
  private:
+  struct Side {
+    explicit Side(const TrainingPairOptions& options);
+    Workload workload;
+    std::unique_ptr<torch::optim::Optimizer> sgd;
+    std::optional<optim::LossScaler> scaler;
+  };
+
+  void backward(Side& side);
+  static void step(Side& side);
+
+  const TrainingPairOptions options_;
   Communicator& communicator_;
-  Workload alone_;
-  Workload together_;
-  torch::optim::SGD sgd_alone_;
-  torch::optim::SGD sgd_together_;
+  Side alone_;
+  Side together_;
   GradientSynchronizer synchronizer_;
 };
 

@@ -16,6 +16,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/models/resnet.hpp>
+#include <libtrain/train/channels_last.hpp>
 
 namespace libtrain::bench {
 
@@ -28,45 +29,51 @@ constexpr std::int64_t kMlpHidden = 2048;
 struct Recipe {
   std::string_view name;
   std::int64_t default_batch;
-  Workload (*make)(std::int64_t batch, std::int64_t image_size);
+  Workload (*make)(std::int64_t batch, std::int64_t image_size, const Placement& placement);
 };
 
 template <typename Holder>
-Workload with_data(Holder model, const at::Tensor& inputs, std::int64_t batch, std::int64_t classes) {
-  const auto labels = torch::randint(classes, {batch}, torch::kLong);
+Workload with_data(Holder model, const at::Tensor& data, std::int64_t batch, std::int64_t classes,
+                   const Placement& placement) {
+  const auto inputs = data.to(placement.device);
+  const auto labels = torch::randint(classes, {batch}, torch::kLong).to(placement.device);
+  model->to(placement.device);
   return {.module = model.ptr(), .loss = [model, inputs, labels]() mutable {
             return torch::cross_entropy_loss(model->forward(inputs), labels);
           }};
 }
 
-Workload with_images(models::ResNet model, std::int64_t batch, std::int64_t image_size) {
-  auto workload = with_data(std::move(model), torch::randn({batch, 3, image_size, image_size}), batch, kClasses);
+Workload with_images(models::ResNet model, std::int64_t batch, std::int64_t image_size, const Placement& placement) {
+  if (placement.format == at::MemoryFormat::ChannelsLast) to_channels_last(*model);
+  const auto images = torch::randn({batch, 3, image_size, image_size}).contiguous(placement.format);
+  auto workload = with_data(std::move(model), images, batch, kClasses, placement);
   workload.takes_images = true;
   return workload;
 }
 
-Workload resnet18(std::int64_t batch, std::int64_t image_size) {
-  return with_images(models::resnet18(), batch, image_size);
+Workload resnet18(std::int64_t batch, std::int64_t image_size, const Placement& placement) {
+  return with_images(models::resnet18(), batch, image_size, placement);
 }
 
-Workload resnet50(std::int64_t batch, std::int64_t image_size) {
-  return with_images(models::resnet50(), batch, image_size);
+Workload resnet50(std::int64_t batch, std::int64_t image_size, const Placement& placement) {
+  return with_images(models::resnet50(), batch, image_size, placement);
 }
 
-Workload mlp(std::int64_t batch, std::int64_t /*image_size*/) {
+Workload mlp(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
   return with_data(torch::nn::Sequential{torch::nn::Linear(kMlpFeatures, kMlpHidden), torch::nn::ReLU(),
                                          torch::nn::Linear(kMlpHidden, kMlpHidden), torch::nn::ReLU(),
                                          torch::nn::Linear(kMlpHidden, kClasses)},
-                   torch::randn({batch, kMlpFeatures}), batch, kClasses);
+                   torch::randn({batch, kMlpFeatures}), batch, kClasses, placement);
 }
 
-Workload roberta(std::int64_t batch, std::int64_t /*image_size*/) {
+Workload roberta(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
   const auto tokens = torch::randint(RobertaSizes::vocabulary, {RobertaSizes::sequence, batch}, torch::kLong);
-  return with_data(RobertaEncoder(), tokens, batch, RobertaSizes::classes);
+  return with_data(RobertaEncoder(), tokens, batch, RobertaSizes::classes, placement);
 }
 
-Workload tensors100(std::int64_t batch, std::int64_t /*image_size*/) {
-  return with_data(ResidualMlp(), torch::randn({batch, ResidualMlpSizes::features}), batch, ResidualMlpSizes::features);
+Workload tensors100(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
+  return with_data(ResidualMlp(), torch::randn({batch, ResidualMlpSizes::features}), batch, ResidualMlpSizes::features,
+                   placement);
 }
 
 constexpr std::array kRecipes{Recipe{"resnet18", 8, resnet18}, Recipe{"resnet50", 8, resnet50}, Recipe{"mlp", 64, mlp},
@@ -81,8 +88,9 @@ const Recipe& recipe_of(const std::string& name) {
 
 }  // namespace
 
-Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size) {
-  return recipe_of(name).make(batch, image_size);
+Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size,
+                       const Placement& placement) {
+  return recipe_of(name).make(batch, image_size, placement);
 }
 
 std::int64_t default_batch(const std::string& name) {

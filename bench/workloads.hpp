@@ -5,9 +5,17 @@
 #include <memory>
 #include <string>
 
+#include <c10/core/Device.h>
+#include <c10/core/MemoryFormat.h>
 #include <torch/nn/module.h>
 
 namespace libtrain::bench {
+
+/// Where a network and its batch are, and how images and the weights of convolutions lie there.
+struct Placement {
+  c10::Device device = c10::kCPU;
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;  ///< or ChannelsLast
+};
 
 /// A network and one batch of synthetic data for it.
 struct Workload {
@@ -22,7 +30,8 @@ struct Workload {
 ///   "roberta"               see RobertaEncoder: a few large gradients and many middling ones;
 ///   "tensors100"            see ResidualMlp: many small gradients.
 /// Throws UsageError for another name.
-Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size);
+Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size,
+                       const Placement& placement = {});
 
 /// 8 images or sentences, 64 vectors. Throws UsageError for another name.
 std::int64_t default_batch(const std::string& name);

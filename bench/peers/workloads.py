@@ -39,6 +39,7 @@ class RobertaEncoder(nn.Module):
         self.indices = torch.arange(ROBERTA_SEQUENCE)
 
     def forward(self, tokens):
+        self.indices = self.indices.to(tokens.device)
         embedded = self.tokens(tokens) + self.positions(self.indices).unsqueeze(1)
         return self.head(self.encoder(self.dropout(self.norm(embedded)))[0])
 

@@ -38,6 +38,13 @@ class Comparisons(BenchTest):
         kinds = {(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")}
         self.assertEqual(len(kinds), 4, kinds)
 
+    def test_train_step_of_the_peer_for_gpus(self):
+        job = self.run_script("peers/gpu_train_step.py", "--device", "cpu", "--workload", "mlp", "--ranks", "2", "--batch",
+                              "2", "--iterations", "1", "--warmup", "0", "--precision", "bf16", "--json", self.json)
+        self.assertEqual(job.exit_code, 0, job)
+        kinds = [(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")]
+        self.assertEqual(kinds, [("pytorch", False), ("pytorch", True)])
+
     def test_coco_annotations(self):
         file = self.folder / "annotations.json"
         made = self.run_script("make_coco_file.py", file, "--megabytes", "0.2")

@@ -61,6 +61,16 @@ class Programs(BenchTest):
                 job = self.run_bench("bench_train_step", "--workload", "mlp", "--iterations", "1", "--warmup", "0", *words)
                 self.assertEqual((job.exit_code, job.reports()), (0, []), job)
 
+    def test_train_step_in_other_types_and_layouts(self):
+        for precision, sgd, workload in (("bf16", "torch", "resnet18"), ("fp16", "fused", "mlp")):
+            with self.subTest(precision=precision):
+                job = self.run_bench("bench_train_step", "--workload", workload, *SMALL_STEPS, "--precision", precision,
+                                     "--channels-last", "yes", "--sgd", sgd, "--steps-at-once", "2", "--json",
+                                     self.json, ranks=2)
+                steps = self.records(job, "train_step", precision=precision, channels_last=True, sgd=sgd, device="cpu",
+                                     steps_at_once=2)
+                self.assertEqual([each["synchronized"] for each in steps], [False, True])
+
     def test_start_up(self):
         for ranks in (None, 2):
             job = self.run_bench("bench_start_up", ranks=ranks)
@@ -75,7 +85,9 @@ class Refusals(BenchTest):
                              ("bench_all_reduce", "--peers", "x"), ("bench_synchronizer", "--parameters", "0"),
                              ("bench_synchronizer", "--buckets", "5", "--parameters", "1,4"),
                              ("bench_train_step", "--workload", "x"), ("bench_train_step", "--iterations", "0"),
-                             ("bench_train_step", "--bucket-bytes", "0"), ("bench_train_step", "--overlap", "x")):
+                             ("bench_train_step", "--bucket-bytes", "0"), ("bench_train_step", "--overlap", "x"),
+                             ("bench_train_step", "--precision", "int8"), ("bench_train_step", "--sgd", "x"),
+                             ("bench_train_step", "--channels-last", "x")):
             with self.subTest(program=name, options=words):
                 job = self.run_bench(name, *words)
                 jobs.require_refusal(self, job, USAGE)
