@@ -14,6 +14,7 @@
 #include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/connect.hpp>
+#include <libtrain/comm/device_choice.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/detection.hpp>
@@ -30,6 +31,8 @@
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/progress.hpp>
+#include <libtrain/optim/device_optimizer.hpp>
+#include <libtrain/optim/device_value.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
 #include <libtrain/optim/fused_sgd.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
@@ -49,6 +52,8 @@
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
+#include <libtrain/train/autocast.hpp>
+#include <libtrain/train/channels_last.hpp>
 #include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/gather_loader_state.hpp>

@@ -56,7 +56,10 @@ int main(int argc, char** argv) {
     launch = lt::detect_launch(lt::Environment::of_process());
     lt::set_log_identity(launch->rank.value, launch->world_size.value);
     for (const auto& warning : launch->warnings) lt::log_warning(warning);
-    communicator = lt::connect(*launch, {.timeout = std::chrono::minutes(5)});
+    // This program trains on the CPU: its tensors are not moved to Connection::device.
+    communicator =
+        lt::connect(*launch, {.device = lt::DeviceChoice::cpu, .communicator = {.timeout = std::chrono::minutes(5)}})
+            .communicator;
     // Otherwise each rank uses all cores.
     torch::set_num_threads(1);
     // The weights become rank 0's; with equal seeds all ranks would have the same dropout masks.

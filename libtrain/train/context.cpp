@@ -5,14 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/cuda.h>
 
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/device/visible_gpus.hpp>
+#include <libtrain/comm/detail/nccl/nccl_version.hpp>
 #include <libtrain/train/detail/command_line.hpp>
 #include <libtrain/train/same_data.hpp>
 
@@ -20,28 +21,33 @@ namespace libtrain {
 
 namespace {
 
-// The CPU, unless the communicator takes only tensors on a GPU.
-c10::Device device_of(const Launch& launch, const Communicator& communicator) {
-  if (communicator.supports(c10::kCPU)) return c10::kCPU;
-  const auto visible = static_cast<int>(torch::cuda::device_count());
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(device_index(launch, visible))};
+// Which GPU and which software: what explains a difference between two runs.
+Record gpu_record(const c10::Device& device) {
+  const auto& visible = detail::visible_gpus();
+  Record record{"gpu"};
+  if (static_cast<std::size_t>(device.index()) < visible.gpus.size()) {
+    const auto& gpu = visible.gpus[static_cast<std::size_t>(device.index())];
+    record.set("name", gpu.name).set("uuid", gpu.uuid);
+  }
+  record.set("driver", detail::kernel_driver_version())
+      .set("driver_cuda", visible.cuda)
+      .set("cuda", at::Context::versionCUDART())
+      .set("nccl", detail::nccl_versions().loaded);
+  return record;
 }
 
 }  // namespace
 
-Context::Context(std::shared_ptr<Communicator> communicator, RunOptions options, Launch launch, std::string run_id,
-                 TraceSink* trace)
+Context::Context(Connection connection, RunOptions options, Launch launch, std::string run_id, TraceSink* trace)
     : launch_(std::move(launch)),
       options_(std::move(options)),
       output_directory_(options_.output),
-      communicator_(std::move(communicator)),
+      communicator_(std::move(connection.communicator)),
       run_id_(std::move(run_id)),
-      device_(device_of(launch_, *communicator_)),
+      device_(connection.device),
       summary_("summary"),
       progress_({.output = rank() == 0 && !options_.quiet ? Progress::Output::automatic : Progress::Output::quiet}),
       trace_(trace) {
-  // Code that uses the current device later must not use another rank's GPU.
-  if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).setDevice(device_);
   summary_.set("ranks", world_size());
 }
 
@@ -68,18 +74,21 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
   const auto& build = build_info();
   std::vector<std::pair<std::string, std::string>> config;
   for (const auto& [name, value] : options_.options) config.emplace_back(name, value);
-  metrics_->write(Record{"run"}
-                      .set("config", config)
-                      .set("seed", options_.seed)
-                      .set("world_size", world_size())
-                      .set("launcher", to_string(launch_.launcher))
-                      .set("host", detail::host_name())
-                      .set("process", getpid())
-                      .set("backend", communicator_->backend())
-                      .set("threads", at::get_num_threads())
-                      .set("libtrain", build.version)
-                      .set("torch", build.torch)
-                      .set("git_revision", build.git_revision));
+  Record record{"run"};
+  record.set("config", config)
+      .set("seed", options_.seed)
+      .set("world_size", world_size())
+      .set("launcher", to_string(launch_.launcher))
+      .set("host", detail::host_name())
+      .set("process", getpid())
+      .set("backend", communicator_->backend())
+      .set("device", device_.str())
+      .set("threads", at::get_num_threads())
+      .set("libtrain", build.version)
+      .set("torch", build.torch)
+      .set("git_revision", build.git_revision);
+  if (device_.is_cuda()) record.set("gpu", gpu_record(device_));
+  metrics_->write(record);
   return *metrics_;
 }
 

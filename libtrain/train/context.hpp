@@ -17,6 +17,7 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/connect.hpp>
 #include <libtrain/data/rank_shard.hpp>
 #include <libtrain/data/storage/storage.hpp>
 #include <libtrain/launch/launch.hpp>
@@ -40,10 +41,10 @@ struct RunOptions {
 /// the program's body.
 class Context {
  public:
-  /// `launch` gives the local rank, which selects the GPU, and the launcher for metrics.jsonl. `trace` must outlive the
-  /// context.
-  explicit Context(std::shared_ptr<Communicator> communicator, RunOptions options = {}, Launch launch = {},
-                   std::string run_id = {}, TraceSink* trace = nullptr);
+  /// `connection` is the result of connect(), or a communicator and the device whose tensors it accepts. `launch` gives
+  /// the launcher for metrics.jsonl. `trace` must outlive the context.
+  explicit Context(Connection connection, RunOptions options = {}, Launch launch = {}, std::string run_id = {},
+                   TraceSink* trace = nullptr);
 
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->world_size(); }
@@ -53,7 +54,8 @@ class Context {
   /// 32 hexadecimal digits that identify this run, the same on all ranks: "run_id" of its records.
   const std::string& run_id() const { return run_id_; }
 
-  /// The device of this rank's tensors.
+  /// The device of this rank's tensors: `--device`. In the body of `run` a GPU is the current device of the thread, and
+  /// its current stream is not the default stream (see run()).
   c10::Device device() const { return device_; }
 
   /// This rank's share of the data, for a DataLoader.
@@ -66,7 +68,7 @@ class Context {
   std::shared_ptr<const data::Storage> storage(std::string_view name);
 
   /// `--seed`, the same on every rank. torch's generator is seeded from it, differently on each rank, so that dropout
-  /// masks differ; a GradientSynchronizer copies rank 0's weights to all ranks.
+  /// masks differ, also those of the GPUs; a GradientSynchronizer copies rank 0's weights to all ranks.
   std::uint64_t seed() const;
 
   /// The value of `--name`. Throws UsageError if it was not given and has no default.
@@ -87,8 +89,9 @@ class Context {
   MetricsWriter& metrics(MetricsWriter::InUse in_use = MetricsWriter::InUse::refused);
 
   /// The `summary` event, written when the body has returned. It starts with the number of ranks; `run` adds the run's
-  /// seconds and the largest peak memory of a rank. Rank 0's summary is written: if a number in it is not finite, the
-  /// run fails. Set a member without a value to null.
+  /// seconds and the largest peak memory of a rank: "peak_rss_bytes", on GPUs also "peak_gpu_memory_bytes", what
+  /// LibTorch's allocator has reserved. Rank 0's summary is written: if a number in it is not finite, the run fails.
+  /// Set a member without a value to null.
   Record& summary() { return summary_; }
 
   /// Shown on rank 0, unless `--quiet` is given.

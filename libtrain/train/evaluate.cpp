@@ -1,12 +1,10 @@
 #include <libtrain/train/evaluate.hpp>
 
-#include <limits>
+#include <algorithm>
+#include <cstring>
+#include <string>
 
-#include <ATen/ops/cat.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -15,7 +13,23 @@ namespace libtrain {
 
 namespace detail {
 
-EvaluationSums::EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler) : model_(model) {
+namespace {
+
+std::string to_bytes(const std::vector<double>& numbers) {
+  std::string bytes(numbers.size() * sizeof(double), '\0');
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<double> numbers_of(const std::string& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
+  return numbers;
+}
+
+}  // namespace
+
+EvaluationSums::EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler) {
   if (!sampler.covers_exactly_once()) {
     throw UsageError(
         "evaluate() would count some samples twice or not at all. Create its loader with Remainder::exact.");
@@ -38,35 +52,36 @@ void EvaluationSums::add(const at::Tensor& measured, std::uint64_t samples) {
                           " for a batch of ", samples, ". Return a row for each sample."));
   }
   samples_ += measured.size(0);
-  const at::Tensor sums = measured.detach().to(at::kCPU, at::kDouble).sum(0).reshape({-1});
+  // On the tensor's device: a copy to the host after each batch would wait for a GPU.
+  const at::Tensor sums = measured.detach().to(at::kDouble).sum(0).reshape({-1});
   sums_ = sums_.defined() ? sums_ + sums : sums;
 }
 
 Evaluation EvaluationSums::over_ranks(Communicator& communicator) const {
   const CallPurpose purpose{communicator, "evaluate()"};
-  const c10::Device device =
-      communicator.supports(c10::kCPU) ? c10::Device(c10::kCPU) : model_.parameters().front().device();
-  // A rank without samples does not know the number of values per sample.
-  const std::int64_t none = std::numeric_limits<std::int64_t>::min();
-  const std::int64_t known = sums_.defined() ? sums_.numel() : none;
-  const auto bounds =
-      at::stack({at::full({}, known, at::kLong), at::full({}, known == none ? none : -known, at::kLong)});
-  const auto everywhere = bounds.to(device);
-  communicator.all_reduce(everywhere, ReduceOp::maximum).wait();
-  const at::Tensor agreed = everywhere.cpu();
-  const auto [most, minus_least] = std::pair(agreed[0].item<std::int64_t>(), agreed[1].item<std::int64_t>());
-  if (most != none && most != -minus_least) {
-    throw UsageError(text("evaluate() got ", -minus_least, " values per sample on one rank and ", most,
-                          " on another. Return the same number of values on every rank."),
-                     ErrorScope::all_ranks);
+  std::vector<double> mine{static_cast<double>(samples_)};
+  if (sums_.defined()) {
+    const at::Tensor sums = sums_.cpu();
+    const auto* values = sums.const_data_ptr<double>();
+    mine.insert(mine.end(), values, values + sums.numel());
   }
-  const std::int64_t count = most == none ? 0 : most;
-  const at::Tensor own = sums_.defined() ? sums_ : at::zeros({count}, at::kDouble);
-  const auto all = at::cat({own, at::full({1}, static_cast<double>(samples_), at::kDouble)}).to(device);
-  communicator.all_reduce(all).wait();
-  const at::Tensor result = all.cpu();
-  const auto* values = result.const_data_ptr<double>();
-  return {.sums = {values, values + count}, .samples = static_cast<std::int64_t>(values[count])};
+  Evaluation result;
+  // As bytes, because some communicators accept only tensors on a GPU. All ranks add in the same order.
+  for (const auto& bytes : communicator.all_gather_bytes(to_bytes(mine))) {
+    const auto of_rank = numbers_of(bytes);
+    // A rank without samples does not know the number of values per sample.
+    if (of_rank.front() == 0) continue;
+    if (result.samples == 0) result.sums.resize(of_rank.size() - 1);
+    if (result.sums.size() != of_rank.size() - 1) {
+      const auto [least, most] = std::minmax({result.sums.size(), of_rank.size() - 1});
+      throw UsageError(text("evaluate() got ", least, " values per sample on one rank and ", most,
+                            " on another. Return the same number of values on every rank."),
+                       ErrorScope::all_ranks);
+    }
+    result.samples += static_cast<std::int64_t>(of_rank.front());
+    for (std::size_t value = 0; value < result.sums.size(); ++value) result.sums[value] += of_rank[value + 1];
+  }
+  return result;
 }
 
 }  // namespace detail

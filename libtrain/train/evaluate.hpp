@@ -38,7 +38,6 @@ class EvaluationSums {
   Evaluation over_ranks(Communicator& communicator) const;
 
  private:
-  torch::nn::Module& model_;
   std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // the mode of each module, parents first
   const c10::AutoGradMode no_gradients_{false};
   at::Tensor sums_;

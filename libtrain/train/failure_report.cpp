@@ -14,6 +14,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/device/gpu_failure.hpp>
 #include <libtrain/train/detail/collective_dump.hpp>
 #include <libtrain/train/detail/report_claim.hpp>
 
@@ -48,6 +49,7 @@ Failure current_failure() {
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const c10::Error& error) {
+    if (const auto gpu = gpu_failure_of(error)) return {gpu->code, ErrorScope::this_rank, gpu->message};
     // Its what() includes dozens of lines of C++ frames.
     const std::string message = error.what_without_backtrace();
     if (message.find("DefaultCPUAllocator") == std::string::npos) {

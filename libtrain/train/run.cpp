@@ -20,12 +20,12 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/launch/detail/describe.hpp>
-#include <libtrain/train/detail/collective_dump.hpp>
+#include <libtrain/train/detail/body_stream.hpp>
 #include <libtrain/train/detail/command_line.hpp>
 #include <libtrain/train/detail/core_share.hpp>
+#include <libtrain/train/detail/failed_run.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
 #include <libtrain/train/detail/run_id.hpp>
-#include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/failure_report.hpp>
 #include <libtrain/train/timeline.hpp>
 
@@ -87,6 +87,10 @@ void write_summary_event(Context& context) {
   context.summary()
       .set("seconds", context.seconds())
       .set("peak_rss_bytes", detail::peak_rss_of_ranks(context.communicator()));
+  if (context.device().is_cuda()) {
+    context.summary().set("peak_gpu_memory_bytes",
+                          detail::peak_gpu_memory_of_ranks(context.device(), context.communicator()));
+  }
   // A program that opens its metrics only now must not fail after its work because another run has opened the file.
   context.metrics(MetricsWriter::InUse::shared).write(context.summary());
 }
@@ -116,13 +120,15 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
   }
 }
 
-void run_body(const Launch& launch, const CommandLine& line, const std::shared_ptr<Communicator>& communicator,
-              const std::string& run_id, const std::function<void(Context&)>& body) {
+void run_body(const Launch& launch, const CommandLine& line, const Connection& connection, const std::string& run_id,
+              const std::function<void(Context&)>& body) {
+  const auto& communicator = connection.communicator;
   std::optional<CallPurpose> purpose{std::in_place, *communicator, "the start of run()"};
   // Fails before the data are read. Creates nothing: metrics.jsonl appears with the first record.
   if (communicator->rank() == 0) MetricsWriter::require_free(line.run.output);
   share_cores(line, *communicator);
-  // An odd constant makes the ranks' seeds differ; rank 0 has the run's seed.
+  const detail::BodyStream stream{connection.device};
+  // An odd constant makes the ranks' seeds differ; rank 0 has the run's seed. This also seeds the GPUs' generators.
   torch::manual_seed(line.run.seed + 0x9E3779B97F4A7C15ull * static_cast<std::uint64_t>(communicator->rank()));
   std::optional<Timeline> timeline;
   if (!line.timeline.empty()) {
@@ -130,9 +136,11 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
     timeline->require_writable(line.timeline);
   }
   try {
-    Context context{communicator, line.run, launch, run_id, timeline ? &timeline->sink() : nullptr};
+    Context context{connection, line.run, launch, run_id, timeline ? &timeline->sink() : nullptr};
     purpose.reset();
     body(context);
+    // A GPU may find an error after the body has queued its last work.
+    stream.synchronize();
     purpose.emplace(*communicator, "the end of run(), whose body has returned");
     warn_of_unused_options(context, line);
     require_finite_summary(context);
@@ -146,20 +154,10 @@ void run_body(const Launch& launch, const CommandLine& line, const std::shared_p
   communicator->barrier();
 }
 
-}  // namespace
-
-int run(int argc, char** argv, const std::function<void(Context&)>& body) {
-  return run(argc, argv, Program{}, body);
-}
-
-int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
-  return run(argc, argv, program, nullptr, body);
-}
-
-int run(int argc, char** argv, const Program& program, std::shared_ptr<Communicator> communicator,
-        const std::function<void(Context&)>& body) {
+int run_rank(int argc, char** argv, const Program& program, Connection connection,
+             const std::function<void(Context&)>& body) {
   std::optional<Launch> launch;
-  std::optional<detail::CollectiveDump> collectives;
+  const auto failed = std::make_shared<detail::FailedRun>();
   try {
     const auto line = detail::parse_command_line(argc, argv, program);
     if (line.help) {
@@ -167,23 +165,40 @@ int run(int argc, char** argv, const Program& program, std::shared_ptr<Communica
       detail::require_printed();
       return 0;
     }
+    auto& communicator = connection.communicator;
     launch = communicator ? launch_of(*communicator) : detect_launch(Environment::of_process(), line.launch);
     set_log_identity(launch->rank.value, launch->world_size.value);
     log_launch(*launch);
     if (!communicator) {
-      communicator = connect(*launch, {.timeout = milliseconds_of(line.timeout_s)},
-                             milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s)));
+      ConnectOptions options{.device = line.device, .communicator = {.timeout = milliseconds_of(line.timeout_s)}};
+      options.connect_timeout = milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s));
+      options.on_failure = [failed, launch = *launch](const std::string& reason) {
+        failed->report({ExitCode::communication, ErrorScope::this_rank, reason}, launch);
+      };
+      connection = connect(*launch, options);
     }
     const auto run_id = detail::agree_on_run_id(*communicator);
-    if (communicator->world_size() > 1) collectives.emplace(communicator, line.run.output, run_id);
-    run_body(*launch, line, communicator, run_id, body);
+    failed->follow(communicator, line.run.output, run_id);
+    run_body(*launch, line, connection, run_id, body);
     return 0;
   } catch (...) {
-    const auto failure = detail::current_failure();
-    // Before the report, on all ranks: the rank that reports ends the job.
-    const bool dumped = collectives && collectives->write_after(failure);
-    return detail::end_failed_job(failure, launch, communicator.get(), dumped ? &*collectives : nullptr);
+    return failed->end(detail::current_failure(), launch, connection.communicator.get());
   }
+}
+
+}  // namespace
+
+int run(int argc, char** argv, const std::function<void(Context&)>& body) {
+  return run_rank(argc, argv, Program{}, {}, body);
+}
+
+int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body) {
+  return run_rank(argc, argv, program, {}, body);
+}
+
+int run(int argc, char** argv, const Program& program, Connection connection,
+        const std::function<void(Context&)>& body) {
+  return run_rank(argc, argv, program, std::move(connection), body);
 }
 
 }  // namespace libtrain

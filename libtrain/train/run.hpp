@@ -1,9 +1,8 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
-#include <libtrain/comm/communicator.hpp>
+#include <libtrain/comm/connect.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/program.hpp>
 
@@ -11,9 +10,17 @@ namespace libtrain {
 
 /// Runs `body` as one rank of a job, and returns the exit code for main().
 ///
-/// Detects the rank of this process (see detect_launch), connects the ranks, gives each its share of the cores, seeds
-/// torch, and calls `body`; afterwards it writes the summary, and with `--timeline FILE` the spans of all ranks (see
-/// Context::trace and Timeline). Every rank must call it.
+/// Detects the rank of this process (see detect_launch), connects the ranks and agrees with them on the device
+/// (`--device`, see connect), gives each its share of the cores, seeds torch, and calls `body`; afterwards it writes
+/// the summary, and with `--timeline FILE` the spans of all ranks (see Context::trace and Timeline). Every rank must
+/// call it.
+///
+/// On a GPU, `body` is called with that GPU as the current device of the thread, and with a stream of its own as the
+/// current stream, not the default stream: CUDA graphs cannot be captured on the default stream. Other threads of the
+/// program have the default stream; a tensor that they make must be handed over as LibTorch requires it (an event, and
+/// record_stream). After the body, `run` waits until the GPU has finished the work of that stream. Functions of
+/// LibTorch that ask for CUDA, such as torch::manual_seed(), may be called inside the body, and must not be called
+/// before `run`: LibTorch's CUDA part is loaded only when the ranks use GPUs.
 ///
 /// An exception on any rank ends the whole job within seconds with one report (rank, host, cause) and the exit code of
 /// that Error (see ExitCode). A rank that has finished waits for the others, so that a job succeeds on all ranks or on
@@ -26,9 +33,9 @@ int run(int argc, char** argv, const std::function<void(Context&)>& body);
 /// The same with a description and declared options, for `--help` and for errors about misspelt options.
 int run(int argc, char** argv, const Program& program, const std::function<void(Context&)>& body);
 
-/// The same with ranks that the program has connected: the launcher's variables and the options for the rank of this
-/// process and for connecting are ignored.
-int run(int argc, char** argv, const Program& program, std::shared_ptr<Communicator> communicator,
+/// The same with ranks that the program has connected, by connect() or otherwise: the launcher's variables and the
+/// options for the rank of this process, for connecting and for the device are ignored.
+int run(int argc, char** argv, const Program& program, Connection connection,
         const std::function<void(Context&)>& body);
 
 }  // namespace libtrain

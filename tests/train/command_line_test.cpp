@@ -86,6 +86,13 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
   EXPECT_THAT(usage_error({"--seed", "-1"}, {}), HasSubstr("--seed"));
 }
 
+TEST(CommandLine, ReadsTheDevice) {
+  EXPECT_EQ(parse({}, {}).device, DeviceChoice::automatic);
+  EXPECT_EQ(parse({"--device", "auto"}, {}).device, DeviceChoice::automatic);
+  EXPECT_EQ(parse({"--device", "cpu"}, {}).device, DeviceChoice::cpu);
+  EXPECT_EQ(parse({"--device=cuda"}, {}).device, DeviceChoice::cuda);
+}
+
 // CLI11 by itself takes the first for 8, the second for 16, NaN for a number in any range, and blanks.
 TEST(CommandLine, ReadsDecimalNumbersOnly) {
   EXPECT_EQ(parse({"--seed", "010"}, {}).run.seed, 10u);
@@ -114,7 +121,7 @@ TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
 
 double number_of(const char* word, double minimum, double maximum) {
   const auto line = parse({"--rate", word}, {});
-  const Context context{std::make_shared<detail::SingleCommunicator>(), line.run};
+  const Context context{{std::make_shared<detail::SingleCommunicator>()}, line.run};
   return context.number("rate", minimum, maximum);
 }
 

@@ -74,7 +74,7 @@ void happen(const std::string& fault, lt::Context& context, const torch::Tensor&
   if (fault == "exit") std::_Exit(0);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "hang-before") hang();
-  if (fault == "different-collective") context.communicator().all_reduce(torch::ones({2})).wait();
+  if (fault == "different-collective") context.communicator().all_reduce(torch::ones({2}, context.device())).wait();
   if (fault == "double-backward") loss.backward({}, true);
 }
 
@@ -90,10 +90,11 @@ void train(lt::Context& context) {
   if (fault_here == "return-early") return;
 
   Network model{fault_here};
+  model.to(context.device());
   lt::GradientSynchronizer synchronizer{model, context.communicator()};
   torch::optim::SGD sgd{model.parameters(), torch::optim::SGDOptions(0.01)};
   for (std::int64_t step = 0; step < context.integer("steps"); ++step) {
-    const auto inputs = torch::randn({4, kInputs});
+    const auto inputs = torch::randn({4, kInputs}, context.device());
     const bool now = fault_here != "none" && step == faulty_step;
     if (now) note_fault(context);
     if (now && fault_here == "return") return;

@@ -82,7 +82,7 @@ TEST(SameData, DifferencesAreAnErrorOnEveryRank) {
 TEST(SameData, IsAskedForWhenALoaderBegins) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
-    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
+    Context context{{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}}, {.quiet = true}};
     class Numbers : public data::DatasetOf<int> {
      public:
       explicit Numbers(std::uint64_t size) : size_(size) {}

@@ -21,6 +21,7 @@ namespace {
 
 using detail::summary_of;
 using detail::to_text;
+using test::expect_all;
 using test::on_ranks;
 using test::Pair;
 using ::testing::DoubleEq;
@@ -85,12 +86,13 @@ TEST(SynchronizationSummary, FitsOneLine) {
 
 TEST(SynchronizationSummary, JoinsTheSummaryOfTheRunOnAllRanks) {
   on_ranks([](Communicator& communicator) {
-    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
+    Context context{{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}}, {.quiet = true}};
     Pair model;
     GradientSynchronizer synchronizer{model, communicator, {.buckets = {16, 16}, .replan = false}};
     for (int round = 0; round < 5; ++round) {
       model.loss(1, 1).backward();
       synchronizer.wait();
+      expect_all(model.left.grad(), 1, "left");  // on a device, the round has ended now
       synchronizer.zero_grad();
     }
     summarize(context, synchronizer);
@@ -114,7 +116,7 @@ TEST(SynchronizationSummary, JoinsTheSummaryOfTheRunOnAllRanks) {
 
 TEST(SynchronizationSummary, KeepsSeveralSynchronizersApart) {
   on_ranks([](Communicator& communicator) {
-    Context context{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}, {.quiet = true}};
+    Context context{{std::shared_ptr<Communicator>{std::shared_ptr<void>{}, &communicator}}, {.quiet = true}};
     Pair generator;
     Pair critic;
     const GradientSynchronizer first{generator, communicator};

@@ -20,7 +20,7 @@ namespace libtrain::detail {
 /// and is complete or absent.
 ///
 /// Covers the collectives of one communicator; communicators split from it keep their own records. No call takes much
-/// longer than a second or the given limit, even if the disk does not answer. Belongs to one thread.
+/// longer than a second or the given limit, even if the disk does not answer. One thread at a time may use it.
 class CollectiveDump {
  public:
   /// All ranks must call it, with the same `run` (see agree_on_run_id), after their first collective.

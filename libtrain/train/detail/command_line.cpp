@@ -2,6 +2,7 @@
 
 #include <iomanip>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ namespace {
 
 // One week: longer timeouts are typing errors, and sums of time points cannot overflow.
 constexpr double kLongestTimeout_s = 604800;
+
+const std::map<std::string, DeviceChoice> kDevices{
+    {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
 
 // CLI11 alone reads 010 as 8, and accepts nan in any range: it gets the number that parse_decimal has read.
 template <typename Number>
@@ -41,7 +45,11 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->capture_default_str()
       ->check([](const std::string& folder) { return folder.empty() ? "the name of the folder is empty" : ""; });
   app.add_option("--timeline", line.timeline, "File for a timeline of all ranks; open it in https://ui.perfetto.dev");
-  app.add_option("--device", line.device, "auto or cpu")->capture_default_str()->check(CLI::IsMember({"auto", "cpu"}));
+  app.add_option_function<std::string>(
+         "--device", [&line](const std::string& name) { line.device = kDevices.at(name); },
+         "Where to train: auto (on GPUs if every rank has one), cpu or cuda")
+      ->default_str("auto")
+      ->check(CLI::IsMember(kDevices));
   app.add_option("--timeout", line.timeout_s, "Timeout of a collective in seconds; when it expires, the run fails")
       ->capture_default_str()
       ->transform(decimal(0.1, kLongestTimeout_s, number_between(0.1, kLongestTimeout_s)));

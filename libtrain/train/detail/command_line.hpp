@@ -4,6 +4,7 @@
 #include <string>
 
 #include <libtrain/base/environment.hpp>
+#include <libtrain/comm/device_choice.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/program.hpp>
@@ -15,7 +16,7 @@ struct CommandLine {
   RunOptions run;
   LaunchOptions launch;
   std::string timeline;  ///< empty: no timeline
-  std::string device = "auto";
+  DeviceChoice device = DeviceChoice::automatic;
   double timeout_s = 300;
   std::optional<double> connect_timeout_s;
   std::optional<int> threads;

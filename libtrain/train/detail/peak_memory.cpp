@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
@@ -11,10 +13,12 @@
 
 namespace libtrain::detail {
 
-std::int64_t peak_rss_of_ranks(Communicator& communicator) {
+namespace {
+
+std::int64_t largest_of_ranks(std::int64_t mine, Communicator& communicator) {
   // As text, because some communicators accept only tensors on a GPU.
   std::int64_t peak = 0;
-  for (const auto& bytes : communicator.all_gather_bytes(std::to_string(peak_rss_bytes()))) {
+  for (const auto& bytes : communicator.all_gather_bytes(std::to_string(mine))) {
     const auto of_rank = parse_integer(bytes, 0, std::numeric_limits<std::int64_t>::max());
     if (!of_rank)
       throw CommunicationError(
@@ -23,6 +27,18 @@ std::int64_t peak_rss_of_ranks(Communicator& communicator) {
     peak = std::max<std::int64_t>(peak, *of_rank);
   }
   return peak;
+}
+
+}  // namespace
+
+std::int64_t peak_rss_of_ranks(Communicator& communicator) {
+  return largest_of_ranks(peak_rss_bytes(), communicator);
+}
+
+std::int64_t peak_gpu_memory_of_ranks(const c10::Device& device, Communicator& communicator) {
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto statistics = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  return largest_of_ranks(statistics.reserved_bytes[kAll].peak, communicator);
 }
 
 }  // namespace libtrain::detail

@@ -6,7 +6,7 @@
 
 int main() {
   auto model = libtrain::models::resnet18({.classes = 10, .width = 8});
-  const auto communicator = libtrain::connect(libtrain::Launch{});
-  libtrain::GradientSynchronizer synchronizer{*model, *communicator};
+  const auto connection = libtrain::connect(libtrain::Launch{}, {.device = libtrain::DeviceChoice::cpu});
+  libtrain::GradientSynchronizer synchronizer{*model, *connection.communicator};
   std::cout << "libtrain " << libtrain::build_info().version << ", " << model->parameters().size() << " parameters\n";
 }
