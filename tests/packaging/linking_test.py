@@ -25,7 +25,7 @@ def torch_libraries():
 
 
 def loaded(environment, *options):
-    """A job of one process, and the names of all libraries that it has loaded. Without MPI, which loads CUDA's driver."""
+    """A process of its own, and the names of all libraries that it has loaded."""
     job = jobs.run([jobs.program("digits"), "--epochs", "1", *options],
                    environment={"LD_DEBUG": "files", **environment})
     return job, set(re.findall(r"calling init: \S*/(\S+?)\.so", job.stderr))
@@ -67,8 +67,11 @@ class Linking(unittest.TestCase):
         job, names = loaded(driver, "--device", "cpu")
         self.assertEqual(job.exit_code, 0, job)
         self.assertIn("libtorch_cpu", names)
-        # CUDA's runtime, which LibTorch for CPUs needs, loads the driver by itself.
         self.assertNotIn("libtorch_cuda", names)
+        # The first backward() counts GPUs, through CUDA's runtime, which LibTorch for CPUs is linked with. The program
+        # itself asks for nothing.
+        loaders = re.findall(r"file=libcuda\.so\S*.*dynamically loaded by (\S+)", job.stderr)
+        self.assertFalse([name for name in loaders if not name.rsplit("/", 1)[-1].startswith("libcudart")], loaders)
 
     def test_torchs_cuda_part_is_not_loaded_where_the_driver_shows_no_gpu(self):
         driver = {"LD_LIBRARY_PATH": self.pretend_a_driver(), "PRETENDED_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}

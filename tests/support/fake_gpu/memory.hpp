@@ -9,8 +9,8 @@
 
 namespace libtrain::test::fake {
 
-/// Memory of all fake GPUs is one file in memory that is mapped twice: tensors have addresses in a mapping that nobody
-/// may access, queued work uses the other one. Null for null.
+/// Memory of all fake GPUs is one file in memory that is mapped twice: tensors have addresses in a mapping without
+/// access rights, queued work uses the other one. Null for null.
 void* kernel_address(const void* device_address);
 c10::DeviceIndex device_of_address(const void* device_address);
 

@@ -176,7 +176,7 @@ struct ncclComm {
   std::atomic<int> threads = 0;  // in calls with this communicator
   std::atomic<bool> is_polled = false;
   std::atomic<ncclResult_t> job_state = ncclSuccess;  // of the job below
-  std::thread job;                                    // as in NCCL, joined by whoever polls, without a lock
+  std::thread job;                                    // as in NCCL, joined by the poller, without a lock
   bool is_connected = false;
   bool is_over = false;
 
