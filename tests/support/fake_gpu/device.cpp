@@ -2,7 +2,6 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -146,22 +145,25 @@ class FakeGpuHooks final : public at::PrivateUse1HooksInterface {
   std::vector<at::Generator> generators_;
 };
 
-void register_fake_gpu() {
+bool register_fake_gpu() {
   c10::register_privateuse1_backend("fakegpu");
   c10::impl::registerDeviceGuard(at::kPrivateUse1, new FakeGpuGuard);
   at::RegisterPrivateUse1HooksInterface(new FakeGpuHooks);
   c10::SetAllocator(at::kPrivateUse1, &device_allocator());
   at::setHostAllocator(at::kPrivateUse1, &pinned_allocator());
   register_operators();
+  return true;
 }
+
+// Before main(), as LibTorch's own devices are: the autograd engine counts devices when it is first used, and a seed
+// reaches the devices that exist.
+const bool registered = register_fake_gpu();
 
 }  // namespace
 
 }  // namespace fake
 
 at::Device fake_gpu(int index) {
-  static std::once_flag once;
-  std::call_once(once, fake::register_fake_gpu);
   TORCH_CHECK(index >= 0 && index < kFakeGpus, "There is no fake GPU ", index, "; there are ", kFakeGpus, ".");
   return {at::kPrivateUse1, static_cast<c10::DeviceIndex>(index)};
 }

@@ -12,7 +12,7 @@ namespace libtrain::test {
 constexpr int kFakeGpus = 8;
 
 /// A GPU that exists in tests only: LibTorch's PrivateUse1 device, on the CPU, with the semantics of CUDA (see
-/// README.md in this folder). The first call registers it, for the whole process. Any thread may call it.
+/// README.md in this folder). Any thread may call it.
 at::Device fake_gpu(int index = 0);
 
 /// What this process has done so far, on all fake GPUs.
