@@ -19,8 +19,8 @@ constexpr std::int64_t kMinIterations = 15;
 constexpr std::chrono::milliseconds kNap{1};
 constexpr std::chrono::milliseconds kTimeToFallAsleep{5};
 
-// Nobody waits for the work in the sense of WaitPolicy, so this rank's communication thread leaves the processor to
-// whoever computes.
+// No thread waits for the work in the sense of WaitPolicy, so this rank's communication thread leaves the processor to
+// the threads that compute.
 void sleep_until_done(Work work) {
   while (!work.done()) std::this_thread::sleep_for(kNap);
   work.wait();

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/tensor_checks.hpp>
 
 namespace libtrain::bench {
 
@@ -10,26 +11,6 @@ namespace {
 
 // A prime: values at the wrong place are wrong also where the distance is a power of two.
 constexpr std::int64_t kPeriod = 251;
-
-at::ScalarType scalar_type(DataType type) {
-  switch (type) {
-    case DataType::float32:
-      return at::kFloat;
-    case DataType::float64:
-      return at::kDouble;
-    case DataType::float16:
-      return at::kHalf;
-    case DataType::bfloat16:
-      return at::kBFloat16;
-    case DataType::int32:
-      return at::kInt;
-    case DataType::int64:
-      return at::kLong;
-    case DataType::uint8:
-      return at::kByte;
-  }
-  throw UsageError("Torch has no such element type.");
-}
 
 at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   switch (op) {
@@ -51,7 +32,7 @@ at::Tensor combined(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
 ExactBuffers::ExactBuffers(Communicator& communicator, const AllReduceCase& measured)
     : case_(measured), rank_(communicator.rank()), world_size_(communicator.world_size()) {
   const auto make = [&] {
-    const auto type = scalar_type(case_.type);
+    const auto type = detail::scalar_type_of(case_.type);
     return case_.memory == Memory::allocated ? communicator.allocate(case_.count(), type)
                                              : torch::empty({case_.count()}, type);
   };

@@ -23,8 +23,8 @@ struct FreshStarts {
 };
 
 /// Makes `starts` pairs, one after the other, and times the first steps of each. The process should have trained such a
-/// pair before: what it does only once in its life (choosing kernels, starting threads) would count for whoever comes
-/// first. All ranks must call it.
+/// pair before: what it does only once in its life (choosing kernels, starting threads) would count for the one that
+/// comes first. All ranks must call it.
 FreshStarts time_fresh_starts(const TrainingPairOptions& options, Communicator& communicator, std::int64_t starts);
 
 }  // namespace libtrain::bench

@@ -23,8 +23,8 @@ struct StepTimes {
   double median_ratio() const;
 };
 
-/// Which of a pair's first two steps comes first. The order is swapped with every further step: whoever comes second
-/// finds other caches.
+/// Which of a pair's first two steps comes first. The order is swapped with every further step: the one that comes
+/// second finds other caches.
 enum class First { local, synchronized };
 
 /// `count` times of each kind. All ranks must call it.

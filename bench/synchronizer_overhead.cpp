@@ -100,7 +100,7 @@ Overhead measure_overhead(const OverheadCase& measured, std::int64_t iterations,
   std::vector<double> local;
   std::vector<double> synchronized;
   for (std::int64_t step = 0; step < iterations; ++step) {
-    // Whoever comes second finds other caches: each kind is second half of the time.
+    // The second one finds other caches: each kind is second half of the time.
     if (step % 2 == 0) local.push_back(seconds_of(step_alone));
     synchronized.push_back(seconds_of(step_together));
     if (step % 2 != 0) local.push_back(seconds_of(step_alone));

@@ -4,6 +4,7 @@
 # Input:   LIBTRAIN_TORCH_ROOT  the `torch` folder (it holds include/ and lib/); default: the one in .deps, then the one
 #          that `python3 -c "import torch"` finds. As a last resort find_package(Torch).
 # Output:  LibTorch::LibTorch   everything to compile and link against
+#          LibTorch::torch_cuda its CUDA part, where LIBTRAIN_CUDA is on: loads libtorch_cuda with the process
 #          LibTorch::cudart     the CUDA runtime of that LibTorch, where LIBTRAIN_CUDA is on
 #          LibTorch_ROOT_DIR, LibTorch_VERSION, LibTorch_CUDA (ON where the build has CUDA),
 #          LibTorch_PACKAGES_DIR (the folder that holds torch/ and nvidia/)
@@ -102,6 +103,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   if(LibTorch_CUDA)
     # Not libtorch_cuda: libtrain/comm/detail/nccl/cuda_library.cpp loads it where there is a driver.
     target_link_libraries(LibTorch::LibTorch INTERFACE "${LibTorch_C10_CUDA_LIBRARY}")
+    add_library(LibTorch::torch_cuda INTERFACE IMPORTED)
+    target_link_libraries(LibTorch::torch_cuda INTERFACE LibTorch::LibTorch "${LibTorch_CUDA_LIBRARY}")
   endif()
 endif()
 

@@ -54,11 +54,13 @@
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/train/autocast.hpp>
 #include <libtrain/train/channels_last.hpp>
+#include <libtrain/train/cuda_graph.hpp>
 #include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 #include <libtrain/train/require_finite.hpp>
 #include <libtrain/train/run.hpp>
 #include <libtrain/train/same_data.hpp>
+#include <libtrain/train/step_graph.hpp>
 #include <libtrain/train/synchronization_summary.hpp>
 #include <libtrain/train/timeline.hpp>

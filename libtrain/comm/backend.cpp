@@ -16,7 +16,7 @@ namespace libtrain {
 namespace {
 
 std::shared_ptr<Communicator> stage_gpus(const GpuConnectRequest& request) {
-  if (request.host->world_size() == 1) return std::make_shared<detail::SingleCommunicator>(request.device);
+  if (request.host->world_size() == 1) return detail::single_gpu(request.device);
   return std::make_shared<detail::StagedCommunicator>(request.host, request.device);
 }
 

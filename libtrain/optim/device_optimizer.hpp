@@ -14,7 +14,7 @@ namespace libtrain::optim {
 ///     const auto finite = scaler.unscale(sgd);
 ///     sgd.step_unless(finite.found_inf());        // LossScaler::step() does this
 ///
-/// For a graph, make a few steps first, so that all state exists, and record one:
+/// StepGraph records whole steps. By hand, make a few steps first, so that all state exists, and record one:
 ///
 ///     sgd.begin_recording();
 ///     graph.capture_begin();                      // at::cuda::CUDAGraph

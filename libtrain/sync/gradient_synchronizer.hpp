@@ -97,6 +97,12 @@ struct SynchronizerOptions {
 /// that is called at the wrong point of a round throws UsageError; the message says when to call it. A round that fails
 /// in another way, such as by the loss of a peer, cannot be ended: every later call throws the same error.
 ///
+/// A graph may record a round (see StepGraph), after two rounds without recording, with NonFinite::unchecked, a wire
+/// format that is recordable, and without set_samples() and join(): anything else throws UsageError on all ranks. The
+/// status of a recorded round is exchanged once, while it is recorded. Replays reduce in the same buckets; they check
+/// neither replicas nor gradients, and count neither in rounds() nor in statistics(). Which parameters are used, and
+/// which are trainable, is then fixed: after a change, record again.
+///
 /// Parameters may be frozen and unfrozen (set_requires_grad) between wait() and the next forward pass, on all ranks
 /// equally. Parameters that are created or replaced after construction are not synchronised; torch::load(model)
 /// replaces them, so the next wait() throws. The module and the communicator must outlive this object. Two

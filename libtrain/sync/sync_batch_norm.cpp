@@ -73,6 +73,11 @@ double SyncBatchNormImpl::count_batch() {
   if (!options.track_running_stats()) return 0;
   num_batches_tracked += 1;
   if (options.momentum().has_value()) return *options.momentum();
+  if (state_->communicator->is_recording()) {
+    throw UsageError(
+        "SyncBatchNorm without a momentum reads its number of batches on the host, which is not possible while a graph "
+        "is recorded. Set a momentum, such as 0.1.");
+  }
   return 1.0 / num_batches_tracked.item<double>();
 }
 

@@ -60,6 +60,10 @@ class WireFormat {
   /// Whether finite gradients may become infinite in this format, so that NonFinite must check the result, too.
   virtual bool may_overflow() const = 0;
 
+  /// Whether a round that is recorded into a graph may be replayed as later rounds: true if the format keeps no state
+  /// on the host that changes from round to round, and never waits for the device.
+  virtual bool is_recordable() const { return false; }
+
   /// Called before the first round and whenever the buckets change, on all ranks. State that is kept between rounds
   /// must be kept by the parameters' names. It must not call collectives, only Communicator::allocate.
   virtual void plan(const std::vector<BucketView>& buckets, Communicator& communicator) = 0;

@@ -326,7 +326,7 @@ TEST_F(Watchdog, TellsNobodyOnceItIsGone) {
   operation->stuck = free.get_future().share();
   operation->broken = true;
   try {
-    const auto watchdog = start([](const std::string&) { ADD_FAILURE() << "there is nobody left"; });
+    const auto watchdog = start([](const std::string&) { ADD_FAILURE() << "the owner no longer exists"; });
     watchdog->watch(operation);
     throw std::runtime_error("unwind");
   } catch (const std::runtime_error&) {

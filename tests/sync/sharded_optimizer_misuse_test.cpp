@@ -74,7 +74,7 @@ TEST(ShardedOptimizerMisuse, StepBeforeWait) {
   });
 }
 
-// Nobody would notice that all but one part are this rank's own. A rank that has all gradients steps rightly.
+// No check would find that all but one part are this rank's own. A rank that has all gradients steps rightly.
 // On a device this is found one step later: DeviceRounds.
 TEST(HostOnlyShardedOptimizerMisuse, RoundsThatAddUp) {
   on_ranks([](Communicator& communicator) {

@@ -115,7 +115,7 @@ TEST(ReportClaim, WaitsUntilTheOthersHaveRequestedIt) {
   EXPECT_FALSE(ReportClaim{job("d")}.granted());
   const Stopwatch again;
   claim.wait_for_others(2, std::chrono::milliseconds(60000));
-  // Nobody connects to one that has no name.
+  // No process connects to one that has no name.
   ReportClaim{job("d")}.wait_for_others(1, std::chrono::milliseconds(60000));
   ReportClaim{""}.wait_for_others(1, std::chrono::milliseconds(60000));
   EXPECT_LT(again.seconds(), 30);

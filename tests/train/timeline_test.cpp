@@ -139,7 +139,7 @@ TEST(Timeline, CarriesThousandsOfSpansOfEachRank) {
   });
 }
 
-// Nobody leaves a barrier before all have come.
+// No rank leaves a barrier before all have come.
 TEST(Timeline, ShowsAllRanksInABarrierAtOneMoment) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     Timeline timeline{communicator};

@@ -29,6 +29,26 @@ std::optional<DataType> data_type_of(at::ScalarType type) {
   }
 }
 
+at::ScalarType scalar_type_of(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return at::kFloat;
+    case DataType::float64:
+      return at::kDouble;
+    case DataType::float16:
+      return at::kHalf;
+    case DataType::bfloat16:
+      return at::kBFloat16;
+    case DataType::int32:
+      return at::kInt;
+    case DataType::int64:
+      return at::kLong;
+    case DataType::uint8:
+      return at::kByte;
+  }
+  throw UsageError("This is no DataType.");
+}
+
 namespace {
 
 DataType data_type(const at::Tensor& tensor, std::string_view call) {

@@ -10,6 +10,7 @@ namespace libtrain::detail {
 
 /// The DataType of a dtype; std::nullopt if communicators do not support it.
 std::optional<DataType> data_type_of(at::ScalarType type);
+at::ScalarType scalar_type_of(DataType type);
 
 /// The checks that every backend makes before a collective. Each throws a UsageError that names `call`, the value and
 /// what was expected.

@@ -76,11 +76,34 @@ void GradientRounds::set_owner(const std::string& owner) {
 
 // Before the first gradient of a round: a new plan moves gradients, and later other threads may be adding to them.
 void GradientRounds::open() {
+  round_.is_recorded = communicator_.is_recording();
+  if (round_.is_recorded) require_recordable();
   round_.phase = Phase::accumulating;
   use_next_plan();
   if (const auto problem = parameters_.problem_of_memory(); !problem.empty()) fail(problem);
   if (parameters_.trainable_set_changed()) status_.set_trainable_set_changed();
-  if (!communicator_.is_recording()) checks_->open(rounds_);
+  if (!round_.is_recorded) checks_->open(rounds_);
+}
+
+// Replays repeat what the device does in this round, and nothing that the host decides. All ranks are in the same state
+// here, so all of them throw.
+void GradientRounds::require_recordable() const {
+  std::string problem;
+  if (options_.non_finite != NonFinite::unchecked) {
+    problem =
+        "NonFinite::skipped and NonFinite::fatal wait for the device in every round. Set NonFinite::unchecked, and let "
+        "a LossScaler skip steps.";
+  } else if (format_ && !format_->is_recordable()) {
+    problem = text("the wire format ", format_->name(),
+                   " decides on the host what a round sends. Use a format that is recordable, such as none.");
+  } else if (round_.weight.total > 0) {
+    problem = "set_samples() gives weights that may differ in each round. Give all ranks equally large batches.";
+  } else if (rounds_ == 0 || next_plan_) {
+    problem = "buckets are planned again after the first round. Make two rounds without recording before.";
+  } else if (parameters_.trainable_set_changed()) {
+    problem = "parameters were frozen or unfrozen before it. Make two rounds without recording before.";
+  }
+  if (!problem.empty()) throw UsageError(text("A round cannot be recorded into a graph: ", problem));
 }
 
 // Autograd is about to add to a gradient, which may already be in a reduction.
@@ -263,7 +286,8 @@ void GradientRounds::wait_for_buckets() {
   const TraceSpan span{options_.trace, "compute", "wait for gradients"};
   const Stopwatch stopwatch;
   const auto report = [this] {
-    checks_->report(status_, round_.report, [this](std::size_t index) { return overflowing_average_of(index); });
+    if (!round_.is_recorded)
+      checks_->report(status_, round_.report, [this](std::size_t index) { return overflowing_average_of(index); });
     if (!round_.report.failure.empty()) status_.set_failed();
     status_.exchange();
   };
@@ -417,130 +441,6 @@ void GradientRounds::forget_gradients() {
   missing_ = parameters_.count_expected(plan_);
 }
 
-// ---- The other methods of GradientSynchronizer.
-
-void GradientRounds::zero_grad() {
-  const auto lock = enter();
-  if (is_under_way()) fail("zero_grad() was called between backward() and wait(). Call wait() first, then step().");
-  if (round_.phase != Phase::idle) check_steps();
-  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
-  forget_gradients();
-  use_next_plan();
-}
-
-void GradientRounds::enter_no_sync() {
-  const auto lock = enter();
-  if (is_under_way()) fail("no_sync() was called between backward() and wait(). Call it before backward().");
-  ++no_sync_guards_;
-}
-
-void GradientRounds::leave_no_sync() {
-  const std::lock_guard lock(mutex_);
-  --no_sync_guards_;
-  if (buckets_) buckets_->end_backward();  // a forward pass may follow
-}
-
-std::int64_t GradientRounds::set_samples(std::int64_t samples) {
-  const auto lock = enter();
-  exchange_samples(samples, samples < 0 ? text("set_samples() was given ", samples, ". Give 0 samples or more.") : "");
-  return round_.weight.total;
-}
-
-bool GradientRounds::join() {
-  const auto lock = enter();
-  exchange_samples(SampleWeights::kJoined, "");
-  const bool is_over = round_.weight.all_joined;
-  if (is_over) set_weight({});
-  if (!is_over && round_.phase == Phase::idle) open();
-  if (parameters_.have_accumulated()) {
-    const std::string lost =
-        "join() was called with gradients accumulated under no_sync(), which would be lost. End the round with one "
-        "more backward() and wait(), or zero_grad().";
-    if (is_over) throw UsageError(lost);
-    fail(lost);
-  }
-  if (is_over) return false;
-  // A gradient of the round before must not be stepped with again, on this rank alone, if no rank uses the parameter.
-  for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
-  round_.is_joining = true;
-  finish_round();
-  return true;
-}
-
-// All ranks throw if one has a problem.
-void GradientRounds::exchange_samples(std::int64_t samples, std::string problem) {
-  if (is_under_way())
-    fail("set_samples() or join() was called after backward(). Call it before the round's backward().");
-  if (problem.empty() && parameters_.have_accumulated() && !batch_norms_.empty()) {
-    problem =
-        "set_samples() was called after a backward() under no_sync(), in which SyncBatchNorm has used other weights. "
-        "Call it before the round's first backward().";
-  }
-  const auto weight = weights_.exchange(problem.empty() ? samples : SampleWeights::kRefused);
-  if (weight.is_refused) {
-    throw UsageError(describe_failures(gather_reports({.failure = problem}, communicator_)), ErrorScope::all_ranks);
-  }
-  set_weight(weight);
-}
-
-void GradientRounds::set_weight(const SampleWeight& weight) {
-  round_.weight = weight;
-  for (const auto& batch_norm : batch_norms_) batch_norm->set_gradient_weight(weight.weight);
-}
-
-void GradientRounds::find_unused(const std::vector<at::Tensor>& outputs) {
-  const auto lock = enter();
-  require_unused_allowed("find_unused()");
-  if (is_under_way()) fail("find_unused() was called after a backward() of its round. Call it before backward().");
-  if (no_sync_guards_ > 0) return;
-  if (round_.phase == Phase::idle) open();
-  parameters_.find_unused(outputs);
-  missing_ = parameters_.count_expected(plan_);
-}
-
-void GradientRounds::declare_unused(const std::vector<std::string>& names) {
-  const auto lock = enter();
-  require_unused_allowed("declare_unused()");
-  if (round_.phase != Phase::idle) {
-    throw UsageError("declare_unused() was called inside a round. Call it between wait() and backward().");
-  }
-  parameters_.declare_unused(names);
-  missing_ = parameters_.count_expected(plan_);
-}
-
-void GradientRounds::broadcast_buffers() {
-  const auto lock = enter();
-  if (is_under_way()) fail("broadcast_buffers() was called between backward() and wait(). Call wait() first.");
-  buffers_.broadcast(0);
-}
-
-BucketLimits GradientRounds::tune() {
-  const auto lock = enter();
-  if (rounds_ == 0 || round_.phase != Phase::idle) {
-    throw UsageError(
-        "tune() uses the times at which gradients become ready. Call it between two rounds, after the first.");
-  }
-  if (!device_.is_cpu()) {
-    throw UsageError(text("tune() measures on the host, and the parameters are on ", device_,
-                          ". Set SynchronizerOptions::buckets instead."));
-  }
-  auto plan = planner_.tune(communicator_);
-  hook();  // parameters may have been unfrozen
-  next_plan_ = std::move(plan);
-  return planner_.limits();
-}
-
-SynchronizationStatistics GradientRounds::statistics() {
-  const std::lock_guard lock(mutex_);
-  SynchronizationStatistics statistics{.rounds = rounds_, .seconds_waiting = seconds_waiting_};
-  if (buckets_) {
-    buckets_->add_to(statistics);
-  } else {
-    for (const auto& bucket : plan_) statistics.buckets.push_back({.bytes = bucket.bytes});
-  }
-  return statistics;
-}
-
 // ---- The plan.
 
 void GradientRounds::use_plan(const std::vector<Bucket>& plan) {
@@ -584,13 +484,6 @@ std::unique_lock<std::mutex> GradientRounds::enter() {
 // For catch blocks. The first error of a round counts.
 void GradientRounds::keep_error() {
   if (is_under_way() && !error_) error_ = std::current_exception();
-}
-
-void GradientRounds::require_unused_allowed(const char* caller) const {
-  if (options_.unused == UnusedParameters::allowed) return;
-  throw UsageError(text(caller,
-                        " was called, but unused parameters are refused. Create the synchronizer with "
-                        "{.unused = UnusedParameters::allowed}."));
 }
 
 void GradientRounds::fail(const std::string& failure) {

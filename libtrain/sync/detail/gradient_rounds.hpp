@@ -24,8 +24,8 @@
 
 namespace libtrain::detail {
 
-/// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). The source file has
-/// the methods in the order in which a gradient passes through them.
+/// The rounds of a GradientSynchronizer, from the hooks that autograd calls to the end of wait(). gradient_rounds.cpp
+/// has the methods in the order in which a gradient passes through them; gradient_rounds_calls.cpp has the other calls.
 ///
 ///     idle -- open() --> accumulating -- mark_gradient_ready() --> filling -- finish_round() --> finishing
 ///     finishing -- end_round() --> idle
@@ -85,7 +85,8 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   struct Round {
     Phase phase = Phase::idle;
     SampleWeight weight = {};
-    bool is_joining = false;  // this rank contributes no gradients
+    bool is_joining = false;   // this rank contributes no gradients
+    bool is_recorded = false;  // into a graph, which later replays it
     RoundReport report = {};
     std::vector<std::size_t> arrivals = {};
     Stopwatch since_first_gradient = {};
@@ -93,6 +94,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
 
   // A gradient arrives, on a thread that runs backward().
   void open();
+  void require_recordable() const;
   void expect_gradient(std::size_t index);
   void mark_gradient_ready(std::size_t index, const at::Tensor& incoming);
   void adopt_or_keep(ModuleParameter& parameter, const at::Tensor& incoming);

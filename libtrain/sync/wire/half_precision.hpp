@@ -39,6 +39,7 @@ class HalfPrecisionWireFormat : public WireFormat {
 
   /// bfloat16 has the range of float32, but not that of float64.
   bool may_overflow() const override;
+  bool is_recordable() const override { return true; }
 
   void plan(const std::vector<BucketView>& buckets, Communicator& communicator) override;
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;

@@ -51,7 +51,7 @@ ReportClaim::ReportClaim(const std::string& job) {
     return;
   }
   granted_ = errno != EADDRINUSE || !belongs_to_this_user(address);
-  socket_ = {};  // without the name nobody connects to it
+  socket_ = {};  // without the name, no process connects to it
 }
 
 // Each of them connects, in belongs_to_this_user().

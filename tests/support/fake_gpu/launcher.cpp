@@ -1,6 +1,8 @@
 #include <tests/support/fake_gpu/launcher.hpp>
 
 #include <chrono>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/detail/first_failure.hpp>
+#include <libtrain/comm/detail/tensor_checks.hpp>
 
 #include <tests/support/fake_gpu/fake_gpu.hpp>
 #include <tests/support/fake_gpu/memory.hpp>
@@ -23,26 +26,6 @@ using detail::CallKind;
 
 constexpr CallOptions kUntilAbort{.timeout = std::chrono::hours(24)};
 
-at::ScalarType scalar_type_of(DataType type) {
-  switch (type) {
-    case DataType::float32:
-      return at::kFloat;
-    case DataType::float64:
-      return at::kDouble;
-    case DataType::float16:
-      return at::kHalf;
-    case DataType::bfloat16:
-      return at::kBFloat16;
-    case DataType::int32:
-      return at::kInt;
-    case DataType::int64:
-      return at::kLong;
-    case DataType::uint8:
-      return at::kByte;
-  }
-  return at::kFloat;
-}
-
 // What the queued work uses: it may outlive the launcher.
 struct Queued {
   explicit Queued(std::shared_ptr<Communicator> communicator) : data(std::move(communicator)) {}
@@ -54,7 +37,8 @@ struct Queued {
   Work start(const Call& call, void* input, void* output) {
     const auto ranks = static_cast<std::uint64_t>(data->world_size());
     const auto view = [&](void* memory, std::uint64_t count) {
-      return at::from_blob(memory, {static_cast<std::int64_t>(count)}, at::TensorOptions(scalar_type_of(*call.type)));
+      return at::from_blob(memory, {static_cast<std::int64_t>(count)},
+                           at::TensorOptions(detail::scalar_type_of(*call.type)));
     };
     switch (call.kind) {
       case CallKind::all_reduce:
@@ -84,6 +68,30 @@ struct Queued {
   }
 };
 
+// As NCCL does with NCCL_LAUNCH_ORDER_IMPLICIT=1: collectives of all communicators of a device that one graph records
+// run in the order of the calls. A replay runs one operation at a time: ranks that chose those of two communicators in
+// different orders would wait for each other.
+void launch_in_order(const at::Device& device, fake::FakeStream& stream, fake::Task task) {
+  struct Last {
+    std::weak_ptr<fake::Recording> recording;
+    fake::RecordedPoint point;
+  };
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, Last> last_of;
+  const auto recording = stream.recording();
+  if (recording == nullptr) return stream.launch(std::move(task));
+  const std::lock_guard lock(mutex);
+  auto& last = last_of[device.index()];
+  if (last.recording.lock() == recording) {
+    const auto mark = std::make_shared<fake::Mark>();
+    mark->recording = recording;
+    mark->recorded_point = last.point;
+    stream.wait_for(mark);
+  }
+  stream.launch(std::move(task));
+  last = {recording, stream.mark()->recorded_point};
+}
+
 class FakeGpuLauncher : public detail::DeviceLauncher {
  public:
   FakeGpuLauncher(std::shared_ptr<Communicator> data, const at::Device& device)
@@ -96,9 +104,9 @@ class FakeGpuLauncher : public detail::DeviceLauncher {
               const Deadline& /*deadline*/) override {
     queued_->failure.throw_if_any();
     fake::count_operation();
-    fake::find_stream(stream).launch(
-        {to_string(call), [queued = queued_, call, in = fake::kernel_address(input),
-                           out = fake::kernel_address(output)] { queued->run(call, in, out); }});
+    launch_in_order(device_, fake::find_stream(stream),
+                    {to_string(call), [queued = queued_, call, in = fake::kernel_address(input),
+                                       out = fake::kernel_address(output)] { queued->run(call, in, out); }});
   }
 
   bool can_record() const override { return true; }

@@ -93,7 +93,7 @@ std::vector<GpuIdentity> gather_gpus(Communicator& control, const at::Device& de
 }
 
 std::shared_ptr<Communicator> connect_gpus_over_nccl(const GpuConnectRequest& request) {
-  if (request.host->world_size() == 1) return std::make_shared<SingleCommunicator>(request.device);
+  if (request.host->world_size() == 1) return single_gpu(request.device);
   // No thread may be waiting for the failed collective, and later results of the GPU are invalid: this ends the job.
   // Only MPI's abort() does not return.
   const auto end_job = [host = request.host, on_failure = request.on_failure](const std::string& reason) {
@@ -144,6 +144,10 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
                      "ranks on a host as it has GPUs."));
   }
   return std::make_shared<StagedCommunicator>(std::move(own_control), indexed);
+}
+
+std::shared_ptr<Communicator> single_gpu(const at::Device& device) {
+  return std::make_shared<SingleCommunicator>(device, &cuda_stream_is_recording);
 }
 
 }  // namespace libtrain::detail

@@ -28,4 +28,7 @@ std::shared_ptr<Communicator> connect_nccl(Communicator& control, const at::Devi
                                            std::function<void(const std::string& reason)> on_failure = {},
                                            const CallOptions& set_up = {});
 
+/// A group of one rank with a GPU, which knows whether a stream is recording a CUDA graph.
+std::shared_ptr<Communicator> single_gpu(const at::Device& device);
+
 }  // namespace libtrain::detail

@@ -98,7 +98,7 @@ class NcclLauncher : public DeviceLauncher {
   std::unique_ptr<DeviceMemory> allocate(std::size_t bytes) override;
 
   bool can_record() const override { return true; }
-  bool is_recording(const c10::Stream& stream) const override;
+  bool is_recording(const c10::Stream& stream) const override { return cuda_stream_is_recording(stream); }
   bool has_passed(const StreamMark& mark) const override {
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed{cudaStreamCaptureModeRelaxed};
     return mark.is_passed();
@@ -165,12 +165,6 @@ void NcclLauncher::launch(const Call& call, const void* input, void* output, con
                 deadline);
 }
 
-bool NcclLauncher::is_recording(const c10::Stream& stream) const {
-  auto status = cudaStreamCaptureStatusNone;
-  C10_CUDA_CHECK(cudaStreamIsCapturing(c10::cuda::CUDAStream{stream}.stream(), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 std::unique_ptr<DeviceMemory> NcclLauncher::allocate(std::size_t bytes) {
   if (!registers_ || comm_->world_size() == 1) return nullptr;
   const c10::cuda::CUDAGuard on_device(device_);
@@ -196,6 +190,12 @@ void NcclLauncher::refuse_registration(std::size_t bytes, const std::string& rea
 }
 
 }  // namespace
+
+bool cuda_stream_is_recording(const c10::Stream& stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  C10_CUDA_CHECK(cudaStreamIsCapturing(c10::cuda::CUDAStream{stream}.stream(), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
 
 ConnectLauncher nccl_launcher(const at::Device& device) {
   return [device](Communicator& control, const CallOptions& set_up) {

@@ -8,4 +8,7 @@ namespace libtrain::detail {
 /// see NcclComm. Collectives can be recorded into CUDA graphs.
 ConnectLauncher nccl_launcher(const at::Device& device);
 
+/// Whether a stream of CUDA is recording a graph.
+bool cuda_stream_is_recording(const c10::Stream& stream);
+
 }  // namespace libtrain::detail

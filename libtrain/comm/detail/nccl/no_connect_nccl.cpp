@@ -1,6 +1,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/nccl/connect_nccl.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
 
 namespace libtrain {
 
@@ -23,6 +24,10 @@ std::shared_ptr<Communicator> detail::connect_nccl(Communicator& /*control*/, co
       "This libtrain was built without CUDA, so it has no NCCL backend. Configure with -DLIBTRAIN_CUDA=ON, or use "
       "--dist-backend gloo or mpi.",
       ErrorScope::all_ranks);
+}
+
+std::shared_ptr<Communicator> detail::single_gpu(const at::Device& device) {
+  return std::make_shared<SingleCommunicator>(device);
 }
 
 }  // namespace libtrain

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <libtrain/comm/detail/device/stream_mark.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 
 namespace libtrain::detail {
@@ -69,13 +70,17 @@ std::string SingleCommunicator::broadcast_bytes(const std::string& bytes, int ro
 std::shared_ptr<Communicator> SingleCommunicator::split(int color, int /*key*/, const CallOptions& /*options*/) {
   check_color(color);
   check_alive();
-  return std::make_shared<SingleCommunicator>(device_);
+  return std::make_shared<SingleCommunicator>(device_, is_recording_);
 }
 
 at::Tensor SingleCommunicator::allocate(std::int64_t elements, at::ScalarType type) {
   check_alive();
   checked_bytes(elements, type);
   return at::zeros({elements}, at::TensorOptions(type).device(device_));
+}
+
+bool SingleCommunicator::is_recording() const {
+  return is_recording_ && is_recording_(current_stream(device_));
 }
 
 void SingleCommunicator::abort(const std::string& reason, ExitCode /*code*/) noexcept {

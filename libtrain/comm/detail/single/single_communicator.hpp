@@ -1,5 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <utility>
+
+#include <c10/core/Stream.h>
+
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/detail/first_failure.hpp>
 
@@ -9,8 +14,12 @@ namespace libtrain::detail {
 /// stream of the calling thread.
 class SingleCommunicator : public Communicator {
  public:
-  /// `allocate` returns memory on `device`.
-  explicit SingleCommunicator(const at::Device& device = at::kCPU) : device_(device) {}
+  /// Whether a stream is recording a graph.
+  using IsRecording = std::function<bool(const c10::Stream& stream)>;
+
+  /// `allocate` returns memory on `device`. `is_recording` is for streams of the device; null if it has no graphs.
+  explicit SingleCommunicator(const at::Device& device = at::kCPU, IsRecording is_recording = {})
+      : device_(device), is_recording_(std::move(is_recording)) {}
 
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
@@ -33,6 +42,8 @@ class SingleCommunicator : public Communicator {
   std::string broadcast_bytes(const std::string& bytes, int root, const CallOptions& options) override;
   std::shared_ptr<Communicator> split(int color, int key, const CallOptions& options) override;
   at::Tensor allocate(std::int64_t elements, at::ScalarType type) override;
+  bool is_recordable() const override { return is_recording_ != nullptr; }
+  bool is_recording() const override;
   void abort(const std::string& reason, ExitCode code) noexcept override;
 
  private:
@@ -40,6 +51,7 @@ class SingleCommunicator : public Communicator {
   Work copy(const at::Tensor& input, const at::Tensor& output);
 
   at::Device device_;
+  IsRecording is_recording_;
   FirstFailure failure_;
 };
 

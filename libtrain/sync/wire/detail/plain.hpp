@@ -13,6 +13,7 @@ class PlainWireFormat : public WireFormat {
  public:
   std::string name() const override { return "plain"; }
   bool may_overflow() const override { return false; }
+  bool is_recordable() const override { return true; }
   void plan(const std::vector<BucketView>& /*buckets*/, Communicator& /*communicator*/) override {}
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;
 };
