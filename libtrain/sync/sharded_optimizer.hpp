@@ -65,8 +65,8 @@ struct ShardedOptimizerOptions {
 /// - State follows its elements when buckets change: all of it is sent once. With `replan`, the default, this is in the
 ///   second step.
 /// - float32 and float64. A parameter without a gradient is not changed, and neither is its step count.
-/// - On a device, misuse of gradients is detected one step later, as no step makes the host wait; the bits are those of
-///   LibTorch's fused kernels.
+/// - On a device, misuse of gradients is detected one step later, so that a step waits at most for the end of the one
+///   before it; the bits are those of LibTorch's fused kernels.
 ///
 /// All ranks must call all methods in the same order, including setters of rates. Errors of this class are of this rank
 /// only unless documented otherwise: ranks that run the same program get the same errors. Not thread-safe. The module

@@ -21,7 +21,9 @@ struct BucketStatistics {
 /// The cost of synchronisation on a rank. Buckets are those of the current plan.
 struct SynchronizationStatistics {
   std::int64_t rounds = 0;
-  double seconds_waiting = 0;   ///< in wait(): communication that did not overlap with computation
+  /// In wait(): communication that did not overlap with computation. On a device, the time that the current stream has
+  /// waited, of the rounds that the device has ended.
+  double seconds_waiting = 0;
   double seconds_reducing = 0;  ///< in which collectives were running
   std::vector<BucketStatistics> buckets = {};
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -205,11 +207,7 @@ struct ManyParameters : torch::nn::Module {
     }
   }
 
-  at::Tensor loss() const {
-    auto sum = torch::zeros({}, device());
-    for (const auto& parameter : parameters) sum = sum + parameter.sum();
-    return sum;
-  }
+  at::Tensor loss() const { return torch::cat(parameters).sum(); }
 
   std::vector<at::Tensor> parameters;
 };
@@ -219,8 +217,38 @@ TEST(DeviceRounds, NeverWaitForTheDeviceUnlessNanIsLookedFor) {
     PairTraining training{communicator};
     training.round(1, 1);  // the host makes buckets and connections
     training.round(1, 1);
-    const NoHostSynchronization none;
-    for (int round = 0; round < 20; ++round) training.round(1, 1);
+    for (int round = 0; round < 20; ++round) {
+      {
+        const NoHostSynchronization none;
+        training.round(1, 1);
+      }
+      detail::current_stream(device()).synchronize();  // a host that is four rounds ahead waits
+    }
+  });
+}
+
+TEST(DeviceRounds, CountTheTimeThatTheStreamHasWaited) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    PairTraining training{communicator};
+    const auto waited = [&] {
+      detail::current_stream(device()).synchronize();
+      return training.synchronizer.statistics().seconds_waiting;
+    };
+    training.round(1, 1);
+    training.round(1, 1);
+    const auto before = waited();
+    std::optional<BlockedStream> blocked;
+    if (communicator.rank() == 0) blocked.emplace(detail::current_stream(device()));
+    training.round(1, 1);
+    communicator.barrier();
+    if (blocked) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    blocked.reset();
+    const auto seconds = waited() - before;
+    EXPECT_LT(seconds, 60);
+    if (communicator.rank() != 0) {
+      EXPECT_GT(seconds, 0.1);
+    }
   });
 }
 
@@ -265,7 +293,7 @@ TEST(DeviceRounds, NeedFewOperationsForAnyNumberOfParameters) {
   for (const int parameters : {10, 1000}) {
     SCOPED_TRACE(parameters);
     on_ranks([parameters](Communicator& communicator) {
-      if (communicator.world_size() == 3) return;
+      if (communicator.world_size() > 2) return;
       constexpr int kRounds = 16;
       ManyParameters alone{parameters};
       const auto local = operations_of(communicator, kRounds, [&] {

@@ -34,7 +34,8 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
       planner_(parameters_, options_),
       status_(parameters_.size(), communicator),
       buffers_(module.buffers(), communicator),
-      weights_(communicator) {
+      weights_(communicator),
+      waiting_(device_) {
   for (const auto& layer : module.modules(false)) {
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms_.push_back(batch_norm);
   }
@@ -284,7 +285,7 @@ void GradientRounds::report_unplanned() {
 
 void GradientRounds::wait_for_buckets() {
   const TraceSpan span{options_.trace, "compute", "wait for gradients"};
-  const Stopwatch stopwatch;
+  if (!round_.is_recorded) waiting_.begin();
   const auto report = [this] {
     if (!round_.is_recorded)
       checks_->report(status_, round_.report, [this](std::size_t index) { return overflowing_average_of(index); });
@@ -295,7 +296,7 @@ void GradientRounds::wait_for_buckets() {
   if (buckets_) buckets_->wait();
   if (checks_->reports_averages()) report();
   status_.wait();
-  seconds_waiting_ += stopwatch.seconds();
+  if (!round_.is_recorded) waiting_.end();
 }
 
 // The status is the same on all ranks, so all do the same here, and all throw a UsageError, which ends the round.

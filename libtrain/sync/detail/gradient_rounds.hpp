@@ -19,6 +19,7 @@
 #include <libtrain/sync/detail/round_status.hpp>
 #include <libtrain/sync/detail/sample_weights.hpp>
 #include <libtrain/sync/detail/value_checks.hpp>
+#include <libtrain/sync/detail/waiting_time.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 
@@ -167,7 +168,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   bool has_warned_of_nan_ = false;
   bool has_warned_of_zeros_ = false;
   std::int64_t rounds_ = 0;
-  double seconds_waiting_ = 0;
+  WaitingTime waiting_;
 };
 
 }  // namespace libtrain::detail

@@ -129,7 +129,7 @@ BucketLimits GradientRounds::tune() {
 
 SynchronizationStatistics GradientRounds::statistics() {
   const std::lock_guard lock(mutex_);
-  SynchronizationStatistics statistics{.rounds = rounds_, .seconds_waiting = seconds_waiting_};
+  SynchronizationStatistics statistics{.rounds = rounds_, .seconds_waiting = waiting_.seconds()};
   if (buckets_) {
     buckets_->add_to(statistics);
   } else {
