@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,8 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -27,6 +31,7 @@
 #include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
 #include <tests/support/fake_gpu/fake_gpu.hpp>
+#include <tests/support/fresh_seed.hpp>
 #include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
@@ -223,6 +228,69 @@ TEST(DeviceRounds, NeverWaitForTheDeviceUnlessNanIsLookedFor) {
         training.round(1, 1);
       }
       detail::current_stream(device()).synchronize();  // a host that is four rounds ahead waits
+    }
+  });
+}
+
+c10::Stream another_stream() {
+  return c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device());
+}
+
+// Autograd adds to a gradient on the stream that was current when the node that does it was made.
+TEST(DeviceRounds, WaitForGradientsThatAnotherStreamAccumulates) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    const auto other = another_stream();
+    std::shared_ptr<torch::autograd::Node> accumulator;
+    {
+      const c10::StreamGuard in_other(other);
+      accumulator = torch::autograd::impl::grad_accumulator(model.right);
+    }
+    GradientSynchronizer synchronizer{model, communicator};
+    for (int round = 0; round < 20; ++round) {
+      {
+        const auto no_sync = synchronizer.no_sync();
+        model.loss(1, 1).backward();
+      }
+      std::optional<BlockedStream> blocked{other};
+      model.loss(2, 2).backward();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      blocked.reset();
+      synchronizer.wait();
+      test::expect_all(model.left.grad(), 3, "left");
+      test::expect_all(model.right.grad(), 3, "right");
+      synchronizer.zero_grad();
+    }
+  });
+}
+
+TEST(DeviceRounds, HoldGradientsOfAnotherStream) {
+  const test::FakeGpuDelays delays{test::fresh_seed()};
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    const auto other = another_stream();
+    std::shared_ptr<torch::autograd::Node> accumulator;
+    {
+      const c10::StreamGuard in_other(other);
+      accumulator = torch::autograd::impl::grad_accumulator(model.right);
+    }
+    GradientSynchronizer synchronizer{model, communicator};
+    for (int round = 0; round < 40; ++round) {
+      const auto of_left = model.left.sum();
+      at::Tensor of_right;
+      {
+        const c10::StreamGuard in_other(other);
+        of_right = (model.right * 2).sum();
+      }
+      detail::StreamMark{other}.block_current_stream();
+      (of_left + of_right).backward();
+      {
+        const c10::StreamGuard in_other(other);
+        static_cast<void>(torch::full({4}, 77, test::on_device(at::kFloat)));  // in memory that is free by now
+      }
+      synchronizer.wait();
+      test::expect_all(model.right.grad(), 2, "right");
+      synchronizer.zero_grad();
     }
   });
 }
