@@ -14,7 +14,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/protobuf_wire.hpp>
+#include <libtrain/data/formats/detail/sealed_message.hpp>
 #include <libtrain/data/storage/disk_file.hpp>
 #include <libtrain/data/storage/storage.hpp>
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <libtrain/base/detail/crc32c.hpp>
+#include <libtrain/base/detail/little_endian.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/file_buffer.hpp>
-#include <libtrain/data/formats/detail/little_endian.hpp>
 
 namespace libtrain::data {
 
@@ -35,7 +35,8 @@ constexpr detail::ShardFormat kTfRecord{
 
 bool detail::is_tf_record_header(std::string_view header) {
   return header.size() == kTfRecordHeaderBytes &&
-         libtrain::detail::masked_crc32c(header.substr(0, 8)) == load_little_endian<std::uint32_t>(header.data() + 8);
+         libtrain::detail::masked_crc32c(header.substr(0, 8)) ==
+             libtrain::detail::load_little_endian<std::uint32_t>(header.data() + 8);
 }
 
 ShardIndex index_tf_records(const File& file) {
@@ -50,7 +51,7 @@ ShardIndex index_tf_records(const File& file) {
                 " (it is truncated)"));
     }
     const std::string_view header = window.at(offset, detail::kTfRecordHeaderBytes);
-    const auto bytes = detail::load_little_endian<std::uint64_t>(header.data());
+    const auto bytes = libtrain::detail::load_little_endian<std::uint64_t>(header.data());
     if (!detail::is_tf_record_header(header)) {
       fail(file, offset, text("expected a record's length with its checksum, found ", bytes, " with another checksum"));
     }
@@ -84,10 +85,11 @@ void TfRecordFile::read(std::uint64_t record, std::string& data) const {
   shard_.file->read_parts_at(offset(record), std::as_writable_bytes(std::span{front}),
                              std::as_writable_bytes(std::span{data}));
   const std::string_view header{front.data(), front.size()};
-  if (!detail::is_tf_record_header(header) || detail::load_little_endian<std::uint64_t>(header.data()) != bytes) {
+  if (!detail::is_tf_record_header(header) ||
+      libtrain::detail::load_little_endian<std::uint64_t>(header.data()) != bytes) {
     detail::fail_changed_shard(describe(record));
   }
-  const auto expected = detail::load_little_endian<std::uint32_t>(data.data() + bytes);
+  const auto expected = libtrain::detail::load_little_endian<std::uint32_t>(data.data() + bytes);
   data.resize(bytes);
   if (checksum_ == DataChecksum::ignore) return;
   const std::uint32_t found = libtrain::detail::masked_crc32c(data);
@@ -122,10 +124,10 @@ void TfRecordWriter::require_open() const {
 void TfRecordWriter::write(std::string_view data) {
   require_open();
   std::string header;
-  detail::append_little_endian<std::uint64_t>(header, data.size());
-  detail::append_little_endian(header, libtrain::detail::masked_crc32c(header));
+  libtrain::detail::append_little_endian<std::uint64_t>(header, data.size());
+  libtrain::detail::append_little_endian(header, libtrain::detail::masked_crc32c(header));
   std::string footer;
-  detail::append_little_endian(footer, libtrain::detail::masked_crc32c(data));
+  libtrain::detail::append_little_endian(footer, libtrain::detail::masked_crc32c(data));
   file_.write(header);
   file_.write(data);
   file_.write(footer);

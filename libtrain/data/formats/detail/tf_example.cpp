@@ -4,13 +4,19 @@
 #include <cstddef>
 #include <utility>
 
+#include <libtrain/base/detail/protobuf_wire.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/data/formats/detail/protobuf_wire.hpp>
 
 namespace libtrain::data::detail {
 
 namespace {
+
+using libtrain::detail::append_varint;
+using libtrain::detail::WireField;
+using libtrain::detail::WireReader;
+using libtrain::detail::WireType;
+using libtrain::detail::WireWriter;
 
 // Example.features, Features.feature, and *List.value all have the number 1.
 constexpr std::uint32_t kOnlyField = 1;

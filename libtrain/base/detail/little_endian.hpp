@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace libtrain::data::detail {
+namespace libtrain::detail {
 
 /// The number in the sizeof(Number) bytes at `from`, least significant byte first.
 template <std::unsigned_integral Number>
@@ -19,4 +19,4 @@ void append_little_endian(std::string& to, Number number) {
   for (std::size_t i = 0; i < sizeof(Number); ++i) to.push_back(static_cast<char>(number >> 8 * i & 0xff));
 }
 
-}  // namespace libtrain::data::detail
+}  // namespace libtrain::detail
