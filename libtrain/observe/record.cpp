@@ -19,10 +19,6 @@ std::string dump(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string masked(std::string_view key, std::string_view value) {
-  return detail::looks_secret(key) ? "***" : detail::redact(value);
-}
-
 template <typename Element>
 std::string dump_all(const std::vector<Element>& values) {
   Json array = Json::array();
@@ -45,7 +41,7 @@ Record& Record::set(std::string_view key, double value) {
 }
 
 Record& Record::set(std::string_view key, std::string_view value) {
-  return set_json(key, dump(Json(masked(key, value))));
+  return set_json(key, dump(Json(detail::redact_value(key, value))));
 }
 
 Record& Record::set(std::string_view key, std::nullptr_t) {
@@ -62,13 +58,13 @@ Record& Record::set(std::string_view key, const std::vector<std::int64_t>& value
 
 Record& Record::set(std::string_view key, const std::vector<std::string>& values) {
   Json array = Json::array();
-  for (const auto& value : values) array.push_back(masked(key, value));
+  for (const auto& value : values) array.push_back(detail::redact_value(key, value));
   return set_json(key, dump(array));
 }
 
 Record& Record::set(std::string_view key, const std::vector<std::pair<std::string, std::string>>& members) {
   Json object = Json::object();
-  for (const auto& [name, value] : members) object[name] = masked(name, value);
+  for (const auto& [name, value] : members) object[name] = detail::redact_value(name, value);
   return set_json(key, dump(object));
 }
 

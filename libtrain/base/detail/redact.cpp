@@ -220,4 +220,8 @@ std::string redact(std::string_view message) {
   return mask_values(mask_urls(message));
 }
 
+std::string redact_value(std::string_view name, std::string_view value) {
+  return looks_secret(name) ? "***" : redact(value);
+}
+
 }  // namespace libtrain::detail

@@ -13,4 +13,7 @@ std::string redact(std::string_view message);
 /// True for names such as AZUREML_RUN_TOKEN, sig, AccountKey, password or client_secret, in any case.
 bool looks_secret(std::string_view name);
 
+/// `value` as it may be shown beside its name: "***" if the name looks like a secret, otherwise redact(value).
+std::string redact_value(std::string_view name, std::string_view value);
+
 }  // namespace libtrain::detail
