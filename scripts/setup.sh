@@ -31,6 +31,7 @@ debian_packages=(
   "libgtest-dev|the tests|has_header gtest/gtest.h"
   "libgmock-dev|the tests|has_header gmock/gmock.h"
   "libssl-dev|authentication of ranks that connect over TCP|has_header openssl/evp.h"
+  "libcurl4-openssl-dev|tracking on MLflow servers; optional|true"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
   "libjpeg62-turbo-dev|JPEG images (libjpeg-turbo)|has_header jpeglib.h"
   "libspng-dev|PNG images|has_header spng.h"

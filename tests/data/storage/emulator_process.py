@@ -131,13 +131,13 @@ class Emulator:
         self.lines = None
         self._process = None
 
-    def launch(self, command, pattern):
+    def launch(self, command, pattern, seconds=60):
         """Starts a process; returns the port, which its line that matches names."""
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.STDOUT, text=True, cwd=self.folder,
                                          env=clean_environment() | {"PYTHONUNBUFFERED": "1"})
         self.lines = Lines(self._process.stdout)
-        return int(self.lines.expect(pattern, 60)[1])
+        return int(self.lines.expect(pattern, seconds)[1])
 
     def is_running(self):
         return self._process is not None and self._process.poll() is None
