@@ -50,6 +50,16 @@ TEST(Machine, ReadsTheQuotaOfAContainer) {
   EXPECT_EQ(parse_cpu_max(" "), std::nullopt);
 }
 
+TEST(Machine, ReadsHowOftenAContainerWasStopped) {
+  const auto found = detail::parse_cpu_stat("usage_usec 7\nnr_periods 120\nnr_throttled 30\nthrottled_usec 9\n");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->periods, 120);
+  EXPECT_EQ(found->throttled, 30);
+  EXPECT_FALSE(detail::parse_cpu_stat("usage_usec 7\nuser_usec 5\n"));
+  EXPECT_FALSE(detail::parse_cpu_stat("nr_periods 0\nnr_throttled 0\n"));
+  EXPECT_FALSE(detail::parse_cpu_stat(""));
+}
+
 TEST(Machine, ReadsTheMemoryOfAContainer) {
   EXPECT_EQ(parse_memory_max("8589934592\n"), std::int64_t{8} << 30);
   EXPECT_EQ(parse_memory_max("9223372036854771712\n"), 9223372036854771712);

@@ -91,6 +91,24 @@ std::optional<double> cpu_quota() {
   return std::nullopt;
 }
 
+std::optional<CpuThrottling> cpu_throttling() {
+  for (const auto& folder : {"/sys/fs/cgroup" + group_of(""), std::string{"/sys/fs/cgroup"},
+                             "/sys/fs/cgroup/cpu" + group_of("cpu"), std::string{"/sys/fs/cgroup/cpu"}}) {
+    if (const auto found = parse_cpu_stat(contents_of(folder + "/cpu.stat"))) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> clock_throttling() {
+  std::optional<std::int64_t> sum;
+  for (const int core : usable_cores()) {
+    const auto count = contents_of(text("/sys/devices/system/cpu/cpu", core, "/thermal_throttle/core_throttle_count"));
+    std::int64_t reductions = 0;
+    if (std::istringstream{count} >> reductions) sum = sum.value_or(0) + reductions;
+  }
+  return sum;
+}
+
 std::int64_t memory_bytes() {
   std::int64_t least = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   const auto look_at = [&](const std::string& file) {
@@ -116,6 +134,17 @@ std::optional<double> parse_cpu_max(std::string_view text) {
   // Version 1 writes -1 if there is no limit.
   if (!(words >> microseconds >> period) || microseconds <= 0 || period <= 0) return std::nullopt;
   return microseconds / period;
+}
+
+std::optional<CpuThrottling> parse_cpu_stat(std::string_view text) {
+  CpuThrottling found;
+  std::istringstream words{std::string{text}};
+  std::string name;
+  for (std::int64_t value = 0; words >> name >> value;) {
+    if (name == "nr_periods") found.periods = value;
+    if (name == "nr_throttled") found.throttled = value;
+  }
+  return found.periods > 0 ? std::optional{found} : std::nullopt;
 }
 
 std::optional<std::int64_t> parse_memory_max(std::string_view text) {

@@ -29,6 +29,20 @@ std::set<int> usable_cores();
 /// limit. All processes of the container share it.
 std::optional<double> cpu_quota();
 
+/// How often the scheduler looked at the CPU quota of this container, and in how many of these periods (100 ms by
+/// default) it stopped the container's threads because the quota was used up. Both only grow.
+struct CpuThrottling {
+  std::int64_t periods = 0;
+  std::int64_t throttled = 0;
+};
+
+/// std::nullopt without a quota, or if the system does not tell (cgroup, versions 1 and 2).
+std::optional<CpuThrottling> cpu_throttling();
+
+/// How often the processors have reduced their clocks because of heat or power, summed over the usable cores;
+/// std::nullopt if the system does not tell, as in most virtual machines.
+std::optional<std::int64_t> clock_throttling();
+
 /// The memory in bytes that the processes of this container may use together: that of the machine, or the container's
 /// limit (cgroup, versions 1 and 2) if that is less.
 std::int64_t memory_bytes();
@@ -39,6 +53,9 @@ std::int64_t peak_rss_bytes();
 /// The quota in cores that cgroup version 2 writes as "200000 100000", or "max 100000" for none; std::nullopt if there
 /// is none or the text is invalid.
 std::optional<double> parse_cpu_max(std::string_view text);
+
+/// The numbers of a cgroup's file cpu.stat; std::nullopt if it has none, or no periods.
+std::optional<CpuThrottling> parse_cpu_stat(std::string_view text);
 
 /// The limit in bytes that a cgroup writes as a number, or "max" for none; std::nullopt if there is none or the text is
 /// invalid.
