@@ -1,4 +1,5 @@
 #include <curl/curl.h>
+#include <dlfcn.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -17,8 +18,57 @@ namespace {
 
 constexpr std::size_t kLongestBody = 16 << 20;
 
+// libcurl, loaded when it is first used: linked, it and the 30 libraries that it brings would be loaded by every
+// program that could track on MLflow, which takes as long as loading some of LibTorch.
+struct Curl {
+  // Throws EnvironmentError if it is not there.
+  static const Curl& loaded() {
+    static const Curl curl;
+    return curl;
+  }
+
+  decltype(&curl_easy_init) init = nullptr;
+  decltype(&curl_easy_cleanup) cleanup = nullptr;
+  decltype(&curl_easy_reset) reset = nullptr;
+  decltype(&curl_easy_setopt) setopt = nullptr;
+  decltype(&curl_easy_perform) perform = nullptr;
+  decltype(&curl_easy_getinfo) getinfo = nullptr;
+  decltype(&curl_easy_strerror) strerror = nullptr;
+  decltype(&curl_slist_append) append = nullptr;
+  decltype(&curl_slist_free_all) free_all = nullptr;
+
+ private:
+  Curl() {
+    void* const library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) fail(dlerror());
+    decltype(&curl_global_init) global_init = nullptr;
+    find(library, "curl_global_init", global_init);
+    find(library, "curl_easy_init", init);
+    find(library, "curl_easy_cleanup", cleanup);
+    find(library, "curl_easy_reset", reset);
+    find(library, "curl_easy_setopt", setopt);
+    find(library, "curl_easy_perform", perform);
+    find(library, "curl_easy_getinfo", getinfo);
+    find(library, "curl_easy_strerror", strerror);
+    find(library, "curl_slist_append", append);
+    find(library, "curl_slist_free_all", free_all);
+    if (const auto code = global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK) fail(strerror(code));
+  }
+
+  template <typename Function>
+  static void find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr) fail(dlerror());
+  }
+
+  [[noreturn]] static void fail(const char* reason) {
+    throw EnvironmentError(text("Cannot load libcurl, which MLflow needs: ", reason,
+                                ". Install it (Debian: libcurl4), or unset MLFLOW_TRACKING_URI."));
+  }
+};
+
 struct FreeList {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { Curl::loaded().free_all(list); }
 };
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -37,7 +87,7 @@ struct Transfer {
 
   bool has_succeeded() const {
     long status = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    Curl::loaded().getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     return status >= 200 && status < 300;
   }
 };
@@ -70,28 +120,27 @@ int is_stopped(void* context, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 class CurlClient final : public HttpClient {
  public:
   explicit CurlClient(HttpOptions options) : options_(std::move(options)) {
-    static const CURLcode initialized = curl_global_init(CURL_GLOBAL_DEFAULT);
-    handle_ = initialized == CURLE_OK ? curl_easy_init() : nullptr;
     if (handle_ == nullptr) throw EnvironmentError("libcurl cannot be initialized. Check its installation.");
   }
-  ~CurlClient() override { curl_easy_cleanup(handle_); }
+  ~CurlClient() override { curl_.cleanup(handle_); }
 
   HttpAnswer send(const HttpRequest& request, const std::stop_token& stop) override;
 
  private:
   template <typename Value>
   void set(CURLoption option, Value value) {
-    if (const auto code = curl_easy_setopt(handle_, option, value); code != CURLE_OK) {
-      throw EnvironmentError(text("libcurl ", LIBCURL_VERSION, " refuses option ", static_cast<int>(option), ": ",
-                                  curl_easy_strerror(code), ". Update libcurl."));
+    if (const auto code = curl_.setopt(handle_, option, value); code != CURLE_OK) {
+      throw EnvironmentError(
+          text("libcurl refuses option ", static_cast<int>(option), ": ", curl_.strerror(code), ". Update libcurl."));
     }
   }
 
   void set_common(Transfer& transfer, char* message);
   OpenFile set_body(const HttpRequest& request);
 
+  const Curl& curl_ = Curl::loaded();
   HttpOptions options_;
-  CURL* handle_ = nullptr;
+  CURL* handle_ = curl_.init();
 };
 
 void CurlClient::set_common(Transfer& transfer, char* message) {
@@ -135,28 +184,28 @@ OpenFile CurlClient::set_body(const HttpRequest& request) {
 }
 
 HttpAnswer CurlClient::send(const HttpRequest& request, const std::stop_token& stop) {
-  curl_easy_reset(handle_);  // keeps the connections
+  curl_.reset(handle_);  // keeps the connections
   char message[CURL_ERROR_SIZE] = "";
   Transfer transfer{handle_, request, stop};
   set_common(transfer, message);
   Headers headers;
   for (const auto& header : request.headers) {
-    headers.reset(curl_slist_append(headers.release(), header.c_str()));
+    headers.reset(curl_.append(headers.release(), header.c_str()));
   }
-  headers.reset(curl_slist_append(headers.release(), "Expect:"));  // do not wait for "100 Continue"
+  headers.reset(curl_.append(headers.release(), "Expect:"));  // do not wait for "100 Continue"
   set(CURLOPT_HTTPHEADER, headers.get());
   const auto file = set_body(request);
 
-  const auto code = curl_easy_perform(handle_);
+  const auto code = curl_.perform(handle_);
   if (transfer.error) std::rethrow_exception(transfer.error);
   auto& answer = transfer.answer;
   if (code != CURLE_OK) {
-    if (answer.failure.empty()) answer.failure = *message != '\0' ? message : curl_easy_strerror(code);
+    if (answer.failure.empty()) answer.failure = *message != '\0' ? message : curl_.strerror(code);
     return answer;
   }
-  curl_easy_getinfo(handle_, CURLINFO_RESPONSE_CODE, &answer.status);
+  curl_.getinfo(handle_, CURLINFO_RESPONSE_CODE, &answer.status);
   curl_off_t retry_after_s = 0;
-  curl_easy_getinfo(handle_, CURLINFO_RETRY_AFTER, &retry_after_s);
+  curl_.getinfo(handle_, CURLINFO_RETRY_AFTER, &retry_after_s);
   answer.retry_after = std::chrono::seconds{retry_after_s};
   if (!request.download.empty() && transfer.has_succeeded()) {
     if (!transfer.download) transfer.download.emplace(request.download.string());  // an empty file
