@@ -20,7 +20,6 @@ namespace {
 
 using detail::MlflowClient;
 using detail::MlflowFailure;
-using ModelJson = nlohmann::json;
 
 constexpr std::chrono::milliseconds kFirstFetchWait{500};
 constexpr std::chrono::milliseconds kLongestFetchWait{30'000};
@@ -52,7 +51,7 @@ std::string model_version(MlflowClient& client, const std::string& name, const s
   const auto found =
       client.get("model-versions/search",
                  {{"filter", "name='" + name + "'"}, {"order_by", "version_number DESC"}, {"max_results", "1"}});
-  const auto versions = found.value("model_versions", ModelJson::array());
+  const auto versions = found.value("model_versions", nlohmann::json::array());
   if (versions.empty()) throw MlflowFailure("the registry has no version of it.");
   return versions.front().at("version");
 }
@@ -89,7 +88,7 @@ std::string fetch_model(const Environment& environment, const std::string& name,
     return number;
   } catch (const MlflowFailure& failure) {
     throw fail(failure.what());
-  } catch (const ModelJson::exception&) {
+  } catch (const nlohmann::json::exception&) {
     throw fail("its answer is not one of MLflow's. Check MLFLOW_TRACKING_URI.");
   } catch (const std::filesystem::filesystem_error& error) {
     throw fail(error.what());

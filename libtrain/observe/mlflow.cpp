@@ -19,14 +19,17 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/observe/detail/mlflow_client.hpp>
+#include <libtrain/observe/detail/mlflow_outbox.hpp>
 
 namespace libtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using detail::MlflowArtifact;
 using detail::MlflowClient;
+using detail::MlflowCounts;
 using detail::MlflowFailure;
+using detail::MlflowOutbox;
 using std::chrono::milliseconds;
 
 // Limits of MLflow (mlflow/utils/validation.py).
@@ -64,7 +67,7 @@ NamedValues fitting(const NamedValues& values, std::size_t longest) {
 }
 
 // The JSON of protocol buffers writes these three as words.
-Json number(double value) {
+nlohmann::json number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
@@ -75,79 +78,6 @@ milliseconds shortened_at_random(milliseconds wait) {
   return milliseconds{std::uniform_int_distribution<std::int64_t>{wait.count() / 2, wait.count()}(engine)};
 }
 
-struct LoggedMetric {
-  std::string key;
-  double value;
-  std::int64_t timestamp_ms;
-  std::int64_t step;
-};
-
-struct Artifact {
-  fs::path file;  // or a folder
-  std::string name;
-};
-
-struct Registration {
-  std::string model;
-  std::string artifact;
-};
-
-// What is to be sent, in this order.
-struct Outbox {
-  NamedValues params = {};
-  NamedValues tags = {};
-  std::deque<LoggedMetric> metrics = {};
-  std::deque<Artifact> artifacts = {};
-  std::deque<Registration> registrations = {};
-  std::optional<RunStatus> status = {};
-
-  void append(Outbox&& other) {
-    const auto move_all = [](auto& from, auto& to) {
-      to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-    };
-    move_all(other.params, params);
-    move_all(other.tags, tags);
-    move_all(other.metrics, metrics);
-    move_all(other.artifacts, artifacts);
-    move_all(other.registrations, registrations);
-    if (other.status) status = other.status;
-    other = {};
-  }
-};
-
-struct Counts {
-  std::size_t metrics = 0, params = 0, tags = 0, artifacts = 0, registrations = 0, statuses = 0;
-
-  static Counts of(const Outbox& box) {
-    return {box.metrics.size(),   box.params.size(),        box.tags.size(),
-            box.artifacts.size(), box.registrations.size(), box.status ? std::size_t{1} : 0};
-  }
-
-  void add(const Counts& other) {
-    metrics += other.metrics;
-    params += other.params;
-    tags += other.tags;
-    artifacts += other.artifacts;
-    registrations += other.registrations;
-    statuses += other.statuses;
-  }
-
-  // "12 metrics, 1 artifact"; empty if nothing is counted.
-  std::string words() const {
-    std::vector<std::string> parts;
-    const auto add_part = [&](std::size_t count, const char* what) {
-      if (count > 0) parts.push_back(text(count, " ", what, count == 1 ? "" : "s"));
-    };
-    add_part(metrics, "metric");
-    add_part(params, "parameter");
-    add_part(tags, "tag");
-    add_part(artifacts, "artifact");
-    add_part(registrations, "model registration");
-    if (statuses > 0) parts.emplace_back("the run's status");
-    return join(parts, ", ");
-  }
-};
-
 }  // namespace
 
 // Guarded by `mutex`, except `stop`, which guards itself.
@@ -156,10 +86,10 @@ struct MlflowRun::Shared {
   mutable std::mutex mutex;
   std::condition_variable wakes_thread;
   std::condition_variable wakes_end;
-  Outbox queued;
+  MlflowOutbox queued;
   std::size_t held_metrics = 0;  // queued, or being sent
   std::size_t limit = 0;         // of held_metrics
-  Counts lost;
+  MlflowCounts lost;
   std::optional<std::string> run_id;
   bool ends = false;
   bool has_ended = false;
@@ -186,13 +116,13 @@ class MlflowRun::Sender {
   bool send_next();
   void find_or_create_run();
   std::string find_or_create_experiment();
-  void send_values(const char* kind, NamedValues& values, std::size_t Counts::* count);
+  void send_values(const char* kind, NamedValues& values, std::size_t MlflowCounts::* count);
   void send_metrics();
   void send_artifact();
   void register_model();
   void send_status();
   void refuse(const std::string& reason);
-  void lose(const Counts& counts, const std::string& reason);
+  void lose(const MlflowCounts& counts, const std::string& reason);
   milliseconds next_wait(const MlflowFailure& failure, bool is_complete);
 
   std::shared_ptr<Shared> shared_;
@@ -201,7 +131,7 @@ class MlflowRun::Sender {
   std::string experiment_name_;
   std::string run_id_;
   Options options_;
-  Outbox outbox_;
+  MlflowOutbox outbox_;
   std::optional<std::string> artifact_location_;  // once the run is known
   bool is_refused_ = false;                       // the run itself: all is lost
   std::size_t one_by_one_ = 0;                    // so many values are sent alone, after they were refused together
@@ -230,7 +160,7 @@ void MlflowRun::Sender::run() {
   }
   const std::lock_guard lock{shared_->mutex};
   outbox_.append(std::move(shared_->queued));
-  shared_->lost.add(Counts::of(outbox_));
+  shared_->lost.add(MlflowCounts::of(outbox_));
   shared_->has_ended = true;
   shared_->wakes_end.notify_all();
 }
@@ -264,7 +194,7 @@ bool MlflowRun::Sender::send_all() {
   }
   if (is_refused_) {
     const std::lock_guard lock{shared_->mutex};
-    shared_->lost.add(Counts::of(outbox_));
+    shared_->lost.add(MlflowCounts::of(outbox_));
     shared_->held_metrics -= outbox_.metrics.size();
     outbox_ = {};
     return true;
@@ -277,9 +207,9 @@ bool MlflowRun::Sender::send_all() {
 
 bool MlflowRun::Sender::send_next() {
   if (!outbox_.params.empty()) {
-    send_values("params", outbox_.params, &Counts::params);
+    send_values("params", outbox_.params, &MlflowCounts::params);
   } else if (!outbox_.tags.empty()) {
-    send_values("tags", outbox_.tags, &Counts::tags);
+    send_values("tags", outbox_.tags, &MlflowCounts::tags);
   } else if (!outbox_.metrics.empty()) {
     send_metrics();
   } else if (!outbox_.artifacts.empty()) {
@@ -308,10 +238,10 @@ std::string MlflowRun::Sender::find_or_create_experiment() {
 }
 
 void MlflowRun::Sender::find_or_create_run() try {
-  Json run;
+  nlohmann::json run;
   if (run_id_.empty()) {
     experiment_id_ = find_or_create_experiment();
-    Json request{{"experiment_id", experiment_id_}, {"start_time", milliseconds_since_epoch()}};
+    nlohmann::json request{{"experiment_id", experiment_id_}, {"start_time", milliseconds_since_epoch()}};
     if (!options_.run_name.empty()) request["run_name"] = options_.run_name;
     run = client_.post("runs/create", request).at("run");
   } else {
@@ -322,16 +252,16 @@ void MlflowRun::Sender::find_or_create_run() try {
   artifact_location_ = run.at("info").value("artifact_uri", "");
   const std::lock_guard lock{shared_->mutex};
   shared_->run_id = run_id_;
-} catch (const Json::exception&) {
+} catch (const nlohmann::json::exception&) {
   MlflowFailure failure{"its answer has no run. Check that MLFLOW_TRACKING_URI is the URL of an MLflow server."};
   failure.is_transient = true;
   throw failure;
 }
 
-void MlflowRun::Sender::send_values(const char* kind, NamedValues& values, std::size_t Counts::* count) {
+void MlflowRun::Sender::send_values(const char* kind, NamedValues& values, std::size_t MlflowCounts::* count) {
   const auto size = one_by_one_ > 0 ? 1 : std::min(values.size(), kValuesOfARequest);
   const auto end = values.begin() + static_cast<std::ptrdiff_t>(size);
-  Json entries = Json::array();
+  nlohmann::json entries = nlohmann::json::array();
   for (auto value = values.begin(); value != end; ++value) {
     entries.push_back({{"key", value->first}, {"value", value->second}});
   }
@@ -344,7 +274,7 @@ void MlflowRun::Sender::send_values(const char* kind, NamedValues& values, std::
       one_by_one_ = size;
       return;
     }
-    Counts one;
+    MlflowCounts one;
     one.*count = 1;
     lose(one, text(kind, " '", values.front().first, "': ", failure.what()));
   }
@@ -355,7 +285,7 @@ void MlflowRun::Sender::send_values(const char* kind, NamedValues& values, std::
 void MlflowRun::Sender::send_metrics() {
   const auto size = std::min(outbox_.metrics.size(), kMetricsOfARequest);
   const auto end = outbox_.metrics.begin() + static_cast<std::ptrdiff_t>(size);
-  Json entries = Json::array();
+  nlohmann::json entries = nlohmann::json::array();
   for (auto metric = outbox_.metrics.begin(); metric != end; ++metric) {
     entries.push_back({{"key", metric->key},
                        {"value", number(metric->value)},
@@ -378,7 +308,7 @@ void MlflowRun::Sender::send_artifact() {
   const auto [path, name] = outbox_.artifacts.front();
   try {
     if (fs::is_directory(path)) {
-      std::deque<Artifact> files;
+      std::deque<MlflowArtifact> files;
       for (const auto& entry : fs::recursive_directory_iterator(path)) {
         if (!entry.is_regular_file()) continue;
         files.push_back({entry.path(), name + "/" + entry.path().lexically_relative(path).generic_string()});
@@ -440,7 +370,7 @@ void MlflowRun::Sender::refuse(const std::string& reason) {
                    " The training continues without MLflow."));
 }
 
-void MlflowRun::Sender::lose(const Counts& counts, const std::string& reason) {
+void MlflowRun::Sender::lose(const MlflowCounts& counts, const std::string& reason) {
   if (!std::exchange(has_warned_of_loss_, true)) {
     log_warning(text("The MLflow server at ", shared_->url, " does not take all of the run: ", reason,
                      " The training continues; later losses are counted at its end."));
