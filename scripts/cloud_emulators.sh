@@ -23,20 +23,7 @@ case ${1:-} in
   *) print_usage "$root/scripts/cloud_emulators.sh" >&2 && exit 2 ;;
 esac
 
-list=$root/scripts/cloud_emulators.txt
-
-install_emulators() {
-  python3 -m venv "$folder" >&2 || unavailable "python3 could not create a virtual environment (Debian: python3-venv)."
-  PIP_USER=0 "$folder/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
-    --only-binary :all: --no-cache-dir --requirement "$list" >&2 ||
-    unavailable "pip could not install the packages in $list (its messages are above)."
-  "$folder/bin/python" -c 'import gcp_storage_emulator.server, moto.iam.models, moto.s3.models, moto.server' >&2 ||
-    unavailable "the packages in $list are incomplete (Python's message is above)."
-}
-
-name=$({ cat "$list" && python3 --version; } | sha256sum | cut -c1-12)
-folder=$(realpath -m "$cache/cloud-emulators-$name")
-install_once "$folder" install_emulators
+make_environment cloud-emulators cloud_emulators.txt 'gcp_storage_emulator.server, moto.iam.models, moto.s3.models, moto.server'
 case $1 in
   --where) echo "$folder/bin/python" ;;
   s3) exec "$folder/bin/moto_server" "${@:2}" ;;

@@ -95,3 +95,19 @@ install_once() {
   # A server that is started afterwards must not keep the lock.
   exec 9>&-
 }
+
+# make_environment <name> <list in scripts/> <modules>   Sets folder to a virtual environment with the wheels that the
+# list pins, made unless it exists; <modules> are what it must be able to import.
+make_environment() {
+  local list=$root/scripts/$2
+  folder=$(realpath -m "$cache/$1-$({ cat "$list" && python3 --version; } | sha256sum | cut -c1-12)")
+  install_once "$folder" fill_environment "$folder" "$list" "$3"
+}
+
+fill_environment() {
+  python3 -m venv "$1" >&2 || unavailable "python3 could not create a virtual environment (Debian: python3-venv)."
+  PIP_USER=0 "$1/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
+    --only-binary :all: --no-cache-dir --requirement "$2" >&2 ||
+    unavailable "pip could not install the packages in $2 (its messages are above)."
+  "$1/bin/python" -c "import $3" >&2 || unavailable "the packages in $2 are incomplete (Python's message is above)."
+}

@@ -17,20 +17,7 @@ caller=$PWD
 cd "$caller"
 case ${1:-} in --help | -h) print_usage "$root/scripts/mlflow_server.sh" && exit 0 ;; esac
 
-list=$root/scripts/mlflow_server.txt
-
-install_server() {
-  python3 -m venv "$folder" >&2 || unavailable "python3 could not create a virtual environment (Debian: python3-venv)."
-  PIP_USER=0 "$folder/bin/python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
-    --only-binary :all: --no-cache-dir --requirement "$list" >&2 ||
-    unavailable "pip could not install the packages in $list (its messages are above)."
-  "$folder/bin/python" -c 'import mlflow.server.fastapi_app' >&2 ||
-    unavailable "the packages in $list are incomplete (Python's message is above)."
-}
-
-name=$({ cat "$list" && python3 --version; } | sha256sum | cut -c1-12)
-folder=$(realpath -m "$cache/mlflow-server-$name")
-install_once "$folder" install_server
+make_environment mlflow-server mlflow_server.txt mlflow.server.fastapi_app
 # Neither usage reports nor a look for newer versions.
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
 if [ "${1:-}" = --where ]; then
