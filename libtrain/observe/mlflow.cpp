@@ -87,13 +87,21 @@ struct MlflowRun::Shared {
   std::condition_variable wakes_thread;
   std::condition_variable wakes_end;
   MlflowOutbox queued;
-  std::size_t held_metrics = 0;  // queued, or being sent
-  std::size_t limit = 0;         // of held_metrics
+  std::size_t held = 0;   // metrics, parameters and tags that are queued or being sent
+  std::size_t limit = 0;  // of these
   MlflowCounts lost;
   std::optional<std::string> run_id;
   bool ends = false;
   bool has_ended = false;
   std::stop_source stop;
+
+  // How many of `count` values fit; they count as held, the others as `lost`.
+  std::size_t admit(std::size_t count, std::size_t& lost_values) {
+    const auto fits = std::min(count, limit - std::min(held, limit));
+    held += fits;
+    lost_values += count - fits;
+    return fits;
+  }
 };
 
 // The thread. What it has taken from the queue is in `outbox_` until it is sent or lost.
@@ -195,7 +203,7 @@ bool MlflowRun::Sender::send_all() {
   if (is_refused_) {
     const std::lock_guard lock{shared_->mutex};
     shared_->lost.add(MlflowCounts::of(outbox_));
-    shared_->held_metrics -= outbox_.metrics.size();
+    shared_->held -= outbox_.metrics.size() + outbox_.params.size() + outbox_.tags.size();
     outbox_ = {};
     return true;
   }
@@ -280,6 +288,8 @@ void MlflowRun::Sender::send_values(const char* kind, NamedValues& values, std::
   }
   values.erase(values.begin(), end);
   if (one_by_one_ > 0) --one_by_one_;
+  const std::lock_guard lock{shared_->mutex};
+  shared_->held -= size;
 }
 
 void MlflowRun::Sender::send_metrics() {
@@ -300,7 +310,7 @@ void MlflowRun::Sender::send_metrics() {
   }
   outbox_.metrics.erase(outbox_.metrics.begin(), end);
   const std::lock_guard lock{shared_->mutex};
-  shared_->held_metrics -= size;
+  shared_->held -= size;
 }
 
 // A folder becomes its files, so that after a failure those that were sent are not sent again.
@@ -385,7 +395,7 @@ MlflowRun::MlflowRun(const Environment& environment, Options options)
     : end_timeout_(options.end_timeout), shared_(std::make_shared<Shared>()) {
   auto server = detail::mlflow_server(environment);
   shared_->url = server.url;
-  shared_->limit = options.pending_metrics;
+  shared_->limit = options.pending_values;
   auto http = detail::make_http_client({.connect_timeout = options.connect_timeout,
                                         .stall_timeout = options.stall_timeout,
                                         .certificate_file = server.certificate_file});
@@ -402,24 +412,21 @@ MlflowRun::~MlflowRun() {
 void MlflowRun::log_params(const NamedValues& values) {
   auto fit = fitting(values, kLongestParam);
   const std::lock_guard lock{shared_->mutex};
+  fit.resize(shared_->admit(fit.size(), shared_->lost.params));
   shared_->queued.append({.params = std::move(fit)});
 }
 
 void MlflowRun::log_tags(const NamedValues& values) {
   auto fit = fitting(values, kLongestTag);
   const std::lock_guard lock{shared_->mutex};
+  fit.resize(shared_->admit(fit.size(), shared_->lost.tags));
   shared_->queued.append({.tags = std::move(fit)});
 }
 
 void MlflowRun::log_metrics(std::string_view event, std::int64_t step, std::span<const Metric> values) {
   const auto now = milliseconds_since_epoch();
   const std::lock_guard lock{shared_->mutex};
-  for (const auto& [name, value] : values) {
-    if (shared_->held_metrics >= shared_->limit) {
-      ++shared_->lost.metrics;
-      continue;
-    }
-    ++shared_->held_metrics;
+  for (const auto& [name, value] : values.first(shared_->admit(values.size(), shared_->lost.metrics))) {
     shared_->queued.metrics.push_back({fitting_name(metric_name(event, name)), value, now, step});
   }
 }

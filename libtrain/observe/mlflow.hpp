@@ -27,7 +27,7 @@ namespace libtrain {
 /// A call only queues: a thread connects, creates the run, and sends at most 1000 metrics or 100 parameters or tags a
 /// request. If the server is down, slow, or answers HTTP 408, 429 or 5xx, one warning says so, and the thread tries
 /// again after 0.5 s, then twice as long, up to 30 s, or as long as the server requests (at most 60 s). What the server
-/// refuses for good is lost, and reported once. Metrics beyond `pending_metrics` are lost. None of this throws, or
+/// refuses for good is lost, and reported once. Values beyond `pending_values` are lost. None of this throws, or
 /// takes more than microseconds of the caller's time. Any thread may call.
 ///
 /// A request whose answer was lost is sent again: a server that had received it ignores equal metrics, but an empty
@@ -44,7 +44,7 @@ class MlflowRun final : public Tracker {
     std::string run_name = {};
     std::string run_id = {};  ///< a run to continue; if empty, MLFLOW_RUN_ID
     std::chrono::milliseconds send_interval{2000};
-    std::size_t pending_metrics = 100'000;
+    std::size_t pending_values = 100'000;           ///< metrics, parameters and tags
     std::chrono::milliseconds end_timeout{30'000};  ///< how long `end` waits until all is sent
     std::chrono::seconds connect_timeout{10};
     std::chrono::seconds stall_timeout{30};  ///< a request fails if nothing is transferred for so long

@@ -362,12 +362,13 @@ TEST(MlflowRun, KeepsABoundedNumberOfMetrics) {
   const FakeHttpServer server{[](const Request&) -> Answer { return {.then = Then::hang}; }};
   const CapturedLog log;
   {
-    MlflowRun run{environment_for(server.url()), {.send_interval = 1ms, .pending_metrics = 100, .end_timeout = 1ms}};
+    MlflowRun run{environment_for(server.url()), {.send_interval = 1ms, .pending_values = 100, .end_timeout = 1ms}};
     log_losses(run, 0, 1000);
+    run.log_tags({{"late", "x"}});
     run.end(RunStatus::finished);
   }
   ASSERT_EQ(log.lines().size(), 1U);
-  EXPECT_THAT(log.lines()[0], HasSubstr("1000 metrics"));
+  EXPECT_THAT(log.lines()[0], HasSubstr("1000 metrics, 1 tag, the run's status"));
 }
 
 TEST(MlflowRun, LosesOnlyTheParameterThatIsRefused) {
