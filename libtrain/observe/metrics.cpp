@@ -1,7 +1,6 @@
 #include <libtrain/observe/metrics.hpp>
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,15 +17,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include <libtrain/base/detail/file_lock.hpp>
 #include <libtrain/base/detail/machine.hpp>
+#include <libtrain/base/detail/utc_time.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/observe/detail/utc_time.hpp>
 
 namespace libtrain {
 namespace {
+
+using detail::LockResult;
 
 [[noreturn]] void fail(std::string_view action, const std::filesystem::path& file, int error) {
   throw EnvironmentError(
@@ -49,20 +51,9 @@ bool is_regular(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-enum class Lock { taken, refused, unavailable };
-
-// `refused` if another open file holds the lock. Only regular files are locked.
-//
-// flock(2), because the lock belongs to the open file: the kernel releases it when the process ends, even if it is
-// killed. An NFS client turns it into a lock on the server, which keeps out other hosts as well; the server drops it
-// about 90 s after the host disappeared (NFS 4), or when that host has restarted (NFS 3). A mount with local_lock, and
-// most file systems in user space, keep out only processes of the same host.
-Lock try_lock(int descriptor) {
-  if (!is_regular(descriptor)) return Lock::taken;
-  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EINTR) return errno == EWOULDBLOCK ? Lock::refused : Lock::unavailable;
-  }
-  return Lock::taken;
+// Only regular files are locked.
+LockResult try_lock(int descriptor) {
+  return is_regular(descriptor) ? detail::try_lock_file(descriptor) : LockResult::taken;
 }
 
 // The process that writes to the file: that of the latest `run` event without a `summary` event.
@@ -111,14 +102,14 @@ class MetricsWriter::File {
   File(std::filesystem::path path, std::optional<InUse> in_use)
       : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
     if (!descriptor_.is_open()) fail("open", path_, errno);
-    const auto lock = in_use ? try_lock(descriptor_.get()) : Lock::taken;
-    if (lock == Lock::refused && in_use == InUse::refused) refuse(path_);
-    if (lock == Lock::unavailable) {
+    const auto lock = in_use ? try_lock(descriptor_.get()) : LockResult::taken;
+    if (lock == LockResult::refused && in_use == InUse::refused) refuse(path_);
+    if (lock == LockResult::unavailable) {
       log_warning(text("The file system cannot lock '", path_.string(), "' (", std::system_category().message(errno),
                        "). A second run that writes to it at the same time is not detected."));
     }
     // Another writer of the file may be in the middle of its last line.
-    if (lock != Lock::refused) drop_unfinished_line();
+    if (lock != LockResult::refused) drop_unfinished_line();
   }
 
   void append(std::string_view line) {
@@ -189,7 +180,7 @@ MetricsWriter::MetricsWriter(const std::filesystem::path& directory, std::string
 void MetricsWriter::require_free(const std::filesystem::path& directory) {
   const auto file = file_in(directory);
   const detail::FileDescriptor descriptor{::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)};
-  if (descriptor.is_open() && try_lock(descriptor.get()) == Lock::refused) refuse(file);
+  if (descriptor.is_open() && try_lock(descriptor.get()) == LockResult::refused) refuse(file);
 }
 
 MetricsWriter MetricsWriter::to_file(const std::filesystem::path& file) {

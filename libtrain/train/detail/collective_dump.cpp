@@ -19,11 +19,11 @@
 #include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/detail/redact.hpp>
+#include <libtrain/base/detail/utc_time.hpp>
 #include <libtrain/base/file_descriptor.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/collective_log.hpp>
 #include <libtrain/comm/detail/tcp/call_with_deadline.hpp>
-#include <libtrain/observe/detail/utc_time.hpp>
 
 namespace libtrain::detail {
 
