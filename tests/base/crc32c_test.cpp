@@ -110,5 +110,17 @@ TEST(Crc32c, OfBytesInPartsIsThatOfAllOfThem) {
   }
 }
 
+TEST(Crc32c, OfTwoPartsIsCombinedFromTheirs) {
+  for (const std::size_t first : {0, 1, 7, 1000}) {
+    for (const std::size_t second : {0, 1, 2, 8, 255, 4096, 100001}) {
+      const auto bytes = random_bytes(first + second, static_cast<std::uint32_t>(first + second));
+      const std::string_view all = bytes;
+      EXPECT_EQ(detail::combine_crc32c(bit_by_bit(all.substr(0, first)), bit_by_bit(all.substr(first)), second),
+                bit_by_bit(all))
+          << first << " and " << second;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace libtrain

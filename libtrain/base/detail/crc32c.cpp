@@ -57,6 +57,16 @@ std::uint64_t load_word(const char* from) {
   return word;
 }
 
+// The product of two polynomials modulo the CRC's; the highest bit is the coefficient of x^0.
+std::uint32_t multiply_polynomials(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = std::uint32_t{1} << 31; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kReflectedPolynomial : 0);
+  }
+  return product;
+}
+
 #ifdef LIBTRAIN_CRC_INSTRUCTIONS
 
 // [part][byte]: the register after a stretch of zeros, from a register with `byte` in its byte number `part`. The
@@ -166,6 +176,17 @@ bool has_crc32c_instructions() noexcept {
 #else
   return false;
 #endif
+}
+
+// The inversions of the register cancel out: `first` is shifted by the following bytes, that is multiplied by x^8 for
+// each.
+std::uint32_t combine_crc32c(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) noexcept {
+  std::uint32_t power = std::uint32_t{1} << 23;  // x^8, then its squares
+  for (; second_bytes != 0; second_bytes >>= 1) {
+    if ((second_bytes & 1) != 0) first = multiply_polynomials(first, power);
+    power = multiply_polynomials(power, power);
+  }
+  return first ^ second;
 }
 
 std::uint32_t extend_crc32c(std::uint32_t crc, std::string_view bytes) noexcept {

@@ -19,6 +19,10 @@ inline std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept {
 /// The checksum of bytes with checksum `crc` followed by `bytes`.
 std::uint32_t extend_crc32c(std::uint32_t crc, std::string_view bytes) noexcept;
 
+/// The checksum of bytes with checksum `first` followed by `second_bytes` bytes with checksum `second`. Takes about a
+/// microsecond, whatever their number.
+std::uint32_t combine_crc32c(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) noexcept;
+
 /// The form in TFRecord files and TensorBoard's event files: rotated right by 15 bits, plus 0xa282ead8, modulo 2^32.
 inline std::uint32_t masked_crc32c(std::string_view bytes) noexcept {
   const std::uint32_t crc = crc32c(bytes);
