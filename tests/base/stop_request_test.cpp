@@ -1,0 +1,176 @@
+#include <libtrain/base/stop_request.hpp>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tests/support/fork_child.hpp>
+
+namespace libtrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+// In processes of their own, because handlers belong to a process. The status of waitpid().
+int status_of(const std::function<int()>& body) {
+  const auto child = test::fork_child();
+  if (child == 0) _exit(body());
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+void expect_true(const std::function<bool()>& body) {
+  const int status = status_of([&] { return body() ? 0 : 1; });
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(StopRequest, IsNotMadeByItself) {
+  const StopRequest stop;
+  EXPECT_FALSE(stop.is_requested());
+  EXPECT_EQ(stop.reason(), "");
+}
+
+TEST(StopRequest, IsMadeByEitherSignal) {
+  for (const auto& [number, name] :
+       std::vector<std::pair<int, std::string>>{{SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}}) {
+    expect_true([number = number, name = name] {
+      const StopRequest stop;
+      kill(getpid(), number);
+      return stop.is_requested() && stop.reason() == name;
+    });
+  }
+}
+
+TEST(StopRequest, IsMadeByADeadline) {
+  const StopRequest passed{Deadline::after(0ms), "--max-minutes 0"};
+  EXPECT_TRUE(passed.is_requested());
+  EXPECT_EQ(passed.reason(), "--max-minutes 0");
+  const StopRequest ahead{Deadline::after(1h)};
+  EXPECT_FALSE(ahead.is_requested());
+  EXPECT_EQ(ahead.reason(), "");
+}
+
+TEST(StopRequest, ASignalIsTheReasonBeforeTheDeadline) {
+  expect_true([] {
+    const StopRequest stop{Deadline::after(0ms)};
+    raise(SIGUSR1);
+    return stop.reason() == "SIGUSR1";
+  });
+}
+
+TEST(StopRequest, ASecondSignalOfEitherKindEndsTheProcess) {
+  for (const int first : {SIGTERM, SIGUSR1}) {
+    for (const int second : {SIGTERM, SIGUSR1}) {
+      const int status = status_of([&] {
+        const StopRequest stop;
+        raise(first);
+        raise(second);
+        return 0;
+      });
+      EXPECT_TRUE(WIFSIGNALED(status));
+      EXPECT_EQ(WTERMSIG(status), second);
+    }
+  }
+}
+
+TEST(StopRequest, ASecondSignalEndsAProcessWhoseMainThreadComputes) {
+  const int status = status_of([] {
+    const StopRequest stop;
+    std::thread other([] {
+      raise(SIGTERM);
+      raise(SIGTERM);
+    });
+    while (true) asm volatile("");
+    return 0;
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST(StopRequest, LeavesSigintAlone) {
+  const int status = status_of([] {
+    const StopRequest stop;
+    raise(SIGINT);
+    return 0;
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+}
+
+TEST(StopRequest, AllThreadsSeeIt) {
+  expect_true([] {
+    const StopRequest first;
+    bool is_seen = false;
+    std::thread([&] {
+      const StopRequest second;
+      raise(SIGUSR1);
+      is_seen = second.is_requested();
+    }).join();
+    return is_seen && first.is_requested();
+  });
+}
+
+TEST(StopRequest, RestartsInterruptedCalls) {
+  expect_true([] {
+    const StopRequest stop;
+    int ends[2];
+    if (pipe(ends) != 0) return false;
+    const auto reader = pthread_self();
+    std::thread writer([&] {
+      pthread_kill(reader, SIGUSR1);
+      while (!stop.is_requested()) std::this_thread::yield();
+      static_cast<void>(!write(ends[1], "x", 1));
+    });
+    char byte = 0;
+    const auto got = read(ends[0], &byte, 1);
+    writer.join();
+    return got == 1 && byte == 'x';
+  });
+}
+
+volatile sig_atomic_t former_calls = 0;
+
+void former_handler(int) {
+  former_calls = former_calls + 1;
+}
+
+TEST(StopRequest, RestoresTheFormerHandlersAtItsEnd) {
+  expect_true([] {
+    signal(SIGUSR1, former_handler);
+    std::optional<StopRequest> first{std::in_place};
+    {
+      const StopRequest second;
+    }
+    raise(SIGUSR1);
+    if (!first->is_requested() || former_calls != 0) return false;
+    first.reset();
+    raise(SIGUSR1);
+    const StopRequest later;
+    return former_calls == 1 && !later.is_requested();
+  });
+}
+
+TEST(StopRequest, LeavesHandlersThatReplacedItsOwn) {
+  expect_true([] {
+    {
+      const StopRequest stop;
+      signal(SIGUSR1, former_handler);
+    }
+    raise(SIGUSR1);
+    return former_calls == 1;
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
