@@ -10,7 +10,9 @@ namespace libtrain::detail {
 template <std::unsigned_integral Number>
 Number load_little_endian(const char* from) {
   Number number = 0;
-  for (std::size_t i = sizeof(Number); i-- > 0;) number = number << 8 | Number{static_cast<unsigned char>(from[i])};
+  for (std::size_t i = sizeof(Number); i-- > 0;) {
+    number = static_cast<Number>(number << 8 | Number{static_cast<unsigned char>(from[i])});
+  }
   return number;
 }
 

@@ -1,0 +1,206 @@
+#include <libtrain/checkpoint/weights.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/checkpoint/detail/weights_file.hpp>
+#include <libtrain/checkpoint/safetensors.hpp>
+
+namespace libtrain {
+
+namespace {
+
+constexpr std::size_t kNamesInMessage = 10;
+
+struct StateTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// A module registers undefined ones for options that are off, such as a bias.
+std::vector<StateTensor> module_state(const torch::nn::Module& module) {
+  std::vector<StateTensor> state;
+  for (const auto& tensors : {module.named_parameters(), module.named_buffers()}) {
+    for (const auto& item : tensors) {
+      if (item.value().defined()) state.push_back({item.key(), item.value()});
+    }
+  }
+  return state;
+}
+
+bool begins_with_one_of(const std::string& name, const std::vector<std::string>& beginnings) {
+  return std::ranges::any_of(beginnings, [&](const auto& beginning) { return name.starts_with(beginning); });
+}
+
+// The names under which the module may have the file's tensors, with their numbers in the file.
+std::map<std::string, std::size_t> visible_names(const detail::WeightsFile& file, const std::string& path,
+                                                 const LoadWeightsOptions& options) {
+  std::map<std::string, std::size_t> names;
+  for (std::size_t index = 0; index < file.tensors().size(); ++index) {
+    const auto& stored = file.tensors()[index].name;
+    if (!stored.starts_with(options.prefix)) continue;
+    auto name = stored.substr(options.prefix.size());
+    const auto change =
+        std::ranges::find_if(options.rename, [&](const auto& each) { return name.starts_with(each.from); });
+    if (change != options.rename.end()) name = change->to + name.substr(change->from.size());
+    const auto [same, is_new] = names.emplace(name, index);
+    if (!is_new) {
+      throw UsageError(text("Tensors '", file.tensors()[same->second].name, "' and '", stored, "' of '", path,
+                            "' are both called '", name, "' after 'rename'. Rename one of them otherwise."));
+    }
+  }
+  return names;
+}
+
+// How a tensor of the file differs from the module's; empty if it can be copied.
+std::string difference_from(const std::string& path, const TensorInfo& stored, const at::Tensor& tensor) {
+  if (!std::ranges::equal(stored.shape, tensor.sizes())) {
+    return text("shape [", join(stored.shape, ", "), "] in the file, [", join(tensor.sizes(), ", "), "] in the module");
+  }
+  const auto type = detail::scalar_type(path, stored);
+  const bool converts = at::isFloatingType(type) && at::isFloatingType(tensor.scalar_type());
+  if (type == tensor.scalar_type() || converts) return "";
+  return text("dtype ", type, " in the file, ", tensor.scalar_type(), " in the module");
+}
+
+// "3 missing (a, b, c)", at most kNamesInMessage of them.
+void append_names(std::string& message, const std::vector<std::string>& names, std::string_view what) {
+  if (names.empty()) return;
+  const std::span shown{names.data(), std::min(names.size(), kNamesInMessage)};
+  message += text(message.empty() ? "" : "; ", names.size(), " ", what, " (", join(shown, ", "),
+                  shown.size() < names.size() ? text(", and ", names.size() - shown.size(), " more") : "", ")");
+}
+
+// Names in the file that are names in the module behind the same beginning, such as "module.", are the usual mistake.
+std::string advice(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
+  for (const auto& found : std::span{unexpected.data(), std::min(unexpected.size(), kNamesInMessage)}) {
+    for (const auto& name : missing) {
+      if (found.ends_with("." + name)) {
+        const auto beginning = found.substr(0, found.size() - name.size());
+        return text("The file's names seem to begin with '", beginning, "': set 'prefix' to it.");
+      }
+      if (name.ends_with("." + found)) {
+        const auto beginning = name.substr(0, name.size() - found.size());
+        return text("The file's names seem to lack '", beginning, "': add it with 'rename'.");
+      }
+    }
+  }
+  return "Build the model that the file was saved from, change names with 'rename', or say with 'may_be_missing' and "
+         "'may_be_unexpected' what may differ.";
+}
+
+struct Copy {
+  std::size_t index;  // in the file
+  at::Tensor to;
+};
+
+// What is to be copied, once all names and shapes have been checked.
+class Plan {
+ public:
+  Plan(const detail::WeightsFile& file, const std::string& path, const LoadWeightsOptions& options)
+      : file_(file), path_(path), options_(options), left_(visible_names(file, path, options)) {}
+
+  void match(const std::vector<StateTensor>& state) {
+    std::set<const void*> copied;  // tensors that have a name in the file
+    std::vector<StateTensor> absent;
+    for (const auto& [name, tensor] : state) {
+      const auto found = left_.find(name);
+      const auto differs = found == left_.end() ? "" : difference_from(path_, file_.tensors()[found->second], tensor);
+      if (found != left_.end() && differs.empty()) {
+        copies.push_back({found->second, tensor});
+        copied.insert(tensor.unsafeGetTensorImpl());
+        result.loaded.push_back(name);
+        left_.erase(found);
+      } else if (differs.empty()) {
+        absent.push_back({name, tensor});
+      } else if (begins_with_one_of(name, options_.may_be_missing)) {
+        result.missing.push_back(name);
+        result.unexpected.push_back(name);
+        left_.erase(found);
+      } else {
+        different_.push_back(text(name, ": ", differs));
+        left_.erase(found);
+      }
+    }
+    for (const auto& [name, tensor] : absent) {
+      if (copied.contains(tensor.unsafeGetTensorImpl())) {
+        result.loaded.push_back(name);
+      } else {
+        (begins_with_one_of(name, options_.may_be_missing) ? result.missing : missing_).push_back(name);
+      }
+    }
+    for (const auto& [name, index] : left_) {
+      (begins_with_one_of(name, options_.may_be_unexpected) ? result.unexpected : unexpected_).push_back(name);
+    }
+    require_fit();
+    std::ranges::sort(copies, {}, &Copy::index);
+  }
+
+  std::vector<Copy> copies;
+  LoadedWeights result;
+
+ private:
+  void require_fit() const {
+    std::string names;
+    append_names(names, missing_, "missing");
+    append_names(names, unexpected_, "unexpected");
+    append_names(names, different_, "different");
+    if (names.empty()) return;
+    throw UsageError(text("Weights file '", path_, "' does not fit the module, which is unchanged: ", names, ". ",
+                          advice(missing_, unexpected_)));
+  }
+
+  const detail::WeightsFile& file_;
+  const std::string& path_;
+  const LoadWeightsOptions& options_;
+  std::map<std::string, std::size_t> left_;
+  std::vector<std::string> missing_;
+  std::vector<std::string> unexpected_;
+  std::vector<std::string> different_;
+};
+
+}  // namespace
+
+std::map<std::string, at::Tensor> read_tensors(const std::string& path) {
+  const auto file = detail::open_weights_file(path);
+  std::map<std::string, at::Tensor> tensors;
+  for (std::size_t index = 0; index < file->tensors().size(); ++index) {
+    tensors.emplace(file->tensors()[index].name, file->read(index));
+  }
+  return tensors;
+}
+
+LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, const LoadWeightsOptions& options) {
+  const auto file = detail::open_weights_file(path);
+  Plan plan{*file, path, options};
+  plan.match(module_state(module));
+  const at::NoGradGuard no_grad;
+  for (const auto& [index, to] : plan.copies) file->copy_to(index, to);
+  return std::move(plan.result);
+}
+
+void save_weights(const torch::nn::Module& module, const std::string& path,
+                  const std::map<std::string, std::string>& metadata) {
+  const auto state = module_state(module);
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, tensor] : state) {
+    infos.push_back(
+        {.name = name, .type = detail::stored_type(name, tensor.scalar_type()), .shape = tensor.sizes().vec()});
+  }
+  at::Tensor current;  // until the next one
+  const auto bytes_of = [&](std::size_t index) {
+    current = state[index].tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
+    return std::as_bytes(std::span{static_cast<const char*>(current.const_data_ptr()), current.nbytes()});
+  };
+  write_safetensors(path, infos, bytes_of, metadata);
+}
+
+}  // namespace libtrain
