@@ -11,6 +11,15 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/stop_request.hpp>
+#include <libtrain/checkpoint/background_writer.hpp>
+#include <libtrain/checkpoint/checkpoint_file_writer.hpp>
+#include <libtrain/checkpoint/checkpoint_folder.hpp>
+#include <libtrain/checkpoint/checkpoint_manifest.hpp>
+#include <libtrain/checkpoint/checkpoint_writer.hpp>
+#include <libtrain/checkpoint/safetensors.hpp>
+#include <libtrain/checkpoint/tensor_info.hpp>
+#include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/comm/backend.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/connect.hpp>
@@ -29,8 +38,12 @@
 #include <libtrain/data/storage/staging.hpp>
 #include <libtrain/data/token_batch.hpp>
 #include <libtrain/launch/launch.hpp>
+#include <libtrain/observe/alerts.hpp>
 #include <libtrain/observe/metrics.hpp>
+#include <libtrain/observe/mlflow.hpp>
 #include <libtrain/observe/progress.hpp>
+#include <libtrain/observe/tensor_board.hpp>
+#include <libtrain/observe/tracker.hpp>
 #include <libtrain/optim/device_optimizer.hpp>
 #include <libtrain/optim/device_value.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
@@ -41,6 +54,7 @@
 #include <libtrain/optim/learning_rate.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/optim/moving_average.hpp>
+#include <libtrain/optim/optimizer_state.hpp>
 #include <libtrain/optim/schedule.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
@@ -54,6 +68,7 @@
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/train/autocast.hpp>
 #include <libtrain/train/channels_last.hpp>
+#include <libtrain/train/checkpoint.hpp>
 #include <libtrain/train/cuda_graph.hpp>
 #include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>

@@ -11,7 +11,7 @@ namespace libtrain {
 /// second signal of either kind ends the process at once, as if there were no handler: send it to the ranks or to their
 /// launcher, not to both.
 ///
-/// SIGINT is left alone, and ends the process: a terminal sends it to all processes of a job, and whoever presses
+/// SIGINT is left alone, and ends the process: a terminal sends it to all processes of a job, and the user who presses
 /// Ctrl-C wants the terminal back. The last checkpoint is complete in any case.
 ///
 /// The handlers belong to the process: objects of several threads, such as ranks in tests, see the same signals. The

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kManifestFormat = "libtrain checkpoint";
 constexpr std::int64_t kManifestVersion = 1;
 constexpr int kDeepestManifest = 32;  // objects and arrays in each other
-constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestFileName = 200;
 
 // The end of every manifest, in all versions of the format: the checksum of the bytes before it.
 constexpr std::string_view kSealBegin = ",\n \"manifest_crc32c\": \"0x";
@@ -174,7 +174,7 @@ void require_consistent(const std::vector<CheckpointFile>& files) {
   std::set<std::string_view> names;
   for (const auto& file : files) {
     if (!is_checkpoint_file_name(file.name)) {
-      throw Malformed{text("it names a file '", file.name, "', which is not 1 to ", kLongestName,
+      throw Malformed{text("it names a file '", file.name, "', which is not 1 to ", kLongestFileName,
                            " letters, digits, '.', '_' and '-'")};
     }
     if (!names.insert(file.name).second) throw Malformed{text("it names the file '", file.name, "' twice")};
@@ -279,7 +279,7 @@ bool is_checkpoint_file_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
            c == '-';
   };
-  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && name != detail::kManifestName &&
+  return !name.empty() && name.size() <= kLongestFileName && name.front() != '.' && name != detail::kManifestName &&
          std::all_of(name.begin(), name.end(), is_allowed);
 }
 

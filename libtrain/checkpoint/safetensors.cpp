@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -144,7 +145,7 @@ std::uint32_t SafetensorsFile::crc32c(const StoredTensor& tensor) const {
   return file_->crc32c(tensor.offset, tensor.bytes);
 }
 
-void write_safetensors(const std::string& path, const std::vector<TensorInfo>& tensors,
+void write_safetensors(const SafetensorsSink& sink, const std::vector<TensorInfo>& tensors,
                        const std::function<std::span<const std::byte>(std::size_t index)>& data,
                        const std::map<std::string, std::string>& metadata) {
   if (tensors.size() > detail::kMaxTensors) {
@@ -157,22 +158,31 @@ void write_safetensors(const std::string& path, const std::vector<TensorInfo>& t
     throw UsageError(text("The header of a safetensors file has at most ", detail::kSafetensorsMaxHeader,
                           " bytes, not ", header.size(), ". Shorten names, or write several files."));
   }
-  std::string length;
-  detail::append_little_endian<std::uint64_t>(length, header.size());
-  detail::OutputFile file{path};
-  file.write(length);
-  file.write(header);
+  std::string beginning;
+  detail::append_little_endian<std::uint64_t>(beginning, header.size());
+  sink.header(beginning + header);
   for (const std::size_t index : order) {
     const TensorInfo& tensor = tensors[index];
     const auto bytes = data(index);
     if (bytes.size() != *contiguous_bytes(tensor.type, tensor.shape)) {
-      throw UsageError(text("Tensor '", tensor.name, "' for '", path, "' has ", bytes.size(), " bytes of data, but ",
+      throw UsageError(text("Tensor '", tensor.name, "' has ", bytes.size(), " bytes of data, but ",
                             to_string(tensor.type), " of shape [", join(tensor.shape, ", "), "] needs ",
                             *contiguous_bytes(tensor.type, tensor.shape), "."));
     }
-    file.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    sink.tensor(tensor.name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
-  file.commit();
+}
+
+void write_safetensors(const std::string& path, const std::vector<TensorInfo>& tensors,
+                       const std::function<std::span<const std::byte>(std::size_t index)>& data,
+                       const std::map<std::string, std::string>& metadata) {
+  std::optional<detail::OutputFile> file;
+  const SafetensorsSink sink{
+      .header = [&](std::string_view bytes) { file.emplace(path).write(bytes); },
+      .tensor = [&](const std::string& /*name*/, std::string_view bytes) { file->write(bytes); },
+  };
+  write_safetensors(sink, tensors, data, metadata);
+  file->commit();
 }
 
 }  // namespace libtrain

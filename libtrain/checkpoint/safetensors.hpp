@@ -83,4 +83,15 @@ void write_safetensors(const std::string& path, const std::vector<TensorInfo>& t
                        const std::function<std::span<const std::byte>(std::size_t index)>& data,
                        const std::map<std::string, std::string>& metadata = {});
 
+/// Where the bytes of a safetensors file go: first the header, then each tensor.
+struct SafetensorsSink {
+  std::function<void(std::string_view bytes)> header = {};
+  std::function<void(const std::string& name, std::string_view bytes)> tensor = {};
+};
+
+/// The same without a file of its own.
+void write_safetensors(const SafetensorsSink& sink, const std::vector<TensorInfo>& tensors,
+                       const std::function<std::span<const std::byte>(std::size_t index)>& data,
+                       const std::map<std::string, std::string>& metadata = {});
+
 }  // namespace libtrain

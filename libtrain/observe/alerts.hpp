@@ -30,7 +30,7 @@ struct Alert {
 /// `deviations` standard deviations and by `share` of its absolute value.
 ///
 /// Defaults: losses of single batches scatter like samples of a heavy-tailed distribution, so that one or two far out
-/// are usual and five in a row are not; without `share`, a loss that has settled would alert on a scatter that nobody
+/// are usual and five in a row are not; without `share`, a loss that has settled would alert on a scatter that no user
 /// cares about. The first `window` steps only learn the course: losses fall fast there.
 class LossWatch {
  public:

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <libtrain/checkpoint/checkpoint_retention.hpp>
+#include <libtrain/comm/communicator.hpp>
+#include <libtrain/data/loader_state.hpp>
+#include <libtrain/optim/loss_scaler.hpp>
+#include <libtrain/optim/moving_average.hpp>
+#include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/sync/sharded_optimizer.hpp>
+
+namespace libtrain {
+
+class Context;
+
+struct CheckpointOptions {
+  CheckpointRetention retention = {};
+  /// Write while the training goes on, from a copy of the state in host memory; otherwise save() returns when the
+  /// checkpoint is complete.
+  bool in_background = true;
+  /// Saves that may fail one after the other, such as on a full disk, before save() throws; each is a warning.
+  int failures_allowed = 2;
+  std::string run_id = {};           ///< Context::run_id(); empty: a random one
+  std::string configuration = "{}";  ///< of the run, recorded in the checkpoint: a JSON object
+};
+
+/// Where a run is in its data and steps.
+struct CheckpointPosition {
+  std::int64_t step = 0;   ///< steps that were made
+  std::int64_t epoch = 0;  ///< epochs that were finished
+  /// LoaderEpochOf::state() of this rank; save() combines those of all ranks. For DataLoaderOf::resume().
+  std::optional<data::LoaderState> loader = {};
+  std::map<std::string, double> metrics = {};  ///< for CheckpointRetention::metric, and for people
+};
+
+/// A part of a program's state that a Checkpoint saves and loads.
+class Checkpointable {
+ public:
+  virtual ~Checkpointable() = default;
+
+  /// The tensors, on any device; save() copies them before it returns. All ranks call it, and those of rank 0 are
+  /// stored: a state that differs between ranks must be gathered there.
+  virtual optim::NamedTensors tensors() = 0;
+
+  /// Continues from what tensors() has returned. All ranks call it, with the same tensors, on the communicator's
+  /// device. Throws UsageError for a state that does not fit.
+  virtual void load(const optim::NamedTensors& tensors) = 0;
+};
+
+/// Saves what a run needs to continue as if it had never stopped, and loads it on any number of ranks: weights,
+/// optimizer, averages, scaler, the position in the data, and the generators of random numbers.
+///
+///     lt::Checkpoint checkpoint{context};
+///     checkpoint.add("model", *model);
+///     checkpoint.add("optimizer", sgd, *model);
+///     std::int64_t step = 0;
+///     std::optional<lt::data::LoaderState> loader_state;
+///     if (const auto position = checkpoint.load_latest()) {
+///       step = position->step;
+///       loader_state = position->loader;
+///     }
+///     ...
+///     if (++step % 1000 == 0) checkpoint.save({.step = step, .epoch = epoch, .loader = batches.state()});
+///     ...
+///     checkpoint.wait();
+///
+/// A checkpoint is a folder `root`/step-<step> that is complete or absent (docs/checkpoints.md); rank 0 writes and
+/// reads it, so the root need not be shared by hosts. Weights are model.safetensors under the model's own names, which
+/// Python reads. Loading runs no code.
+///
+/// All ranks must call add(), save(), load_latest() and load(), in the same order. Between wait() of the synchronizer
+/// and the next forward pass, the state of all parts belongs to one step: call save() there. Buffers that differ
+/// between ranks (BufferPolicy::local) are stored, and loaded on all ranks, as rank 0 has them, and so are averages of
+/// them. Add parts after the GradientSynchronizer has been created. Parts must outlive this object. Not thread-safe.
+class Checkpoint {
+ public:
+  /// Folder DIR/checkpoints, where DIR is `--output`; the run's id and options are recorded.
+  explicit Checkpoint(Context& context, CheckpointOptions options = {});
+
+  /// Creates no folder before the first save(). The communicator must outlive this object. Throws UsageError for
+  /// options out of range.
+  Checkpoint(Communicator& communicator, std::filesystem::path root, CheckpointOptions options = {});
+
+  /// Waits for the writer. Logs a failure that no call has reported.
+  ~Checkpoint();
+  Checkpoint(const Checkpoint&) = delete;  // one writer
+  Checkpoint& operator=(const Checkpoint&) = delete;
+
+  /// `name` is that of the file, such as "model" for model.safetensors: letters, digits, '_' and '-'. Throws UsageError
+  /// for another name or one that was added before, and for an optimizer as optimizer_state() does.
+  void add(const std::string& name, torch::nn::Module& module);
+  void add(const std::string& name, torch::optim::Optimizer& optimizer, const torch::nn::Module& module);
+  void add(const std::string& name, ShardedOptimizer& optimizer);
+  void add(const std::string& name, optim::MovingAverage& average);
+  void add(const std::string& name, optim::LossScaler& scaler);
+  void add(const std::string& name, std::unique_ptr<Checkpointable> part);
+
+  /// Saves all parts as step-<step>. With in_background it waits for the write before, copies the state to host memory,
+  /// and returns. A write that failed is reported here: as a warning on rank 0, or as an EnvironmentError if that
+  /// happened more than failures_allowed times in a row; older checkpoints are intact. Throws EnvironmentError on all
+  /// ranks if the folder cannot be used, such as by a second run that writes there.
+  void save(const CheckpointPosition& position);
+
+  /// Loads the newest checkpoint that is complete and undamaged; std::nullopt if there is none. Damaged ones are named
+  /// in warnings and passed over. Throws EnvironmentError, the same on all ranks, if the folder cannot be read or a
+  /// newer libtrain wrote it, and as load().
+  std::optional<CheckpointPosition> load_latest();
+
+  /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, or a
+  /// part does not fit, the same on all ranks; parts before that one have been loaded then.
+  ///
+  /// Each rank's generators of random numbers continue if the number of ranks is that of the checkpoint; otherwise they
+  /// are seeded from rank 0's and the step.
+  CheckpointPosition load(const std::filesystem::path& folder);
+
+  /// Waits until the last checkpoint is complete. Throws EnvironmentError if it could not be written.
+  void wait();
+
+  const std::filesystem::path& root() const;
+
+ private:
+  class State;
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace libtrain
