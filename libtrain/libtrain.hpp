@@ -54,6 +54,7 @@
 #include <libtrain/optim/learning_rate.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/optim/moving_average.hpp>
+#include <libtrain/optim/named_tensors.hpp>
 #include <libtrain/optim/optimizer_state.hpp>
 #include <libtrain/optim/schedule.hpp>
 #include <libtrain/sync/broadcast.hpp>

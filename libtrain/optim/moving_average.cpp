@@ -16,17 +16,6 @@ namespace libtrain::optim {
 
 namespace {
 
-using NamedTensors = MovingAverage::NamedTensors;
-
-NamedTensors tensors_of(const torch::nn::Module& module) {
-  NamedTensors tensors;
-  for (const auto& item : module.named_parameters()) tensors.emplace_back(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) {
-    if (item.value().defined()) tensors.emplace_back(item.key(), item.value());
-  }
-  return tensors;
-}
-
 // The dtype of a tensor's average: a 16-bit one cannot change by a ten-thousandth of itself.
 at::ScalarType average_type(at::ScalarType type) {
   return c10::isReducedFloatingType(type) ? at::kFloat : type;
@@ -102,7 +91,7 @@ MovingAverage::MovingAverage(const torch::nn::Module& module, const MovingAverag
     throw UsageError(text("MovingAverageOptions::decay is ", options.decay, "; it must be 0 or more and less than 1."));
   }
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : tensors_of(module)) {
+  for (const auto& [name, tensor] : optim::named_tensors(module)) {
     tensors_.emplace_back(name, tensor.detach().to(average_type(tensor.scalar_type()), /*non_blocking=*/false,
                                                    /*copy=*/true));
   }
@@ -110,7 +99,7 @@ MovingAverage::MovingAverage(const torch::nn::Module& module, const MovingAverag
 
 void MovingAverage::update(const torch::nn::Module& module) {
   require_not_swapped("update");
-  const auto tensors = tensors_of(module);
+  const auto tensors = optim::named_tensors(module);
   require_same(tensors);
   const at::NoGradGuard no_grad;
   const auto past = static_cast<double>(updates_);
@@ -132,7 +121,7 @@ void MovingAverage::update(const torch::nn::Module& module) {
 
 MovingAverage::Swap MovingAverage::swap(torch::nn::Module& module) {
   require_not_swapped("swap");
-  const auto tensors = tensors_of(module);
+  const auto tensors = optim::named_tensors(module);
   require_same(tensors);
   const at::NoGradGuard no_grad;
   Swap swap;
@@ -146,7 +135,7 @@ MovingAverage::Swap MovingAverage::swap(torch::nn::Module& module) {
 }
 
 void MovingAverage::copy_to(torch::nn::Module& module) const {
-  const auto tensors = tensors_of(module);
+  const auto tensors = optim::named_tensors(module);
   require_same(tensors);
   copy_values(without_names(tensors_), without_names(tensors));
 }

@@ -9,6 +9,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <libtrain/optim/named_tensors.hpp>
+
 namespace libtrain::optim {
 
 struct MovingAverageOptions {
@@ -43,9 +45,6 @@ struct MovingAverageOptions {
 /// the Swap is destroyed, each rank gets its own buffers back. Not thread-safe.
 class MovingAverage {
  public:
-  /// Names as in the module's named_parameters() and named_buffers().
-  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
   /// Starts with a copy of the module's current values. Create it after the GradientSynchronizer, when all ranks have
   /// the same values. Throws UsageError for a decay out of range.
   explicit MovingAverage(const torch::nn::Module& module, const MovingAverageOptions& options = {});
@@ -83,7 +82,7 @@ class MovingAverage {
   /// Copies the average permanently, such as into a module for exporting it.
   void copy_to(torch::nn::Module& module) const;
 
-  /// The average itself, not copies, for checkpoints.
+  /// The average itself, not copies, for checkpoints, in the order of optim::named_tensors().
   NamedTensors named_tensors() const { return tensors_; }
 
   /// The number of updates; part of a checkpoint, too.

@@ -1,17 +1,11 @@
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
-namespace libtrain::optim {
+#include <libtrain/optim/named_tensors.hpp>
 
-/// Tensors with their names, in a fixed order.
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+namespace libtrain::optim {
 
 /// The state of an optimizer by the names of `module`'s parameters, for checkpoints: "fc.weight.momentum_buffer";
 /// "fc.weight.step", "fc.weight.exp_avg", "fc.weight.exp_avg_sq", and so on, as the members of torch's

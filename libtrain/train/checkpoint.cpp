@@ -2,23 +2,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <exception>
-#include <functional>
-#include <mutex>
 #include <span>
 #include <sstream>
 #include <utility>
 #include <vector>
 
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/background_writer.hpp>
 #include <libtrain/checkpoint/checkpoint_file_writer.hpp>
@@ -30,6 +24,7 @@
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/train/context.hpp>
+#include <libtrain/train/detail/checkpoint_parts.hpp>
 #include <libtrain/train/detail/run_id.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 
@@ -41,193 +36,7 @@ using optim::NamedTensors;
 
 constexpr const char* kLoaderFile = "loader.json";
 constexpr const char* kRandomName = "random";
-
-// ---- The parts.
-
-class ModulePart final : public Checkpointable {
- public:
-  explicit ModulePart(torch::nn::Module& module) : module_(module) {}
-
-  NamedTensors tensors() override {
-    NamedTensors named;
-    for (const auto& item : module_.named_parameters()) named.emplace_back(item.key(), item.value());
-    for (const auto& item : module_.named_buffers()) {
-      if (item.value().defined()) named.emplace_back(item.key(), item.value());
-    }
-    return named;
-  }
-
-  void load(const NamedTensors& tensors) override {
-    std::map<std::string, const at::Tensor*> given;
-    for (const auto& [name, tensor] : tensors) given.emplace(name, &tensor);
-    const auto own = this->tensors();
-    for (const auto& [name, tensor] : own) {
-      const auto found = given.find(name);
-      if (found == given.end())
-        throw UsageError(text("The checkpoint has no tensor '", name, "', and the module does."));
-      const auto& saved = *found->second;
-      if (saved.sizes() != tensor.sizes() || saved.scalar_type() != tensor.scalar_type()) {
-        throw UsageError(text("'", name, "' has shape ", saved.sizes(), " and dtype ", saved.scalar_type(),
-                              " in the checkpoint, and ", tensor.sizes(), " and ", tensor.scalar_type(),
-                              " in the module."));
-      }
-    }
-    for (const auto& [name, tensor] : tensors) {
-      if (std::ranges::find(own, name, &NamedTensors::value_type::first) == own.end())
-        throw UsageError(text("The checkpoint has a tensor '", name, "', and the module does not."));
-    }
-    const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : own) tensor.copy_(*given.at(name));
-  }
-
- private:
-  torch::nn::Module& module_;
-};
-
-class OptimizerPart final : public Checkpointable {
- public:
-  OptimizerPart(torch::optim::Optimizer& optimizer, const torch::nn::Module& module)
-      : optimizer_(optimizer), module_(module) {
-    tensors();  // throws now for an optimizer that cannot be saved
-  }
-
-  NamedTensors tensors() override { return optim::optimizer_state(optimizer_, module_); }
-  void load(const NamedTensors& tensors) override { optim::load_optimizer_state(optimizer_, module_, tensors); }
-
- private:
-  torch::optim::Optimizer& optimizer_;
-  const torch::nn::Module& module_;
-};
-
-class ShardedPart final : public Checkpointable {
- public:
-  explicit ShardedPart(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
-
-  NamedTensors tensors() override { return optimizer_.state_dict(); }
-  void load(const NamedTensors& tensors) override { optimizer_.load_state_dict(tensors); }
-
- private:
-  ShardedOptimizer& optimizer_;
-};
-
-class AveragePart final : public Checkpointable {
- public:
-  explicit AveragePart(optim::MovingAverage& average) : average_(average) {}
-
-  NamedTensors tensors() override {
-    auto named = average_.named_tensors();
-    named.emplace_back(kUpdates, at::scalar_tensor(average_.updates(), at::kLong));
-    return named;
-  }
-
-  void load(const NamedTensors& tensors) override {
-    auto values = tensors;
-    std::int64_t updates = 0;
-    std::erase_if(values, [&](const auto& named) {
-      if (named.first != kUpdates) return false;
-      updates = named.second.template item<std::int64_t>();
-      return true;
-    });
-    average_.load(values, updates);
-  }
-
- private:
-  static constexpr const char* kUpdates = "::updates";  // no name of a module's tensor
-  optim::MovingAverage& average_;
-};
-
-class ScalerPart final : public Checkpointable {
- public:
-  explicit ScalerPart(optim::LossScaler& scaler) : scaler_(scaler) {}
-
-  NamedTensors tensors() override {
-    const auto state = scaler_.state();
-    return {{"scale", at::scalar_tensor(state.scale, at::kDouble)},
-            {"finite_steps", at::scalar_tensor(state.finite_steps, at::kLong)},
-            {"overflows", at::scalar_tensor(state.overflows, at::kLong)}};
-  }
-
-  void load(const NamedTensors& tensors) override {
-    optim::LossScalerState state;
-    std::size_t found = 0;
-    for (const auto& [name, tensor] : tensors) {
-      if (name == "scale") state.scale = tensor.item<double>(), ++found;
-      if (name == "finite_steps") state.finite_steps = tensor.item<std::int64_t>(), ++found;
-      if (name == "overflows") state.overflows = tensor.item<std::int64_t>(), ++found;
-    }
-    if (found != 3) throw UsageError("The state of the loss scaler is not complete.");
-    scaler_.load_state(state);
-  }
-
- private:
-  optim::LossScaler& scaler_;
-};
-
-// ---- Generators of random numbers, which differ between ranks.
-
-std::vector<at::Generator> generators_of(const at::Device& device) {
-  auto& context = at::globalContext();
-  std::vector generators{context.defaultGenerator(at::kCPU)};
-  if (!device.is_cpu()) generators.push_back(context.defaultGenerator(device));
-  return generators;
-}
-
-std::string generator_name(int rank, std::size_t index) {
-  return text("rank", rank, index == 0 ? ".cpu" : ".device");
-}
-
-at::Tensor state_of(at::Generator& generator) {
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-// On rank 0, the states of all ranks.
-NamedTensors gather_generators(Communicator& communicator) {
-  NamedTensors named;
-  auto generators = generators_of(communicator.device());
-  for (std::size_t index = 0; index < generators.size(); ++index) {
-    const auto own = state_of(generators[index]).contiguous();
-    const auto* const bytes = static_cast<const char*>(own.const_data_ptr());
-    const auto all = communicator.all_gather_bytes(std::string{bytes, own.nbytes()});
-    for (int rank = 0; rank < communicator.world_size(); ++rank) {
-      const auto& state = all[static_cast<std::size_t>(rank)];
-      auto tensor = at::empty({static_cast<std::int64_t>(state.size())}, at::kByte);
-      std::memcpy(tensor.mutable_data_ptr(), state.data(), state.size());
-      named.emplace_back(generator_name(rank, index), std::move(tensor));
-    }
-  }
-  return named;
-}
-
-void restore_generators(const NamedTensors& saved, std::int64_t step, int saved_world_size,
-                        Communicator& communicator) {
-  auto generators = generators_of(communicator.device());
-  const auto find = [&](int rank, std::size_t index) -> const at::Tensor* {
-    for (const auto& [name, tensor] : saved) {
-      if (name == generator_name(rank, index)) return &tensor;
-    }
-    return nullptr;
-  };
-  for (std::size_t index = 0; index < generators.size(); ++index) {
-    auto& generator = generators[index];
-    const auto* const own = find(communicator.rank(), index);
-    if (saved_world_size == communicator.world_size() && own != nullptr) {
-      const std::lock_guard lock(generator.mutex());
-      generator.set_state(own->cpu());
-      continue;
-    }
-    // Another number of ranks, or another kind of device: numbers that no rank has drawn before.
-    if (const auto* const first = find(0, 0)) {
-      const std::lock_guard lock(generator.mutex());
-      auto copy = generators.front().clone();
-      copy.set_state(first->cpu());
-      const auto of_step = detail::combine_keys(copy.current_seed(), static_cast<std::uint64_t>(step));
-      generator.set_current_seed(detail::combine_keys(of_step, static_cast<std::uint64_t>(communicator.rank())));
-    }
-  }
-}
-
-// ---- Copies and files.
+constexpr const char* kSuffix = ".safetensors";
 
 NamedTensors copied_to_host(const NamedTensors& tensors) {
   const at::NoGradGuard no_grad;
@@ -241,8 +50,8 @@ NamedTensors copied_to_host(const NamedTensors& tensors) {
   return copies;
 }
 
-CheckpointPart part_of(const std::string& name, NamedTensors tensors) {
-  return {.name = name + ".safetensors", .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
+CheckpointPart file_of(const std::string& name, NamedTensors tensors) {
+  return {.name = name + kSuffix, .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
             std::vector<TensorInfo> infos;
             for (const auto& [tensor_name, tensor] : tensors) {
               infos.push_back({.name = tensor_name,
@@ -307,7 +116,7 @@ bool is_part_name(const std::string& name) {
 class Checkpoint::State {
  public:
   State(Communicator& communicator, std::filesystem::path root, CheckpointOptions options)
-      : communicator_(communicator), root_(std::move(root)), options_(std::move(options)) {
+      : communicator_(communicator), root_(std::filesystem::absolute(root)), options_(std::move(options)) {
     if (options_.failures_allowed < 0) {
       throw UsageError(
           text("CheckpointOptions::failures_allowed is ", options_.failures_allowed, "; it must be 0 or more."));
@@ -315,22 +124,12 @@ class Checkpoint::State {
     if (options_.run_id.empty()) options_.run_id = detail::agree_on_run_id(communicator);
   }
 
-  ~State() {
-    try {
-      background_.wait();
-    } catch (const std::exception& error) {
-      log_warning(text("The last checkpoint was not written: ", error.what()));
-    }
-  }
-
   void add(const std::string& name, std::unique_ptr<Checkpointable> part) {
     if (!is_part_name(name)) {
       throw UsageError(text("A part of a checkpoint cannot be called '", name,
                             "': use 1 to 99 letters, digits, '_' and '-', and not 'random'."));
     }
-    for (const auto& [other, unused] : parts_) {
-      if (other == name) throw UsageError(text("The checkpoint has a part '", name, "' already. Choose another name."));
-    }
+    if (has_part(name)) throw UsageError(text("The checkpoint has a part '", name, "' already. Choose another name."));
     parts_.emplace_back(name, std::move(part));
   }
 
@@ -344,6 +143,10 @@ class Checkpoint::State {
  private:
   void open_writer();
   void settle_last_write();
+  bool has_part(const std::string& name) const {
+    return std::ranges::any_of(parts_, [&](const auto& part) { return part.first == name; });
+  }
+  void require_all_parts(const CheckpointManifest& manifest) const;
   CheckpointPosition load_parts(const std::optional<CheckpointFolder>& folder);
 
   Communicator& communicator_;
@@ -354,7 +157,7 @@ class Checkpoint::State {
   int failures_ = 0;                      // of writes, one after the other
   bool is_open_ = false;
   bool is_writing_ = false;  // or has written, and the outcome is not known yet
-  // Rank 0's.
+  // Rank 0's. The background writer goes first: it uses the others, and logs a failure that no call has reported.
   std::optional<CheckpointWriter> writer_;
   BackgroundWriter background_;
 };
@@ -391,11 +194,11 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
   std::vector<CheckpointPart> files;
   for (const auto& [name, part] : parts_) {
     const auto tensors = part->tensors();
-    if (writes) files.push_back(part_of(name, copied_to_host(tensors)));
+    if (writes) files.push_back(file_of(name, copied_to_host(tensors)));
   }
-  auto random = gather_generators(communicator_);
+  auto random = detail::gather_generators(communicator_);
   if (!writes) return;
-  files.push_back(part_of(kRandomName, std::move(random)));
+  files.push_back(file_of(kRandomName, std::move(random)));
   if (!loader.empty()) {
     files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
   }
@@ -448,6 +251,18 @@ CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path) {
   return load_parts(folder);
 }
 
+// Otherwise a program that has forgotten one would go on with a fresh optimizer or average, unnoticed.
+void Checkpoint::State::require_all_parts(const CheckpointManifest& manifest) const {
+  for (const auto& file : manifest.files) {
+    const auto name = file.name.substr(0, file.name.rfind(kSuffix));
+    if (file.name == kLoaderFile || name == kRandomName || has_part(name)) continue;
+    throw UsageError(text("The checkpoint of step ", manifest.step, " has a part '", name,
+                          "', which this program has not added. Add the same parts as the program that wrote it, or "
+                          "load the weights alone with load_weights()."),
+                     ErrorScope::all_ranks);
+  }
+}
+
 // `folder` is rank 0's.
 CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointFolder>& folder) {
   std::string manifest_text;
@@ -460,15 +275,16 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
   const auto manifest =
       parse_checkpoint_manifest(communicator_.broadcast_bytes(manifest_text, 0), "the manifest of rank 0");
   loader = communicator_.broadcast_bytes(loader, 0);
+  require_all_parts(manifest);
   const auto tensors_of = [&](const std::string& name) {
     NamedTensors named;
     detail::run_together(communicator_, "Reading a checkpoint", [&] {
       if (!folder) return;
-      if (folder->find(name + ".safetensors") == nullptr) {
+      if (folder->find(name + kSuffix) == nullptr) {
         throw UsageError(text("The checkpoint '", folder->path().string(), "' has no part '", name,
                               "'. Add the same parts as the program that wrote it."));
       }
-      for (auto& [key, tensor] : read_tensors(folder->file(name + ".safetensors").string()))
+      for (auto& [key, tensor] : read_tensors(folder->file(name + kSuffix).string()))
         named.emplace_back(key, std::move(tensor));
     });
     return broadcast_named(std::move(named), communicator_);
@@ -484,7 +300,7 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
       }
     });
   }
-  restore_generators(tensors_of(kRandomName), manifest.step, manifest.world_size, communicator_);
+  detail::restore_generators(tensors_of(kRandomName), manifest.step, manifest.world_size, communicator_);
   former_runs_ = manifest.run_ids;
   CheckpointPosition position{.step = manifest.step, .epoch = manifest.epoch, .metrics = manifest.metrics};
   if (!loader.empty()) position.loader = data::LoaderState::from_text(loader);
@@ -503,23 +319,23 @@ Checkpoint::Checkpoint(Context& context, CheckpointOptions options)
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::add(const std::string& name, torch::nn::Module& module) {
-  state_->add(name, std::make_unique<ModulePart>(module));
+  state_->add(name, detail::part_of(module));
 }
 
 void Checkpoint::add(const std::string& name, torch::optim::Optimizer& optimizer, const torch::nn::Module& module) {
-  state_->add(name, std::make_unique<OptimizerPart>(optimizer, module));
+  state_->add(name, detail::part_of(optimizer, module));
 }
 
 void Checkpoint::add(const std::string& name, ShardedOptimizer& optimizer) {
-  state_->add(name, std::make_unique<ShardedPart>(optimizer));
+  state_->add(name, detail::part_of(optimizer));
 }
 
 void Checkpoint::add(const std::string& name, optim::MovingAverage& average) {
-  state_->add(name, std::make_unique<AveragePart>(average));
+  state_->add(name, detail::part_of(average));
 }
 
 void Checkpoint::add(const std::string& name, optim::LossScaler& scaler) {
-  state_->add(name, std::make_unique<ScalerPart>(scaler));
+  state_->add(name, detail::part_of(scaler));
 }
 
 void Checkpoint::add(const std::string& name, std::unique_ptr<Checkpointable> part) {

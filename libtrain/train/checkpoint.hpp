@@ -15,7 +15,7 @@
 #include <libtrain/data/loader_state.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/optim/moving_average.hpp>
-#include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/optim/named_tensors.hpp>
 #include <libtrain/sync/sharded_optimizer.hpp>
 
 namespace libtrain {
@@ -115,8 +115,9 @@ class Checkpoint {
   /// newer libtrain wrote it, and as load().
   std::optional<CheckpointPosition> load_latest();
 
-  /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, or a
-  /// part does not fit, the same on all ranks; parts before that one have been loaded then.
+  /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, has
+  /// one that was not added, or a part does not fit, the same on all ranks; parts before that one have been loaded
+  /// then.
   ///
   /// Each rank's generators of random numbers continue if the number of ranks is that of the checkpoint; otherwise they
   /// are seeded from rank 0's and the step.

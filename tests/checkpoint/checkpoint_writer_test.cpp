@@ -1,9 +1,5 @@
 #include <libtrain/checkpoint/checkpoint_writer.hpp>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +23,7 @@
 #include <tests/support/file_size_limit.hpp>
 #include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
+#include <tests/support/no_file_locks.hpp>
 #include <tests/support/temporary_folder.hpp>
 
 namespace libtrain {
@@ -289,25 +286,15 @@ TEST_F(CheckpointWriting, RefusesASecondWriter) {
   CheckpointWriter(root_, {"second"});
 }
 
-// As on a mount whose server has no locks.
 TEST_F(CheckpointWriting, GoesOnWithAWarningWhereTheFileSystemHasNoLocks) {
   const auto left = root_ / "step-00000001.0123456789abcdef.partial";
   fs::create_directories(left);
   const test::CapturedLog log{LogLevel::warning};
-  std::thread([&] {
-    sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog filter{std::size(program), program};
-    ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+  test::without_file_locks([&] {
     CheckpointWriter writer{root_, {"run"}, {.last = 1}};
     save(writer, 2);
     save(writer, 3);
-  }).join();
+  });
   EXPECT_THAT(steps(), ElementsAre(3));
   EXPECT_TRUE(fs::exists(left));  // another run may be writing it
   EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("lock' (No locks available)"), HasSubstr("not detected"))));

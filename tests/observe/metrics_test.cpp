@@ -2,11 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include <cerrno>
 #include <chrono>
@@ -25,6 +21,7 @@
 
 #include <tests/support/file_size_limit.hpp>
 #include <tests/support/log_sinks.hpp>
+#include <tests/support/no_file_locks.hpp>
 
 namespace libtrain {
 namespace {
@@ -173,22 +170,12 @@ TEST_F(Metrics, DevicesAreShared) {
   const MetricsWriter second{directory_};
 }
 
-// As on a mount whose server has no locks.
 TEST_F(Metrics, GoesOnWithAWarningWhereTheFileSystemHasNoLocks) {
   const test::CapturedLog log{LogLevel::warning};
-  std::thread([&] {
-    sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog filter{std::size(program), program};
-    ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+  test::without_file_locks([&] {
     MetricsWriter::require_free(directory_);
     MetricsWriter{directory_}.write(Record{"run"});
-  }).join();
+  });
   EXPECT_EQ(records(file_in_directory()).size(), 1u);
   EXPECT_THAT(log.lines(), ::testing::ElementsAre(HasSubstr("metrics.jsonl' (No locks available)")));
 }

@@ -236,16 +236,18 @@ c10::Stream another_stream() {
   return c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device());
 }
 
-// Autograd adds to a gradient on the stream that was current when the node that does it was made.
+// Autograd adds to a gradient on the stream that was current when the node that does it was made. It lives as long as
+// the result.
+std::shared_ptr<torch::autograd::Node> accumulate_in(const c10::Stream& stream, const at::Tensor& parameter) {
+  const c10::StreamGuard in_stream(stream);
+  return torch::autograd::impl::grad_accumulator(parameter);
+}
+
 TEST(DeviceRounds, WaitForGradientsThatAnotherStreamAccumulates) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     const auto other = another_stream();
-    std::shared_ptr<torch::autograd::Node> accumulator;
-    {
-      const c10::StreamGuard in_other(other);
-      accumulator = torch::autograd::impl::grad_accumulator(model.right);
-    }
+    const auto accumulator = accumulate_in(other, model.right);
     GradientSynchronizer synchronizer{model, communicator};
     for (int round = 0; round < 20; ++round) {
       {
@@ -269,11 +271,7 @@ TEST(DeviceRounds, HoldGradientsOfAnotherStream) {
   on_ranks([](Communicator& communicator) {
     Pair model;
     const auto other = another_stream();
-    std::shared_ptr<torch::autograd::Node> accumulator;
-    {
-      const c10::StreamGuard in_other(other);
-      accumulator = torch::autograd::impl::grad_accumulator(model.right);
-    }
+    const auto accumulator = accumulate_in(other, model.right);
     GradientSynchronizer synchronizer{model, communicator};
     for (int round = 0; round < 40; ++round) {
       const auto of_left = model.left.sum();

@@ -21,6 +21,7 @@
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
+#include <libtrain/optim/optimizer_state.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 
@@ -234,6 +235,27 @@ TEST(Checkpoint, IsLoadedOnAnotherNumberOfRanks) {
   });
 }
 
+TEST(Checkpoint, CanBeOfARunBeforeItsFirstStep) {
+  on_ranks([](Communicator& communicator) {
+    const SharedFolder folder{communicator};
+    CheckpointedTraining straight{communicator};
+    {
+      Checkpoint checkpoint{communicator, folder.root()};
+      straight.add_to(checkpoint);
+      checkpoint.save({});
+      checkpoint.wait();
+    }
+    CheckpointedTraining resumed{communicator, 3};
+    resumed.step(7);
+    Checkpoint checkpoint{communicator, folder.root()};
+    resumed.add_to(checkpoint);
+    ASSERT_TRUE(checkpoint.load_latest());
+    straight.step(0);
+    resumed.step(0);
+    EXPECT_TRUE(at::equal(straight.everything(), resumed.everything()));
+  });
+}
+
 TEST(Checkpoint, RestoresTheNumbersThatAreDrawnNext) {
   on_fresh_ranks(1, {}, [](Communicator& communicator) {
     if (communicator.world_size() > 1) return;
@@ -307,19 +329,30 @@ TEST(Checkpoint, NamesWhatDoesNotFitOnAllRanks) {
       add(checkpoint);
       return message_of<UsageError>([&] { checkpoint.load_latest(); });
     };
+    const auto add_others = [&](Checkpoint& checkpoint, torch::nn::Module& model) {
+      checkpoint.add("model", model);
+      checkpoint.add("optimizer", *training.adamw, *training.model);
+      checkpoint.add("average", *training.average);
+      checkpoint.add("scaler", training.scaler);
+    };
     torch::nn::Linear other{4, 8};
     other->to(device());
-    EXPECT_THAT(message([&](Checkpoint& checkpoint) { checkpoint.add("model", *other); }),
+    EXPECT_THAT(message([&](Checkpoint& checkpoint) { add_others(checkpoint, *other); }),
                 AllOf(HasSubstr("Part 'model' of the checkpoint of step 1"), HasSubstr("has no tensor 'weight'")));
     torch::nn::Sequential narrower{torch::nn::Linear(4, 7), torch::nn::BatchNorm1d(7), torch::nn::Linear(7, 2)};
     narrower->to(device());
-    EXPECT_THAT(message([&](Checkpoint& checkpoint) { checkpoint.add("model", *narrower); }),
+    EXPECT_THAT(message([&](Checkpoint& checkpoint) { add_others(checkpoint, *narrower); }),
                 HasSubstr("'0.weight' has shape [8, 4]"));
     torch::nn::Sequential shorter{torch::nn::Linear(4, 8)};
     shorter->to(device());
-    EXPECT_THAT(message([&](Checkpoint& checkpoint) { checkpoint.add("model", *shorter); }),
+    EXPECT_THAT(message([&](Checkpoint& checkpoint) { add_others(checkpoint, *shorter); }),
                 HasSubstr("has a tensor '1."));
     EXPECT_THAT(message([&](Checkpoint& checkpoint) { checkpoint.add("discriminator", *other); }),
+                HasSubstr("has a part 'model', which this program has not added"));
+    EXPECT_THAT(message([&](Checkpoint& checkpoint) {
+                  training.add_to(checkpoint);
+                  checkpoint.add("discriminator", *other);
+                }),
                 HasSubstr("has no part 'discriminator'"));
 
     Checkpoint checkpoint{communicator, folder.root()};

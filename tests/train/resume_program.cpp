@@ -18,6 +18,7 @@
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/idx_images.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
+#include <libtrain/optim/optimizer_state.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/train/checkpoint.hpp>
 #include <libtrain/train/run.hpp>
