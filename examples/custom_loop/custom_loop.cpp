@@ -137,7 +137,10 @@ void train(lt::Context& context) {
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Trains a small network on handwritten digits, in a loop written by hand.",
-                  .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
+                  .options = {{.name = "data",
+                               .help = "Folder with MNIST's four files",
+                               .value = "examples/digits/data",
+                               .may_change = true},
                               {"epochs", "Passes over the training images", "20"},
                               {"batch-size", "Images per rank and batch", "8"},
                               {"batches-per-step", "Batches per rank and step", "4"}}},

@@ -127,7 +127,10 @@ void train(lt::Context& context) {
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Trains a small ResNet on handwritten digits.",
-                  .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
+                  .options = {{.name = "data",
+                               .help = "Folder with MNIST's four files",
+                               .value = "examples/digits/data",
+                               .may_change = true},
                               {"epochs", "Passes over the training images", "12"},
                               {"batch-size", "Images per rank and step", "32"},
                               {"check-replicas", "Steps between checks that all ranks have equal weights", "0"}}},

@@ -113,16 +113,18 @@ void train(lt::Context& context) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lt::run(argc, argv,
-                 {.description = "Trains a ResNet on image folders or shards.",
-                  .options = {{"data", "Folder or URI with train and val"},
-                              {"model", "resnet18 or resnet50", "resnet50"},
-                              {"classes", "Number of classes", "1000"},
-                              {"epochs", "Passes over the training images", "90"},
-                              {"batch-size", "Images per rank and step", "32"},
-                              {"learning-rate", "Rate for 256 images per step; scaled with the global batch", "0.1"},
-                              {"size", "Height and width of the model's input in pixels", "224"},
-                              {"workers", "Threads that read and decode, per rank", "2"},
-                              {"bad-samples", "Damaged images that a rank may replace", "0"}}},
-                 train);
+  return lt::run(
+      argc, argv,
+      {.description = "Trains a ResNet on image folders or shards.",
+       .options =
+           {{.name = "data", .help = "Folder or URI with train and val", .may_change = true},
+            {"model", "resnet18 or resnet50", "resnet50"},
+            {"classes", "Number of classes", "1000"},
+            {"epochs", "Passes over the training images", "90"},
+            {"batch-size", "Images per rank and step", "32"},
+            {"learning-rate", "Rate for 256 images per step; scaled with the global batch", "0.1"},
+            {"size", "Height and width of the model's input in pixels", "224"},
+            {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
+            {"bad-samples", "Damaged images that a rank may replace", "0"}}},
+      train);
 }

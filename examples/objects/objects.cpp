@@ -97,13 +97,18 @@ void train(lt::Context& context) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lt::run(argc, argv,
-                 {.description = "Learns the object category of each pixel.",
-                  .options = {{"data", "Folder or URI with pictures and annotations"},
-                              {"pictures", "Folder of the pictures in it", "train2017"},
-                              {"annotations", "COCO's instances file in it", "annotations/instances_train2017.json"},
-                              {"epochs", "Passes over the pictures", "10"},
-                              {"batch-size", "Pictures per rank and step", "4"},
-                              {"size", "Pixels of the shorter side", "256"}}},
-                 train);
+  return lt::run(
+      argc, argv,
+      {.description = "Learns the object category of each pixel.",
+       .options =
+           {{.name = "data", .help = "Folder or URI with pictures and annotations", .may_change = true},
+            {.name = "pictures", .help = "Folder of the pictures in it", .value = "train2017", .may_change = true},
+            {.name = "annotations",
+             .help = "COCO's instances file in it",
+             .value = "annotations/instances_train2017.json",
+             .may_change = true},
+            {"epochs", "Passes over the pictures", "10"},
+            {"batch-size", "Pictures per rank and step", "4"},
+            {"size", "Pixels of the shorter side", "256"}}},
+      train);
 }

@@ -154,7 +154,10 @@ void train(lt::Context& context) {
 int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Classifies short texts.",
-                  .options = {{"data", "File of lines: label, tab, text (default: generated sentences)", ""},
+                  .options = {{.name = "data",
+                               .help = "File of lines: label, tab, text (default: generated sentences)",
+                               .value = "",
+                               .may_change = true},
                               {"epochs", "Passes over the training texts", "3"},
                               {"batch-size", "Texts per rank and step", "32"}}},
                  train);

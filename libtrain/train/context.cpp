@@ -72,10 +72,12 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
   if (metrics_) return *metrics_;
   metrics_ = rank() == 0 ? MetricsWriter{output_directory_, run_id_, in_use} : MetricsWriter::disabled();
   const auto& build = build_info();
-  std::vector<std::pair<std::string, std::string>> config;
-  for (const auto& [name, value] : options_.options) config.emplace_back(name, value);
+  const auto members = [](const std::map<std::string, std::string>& options) {
+    return std::vector<std::pair<std::string, std::string>>(options.begin(), options.end());
+  };
   Record record{"run"};
-  record.set("config", config)
+  record.set("config", members(options_.options))
+      .set("common_options", members(options_.common))
       .set("seed", options_.seed)
       .set("world_size", world_size())
       .set("launcher", to_string(launch_.launcher))
@@ -96,6 +98,13 @@ std::uint64_t Context::seed() const {
   return options_.seed;
 }
 
+std::map<std::string, std::string> Context::fixed_options() const {
+  auto fixed = options_.options;
+  for (const auto& name : options_.may_change) fixed.erase(name);
+  fixed.emplace("seed", text(options_.seed));
+  return fixed;
+}
+
 std::string Context::option(std::string_view name) const {
   {
     const std::lock_guard lock(asked_mutex_);
@@ -103,7 +112,7 @@ std::string Context::option(std::string_view name) const {
   }
   const auto found = options_.options.find(std::string{name});
   if (found == options_.options.end()) {
-    throw UsageError(text("Option --", name, " is required. Give it a value on the command line."));
+    throw UsageError(text("Option --", name, " is required. Give it a value on the command line or in --config FILE."));
   }
   return found->second;
 }

@@ -27,14 +27,16 @@
 
 namespace libtrain {
 
-/// The options of a run, from the command line or from a program that creates its own Context.
+/// The options of a run, from the command line and `--config FILE`, or from a program that creates its own Context.
 struct RunOptions {
   std::string output = "outputs";  ///< folder for metrics.jsonl and the other files of the run
   std::uint64_t seed = 0;          ///< seed of weights, data order and augmentation
   bool quiet = false;              ///< no progress
   DataAccess data = {};
   std::map<std::string, std::string> options = {};  ///< the program's own options by name
+  std::set<std::string> may_change = {};            ///< those of them for which Option::may_change is true
   bool declared = true;  ///< false: the program declares no options, see Context::unused_options()
+  std::map<std::string, std::string> common = {};  ///< options of every program that were given, for metrics.jsonl
 };
 
 /// The state of a program under `run`: rank, communicator, options, data and output. Belongs to the thread that runs
@@ -71,7 +73,15 @@ class Context {
   /// masks differ, also those of the GPUs; a GradientSynchronizer copies rank 0's weights to all ranks.
   std::uint64_t seed() const;
 
-  /// The value of `--name`. Throws UsageError if it was not given and has no default.
+  /// The program's own options that were given or have a default, by name.
+  const std::map<std::string, std::string>& options() const { return options_.options; }
+
+  /// What a resumed run must have in common with the run that it continues: the program's own options, except those for
+  /// which Option::may_change is true, and "seed".
+  std::map<std::string, std::string> fixed_options() const;
+
+  /// The value of `--name`, from the command line or `--config FILE`. Throws UsageError if it was not given and has no
+  /// default.
   std::string option(std::string_view name) const;
 
   /// The same as a whole number, or as a finite number, in [minimum, maximum]; UsageError for anything else.

@@ -11,6 +11,7 @@ struct Option {
   std::string name;  ///< without the dashes: "batch-size"
   std::string help;
   std::optional<std::string> value = std::nullopt;  ///< the default; without one the option is required
+  bool may_change = false;  ///< a resumed run may have another value, such as a path or a number of threads
 };
 
 /// A program's description and options, for `--help` and the parser. Without options any `--name VALUE` is accepted, so

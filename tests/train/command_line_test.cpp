@@ -18,10 +18,15 @@
 #include <libtrain/train/detail/command_line.hpp>
 #include <libtrain/train/run.hpp>
 
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+
 namespace libtrain {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 detail::CommandLine parse(std::vector<const char*> words, const Program& program) {
   words.insert(words.begin(), "program");
@@ -119,6 +124,112 @@ TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
   EXPECT_THAT(usage_error({"--output", ""}, {}), HasSubstr("--output"));
 }
 
+class ConfigOption : public ::testing::Test {
+ protected:
+  // The words, after --config with a file of this content.
+  detail::CommandLine parse_with(const std::string& content, std::vector<const char*> words,
+                                 const Program& program = kDeclared) const {
+    test::write_file(file_, content);
+    words.insert(words.begin(), {"--config", file_.c_str()});
+    return parse(words, program);
+  }
+
+  std::string refusal_of(const std::string& content, const Program& program = kDeclared) const {
+    return test::message_of<UsageError>([&] { parse_with(content, {}, program); });
+  }
+
+  test::TemporaryFolder folder_;
+  std::string file_ = folder_ / "run.json";
+};
+
+TEST_F(ConfigOption, GivesOptionsOfTheProgramAndCommonOnes) {
+  const auto line = parse_with(
+      R"({"data": "--odd", "epochs": 1e1, "seed": 7, "output": "-there", "timeout": 0.5, "quiet": true,
+          "device": "cpu", "cache-limit": "2K", "world-size": 2})",
+      {});
+  EXPECT_THAT(line.run.options, ElementsAre(Pair("data", "--odd"), Pair("epochs", "1e1")));
+  EXPECT_EQ(line.run.seed, 7u);
+  EXPECT_EQ(line.run.output, "-there");
+  EXPECT_EQ(line.timeout_s, 0.5);
+  EXPECT_TRUE(line.run.quiet);
+  EXPECT_EQ(line.device, DeviceChoice::cpu);
+  EXPECT_EQ(line.run.data.cache_limit_bytes, 2048u);
+  EXPECT_EQ(line.launch.world_size, 2);
+  EXPECT_THAT(line.run.common, ElementsAre(Pair("cache-limit", "2048"), Pair("config", file_), Pair("device", "cpu"),
+                                           Pair("output", "-there"), Pair("quiet", "true"), Pair("seed", "7"),
+                                           Pair("timeout", "0.5"), Pair("world-size", "2")));
+}
+
+TEST_F(ConfigOption, LosesToTheCommandLine) {
+  const auto line = parse_with(R"({"epochs": 10, "data": "there", "seed": 7, "timeout": "never", "quiet": true})",
+                               {"--seed", "8", "--timeout=9", "--epochs=3", "--quiet=false"});
+  EXPECT_THAT(line.run.options, ElementsAre(Pair("data", "there"), Pair("epochs", "3")));
+  EXPECT_EQ(line.run.seed, 8u);
+  EXPECT_EQ(line.timeout_s, 9);
+  EXPECT_FALSE(line.run.quiet);
+}
+
+TEST_F(ConfigOption, TakesAnythingWhereNothingWasDeclared) {
+  const auto line = parse_with(R"({"data": "--quiet", "rate": 1e-4, "shift": -1, "seed": 7})", {"--shift", "2"}, {});
+  EXPECT_THAT(line.run.options, ElementsAre(Pair("data", "--quiet"), Pair("rate", "1e-4"), Pair("shift", "2")));
+  EXPECT_EQ(line.run.seed, 7u);
+  EXPECT_FALSE(line.run.quiet);
+  EXPECT_EQ(refusal_of(R"({"shuffle": true})", {}),
+            text("'shuffle' in configuration file '", file_, "' is true or false. Write a number or a string."));
+}
+
+TEST_F(ConfigOption, NamesFileAndKeyOfWhatItRefuses) {
+  EXPECT_EQ(refusal_of(R"({"epoch": 3})"),
+            text("'epoch' in configuration file '", file_, "' is not an option. --help lists the options."));
+  EXPECT_EQ(refusal_of(R"({"epochs": true})"), text("'epochs' in configuration file '", file_,
+                                                    "' is true, but takes a value. Write a number or a string."));
+  EXPECT_EQ(refusal_of(R"({"quiet": 1})"),
+            text("'quiet' in configuration file '", file_, "' has a value, but is a flag. Write true or false."));
+  EXPECT_EQ(refusal_of(R"({"threads": 0})"),
+            text("Configuration file '", file_, "': --threads: '0' is not a whole ", "number from 1 to 4096."));
+  for (const auto* content : {R"({"seed": -1})", R"({"seed": 1.0})", R"({"output": ""})", R"({"device": "tpu"})"}) {
+    EXPECT_THAT(refusal_of(content), HasSubstr(text("'", file_, "': --"))) << content;
+  }
+  for (const auto* name : {"rank", "local-rank", "config", "help"}) {
+    for (const auto& program : {kDeclared, Program{}}) {
+      EXPECT_THAT(refusal_of(text("{\"", name, "\": 1}"), program), HasSubstr(text(file_, "' has '", name, "', ")));
+    }
+  }
+  for (const auto* name : {"--seed", ""}) {
+    EXPECT_THAT(refusal_of(text("{\"", name, "\": 1}"), {}), HasSubstr(text("has the name '", name, "'")));
+  }
+  EXPECT_THAT(refusal_of("{"), HasSubstr("is not valid JSON"));
+  EXPECT_THROW(parse({"--config", "/absent.json"}, kDeclared), EnvironmentError);
+  EXPECT_THROW(parse({"--config", ""}, kDeclared), EnvironmentError);
+}
+
+TEST_F(ConfigOption, IsRecordedWithTheRun) {
+  test::write_file(file_, R"({"rate": 1e-4, "timeout": 60})");
+  const auto output = folder_ / "outputs";
+  std::vector<std::string> words{"program", "--quiet", "--config", file_, "--epochs", "3", "--output", output};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  const auto code = run(static_cast<int>(arguments.size()), arguments.data(), [](Context& context) {
+    EXPECT_EQ(context.number("rate"), 1e-4);
+    EXPECT_EQ(context.integer("epochs"), 3);
+  });
+  EXPECT_EQ(code, 0);
+  const auto metrics = test::read_file(output + "/metrics.jsonl");
+  EXPECT_THAT(metrics, HasSubstr(R"("config":{"epochs":"3","rate":"1e-4"})"));
+  EXPECT_THAT(metrics, HasSubstr(R"("timeout":"60")"));
+  EXPECT_THAT(metrics, HasSubstr(text("\"config\":\"", file_, "\"")));
+}
+
+TEST(CommandLine, TellsWhatAResumedRunMustHaveInCommon) {
+  const Program program{
+      .description = "Tests.",
+      .options = {{.name = "data", .help = "a folder", .may_change = true}, {"epochs", "how many", "3"}}};
+  const auto line = parse({"--data", "here", "--seed", "7"}, program);
+  const Context context{{std::make_shared<detail::SingleCommunicator>()}, line.run};
+  EXPECT_THAT(context.options(), ElementsAre(Pair("data", "here"), Pair("epochs", "3")));
+  EXPECT_THAT(context.fixed_options(), ElementsAre(Pair("epochs", "3"), Pair("seed", "7")));
+}
+
 double number_of(const char* word, double minimum, double maximum) {
   const auto line = parse({"--rate", word}, {});
   const Context context{{std::make_shared<detail::SingleCommunicator>()}, line.run};
@@ -151,8 +262,8 @@ TEST(CommandLine, HelpListsEveryOption) {
   ASSERT_TRUE(help);
   // With the space that ends them: some begin as others do.
   for (const auto* part : {"--data ", "a folder", "--epochs ", "--output ", "--timeline ", "--device ", "--timeout ",
-                           "--threads ", "--seed ", "--stage ", "--cache ", "--cache-limit ", "--quiet ", "--rank ",
-                           "--world-size ", "--local-rank ", "--dist-url ", "--dist-backend "}) {
+                           "--threads ", "--seed ", "--stage ", "--cache ", "--cache-limit ", "--config ", "--quiet ",
+                           "--rank ", "--world-size ", "--local-rank ", "--dist-url ", "--dist-backend "}) {
     EXPECT_THAT(*help, HasSubstr(part));
   }
 }

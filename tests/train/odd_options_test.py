@@ -42,6 +42,8 @@ class OddOptions(unittest.TestCase):
         cls.two = idx_files.write(cls.folder / "two", train=[0, 1], test=[1])
         cls.one = idx_files.write(cls.folder / "one", train=[1], test=[1])
         cls.pictures = cls.folder / "pictures"
+        cls.config = cls.folder / "run.json"
+        cls.config.write_text('{"epochs": 1, "batch-size": 64, "seed": 7, "timeout": 60.5}')
         for split in ("train", "val"):
             for number in range(4):
                 write_png(cls.pictures / split / f"class{number % 2}" / f"{number}.png", 60 * number)
@@ -97,6 +99,7 @@ class OddOptions(unittest.TestCase):
             ("custom_loop", self.digits, ("--epochs", "1", "--seed", "010", "--threads", "0000001"), 1),
             ("custom_loop", self.digits, ("--epochs", "1", "--timeout", "604800"), 2),
             ("digits", self.digits, ("--epochs", "1", "--check-replicas", str(most)), 1),
+            ("digits", self.digits, ("--config", self.config), 2),
             ("first_program", self.digits, (), 1),
             ("first_program", self.digits, (), 3),
             ("images", self.pictures, ("--epochs", "1", "--size", "32", "--model", "resnet18", "--classes", "2",
@@ -132,6 +135,8 @@ class OddOptions(unittest.TestCase):
             rows.append(("images", self.pictures, ("--model", "resnet18", "--classes", "2", "--size", "32",
                                                    "--batch-size", "2", f"--learning-rate={value}"), 1, USAGE,
                          "--learning-rate"))
+        rows += [("digits", self.digits, ("--config", self.folder / "absent.json"), ranks, ENVIRONMENT, "absent.json")
+                 for ranks in (1, 2)]
         rows.append(("digits", self.digits, ("--output", self.digits / "train-labels-idx1-ubyte"), 1, ENVIRONMENT,
                      "train-labels-idx1-ubyte"))
         self.require(rows, self.require_refused)

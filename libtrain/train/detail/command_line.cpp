@@ -5,6 +5,8 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +14,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/backend.hpp>
+#include <libtrain/train/detail/config_file.hpp>
 
 namespace libtrain::detail {
 
@@ -67,6 +70,8 @@ void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_option("--cache-limit", line.run.data.cache_limit_bytes,
                  "Size of that cache, such as 200G (default: limited by the disk)")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--config", line.config,
+                 "JSON file of options, such as {\"epochs\": 3, \"seed\": 7}; the command line wins");
   app.add_flag("--quiet", line.run.quiet, "No progress");
   const auto rank = whole_number(0, std::numeric_limits<int>::max());
   app.add_option("--rank", line.launch.rank, "This process's rank, if the launcher does not set it")->transform(rank);
@@ -108,6 +113,71 @@ void refuse_missing_values(int argc, const char* const* argv) {
   }
 }
 
+// All ranks read the same file, so it cannot have what differs between ranks.
+const std::map<std::string, std::string> kNotInFiles{
+    {"rank", "which differs between ranks that share the file; give it on the command line"},
+    {"local-rank", "which differs between ranks that share the file; give it on the command line"},
+    {"config", "but a configuration file cannot name another; remove it"},
+    {"help", "which is for the command line; remove it"}};
+
+void check_name_in_file(const std::string& file, const std::string& name) {
+  const auto refused = kNotInFiles.find(name);
+  if (refused != kNotInFiles.end()) {
+    throw UsageError(text("Configuration file '", file, "' has '", name, "', ", refused->second, "."));
+  }
+  if (name.empty() || name.starts_with('-')) {
+    throw UsageError(text("Configuration file '", file, "' has the name '", name,
+                          "'. Write the names of options without their dashes, such as \"epochs\"."));
+  }
+}
+
+// The text that CLI11 would read from the command line.
+std::string word_for(const CLI::Option& option, const ConfigValue& value, const std::string& place) {
+  const bool is_flag = option.get_items_expected_max() == 0;
+  const auto* is_set = std::get_if<bool>(&value);
+  if (is_flag && !is_set) throw UsageError(text(place, " has a value, but is a flag. Write true or false."));
+  if (!is_flag && is_set) {
+    throw UsageError(
+        text(place, " is ", *is_set ? "true" : "false", ", but takes a value. Write a number or a string."));
+  }
+  return is_flag ? (*is_set ? "true" : "false") : std::get<std::string>(value);
+}
+
+// Adds the values of the file to `app`, which has parsed the command line. Returns the values for options that `app`
+// does not have, for programs that declare none.
+std::map<std::string, std::string> add_config_file(CLI::App& app, const std::string& file, bool declared) {
+  std::map<std::string, std::string> undeclared;
+  for (const auto& [name, value] : read_config_file(file)) {
+    check_name_in_file(file, name);
+    const auto place = text("'", name, "' in configuration file '", file, "'");
+    auto* option = app.get_option_no_throw("--" + name);
+    if (option == nullptr && declared) throw UsageError(text(place, " is not an option. --help lists the options."));
+    if (option == nullptr) {
+      const auto* word = std::get_if<std::string>(&value);
+      if (!word) throw UsageError(text(place, " is true or false. Write a number or a string."));
+      undeclared.emplace(name, *word);
+    } else if (const auto word = word_for(*option, value, place); option->count() == 0) {
+      try {
+        option->add_result(word);
+        option->run_callback();
+      } catch (const CLI::ParseError& error) {
+        throw UsageError(text("Configuration file '", file, "': ", error.what(), "."));
+      }
+    }
+  }
+  return undeclared;
+}
+
+// What was given of the options of every program, for the record of the run.
+std::map<std::string, std::string> given_common_options(const CLI::App& app, const Program& program) {
+  std::map<std::string, std::string> given;
+  for (const auto* option : app.get_options()) {
+    if (option->count() > 0) given.emplace(option->get_single_name(), join(option->results(), " "));
+  }
+  for (const auto& option : program.options) given.erase(option.name);
+  return given;
+}
+
 }  // namespace
 
 std::string number_between(double minimum, double maximum) {
@@ -128,6 +198,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
     value = option.value.value_or("");
     auto* added = app.add_option("--" + option.name, value, option.help);
     if (option.value) added->capture_default_str();
+    if (option.may_change) line.run.may_change.insert(option.name);
   }
   add_common_options(app, line);
   try {
@@ -138,10 +209,14 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
   } catch (const CLI::ParseError& error) {
     throw UsageError(text(error.what(), " (", argc > 0 ? argv[0] : "the program", " --help lists the options)."));
   }
+  if (!line.run.declared) line.run.options = read_undeclared(app.remaining());
+  if (app.count("--config") > 0) {
+    line.run.options.merge(add_config_file(app, line.config, line.run.declared));
+  }
   for (const auto& option : program.options) {
     if (!option.value && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
   }
-  if (!line.run.declared) line.run.options = read_undeclared(app.remaining());
+  line.run.common = given_common_options(app, program);
   return line;
 }
 

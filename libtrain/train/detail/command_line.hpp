@@ -16,6 +16,7 @@ struct CommandLine {
   RunOptions run;
   LaunchOptions launch;
   std::string timeline;  ///< empty: no timeline
+  std::string config;    ///< file of options; empty: none
   DeviceChoice device = DeviceChoice::automatic;
   double timeout_s = 300;
   std::optional<double> connect_timeout_s;
@@ -26,7 +27,8 @@ struct CommandLine {
 /// Describes a range for messages: "a number from 0.1 to 604800", or "a finite number" for a range without bounds.
 std::string number_between(double minimum, double maximum);
 
-/// Throws UsageError for arguments that it cannot parse.
+/// Reads the command line and, with `--config FILE`, that file; the command line wins. Throws UsageError for arguments
+/// and names or values in the file that it cannot parse, and what read_config_file() throws.
 CommandLine parse_command_line(int argc, const char* const* argv, const Program& program);
 
 }  // namespace libtrain::detail
