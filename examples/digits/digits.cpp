@@ -7,6 +7,7 @@
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
+#include <libtrain/train/mean_over_ranks.hpp>
 #include <libtrain/train/synchronization_summary.hpp>
 
 namespace lt = libtrain;
@@ -100,9 +101,7 @@ void train(lt::Context& context) {
       context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
     }
     synchronizer.broadcast_buffers();
-    const auto loss_over_ranks = torch::full({1}, loss_sum / static_cast<double>(steps), torch::kDouble);
-    context.communicator().all_reduce(loss_over_ranks, lt::ReduceOp::average).wait();
-    mean_loss = loss_over_ranks.item<double>();
+    mean_loss = lt::mean_over_ranks(loss_sum / static_cast<double>(steps), context.communicator());
     lt::check_replicas(*model, context.communicator());
     held_out_accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
                           return model->forward(batch.images).argmax(1).eq(batch.labels);

@@ -102,6 +102,15 @@ Schedule warm_up(const WarmUp& options, Schedule then) {
   };
 }
 
+Schedule by_epoch(Schedule epochs, std::int64_t steps_per_epoch) {
+  check_steps(steps_per_epoch, 1, "steps_per_epoch of by_epoch()");
+  if (!epochs)
+    throw UsageError("by_epoch() was given an empty schedule. Give constant() for a rate that does not change.");
+  return [steps_per_epoch, epochs = std::move(epochs)](std::int64_t step) {
+    return epochs(std::max<std::int64_t>(step, 0) / steps_per_epoch);
+  };
+}
+
 double scaled_linearly(double learning_rate, int ranks) {
   return learning_rate * checked_ranks(learning_rate, ranks);
 }

@@ -10,7 +10,7 @@ namespace libtrain::optim {
 /// function, so that resuming at a step needs only the step (and, for LearningRate, the base rates). It is called on
 /// every rank with the same step and returns the same bits. Steps below 0 count as 0.
 ///
-/// For a schedule in epochs, multiply the epochs by the loader's number of steps in an epoch.
+/// For a schedule in epochs, see by_epoch(), or multiply the epochs by the loader's number of steps in an epoch.
 using Schedule = std::function<double(std::int64_t step)>;
 
 /// Always 1.
@@ -56,6 +56,13 @@ struct WarmUp {
 /// With a rate that was scaled by the number of ranks, a first_factor of 1 / world_size starts at the rate of a single
 /// rank: Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2.
 Schedule warm_up(const WarmUp& options, Schedule then);
+
+/// A schedule in epochs for a run in steps: the factor of `epochs` at floor(step / steps_per_epoch), the same in all
+/// steps of an epoch, as for a scheduler that PyTorch steps once an epoch. Throws UsageError for less than one step per
+/// epoch, and for an empty schedule.
+///
+///   by_epoch(multi_step_decay({.milestones = {30, 60, 80}}), steps)
+Schedule by_epoch(Schedule epochs, std::int64_t steps_per_epoch);
 
 /// learning_rate * ranks: N ranks take N times the samples in a step, so a step may be N times as long. The same paper,
 /// section 2.1; for SGD, up to batches of about 8192 in their experiments. Throws UsageError for less than one rank,

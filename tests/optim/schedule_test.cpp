@@ -78,6 +78,18 @@ TEST(Schedule, WarmUpLeadsInAStraightLineToWhatFollows) {
   EXPECT_EQ(warm_up({.steps = 0, .first_factor = 0.5}, constant())(0), 1.0);
 }
 
+TEST(Schedule, AScheduleOfEpochsIsConstantWithinEach) {
+  const auto halved = by_epoch(step_decay({.every = 1, .factor = 0.5}), 3);
+  EXPECT_THAT(factors(halved, {-5, 0, 2, 3, 5, 6, 9}), ElementsAre(1, 1, 1, 0.5, 0.5, 0.25, 0.125));
+  const auto milestones = by_epoch(multi_step_decay({.milestones = {30, 60}}), 100);
+  const auto same = multi_step_decay({.milestones = {3000, 6000}});
+  for (std::int64_t step = 0; step < 9000; ++step) ASSERT_EQ(milestones(step), same(step)) << step;
+  EXPECT_THAT(factors(by_epoch(polynomial_decay({.steps = 4}), 1), {0, 1, 4}), ElementsAre(1, 0.75, 0));
+  // A warm-up by the step before a decay by the epoch.
+  EXPECT_THAT(factors(warm_up({.steps = 2}, by_epoch(step_decay({.every = 1, .factor = 0.5}), 3)), {0, 1, 2, 3}),
+              ElementsAre(0, 0.5, 1, 0.5));
+}
+
 // Steps below 0 count as 0, also where there is nothing to divide them by.
 TEST(Schedule, StepsBeforeTheFirstAreTheFirst) {
   const auto line = polynomial_decay({.steps = 40});
@@ -154,6 +166,8 @@ TEST(Schedule, BadOptionsAreNamed) {
   EXPECT_THROW(warm_up({.steps = -1}, constant()), UsageError);
   EXPECT_THROW(warm_up({.steps = 1, .first_factor = -0.5}, constant()), UsageError);
   EXPECT_THROW(warm_up({.steps = 1}, Schedule{}), UsageError);
+  EXPECT_THROW(by_epoch(Schedule{}, 1), UsageError);
+  EXPECT_THAT(message_of<UsageError>([] { by_epoch(constant(), 0); }), HasSubstr("steps_per_epoch of by_epoch() is 0"));
   EXPECT_THAT(message_of<UsageError>([] { warm_up({.steps = 3}, [](std::int64_t) { return kNan; }); }),
               HasSubstr("at step 3 is nan"));
   EXPECT_THAT(message_of<UsageError>([] { scaled_linearly(kNan, 2); }), HasSubstr("learning rate is nan"));
