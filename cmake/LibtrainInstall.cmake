@@ -20,7 +20,7 @@ install(FILES
   "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindSpng.cmake"
   DESTINATION "${package_dir}")
-foreach(tool libtrain-info libtrain-inspect libtrain-pack)
+foreach(tool libtrain-checkpoint libtrain-info libtrain-inspect libtrain-pack)
   if(TARGET ${tool})
     install(TARGETS ${tool})
   endif()

@@ -92,6 +92,13 @@ std::string describe_checksums(std::uint32_t found, std::uint32_t expected) {
                text("is damaged: its ", entry.bytes, " bytes have changed ", describe_checksums(found, entry.crc32c)));
 }
 
+void verify_file(const detail::Folder& folder, const CheckpointFile& entry) {
+  const EntryReader reader{folder, entry};
+  std::string buffer;
+  const auto crc = reader.checksum(0, entry.bytes, buffer);
+  if (crc != entry.crc32c) throw_damaged_bytes(folder.path() / entry.name, entry, reader, crc, buffer);
+}
+
 CheckpointManifest read_manifest(const detail::Folder& folder) {
   const auto path = (folder.path() / detail::kManifestName).string();
   const auto manifest = detail::read_small_file(folder, detail::kManifestName, detail::kLongestManifest);
@@ -148,12 +155,11 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : path_(std::mo
 
 void CheckpointFolder::verify() const {
   const detail::Folder open{path_};
-  std::string buffer;
-  for (const auto& entry : manifest_.files) {
-    const EntryReader reader{open, entry};
-    const auto crc = reader.checksum(0, entry.bytes, buffer);
-    if (crc != entry.crc32c) throw_damaged_bytes(path_ / entry.name, entry, reader, crc, buffer);
-  }
+  for (const auto& entry : manifest_.files) verify_file(open, entry);
+}
+
+void CheckpointFolder::verify(std::string_view name) const {
+  verify_file(detail::Folder{path_}, require(name));
 }
 
 const CheckpointFile* CheckpointFolder::find(std::string_view name) const {

@@ -32,6 +32,9 @@ class CheckpointFolder {
   /// read.
   void verify() const;
 
+  /// The same for one file. Throws also EnvironmentError if the checkpoint has none of this name.
+  void verify(std::string_view name) const;
+
   /// The entry of a file; nullptr if the checkpoint has none of this name.
   const CheckpointFile* find(std::string_view name) const;
 

@@ -53,6 +53,12 @@ struct TensorInfo {
   std::vector<std::int64_t> shape = {};  ///< empty for a scalar; no number is negative
 };
 
+/// Replaces the beginning of a name: {"module.", ""} removes it, {"", "backbone."} puts it in front.
+struct NameChange {
+  std::string from = {};
+  std::string to = {};
+};
+
 /// The bytes of a contiguous tensor. std::nullopt if they do not fit 63 bits, if a number of the shape is negative, or
 /// if the last byte would be used in part.
 std::optional<std::uint64_t> contiguous_bytes(ElementType type, std::span<const std::int64_t> shape);

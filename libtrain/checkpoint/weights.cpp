@@ -11,6 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/checkpoint/detail/visible_names.hpp>
 #include <libtrain/checkpoint/detail/weights_file.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
 
@@ -38,26 +39,6 @@ std::vector<StateTensor> module_state(const torch::nn::Module& module) {
 
 bool begins_with_one_of(const std::string& name, const std::vector<std::string>& beginnings) {
   return std::ranges::any_of(beginnings, [&](const auto& beginning) { return name.starts_with(beginning); });
-}
-
-// The names under which the module may have the file's tensors, with their numbers in the file.
-std::map<std::string, std::size_t> visible_names(const detail::WeightsFile& file, const std::string& path,
-                                                 const LoadWeightsOptions& options) {
-  std::map<std::string, std::size_t> names;
-  for (std::size_t index = 0; index < file.tensors().size(); ++index) {
-    const auto& stored = file.tensors()[index].name;
-    if (!stored.starts_with(options.prefix)) continue;
-    auto name = stored.substr(options.prefix.size());
-    const auto change =
-        std::ranges::find_if(options.rename, [&](const auto& each) { return name.starts_with(each.from); });
-    if (change != options.rename.end()) name = change->to + name.substr(change->from.size());
-    const auto [same, is_new] = names.emplace(name, index);
-    if (!is_new) {
-      throw UsageError(text("Tensors '", file.tensors()[same->second].name, "' and '", stored, "' of '", path,
-                            "' are both called '", name, "' after 'rename'. Rename one of them otherwise."));
-    }
-  }
-  return names;
 }
 
 // How a tensor of the file differs from the module's; empty if it can be copied.
@@ -106,7 +87,10 @@ struct Copy {
 class Plan {
  public:
   Plan(const detail::WeightsFile& file, const std::string& path, const LoadWeightsOptions& options)
-      : file_(file), path_(path), options_(options), left_(visible_names(file, path, options)) {}
+      : file_(file),
+        path_(path),
+        options_(options),
+        left_(detail::visible_names(file.tensors(), path, options.prefix, options.rename)) {}
 
   void match(const std::vector<StateTensor>& state) {
     std::set<const void*> copied;  // tensors that have a name in the file

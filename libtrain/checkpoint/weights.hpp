@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <libtrain/checkpoint/tensor_info.hpp>
+
 namespace libtrain {
 
 /// All tensors of a file of weights on the CPU, by name: a safetensors file, or one that Python's torch.save wrote
@@ -17,12 +19,6 @@ namespace libtrain {
 /// Throws EnvironmentError, one sentence and advice, for a file that is missing, damaged, truncated, in another format
 /// or needs code, and for element types that LibTorch does not have.
 std::map<std::string, at::Tensor> read_tensors(const std::string& path);
-
-/// Replaces the beginning of a name: {"module.", ""} removes it, {"", "backbone."} puts it in front.
-struct NameChange {
-  std::string from = {};
-  std::string to = {};
-};
 
 struct LoadWeightsOptions {
   /// Only the file's tensors whose names begin with this are seen, and without it: "model." for the model in

@@ -89,6 +89,14 @@ TEST_F(CheckpointDamage, TheTensorIsNamed) {
               HasSubstr("tensor 'second'"));
 }
 
+TEST_F(CheckpointDamage, OfOneFileIsNotThatOfAnother) {
+  write_file(newest_ / "model.bin", std::string(test::kModelBytes, 'x'));
+  const CheckpointFolder checkpoint{newest_};
+  checkpoint.verify("loader.json");
+  EXPECT_THAT(message_of<CheckpointDamagedError>([&] { checkpoint.verify("model.bin"); }), HasSubstr("model.bin"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { checkpoint.verify("other"); }), HasSubstr("has no file 'other'"));
+}
+
 TEST_F(CheckpointDamage, EachLengthIsSeenInTheListToo) {
   for (const auto* name : {"model.bin", "manifest.json"}) {
     const auto whole = read_file(newest_ / name);

@@ -15,7 +15,8 @@ from readme_test import DOCUMENTS, FENCED
 
 # "train" stands for a program of the user's.
 PROGRAMS = {"train": "images", "images": "images", "libtrain-info": "libtrain-info", "libtrain-pack": "libtrain-pack",
-            "libtrain-inspect": "libtrain-inspect"}
+            "libtrain-inspect": "libtrain-inspect", "libtrain-checkpoint": "libtrain-checkpoint"}
+WITH_COMMANDS = {"libtrain-checkpoint"}  # the word after the name says which of several commands
 
 
 def commands(document):
@@ -31,27 +32,28 @@ def commands(document):
 
 
 def parts(words):
-    """(name of the program, its options) where a command starts one that is built."""
+    """(name of the program, its command if it has several, its options) where a command starts one that is built."""
     for position, word in enumerate(words):
         name = Path(word).name
         if name in PROGRAMS and (position == 0 or words[0] in ("mpirun", "srun", "torchrun", ".deps/bin/mpirun")):
-            options = [option.partition("=")[0] for option in words[position + 1:] if option.startswith("--")]
-            return name, options
+            begin = position + 1 + (name in WITH_COMMANDS)
+            options = [option.partition("=")[0] for option in words[begin:] if option.startswith("--")]
+            return name, words[position + 1:begin], options
     return None
 
 
 @functools.cache
-def help_of(program):
-    return jobs.run([jobs.program(program), "--help"])
+def help_of(program, *command):
+    return jobs.run([jobs.program(program), *command, "--help"])
 
 
 class DocumentedCommands(unittest.TestCase):
     def test_give_programs_options_that_they_have(self):
         checked = set()
         for document in DOCUMENTS:
-            for name, options in filter(None, map(parts, commands(document))):
+            for name, command, options in filter(None, map(parts, commands(document))):
                 with self.subTest(document=document.name, program=name):
-                    known = help_of(PROGRAMS[name])
+                    known = help_of(PROGRAMS[name], *command)
                     self.assertEqual(known.exit_code, 0, known)
                     for option in options:
                         self.assertRegex(known.stdout, rf"(?<![\w-]){re.escape(option)}(?![\w-])")

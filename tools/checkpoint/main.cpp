@@ -1,0 +1,147 @@
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
+
+#include <tools/checkpoint/compare.hpp>
+#include <tools/checkpoint/folders.hpp>
+#include <tools/checkpoint/report.hpp>
+#include <tools/checkpoint/write_weights.hpp>
+#include <tools/common/tool.hpp>
+
+// libtrain-checkpoint: lists, verifies, compares, averages and converts checkpoints and files of weights.
+
+namespace libtrain::checkpoint_tool {
+
+namespace {
+
+constexpr const char* kName = "libtrain-checkpoint";
+constexpr const char* kInput = "A safetensors or .pth file, or a checkpoint, step-...";
+constexpr const char* kPart = "Part of a checkpoint to read, NAME.safetensors";
+
+struct Arguments {
+  bool as_json = false;
+  std::string folder = {};
+  std::vector<std::string> paths = {};
+  std::string first = {};
+  std::string second = {};
+  std::optional<std::string> compared_part = {};
+  std::string part = kModelPart;
+  bool force = false;
+  ConvertOptions convert = {};
+  std::vector<std::string> rename = {};
+  std::string type = {};
+};
+
+void add_part(CLI::App& command, Arguments& arguments) {
+  command.add_option("--part", arguments.part, kPart)->capture_default_str();
+}
+
+void add_force(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--force", arguments.force, "Replace OUT if it exists, when the new file is complete");
+}
+
+void add_commands(CLI::App& app, Arguments& arguments) {
+  app.require_subcommand(1);
+  auto* const list = app.add_subcommand("list", "Prints the checkpoints of a run, damaged ones with the reason.");
+  list->add_option("DIR", arguments.folder, "A run's --output, its folder checkpoints, or one checkpoint")->required();
+
+  auto* const verify = app.add_subcommand(
+      "verify", "Reads everything and compares checksums. The exit code is 3 if anything is damaged.");
+  verify->add_option("PATH", arguments.paths, "As for list, and files of weights")->required();
+
+  auto* const compare = app.add_subcommand(
+      "compare", "Compares the tensors of two checkpoints or files. The exit code is 1 if they differ.");
+  compare->add_option("A", arguments.first, kInput)->required();
+  compare->add_option("B", arguments.second, kInput)->required();
+  compare->add_option("--part", arguments.compared_part, text(kPart, " (default: all, and model beside a file)"));
+
+  auto* const average = app.add_subcommand(
+      "average",
+      "Writes the mean of the weights of several checkpoints or files. Tensors of whole numbers are the last "
+      "one's.");
+  average->add_option("OUT", arguments.convert.output.path, "The safetensors file to write")->required();
+  average->add_option("INPUT", arguments.paths, kInput)->required()->expected(2, -1);
+  add_part(*average, arguments);
+  add_force(*average, arguments);
+
+  auto* const convert = app.add_subcommand(
+      "convert", "Writes the tensors of a file, or of a part of a checkpoint, as a safetensors file.");
+  convert->add_option("IN", arguments.convert.input, kInput)->required();
+  convert->add_option("OUT", arguments.convert.output.path, "The safetensors file to write")->required();
+  convert->add_option("--prefix", arguments.convert.prefix,
+                      "Take only tensors whose names begin with it, and remove it: model.");
+  convert
+      ->add_option("--rename", arguments.rename,
+                   "Then replace the beginning FROM of a name by TO: module.= removes it. May be given several times; "
+                   "the first that "
+                   "fits counts")
+      ->type_name("FROM=TO")
+      ->allow_extra_args(false);
+  convert->add_option("--dtype", arguments.type, "Convert floating-point tensors to float32, float16 or bfloat16")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  add_part(*convert, arguments);
+  add_force(*convert, arguments);
+
+  for (auto* const command : app.get_subcommands({})) {
+    command->add_flag("--json", arguments.as_json, "Print one JSON object on one line instead of text");
+  }
+}
+
+ConvertOptions convert_options(const Arguments& arguments) {
+  auto options = arguments.convert;
+  options.part = arguments.part;
+  for (const auto& change : arguments.rename) {
+    const auto equals = change.find('=');
+    if (equals == std::string::npos) {
+      throw UsageError(text("--rename is '", change, "', and must be FROM=TO, such as module.= or =backbone."));
+    }
+    options.rename.push_back({.from = change.substr(0, equals), .to = change.substr(equals + 1)});
+  }
+  if (arguments.type == "float32") options.type = ElementType::float32;
+  if (arguments.type == "float16") options.type = ElementType::float16;
+  if (arguments.type == "bfloat16") options.type = ElementType::bfloat16;
+  return options;
+}
+
+ExitCode execute(const std::string& command, Arguments& arguments, Report& report) {
+  arguments.convert.output.existing = arguments.force ? Existing::replace : Existing::refuse;
+  if (command == "verify") return verify(arguments.paths, report);
+  if (command == "compare") return compare(arguments.first, arguments.second, arguments.compared_part, report);
+  if (command == "list") {
+    list(arguments.folder, report);
+  } else if (command == "average") {
+    average(arguments.convert.output, arguments.paths, arguments.part, report);
+  } else {
+    convert(convert_options(arguments), report);
+  }
+  return ExitCode::success;
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app{"Lists, verifies, compares, averages and converts checkpoints and files of weights."};
+  Arguments arguments;
+  add_commands(app, arguments);
+  if (const auto help = tools::read_arguments(app, kName, argc, argv)) {
+    std::cout << *help;
+    return ExitCode::success;
+  }
+  Report report{arguments.as_json ? Style::json : Style::text};
+  const auto code = execute(app.get_subcommands().front()->get_name(), arguments, report);
+  report.finish();
+  return code;
+}
+
+}  // namespace
+
+}  // namespace libtrain::checkpoint_tool
+
+int main(int argc, char** argv) {
+  namespace tool = libtrain::checkpoint_tool;
+  return libtrain::tools::run_tool(tool::kName, [&] { return tool::run(argc, argv); });
+}
