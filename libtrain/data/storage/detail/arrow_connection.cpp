@@ -223,6 +223,7 @@ std::string ArrowConnection::explanation(const StorageFailure& failure, RequestP
   const bool is_open = phase == RequestPhase::reading;
   switch (failure.kind) {
     case FailureKind::missing:
+      if (phase == RequestPhase::writing) return "its container or bucket does not exist";
       return is_open ? "it was deleted after it was opened" : "it does not exist";
     case FailureKind::refused:
       return text("access was refused: ", failure.reason, ". The request used ", remote_.signed_with);

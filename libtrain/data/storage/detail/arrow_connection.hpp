@@ -41,8 +41,9 @@ class RequestError : public EnvironmentError {
   FailureKind kind_;
 };
 
-/// The phase of a request, for messages: a missing file either does not exist or was deleted after it was opened.
-enum class RequestPhase { opening, reading };
+/// The phase of a request, for messages: a missing file does not exist, was deleted after it was opened, or cannot be
+/// written because its container or bucket does not exist.
+enum class RequestPhase { opening, reading, writing };
 
 /// A client of an object store. It retries requests that may succeed later, logs one warning for a whole outage, and
 /// throws errors that name the subject of the request and nothing secret. Shared by a storage and its open files. Any

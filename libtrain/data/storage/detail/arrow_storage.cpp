@@ -275,7 +275,11 @@ class ArrowStorage final : public Storage {
 }  // namespace
 
 std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options) {
-  auto connection = std::make_shared<const ArrowConnection>(location, options);
+  return open_arrow_storage(std::make_shared<const ArrowConnection>(location, options), location);
+}
+
+std::shared_ptr<const Storage> open_arrow_storage(std::shared_ptr<const ArrowConnection> connection,
+                                                  const Location& location) {
   auto root = location.path.empty() ? location.container : text(location.container, '/', location.path);
   return std::make_shared<const ArrowStorage>(std::move(connection), std::move(root), location.name);
 }

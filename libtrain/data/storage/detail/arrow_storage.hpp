@@ -34,4 +34,10 @@ namespace libtrain::data::detail {
 /// Throws EnvironmentError as well if this libtrain was built without Arrow, UsageError for a local location.
 std::shared_ptr<const Storage> open_arrow_storage(const Location& location, const StorageOptions& options);
 
+class ArrowConnection;
+
+/// The same by a connection that was made for `location`.
+std::shared_ptr<const Storage> open_arrow_storage(std::shared_ptr<const ArrowConnection> connection,
+                                                  const Location& location);
+
 }  // namespace libtrain::data::detail

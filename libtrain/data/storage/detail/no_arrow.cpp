@@ -1,6 +1,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/parquet.hpp>
+#include <libtrain/data/storage/detail/arrow_object_store.hpp>
 #include <libtrain/data/storage/detail/arrow_storage.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
@@ -15,6 +16,13 @@ namespace {
            "-DLIBTRAIN_ARROW=ON (scripts/setup.sh installs Arrow)."));
 }
 
+[[noreturn]] void refuse_store(const detail::Location& location) {
+  throw EnvironmentError(text("'", location.name,
+                              "' lies in an object store, and this libtrain was built without Apache Arrow, which "
+                              "reads these. Configure with -DLIBTRAIN_ARROW=ON (scripts/setup.sh installs Arrow), or "
+                              "mount or download the data and give the local path."));
+}
+
 }  // namespace
 
 bool has_arrow() {
@@ -23,10 +31,12 @@ bool has_arrow() {
 
 std::shared_ptr<const Storage> detail::open_arrow_storage(const detail::Location& location,
                                                           const StorageOptions& /*options*/) {
-  throw EnvironmentError(text("'", location.name,
-                              "' lies in an object store, and this libtrain was built without Apache Arrow, which "
-                              "reads these. Configure with -DLIBTRAIN_ARROW=ON (scripts/setup.sh installs Arrow), or "
-                              "mount or download the data and give the local path."));
+  refuse_store(location);
+}
+
+std::unique_ptr<libtrain::detail::ObjectStore> detail::open_object_store(const detail::Location& location,
+                                                                         const StorageOptions& /*options*/) {
+  refuse_store(location);
 }
 
 ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options)
