@@ -16,6 +16,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/detail/best_mark.hpp>
+#include <libtrain/checkpoint/detail/entry_reader.hpp>
 #include <libtrain/checkpoint/detail/folder.hpp>
 
 namespace libtrain {
@@ -25,75 +26,26 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderPrefix = "step-";
 constexpr std::size_t kStepDigits = 8;
-// Of the second-level cache, so that the checksum reads what the kernel has just copied.
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
-
-[[noreturn]] void throw_damage(const fs::path& file, const std::string& what) {
-  throw CheckpointDamagedError(text("The checkpoint file '", file.string(), "' ", what, ". Use another checkpoint."));
-}
-
-// A file of a checkpoint, of the length that its entry has.
-class EntryReader {
- public:
-  EntryReader(const detail::Folder& folder, const CheckpointFile& entry)
-      : path_(folder.path() / entry.name), file_(folder.open_file(entry.name, O_RDONLY | O_NONBLOCK)) {
-    if (!file_.is_open() && errno == ENOENT) throw_damage(path_, "is missing");
-    if (!file_.is_open()) detail::throw_checkpoint_error("open the file", path_, errno);
-    struct stat status{};
-    if (::fstat(file_.get(), &status) != 0) detail::throw_checkpoint_error("examine the file", path_, errno);
-    if (!S_ISREG(status.st_mode)) throw_damage(path_, "is not a regular file");
-    if (std::cmp_not_equal(status.st_size, entry.bytes)) {
-      throw_damage(path_, text("has ", status.st_size, " bytes; it was written with ", entry.bytes));
-    }
-  }
-
-  void read(std::uint64_t offset, char* to, std::size_t count) const {
-    for (std::size_t done = 0; done < count;) {
-      const auto got = ::pread(file_.get(), to + done, count - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) detail::throw_checkpoint_error("read the file", path_, errno);
-      if (got == 0) throw_damage(path_, "was shortened while it was read");
-      done += static_cast<std::size_t>(got);
-    }
-  }
-
-  std::uint32_t checksum(std::uint64_t offset, std::uint64_t bytes, std::string& buffer) const {
-    ::posix_fadvise(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_SEQUENTIAL);
-    buffer.resize(kReadBytes);
-    std::uint32_t crc = 0;
-    while (bytes > 0) {
-      const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kReadBytes));
-      read(offset, buffer.data(), count);
-      crc = detail::extend_crc32c(crc, {buffer.data(), count});
-      offset += count;
-      bytes -= count;
-    }
-    return crc;
-  }
-
- private:
-  fs::path path_;
-  detail::FileDescriptor file_;
-};
 
 std::string describe_checksums(std::uint32_t found, std::uint32_t expected) {
   return text("(CRC-32C ", detail::hexadecimal(found, 8), " instead of ", detail::hexadecimal(expected, 8), ")");
 }
 
-[[noreturn]] void throw_damaged_bytes(const fs::path& path, const CheckpointFile& entry, const EntryReader& reader,
-                                      std::uint32_t found, std::string& buffer) {
+[[noreturn]] void throw_damaged_bytes(const fs::path& path, const CheckpointFile& entry,
+                                      const detail::EntryReader& reader, std::uint32_t found, std::string& buffer) {
   for (const auto& tensor : entry.tensors) {
     const auto crc = reader.checksum(tensor.offset, tensor.bytes, buffer);
     if (crc == tensor.crc32c) continue;
-    throw_damage(path, text("is damaged: the ", tensor.bytes, " bytes from offset ", tensor.offset, ", tensor '",
-                            tensor.name, "', have changed ", describe_checksums(crc, tensor.crc32c)));
+    detail::throw_checkpoint_damage(
+        path, text("is damaged: the ", tensor.bytes, " bytes from offset ", tensor.offset, ", tensor '", tensor.name,
+                   "', have changed ", describe_checksums(crc, tensor.crc32c)));
   }
-  throw_damage(path,
-               text("is damaged: its ", entry.bytes, " bytes have changed ", describe_checksums(found, entry.crc32c)));
+  detail::throw_checkpoint_damage(
+      path, text("is damaged: its ", entry.bytes, " bytes have changed ", describe_checksums(found, entry.crc32c)));
 }
 
 void verify_file(const detail::Folder& folder, const CheckpointFile& entry) {
-  const EntryReader reader{folder, entry};
+  const detail::EntryReader reader{folder, entry};
   std::string buffer;
   const auto crc = reader.checksum(0, entry.bytes, buffer);
   if (crc != entry.crc32c) throw_damaged_bytes(folder.path() / entry.name, entry, reader, crc, buffer);
@@ -150,7 +102,7 @@ std::optional<std::int64_t> parse_checkpoint_folder_name(std::string_view name) 
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : path_(std::move(folder)) {
   const detail::Folder open{path_};
   manifest_ = read_manifest(open);
-  for (const auto& entry : manifest_.files) EntryReader{open, entry};
+  for (const auto& entry : manifest_.files) detail::EntryReader{open, entry};
 }
 
 void CheckpointFolder::verify() const {
@@ -175,9 +127,10 @@ std::filesystem::path CheckpointFolder::file(std::string_view name) const {
 std::string CheckpointFolder::read(std::string_view name, std::uint64_t limit_bytes) const {
   const auto& entry = require(name);
   if (entry.bytes > limit_bytes) {
-    throw_damage(path_ / entry.name, text("has ", entry.bytes, " bytes, more than the ", limit_bytes, " expected"));
+    detail::throw_checkpoint_damage(path_ / entry.name,
+                                    text("has ", entry.bytes, " bytes, more than the ", limit_bytes, " expected"));
   }
-  const EntryReader reader{detail::Folder{path_}, entry};
+  const detail::EntryReader reader{detail::Folder{path_}, entry};
   std::string bytes(entry.bytes, '\0');
   reader.read(0, bytes.data(), bytes.size());
   const auto crc = detail::crc32c(bytes);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
-#include <iterator>
 #include <optional>
 #include <random>
 #include <set>
@@ -16,18 +15,15 @@
 #include <system_error>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/detail/file_lock.hpp>
-#include <libtrain/base/detail/machine.hpp>
-#include <libtrain/base/detail/utc_time.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/detail/best_mark.hpp>
 #include <libtrain/checkpoint/detail/folder.hpp>
+#include <libtrain/checkpoint/detail/run_mark.hpp>
 #include <libtrain/checkpoint/detail/steps_to_remove.hpp>
 
 namespace libtrain {
@@ -75,17 +71,9 @@ fs::path create_root(const fs::path& root) {
 
 // The run that holds the lock, from the lock's content.
 std::string holder_of(const detail::Folder& root) try {
-  const auto content = detail::read_small_file(root, kLockName, kLongestLock);
-  const auto holder = nlohmann::json::parse(content.value_or(""));
-  const auto process = holder.at("process").get<std::int64_t>();
-  const auto host = holder.at("host").get<std::string>();
-  return text(process == ::getpid() && host == detail::host_name() ? "This process" : "Another run", " (run ",
-              holder.at("run_id").get<std::string>(), ", process ", process, " on ", host, ", since ",
-              detail::utc_time(static_cast<std::time_t>(holder.at("time").get<std::int64_t>())), ")");
+  return detail::describe_run_mark(detail::read_small_file(root, kLockName, kLongestLock).value_or(""));
 } catch (const EnvironmentError&) {
   return "Another run";
-} catch (const nlohmann::json::exception&) {
-  return "Another run";  // it has not written its name yet
 }
 
 // What is wrong with the checkpoint in this folder; empty if it is undamaged.
@@ -107,6 +95,7 @@ class CheckpointWriter::State {
 
   std::string begin(std::int64_t step);
   fs::path commit(CheckpointManifest manifest);
+  fs::path commit_copy(const std::string& bytes);
   void abandon() noexcept;
   void mark_best(std::int64_t step);
   const fs::path& root() const { return root_.path(); }
@@ -116,9 +105,9 @@ class CheckpointWriter::State {
   void write_holder() const;
   void remove_leftovers();
   void make_room_for(const std::string& name) const;
+  fs::path complete(const CheckpointManifest& manifest, std::string bytes);
   void require_files(const detail::Folder& begun, const CheckpointManifest& manifest) const;
   void apply_retention();
-  std::vector<detail::KeptCheckpoint> own_checkpoints() const;
   void remove_checkpoint(std::int64_t step);
   void warn_once(const std::string& about, const std::string& message);
 
@@ -162,17 +151,24 @@ std::string CheckpointWriter::State::begin(std::int64_t step) {
 }
 
 fs::path CheckpointWriter::State::commit(CheckpointManifest manifest) {
+  manifest.libtrain_version = build_info().version;
+  manifest.torch_version = build_info().torch;
+  manifest.time = std::time(nullptr);
+  manifest.run_ids = run_ids_;
+  auto folder = complete(manifest, {});
+  apply_retention();
+  return folder;
+}
+
+// With these bytes of the manifest; empty: with those that to_text() makes.
+fs::path CheckpointWriter::State::complete(const CheckpointManifest& manifest, std::string bytes) {
   if (begun_.empty()) throw UsageError("No checkpoint was begun. Call begin() before commit().");
   try {
     if (manifest.step != step_) {
       throw UsageError(text("The manifest is of step ", manifest.step, ", but the checkpoint of step ", step_,
                             " was begun. Commit what was begun."));
     }
-    manifest.libtrain_version = build_info().version;
-    manifest.torch_version = build_info().torch;
-    manifest.time = std::time(nullptr);
-    manifest.run_ids = run_ids_;
-    const auto bytes = to_text(manifest);
+    if (bytes.empty()) bytes = to_text(manifest);
     const auto begun = root_.inside(begun_);
     require_files(begun, manifest);
     detail::write_synced(begun, detail::kManifestName, bytes);
@@ -184,8 +180,18 @@ fs::path CheckpointWriter::State::commit(CheckpointManifest manifest) {
   }
   begun_.clear();
   root_.sync();
-  apply_retention();
   return root_.path() / checkpoint_folder_name(step_);
+}
+
+fs::path CheckpointWriter::State::commit_copy(const std::string& bytes) {
+  CheckpointManifest manifest;
+  try {
+    manifest = parse_checkpoint_manifest(bytes, "the manifest of a copy");
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  return complete(manifest, bytes);
 }
 
 void CheckpointWriter::State::abandon() noexcept {
@@ -232,12 +238,7 @@ void CheckpointWriter::State::take_lock() {
 // Only for the message to a run that is refused. After the leftovers are removed, which may fill the disk.
 void CheckpointWriter::State::write_holder() const {
   if (!is_locked_) return;
-  const nlohmann::ordered_json holder{{"run_id", run_ids_.back()},
-                                      {"process", ::getpid()},
-                                      {"host", detail::host_name()},
-                                      {"time", std::time(nullptr)}};
-  using Json = nlohmann::ordered_json;
-  const auto line = holder.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  const auto line = detail::run_mark(run_ids_.back());
   if (detail::write_all(lock_.get(), line) < line.size()) {
     detail::throw_checkpoint_error("write to the file", root_.path() / kLockName, errno);
   }
@@ -296,31 +297,15 @@ void CheckpointWriter::State::require_files(const detail::Folder& begun, const C
 }
 
 void CheckpointWriter::State::apply_retention() try {
-  for (const auto step : detail::steps_to_remove(own_checkpoints(), retention_)) {
+  std::vector<CheckpointManifest> manifests;
+  for (const auto& status : list_checkpoints(root_.path())) {
+    if (status.is_complete()) manifests.push_back(CheckpointFolder{status.folder}.manifest());
+  }
+  for (const auto step : detail::steps_to_remove(manifests, run_ids_, retention_, detail::read_best_mark(root_))) {
     if (step != step_) remove_checkpoint(step);
   }
 } catch (const EnvironmentError& error) {
   warn_once("retention", text("Old checkpoints remain. ", error.what()));
-}
-
-// Those of this run and of the runs that it continues, in the order in which they were written.
-std::vector<detail::KeptCheckpoint> CheckpointWriter::State::own_checkpoints() const {
-  const auto marked = detail::read_best_mark(root_);
-  std::vector<std::pair<std::ptrdiff_t, detail::KeptCheckpoint>> found;
-  for (const auto& status : list_checkpoints(root_.path())) {
-    if (!status.is_complete()) continue;
-    const auto manifest = CheckpointFolder{status.folder}.manifest();
-    const auto run = std::find(run_ids_.begin(), run_ids_.end(), manifest.run_ids.back());
-    if (run == run_ids_.end()) continue;
-    const auto metric = manifest.metrics.find(retention_.metric);
-    found.emplace_back(std::distance(run_ids_.begin(), run),
-                       detail::KeptCheckpoint{.step = status.step, .is_marked = marked == status.step});
-    if (metric != manifest.metrics.end()) found.back().second.metric = metric->second;
-  }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<detail::KeptCheckpoint> checkpoints;
-  for (auto& [run, checkpoint] : found) checkpoints.push_back(std::move(checkpoint));
-  return checkpoints;
 }
 
 void CheckpointWriter::State::remove_checkpoint(std::int64_t step) {
@@ -355,6 +340,10 @@ std::string CheckpointWriter::begin(std::int64_t step) {
 
 std::filesystem::path CheckpointWriter::commit(CheckpointManifest manifest) {
   return state_->commit(std::move(manifest));
+}
+
+std::filesystem::path CheckpointWriter::commit_copy(const std::string& manifest) {
+  return state_->commit_copy(manifest);
 }
 
 void CheckpointWriter::abandon() noexcept {

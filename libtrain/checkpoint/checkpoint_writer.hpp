@@ -71,6 +71,10 @@ class CheckpointWriter {
   /// the root, fails, the checkpoint is complete but may not survive a power failure, and older ones are not removed.
   std::filesystem::path commit(CheckpointManifest manifest);
 
+  /// Makes the begun checkpoint complete as a copy of one that was written elsewhere, with these bytes of its
+  /// manifest.json, and removes none. Returns and throws as commit().
+  std::filesystem::path commit_copy(const std::string& manifest);
+
   /// Removes the begun checkpoint, if there is one. What cannot be removed now is removed later.
   void abandon() noexcept;
 

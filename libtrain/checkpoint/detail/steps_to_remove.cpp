@@ -1,5 +1,6 @@
 #include <libtrain/checkpoint/detail/steps_to_remove.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 namespace libtrain::detail {
@@ -29,6 +30,22 @@ std::vector<std::int64_t> steps_to_remove(const std::vector<KeptCheckpoint>& che
     if (!checkpoints[i].is_marked && &checkpoints[i] != best) steps.push_back(checkpoints[i].step);
   }
   return steps;
+}
+
+std::vector<std::int64_t> steps_to_remove(const std::vector<CheckpointManifest>& manifests,
+                                          const std::vector<std::string>& run_ids, const CheckpointRetention& retention,
+                                          std::optional<std::int64_t> marked) {
+  std::vector<KeptCheckpoint> checkpoints;
+  for (auto run = run_ids.begin(); run != run_ids.end(); ++run) {
+    if (std::find(run_ids.begin(), run, *run) != run) continue;  // a run that has continued itself
+    for (const auto& manifest : manifests) {
+      if (manifest.run_ids.back() != *run) continue;
+      checkpoints.push_back({.step = manifest.step, .is_marked = marked == manifest.step});
+      const auto metric = manifest.metrics.find(retention.metric);
+      if (metric != manifest.metrics.end()) checkpoints.back().metric = metric->second;
+    }
+  }
+  return steps_to_remove(checkpoints, retention);
 }
 
 }  // namespace libtrain::detail

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include <libtrain/checkpoint/checkpoint_manifest.hpp>
 #include <libtrain/checkpoint/checkpoint_retention.hpp>
 
 namespace libtrain::detail {
@@ -18,5 +20,11 @@ struct KeptCheckpoint {
 /// The steps to remove of `checkpoints`, which are in the order in which they were written.
 std::vector<std::int64_t> steps_to_remove(const std::vector<KeptCheckpoint>& checkpoints,
                                           const CheckpointRetention& retention);
+
+/// The same of those `manifests`, oldest first, whose last run is one of `run_ids`. `marked` is the step that was
+/// marked as the best.
+std::vector<std::int64_t> steps_to_remove(const std::vector<CheckpointManifest>& manifests,
+                                          const std::vector<std::string>& run_ids, const CheckpointRetention& retention,
+                                          std::optional<std::int64_t> marked);
 
 }  // namespace libtrain::detail

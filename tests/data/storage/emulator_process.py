@@ -108,6 +108,10 @@ class Running:
             self._process.wait()
         self._process.stdin.close()
 
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
     def write_line(self):
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -162,13 +166,20 @@ class Relay:
         self._cut_after = cut_after
         self._lock = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", at))
+        self._clients = []
         self.cuts = 0
         self.port = self._server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self):
+        """Ends its connections as well."""
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        for client in self._clients:
+            try:
+                client.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
 
     def _accept(self):
         while True:
@@ -176,6 +187,7 @@ class Relay:
                 client, _ = self._server.accept()
             except OSError:
                 return
+            self._clients.append(client)
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client):
