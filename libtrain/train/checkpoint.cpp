@@ -1,10 +1,14 @@
 #include <libtrain/train/checkpoint.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
+#include <future>
 #include <span>
 #include <sstream>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -18,10 +22,14 @@
 #include <libtrain/checkpoint/checkpoint_file_writer.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/checkpoint_writer.hpp>
+#include <libtrain/checkpoint/detail/checkpoint_uploader.hpp>
+#include <libtrain/checkpoint/detail/stored_checkpoints.hpp>
 #include <libtrain/checkpoint/detail/weights_file.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/data/storage/detail/arrow_object_store.hpp>
+#include <libtrain/data/storage/detail/location.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/detail/checkpoint_parts.hpp>
@@ -105,6 +113,15 @@ NamedTensors broadcast_named(NamedTensors tensors, Communicator& communicator) {
   return named;
 }
 
+std::unique_ptr<detail::ObjectStore> open_store(const std::string& location, std::stop_token stop) {
+  const auto parsed = data::detail::parse_location(location);
+  if (parsed.kind == data::detail::StorageKind::local) {
+    throw UsageError(text("CheckpointOptions::store is '", parsed.name,
+                          "', a local path. Set a location in an object store, or make the path the root."));
+  }
+  return data::detail::open_object_store(parsed, {.stop = std::move(stop)});
+}
+
 bool is_part_name(const std::string& name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   return !name.empty() && name.size() < 100 && name.find_first_not_of(kAllowed) == std::string::npos &&
@@ -122,7 +139,13 @@ class Checkpoint::State {
           text("CheckpointOptions::failures_allowed is ", options_.failures_allowed, "; it must be 0 or more."));
     }
     if (options_.run_id.empty()) options_.run_id = detail::agree_on_run_id(communicator);
+    if (options_.store.empty()) return;
+    detail::run_together(communicator, "Opening the store of checkpoints", [&] {
+      if (communicator.rank() == 0) store_ = open_store(options_.store, stop_.get_token());
+    });
   }
+
+  ~State() { stop_.request_stop(); }
 
   void add(const std::string& name, std::unique_ptr<Checkpointable> part) {
     if (!is_part_name(name)) {
@@ -142,7 +165,9 @@ class Checkpoint::State {
 
  private:
   void open_writer();
+  void run_on_root(const std::string& what, const std::function<void()>& work);
   void settle_last_write();
+  NewestCheckpoint fetch_newest();
   bool has_part(const std::string& name) const {
     return std::ranges::any_of(parts_, [&](const auto& part) { return part.first == name; });
   }
@@ -157,8 +182,11 @@ class Checkpoint::State {
   int failures_ = 0;                      // of writes, one after the other
   bool is_open_ = false;
   bool is_writing_ = false;  // or has written, and the outcome is not known yet
+  std::stop_source stop_;    // ends the waits of the store's requests
   // Rank 0's. The background writer goes first: it uses the others, and logs a failure that no call has reported.
+  std::unique_ptr<detail::ObjectStore> store_;
   std::optional<CheckpointWriter> writer_;
+  std::optional<detail::CheckpointUploader> uploader_;
   BackgroundWriter background_;
 };
 
@@ -169,9 +197,34 @@ void Checkpoint::State::open_writer() {
     if (communicator_.rank() != 0) return;
     auto run_ids = former_runs_;
     if (run_ids.empty() || run_ids.back() != options_.run_id) run_ids.push_back(options_.run_id);
-    writer_.emplace(root_, std::move(run_ids), options_.retention);
+    writer_.emplace(root_, run_ids, options_.retention);
+    if (store_) uploader_.emplace(*store_, root_, std::move(run_ids), options_.retention);
   });
   is_open_ = true;
+}
+
+// A transfer may take longer than the collective in which the other ranks would wait for rank 0.
+void Checkpoint::State::run_on_root(const std::string& what, const std::function<void()>& work) {
+  const bool is_root = communicator_.rank() == 0;
+  std::future<void> done;
+  detail::run_together(communicator_, what, [&] {
+    if (!is_root) return;
+    if (options_.store.empty()) return work();
+    done = std::async(std::launch::async, work);
+  });
+  if (options_.store.empty()) return;
+  constexpr std::chrono::milliseconds kInterval{200};
+  try {
+    for (std::string state = "busy"; !state.empty(); state = communicator_.broadcast_bytes(state, 0)) {
+      if (is_root && done.wait_for(kInterval) == std::future_status::ready) state.clear();
+    }
+  } catch (...) {
+    stop_.request_stop();  // the destructor of `done` waits
+    throw;
+  }
+  detail::run_together(communicator_, what, [&] {
+    if (is_root) done.get();
+  });
 }
 
 void Checkpoint::State::settle_last_write() {
@@ -203,6 +256,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
   }
   settle_last_write();
+  if (uploader_) uploader_->report(options_.failures_allowed);
   CheckpointManifest manifest{.step = position.step,
                               .epoch = position.epoch,
                               .world_size = communicator_.world_size(),
@@ -210,29 +264,48 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
                               .configuration = options_.configuration};
   background_.start([this, manifest = std::move(manifest), files = std::move(files)]() mutable {
     try {
-      const auto begun = writer_->begin(manifest.step);
+      const auto step = manifest.step;
+      const auto begun = writer_->begin(step);
       manifest.files = write_checkpoint_files(root_, begun, std::move(files));
       writer_->commit(std::move(manifest));
+      if (uploader_) uploader_->start(step);
     } catch (...) {
       writer_->abandon();
       throw;
     }
   });
   is_writing_ = true;
-  if (!options_.in_background) settle_last_write();
+  if (options_.in_background) return;
+  settle_last_write();
+  if (!uploader_) return;
+  uploader_->finish();
+  uploader_->report(options_.failures_allowed);
 }
 
 void Checkpoint::State::wait() {
   is_writing_ = false;
-  detail::run_together(communicator_, "Writing a checkpoint", [&] { background_.wait(); });
+  run_on_root("Writing a checkpoint", [&] {
+    background_.wait();
+    if (uploader_) uploader_->wait();
+  });
+}
+
+// Of root and store. Neither is written meanwhile.
+NewestCheckpoint Checkpoint::State::fetch_newest() {
+  settle_last_write();
+  if (uploader_) uploader_->finish();
+  std::optional<CheckpointWriter> temporary;
+  return detail::fetch_newest_checkpoint(*store_, root_, [&]() -> CheckpointWriter& {
+    if (writer_) return *writer_;
+    return temporary ? *temporary : temporary.emplace(root_, std::vector{options_.run_id});
+  });
 }
 
 std::optional<CheckpointPosition> Checkpoint::State::load_latest() {
   const CallPurpose purpose{communicator_, "loading a checkpoint"};
   std::optional<CheckpointFolder> folder;
-  detail::run_together(communicator_, "Looking for a checkpoint", [&] {
-    if (communicator_.rank() != 0) return;
-    auto found = find_newest_checkpoint(root_);
+  run_on_root("Looking for a checkpoint", [&] {
+    auto found = store_ ? fetch_newest() : find_newest_checkpoint(root_);
     for (const auto& problem : found.passed_over) log_warning(text("A checkpoint is passed over: ", problem));
     folder = std::move(found.checkpoint);
   });

@@ -25,10 +25,15 @@ class Context;
 struct CheckpointOptions {
   CheckpointRetention retention = {};
   /// Write while the training goes on, from a copy of the state in host memory; otherwise save() returns when the
-  /// checkpoint is complete.
+  /// checkpoint is complete, and uploaded if there is a store.
   bool in_background = true;
-  /// Saves that may fail one after the other, such as on a full disk, before save() throws; each is a warning.
+  /// Saves that may fail one after the other, such as on a full disk, before save() throws; each is a warning. Uploads
+  /// to the store are counted apart.
   int failures_allowed = 2;
+  /// A location in Azure Blob Storage, S3 or Google Cloud Storage (docs/storage.md has the forms), to which each
+  /// complete checkpoint is copied in the background, and from which load_latest() reads. For runs whose root does not
+  /// outlive the machine. Empty: none.
+  std::string store = {};
   std::string run_id = {};           ///< Context::run_id(); empty: a random one
   std::string configuration = "{}";  ///< of the run, recorded in the checkpoint: a JSON object
 };
@@ -87,10 +92,11 @@ class Checkpoint {
   explicit Checkpoint(Context& context, CheckpointOptions options = {});
 
   /// Creates no folder before the first save(). The communicator must outlive this object. Throws UsageError for
-  /// options out of range.
+  /// options out of range, and EnvironmentError for a store whose credentials are unusable.
   Checkpoint(Communicator& communicator, std::filesystem::path root, CheckpointOptions options = {});
 
-  /// Waits for the writer. Logs a failure that no call has reported.
+  /// Waits for the writer, and for a running upload, which is not tried again. Logs a failure that no call has
+  /// reported.
   ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;  // one writer
   Checkpoint& operator=(const Checkpoint&) = delete;
@@ -110,9 +116,10 @@ class Checkpoint {
   /// ranks if the folder cannot be used, such as by a second run that writes there.
   void save(const CheckpointPosition& position);
 
-  /// Loads the newest checkpoint that is complete and undamaged; std::nullopt if there is none. Damaged ones are named
-  /// in warnings and passed over. Throws EnvironmentError, the same on all ranks, if the folder cannot be read or a
-  /// newer libtrain wrote it, and as load().
+  /// Loads the newest checkpoint that is complete and undamaged, in the root or in the store, from which it is copied
+  /// to the root; std::nullopt if there is none. Damaged ones are named in warnings and passed over. Throws
+  /// EnvironmentError, the same on all ranks, if the folder or the store cannot be read or a newer libtrain wrote it,
+  /// and as load().
   std::optional<CheckpointPosition> load_latest();
 
   /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, has
@@ -123,7 +130,8 @@ class Checkpoint {
   /// are seeded from rank 0's and the step.
   CheckpointPosition load(const std::filesystem::path& folder);
 
-  /// Waits until the last checkpoint is complete. Throws EnvironmentError if it could not be written.
+  /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError if it could not
+  /// be written.
   void wait();
 
   const std::filesystem::path& root() const;

@@ -2,8 +2,8 @@
 //
 //   mpirun -n 2 resume_program --data digits-folder --output run --kill-at-step 25
 //
-// Rank 1, or the only one, kills itself before that step. At the end the program prints checksums of the weights and of
-// the optimizer's state.
+// Rank 1, or the only one, kills itself before that step. With --store, save() returns when the checkpoint is uploaded.
+// At the end the program prints checksums of the weights and of the optimizer's state.
 
 #include <csignal>
 #include <cstdint>
@@ -50,7 +50,8 @@ void train(lt::Context& context) {
                               torch::nn::Linear(32, 10)};
   lt::GradientSynchronizer synchronizer{*model, context.communicator()};
   lt::optim::FusedAdamW adamw{model->parameters(), torch::optim::AdamWOptions(0.003)};
-  lt::Checkpoint checkpoint{context};
+  const auto store = context.option("store");
+  lt::Checkpoint checkpoint{context, {.in_background = store.empty(), .store = store}};
   checkpoint.add("model", *model);
   checkpoint.add("optimizer", adamw, *model);
 
@@ -95,6 +96,7 @@ int main(int argc, char** argv) {
                  {.description = "Trains with checkpoints, and kills itself.",
                   .options = {{"data", "Folder with MNIST's four files", "examples/digits/data"},
                               {"batch-size", "Images per rank and step", "32"},
+                              {"store", "Location in an object store for the checkpoints as well", ""},
                               {"kill-at-step", "Step before which a rank kills itself; 0: none", "0"}}},
                  train);
 }
