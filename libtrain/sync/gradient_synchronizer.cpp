@@ -99,6 +99,14 @@ std::vector<std::string> GradientSynchronizer::parameter_names() const {
   return names;
 }
 
+void GradientSynchronizer::request_stop() {
+  rounds_->request_stop();
+}
+
+bool GradientSynchronizer::stop_requested() const {
+  return rounds_->stop_requested();
+}
+
 bool GradientSynchronizer::skipped() const {
   return rounds_->skipped();
 }

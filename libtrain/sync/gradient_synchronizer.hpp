@@ -162,6 +162,18 @@ class GradientSynchronizer {
   ///     while (synchronizer.join()) optimizer.step();
   bool join();
 
+  /// Asks all ranks to stop: when this rank has ended a later round by wait() or join(), stop_requested() is true on
+  /// all ranks. No additional message. Does nothing in rounds that a graph replays.
+  ///
+  ///     if (stop.is_requested()) synchronizer.request_stop();   // a StopRequest, of any rank
+  ///     synchronizer.wait();
+  ///     ...
+  ///     if (synchronizer.stop_requested()) break;               // all ranks, after the same step
+  void request_stop();
+
+  /// Whether a rank had called request_stop() before the end of a round: the same on all ranks after the same round.
+  bool stop_requested() const;
+
   /// Call it before backward(): walks the graph of `outputs` to find the parameters that get no gradient, so that their
   /// buckets need not wait until wait(). Not with checkpointing that runs backward() inside backward(), whose
   /// parameters are not in the graph. Does nothing under no_sync(). For UnusedParameters::allowed.

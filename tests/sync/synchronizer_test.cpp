@@ -321,5 +321,22 @@ TEST(ModelAgreement, ComparesBuffers) {
   expect_difference(with_buffer(2), with_buffer(3), {"buffer 'mean'", "[2]", "[3]"});
 }
 
+TEST(Synchronizer, StopsAllRanksInTheRoundInWhichOneAsksForIt) {
+  on_ranks([](Communicator& communicator) {
+    for (const int asking : {0, communicator.world_size() - 1}) {
+      auto model = on_device(torch::nn::Linear(2, 1));
+      GradientSynchronizer synchronizer{*model, communicator};
+      for (int round = 1; round <= 4; ++round) {
+        if (round == 3 && communicator.rank() == asking) synchronizer.request_stop();
+        model->forward(at::ones({1, 2}, test::on_device(at::kFloat))).sum().backward();
+        EXPECT_EQ(synchronizer.stop_requested(), round == 4);
+        synchronizer.wait();
+        EXPECT_EQ(synchronizer.stop_requested(), round >= 3);
+        synchronizer.zero_grad();
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace libtrain

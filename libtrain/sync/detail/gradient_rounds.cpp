@@ -290,6 +290,7 @@ void GradientRounds::wait_for_buckets() {
     if (!round_.is_recorded)
       checks_->report(status_, round_.report, [this](std::size_t index) { return overflowing_average_of(index); });
     if (!round_.report.failure.empty()) status_.set_failed();
+    if (wants_stop_) status_.set_stop_requested();
     status_.exchange();
   };
   if (!checks_->reports_averages()) report();
@@ -303,6 +304,7 @@ void GradientRounds::wait_for_buckets() {
 void GradientRounds::settle_round() {
   try {
     ++rounds_;
+    if (status_.is_stop_requested()) stop_requested_ = true;
     agree_on_outcome();
     require_equal_replicas();
     const bool has_new_plan = follow_trainable_set();

@@ -77,6 +77,8 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   const std::vector<Bucket>& plan() const { return plan_; }
   const ModuleParameters& parameters() const { return parameters_; }
   bool skipped() const { return has_skipped_; }
+  void request_stop();
+  bool stop_requested() const { return stop_requested_; }
   std::int64_t rounds() const { return rounds_; }
 
  private:
@@ -164,7 +166,9 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   Round round_;
   std::exception_ptr error_;  // has left a round under way
   int no_sync_guards_ = 0;
-  bool has_skipped_ = false;  // the last round
+  bool has_skipped_ = false;     // the last round
+  bool wants_stop_ = false;      // this rank
+  bool stop_requested_ = false;  // a rank, in a round that has ended
   bool has_warned_of_nan_ = false;
   bool has_warned_of_zeros_ = false;
   std::int64_t rounds_ = 0;

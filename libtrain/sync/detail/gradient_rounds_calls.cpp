@@ -85,6 +85,11 @@ void GradientRounds::set_weight(const SampleWeight& weight) {
   for (const auto& batch_norm : batch_norms_) batch_norm->set_gradient_weight(weight.weight);
 }
 
+void GradientRounds::request_stop() {
+  const std::lock_guard lock(mutex_);
+  wants_stop_ = true;
+}
+
 void GradientRounds::find_unused(const std::vector<at::Tensor>& outputs) {
   const auto lock = enter();
   require_unused_allowed("find_unused()");

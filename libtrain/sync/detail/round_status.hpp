@@ -32,6 +32,8 @@ class RoundStatus {
   void set_non_finite() { set(kNonFinite); }
   bool trainable_set_changed() const { return flag(kTrainableSet); }  ///< parameters were frozen or unfrozen
   void set_trainable_set_changed() { set(kTrainableSet); }
+  bool is_stop_requested() const { return flag(kStop); }
+  void set_stop_requested() { set(kStop); }
   bool is_used(std::size_t parameter) const { return flag(kFirstParameter + parameter); }  ///< it has a gradient
   void set_used(std::size_t parameter) { set(kFirstParameter + parameter); }
 
@@ -47,7 +49,8 @@ class RoundStatus {
   static constexpr std::size_t kFailed = 0;
   static constexpr std::size_t kNonFinite = 1;
   static constexpr std::size_t kTrainableSet = 2;
-  static constexpr std::size_t kDigest = 3;  // the digest's bytes, then their complements
+  static constexpr std::size_t kStop = 3;
+  static constexpr std::size_t kDigest = 4;  // the digest's bytes, then their complements
   static constexpr std::size_t kFirstParameter = kDigest + 2 * sizeof(std::uint64_t);
 
   bool flag(std::size_t index) const { return bytes_[index] != 0; }
