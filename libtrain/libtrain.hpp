@@ -56,6 +56,7 @@
 #include <libtrain/optim/moving_average.hpp>
 #include <libtrain/optim/named_tensors.hpp>
 #include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/optim/parameter_groups.hpp>
 #include <libtrain/optim/schedule.hpp>
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/bucket_plan.hpp>
@@ -74,9 +75,12 @@
 #include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
+#include <libtrain/train/mean_over_ranks.hpp>
 #include <libtrain/train/require_finite.hpp>
 #include <libtrain/train/run.hpp>
 #include <libtrain/train/same_data.hpp>
 #include <libtrain/train/step_graph.hpp>
 #include <libtrain/train/synchronization_summary.hpp>
 #include <libtrain/train/timeline.hpp>
+#include <libtrain/train/trainer.hpp>
+#include <libtrain/train/trainer_part.hpp>

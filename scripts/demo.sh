@@ -23,5 +23,6 @@ fi
 mapfile -t options < <(mpirun_options "$ranks")
 # The table must not show an earlier run.
 rm -f "$output/metrics.jsonl"
-"${LIBTRAIN_MPIRUN:-mpirun}" "${options[@]}" -n "$ranks" "${LIBTRAIN_BIN:-build/release/bin}/digits" --output "$output" "$@"
+"${LIBTRAIN_MPIRUN:-mpirun}" "${options[@]}" -n "$ranks" "${LIBTRAIN_BIN:-build/release/bin}/digits" --output "$output" \
+  --resume none "$@"
 "$python" scripts/demo_table.py "$output/metrics.jsonl"

@@ -7,8 +7,6 @@
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/resnet.hpp>
-#include <libtrain/train/mean_over_ranks.hpp>
-#include <libtrain/train/synchronization_summary.hpp>
 
 namespace lt = libtrain;
 
@@ -21,10 +19,10 @@ constexpr double kPeakRate = 0.005;
 constexpr std::int64_t kWarmUpEpochs = 2;
 
 // Linear warm-up for two epochs, or for half of a run of less than four, then cosine decay to zero.
-lt::optim::Schedule learning_rates(std::int64_t epochs, std::int64_t steps_per_epoch) {
-  const auto steps = epochs * steps_per_epoch;
-  return lt::optim::warm_up({.steps = std::min(kWarmUpEpochs * steps_per_epoch, steps / 2), .first_factor = 0.01},
-                            lt::optim::cosine_decay({.steps = steps}));
+lt::optim::Schedule learning_rates(const lt::TrainingLength& length) {
+  return lt::optim::warm_up(
+      {.steps = std::min(kWarmUpEpochs * length.steps_per_epoch, length.steps / 2), .first_factor = 0.01},
+      lt::optim::cosine_decay({.steps = length.steps}));
 }
 
 // Shifts the image by up to one pixel in each direction; new pixels at the edges are background.
@@ -37,16 +35,8 @@ void shift(lt::data::Sample& sample, lt::data::SampleRandom& random) {
   if (right != 0) sample.image.select(2, right > 0 ? 0 : -1).fill_(background);
 }
 
-// Runs `work` in a span for `--timeline FILE`.
-template <typename Work>
-auto traced(lt::Context& context, const char* lane, const char* name, const Work& work) {
-  const lt::TraceSpan span{context.trace(), lane, name};
-  return work();
-}
-
 void train(lt::Context& context) {
   const auto data = context.option("data");
-  const auto epochs = context.integer("epochs", 1, 100000);
   const auto batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1));
 
   const lt::data::IdxImages train_set{data, lt::data::IdxSplit::train, kScale};
@@ -62,63 +52,19 @@ void train(lt::Context& context) {
                                                      .width = 32,
                                                      .input_channels = 1,
                                                      .stem = lt::models::Stem::small}};
-  model->to(context.device());
-  lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.trace = context.trace()}};
-  lt::ReplicaCheck replica_check{*model, context.communicator(), context.integer("check-replicas")};
   torch::optim::AdamW optimizer{model->parameters(), torch::optim::AdamWOptions(kPeakRate).weight_decay(0.05)};
-  const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
+  lt::Trainer trainer{
+      context, model, optimizer, {.epochs = context.integer("epochs", 1, 100000), .schedule = learning_rates}};
 
-  const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
-  lt::optim::LearningRate rate{optimizer, kPeakRate, learning_rates(epochs, steps)};
-  context.metrics();  // fails before the training if the output folder cannot be written
-  double samples = 0;
-  double mean_loss = 0;
-  double held_out_accuracy = 0;
-  const lt::Stopwatch stopwatch;
-  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    context.progress().begin_epoch(
-        {.number = static_cast<int>(epoch + 1), .count = static_cast<int>(epochs), .steps = steps});
-    std::int64_t step = 0;
-    double loss_sum = 0;
-    auto batches = loader.epoch(static_cast<std::uint64_t>(epoch));
-    while (const auto batch = traced(context, "data", "wait for a batch", [&] { return batches.next(); })) {
-      rate.set(epoch * steps + step++);
-      const auto loss = traced(context, "compute", "forward", [&] {
-        return torch::nn::functional::cross_entropy(model->forward(batch->images), batch->labels, loss_options);
-      });
-      traced(context, "compute", "backward", [&] { loss.backward(); });
-      synchronizer.wait();
-      traced(context, "compute", "step", [&] { optimizer.step(); });
-      synchronizer.zero_grad();
-      replica_check.after_step();
-      loss_sum += loss.item<double>();
-      context.metrics().write(lt::Record{"step"}
-                                  .set("epoch", epoch)
-                                  .set("step", step)
-                                  .set("loss", loss.item<double>())
-                                  .set("learning_rate", rate.of_first_group()));
-      samples += static_cast<double>(batch->size() * context.world_size());
-      context.progress().update(step, {{loss.item<double>(), "loss"}, {samples / stopwatch.seconds(), "images/s"}});
-    }
-    synchronizer.broadcast_buffers();
-    mean_loss = lt::mean_over_ranks(loss_sum / static_cast<double>(steps), context.communicator());
-    lt::check_replicas(*model, context.communicator());
-    held_out_accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
-                          return model->forward(batch.images).argmax(1).eq(batch.labels);
-                        }).mean();
-    context.progress().end_epoch({{mean_loss, "loss"}, {held_out_accuracy, "accuracy"}});
-    context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", mean_loss));
-    context.metrics().write(lt::Record{"evaluation"}.set("epoch", epoch).set("accuracy", held_out_accuracy));
-  }
-  lt::require_finite(*model);
-  context.summary()
-      .set("epochs", epochs)
-      .set("samples_per_s", samples / stopwatch.seconds())
-      .set("loss", mean_loss)
-      .set("accuracy", held_out_accuracy)
-      .set("seconds_waiting_for_communication", synchronizer.statistics().seconds_waiting)
-      .set("seconds_waiting_for_data", loader.seconds_waiting());
-  lt::summarize(context, synchronizer);
+  lt::ReplicaCheck replica_check{*model, context.communicator(), context.integer("check-replicas")};
+  trainer.after_step([&](const lt::TrainingState&) { replica_check.after_step(); });
+  trainer.evaluate_with(held_out, {"accuracy"}, [&](const lt::data::Batch& batch) {
+    return model->forward(batch.images).argmax(1).eq(batch.labels);
+  });
+  const auto loss_options = torch::nn::functional::CrossEntropyFuncOptions().label_smoothing(0.1);
+  trainer.fit(loader, [&](const lt::data::Batch& batch) {
+    return torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels, loss_options);
+  });
 }
 
 }  // namespace
@@ -132,6 +78,9 @@ int main(int argc, char** argv) {
                                .may_change = true},
                               {"epochs", "Passes over the training images", "12"},
                               {"batch-size", "Images per rank and step", "32"},
-                              {"check-replicas", "Steps between checks that all ranks have equal weights", "0"}}},
+                              {.name = "check-replicas",
+                               .help = "Steps between checks that all ranks have equal weights",
+                               .value = "0",
+                               .may_change = true}}},
                  train);
 }

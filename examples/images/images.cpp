@@ -63,51 +63,18 @@ void train(lt::Context& context) {
   }
 
   auto model = make_model(context.option("model"), classes);
-  model->to(context.device());
-  lt::GradientSynchronizer synchronizer{*model, context.communicator(), {.non_finite = lt::NonFinite::fatal}};
   // --learning-rate is for 256 images per step and is scaled linearly, as in Goyal et al., arXiv:1706.02677.
-  const double peak_rate =
-      context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
-  torch::optim::SGD optimizer{model->parameters(),
-                              torch::optim::SGDOptions(peak_rate).momentum(0.9).weight_decay(1e-4)};
-
-  const auto steps = static_cast<std::int64_t>(loader.batches_per_epoch());
-  context.metrics();  // fails before the training if the output folder cannot be written
-  double samples = 0;
-  double held_out_accuracy = 0;
-  const lt::Stopwatch stopwatch;
-  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    context.progress().begin_epoch(
-        {.number = static_cast<int>(epoch + 1), .count = static_cast<int>(epochs), .steps = steps});
-    std::int64_t step = 0;
-    double loss = 0;
-    for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
-      const auto batch_loss = torch::cross_entropy_loss(model->forward(batch.images), batch.labels);
-      batch_loss.backward();
-      synchronizer.wait();
-      optimizer.step();
-      synchronizer.zero_grad();
-      loss = batch_loss.item<double>();
-      samples += static_cast<double>(batch.size() * context.world_size());
-      context.progress().update(++step, {{loss, "loss"}, {samples / stopwatch.seconds(), "images/s"}});
-    }
-    synchronizer.broadcast_buffers();
-    lt::check_replicas(*model, context.communicator());
-    held_out_accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const lt::data::Batch& batch) {
-                          return model->forward(batch.images).argmax(1).eq(batch.labels);
-                        }).mean();
-    context.progress().end_epoch({{loss, "loss"}, {held_out_accuracy, "accuracy"}});
-    context.metrics().write(
-        lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss).set("accuracy", held_out_accuracy));
-  }
+  const double rate = context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
+  torch::optim::SGD optimizer{model->parameters(), torch::optim::SGDOptions(rate).momentum(0.9).weight_decay(1e-4)};
+  lt::Trainer trainer{
+      context, model, optimizer, {.epochs = epochs, .synchronizer = {.non_finite = lt::NonFinite::fatal}}};
+  trainer.evaluate_with(held_out, {"accuracy"}, [&](const lt::data::Batch& batch) {
+    return model->forward(batch.images).argmax(1).eq(batch.labels);
+  });
+  trainer.fit(loader, [&](const lt::data::Batch& batch) {
+    return torch::cross_entropy_loss(model->forward(batch.images), batch.labels);
+  });
   context.progress().print(lt::data::describe(loader.statistics()));
-  lt::require_finite(*model);
-  context.summary()
-      .set("epochs", epochs)
-      .set("samples_per_s", samples / stopwatch.seconds())
-      .set("accuracy", held_out_accuracy)
-      .set("seconds_waiting_for_data", loader.seconds_waiting());
-  lt::summarize(context, synchronizer);
 }
 
 }  // namespace
@@ -125,6 +92,9 @@ int main(int argc, char** argv) {
             {"learning-rate", "Rate for 256 images per step; scaled with the global batch", "0.1"},
             {"size", "Height and width of the model's input in pixels", "224"},
             {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
-            {"bad-samples", "Damaged images that a rank may replace", "0"}}},
+            {.name = "bad-samples",
+             .help = "Damaged images that a rank may replace",
+             .value = "0",
+             .may_change = true}}},
       train);
 }

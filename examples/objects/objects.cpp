@@ -66,32 +66,19 @@ void train(lt::Context& context) {
                               context.shard());
 
   auto model = make_model(std::ssize(mirrored.classes()));
-  model->to(context.device());
   torch::optim::AdamW optimizer{model->parameters(), torch::optim::AdamWOptions(3e-3)};
-  lt::GradientSynchronizer synchronizer{*model, context.communicator()};
-  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    torch::Tensor loss;
-    for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
-      loss = torch::cross_entropy_loss(model->forward(batch.images), categories_of(batch), {}, at::Reduction::Mean,
-                                       kIgnored);
-      loss.backward();
-      synchronizer.wait();
-      optimizer.step();
-      synchronizer.zero_grad();
-    }
-    context.metrics().write(lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss.item<double>()));
-  }
-  lt::require_finite(*model);
+  lt::Trainer trainer{context, model, optimizer, {.epochs = epochs, .evaluate_every_epochs = 0}};
   // For each picture, the share of its objects' pixels that get the right category.
-  const double accuracy =
-      lt::evaluate(*model, once, context.communicator(), [&](const lt::data::DetectionBatch& batch) {
-        const auto categories = categories_of(batch);
-        const auto right = model->forward(batch.images).argmax(1).eq(categories);
-        const auto objects = categories.gt(0);
-        return right.logical_and(objects).sum({1, 2}) / objects.sum({1, 2}).clamp_min(1);
-      }).mean();
-  context.summary().set("accuracy", accuracy);
-  context.progress().print("accuracy in objects: " + std::to_string(accuracy));
+  trainer.evaluate_with(once, {"accuracy"}, [&](const lt::data::DetectionBatch& batch) {
+    const auto categories = categories_of(batch);
+    const auto right = model->forward(batch.images).argmax(1).eq(categories);
+    const auto objects = categories.gt(0);
+    return right.logical_and(objects).sum({1, 2}) / objects.sum({1, 2}).clamp_min(1);
+  });
+  trainer.fit(loader, [&](const lt::data::DetectionBatch& batch) {
+    return torch::cross_entropy_loss(model->forward(batch.images), categories_of(batch), {}, at::Reduction::Mean,
+                                     kIgnored);
+  });
 }
 
 }  // namespace

@@ -126,27 +126,14 @@ void train(lt::Context& context) {
                                   context.shard());
 
   Classifier model(classes);
-  model->to(context.device());
   torch::optim::AdamW optimizer{model->parameters(), torch::optim::AdamWOptions(2e-3)};
-  lt::GradientSynchronizer synchronizer{*model, context.communicator()};
-  for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-    torch::Tensor loss;
-    for (auto& batch : loader.epoch(static_cast<std::uint64_t>(epoch))) {
-      loss = torch::cross_entropy_loss(model->forward(batch.ids, batch.attention_mask), batch.labels);
-      loss.backward();
-      synchronizer.wait();
-      optimizer.step();
-      synchronizer.zero_grad();
-    }
-    const double accuracy = lt::evaluate(*model, held_out, context.communicator(), [&](const auto& batch) {
-                              return model->forward(batch.ids, batch.attention_mask).argmax(1).eq(batch.labels);
-                            }).mean();
-    context.metrics().write(
-        lt::Record{"epoch"}.set("epoch", epoch).set("loss", loss.item<double>()).set("accuracy", accuracy));
-    context.summary().set("accuracy", accuracy);
-    context.progress().print("epoch " + std::to_string(epoch + 1) + ": accuracy " + std::to_string(accuracy));
-  }
-  lt::require_finite(*model);
+  lt::Trainer trainer{context, model, optimizer, {.epochs = epochs}};
+  trainer.evaluate_with(held_out, {"accuracy"}, [&](const lt::data::TokenBatch& batch) {
+    return model->forward(batch.ids, batch.attention_mask).argmax(1).eq(batch.labels);
+  });
+  trainer.fit(loader, [&](const lt::data::TokenBatch& batch) {
+    return torch::cross_entropy_loss(model->forward(batch.ids, batch.attention_mask), batch.labels);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/error.hpp>
 
 namespace libtrain {
 
@@ -38,6 +39,13 @@ class StopRequest {
  private:
   Deadline deadline_;
   std::string deadline_name_;
+};
+
+/// The run was asked to stop, and all ranks have stopped after the same step, with a checkpoint to continue from. `run`
+/// ends the run as usual, and returns this exit code instead of 0.
+class StoppedOnRequest : public Error {
+ public:
+  explicit StoppedOnRequest(const std::string& message) : Error(ExitCode::stopped, message, ErrorScope::all_ranks) {}
 };
 
 }  // namespace libtrain

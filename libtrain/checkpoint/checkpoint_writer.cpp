@@ -358,4 +358,19 @@ const std::filesystem::path& CheckpointWriter::root() const {
   return state_->root();
 }
 
+std::optional<std::filesystem::path> set_aside_checkpoints(const std::filesystem::path& root) {
+  if (list_checkpoints(root).empty()) return std::nullopt;
+  const CheckpointWriter writer{root, {"set aside"}};  // takes the lock
+  for (int number = 1;; ++number) {
+    auto name = root;
+    name += text('.', number);
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(name, error))) continue;
+    fs::rename(root, name, error);
+    if (!error) return name;
+    throw EnvironmentError(text("Cannot rename '", root.string(), "' to '", name.string(), "': ", error.message(),
+                                ". Choose another folder for this run."));
+  }
+}
+
 }  // namespace libtrain

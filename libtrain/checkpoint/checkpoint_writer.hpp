@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,5 +90,10 @@ class CheckpointWriter {
 
   std::unique_ptr<State> state_;
 };
+
+/// Renames `root`, if it contains checkpoints, to the first free name of root.1, root.2, and so on, so that a run can
+/// start anew and lose nothing. Returns the new name. Throws EnvironmentError if a run is writing there, and if the
+/// folder cannot be renamed.
+std::optional<std::filesystem::path> set_aside_checkpoints(const std::filesystem::path& root);
 
 }  // namespace libtrain

@@ -93,34 +93,46 @@ std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::ui
     throw UsageError(text("Step ", step, " is past the end: the number of batches of rank ", rank_, " from position ",
                           from, " on is ", batches(from), "."));
   }
+  const auto own = slice(step, from);
+  if (options_.order == Order::blocks && world_size_ > 1) return neighbours(epoch_order, own);
+
+  std::vector<std::uint64_t> samples(own.count);
+  for (std::uint64_t i = 0; i < own.count; ++i) samples[i] = epoch_order((own.begin + i) % options_.dataset_size);
+  return samples;
+}
+
+Sampler::StepSamples Sampler::samples(std::uint64_t step, std::uint64_t from) const {
+  if (step >= steps(from)) {
+    throw UsageError(
+        text("Step ", step, " is past the end: there are ", steps(from), " steps from position ", from, " on."));
+  }
+  const auto own = slice(step, from);
+  return {.of_rank = own.count, .of_all = own.size};
+}
+
+Sampler::Slice Sampler::slice(std::uint64_t step, std::uint64_t from) const {
   const std::uint64_t start = from + step * global_batch_;
   const std::uint64_t size = std::min(global_batch_, end(from) - start);
   // The first `size % world_size_` ranks get one sample more. Written so that nothing overflows.
   const std::uint64_t begin = start + size / world_size_ * rank_ + std::min(rank_, size % world_size_);
-  const std::uint64_t count = size / world_size_ + (rank_ < size % world_size_ ? 1 : 0);
-
-  if (options_.order == Order::blocks && world_size_ > 1) return neighbours(epoch_order, start, size, begin, count);
-
-  std::vector<std::uint64_t> samples(count);
-  for (std::uint64_t i = 0; i < count; ++i) samples[i] = epoch_order((begin + i) % options_.dataset_size);
-  return samples;
+  return {
+      .start = start, .size = size, .begin = begin, .count = size / world_size_ + (rank_ < size % world_size_ ? 1 : 0)};
 }
 
 // The rank's slice of the sorted global batch, in the order of the epoch. In consecutive global batches of a window a
 // rank reads the same blocks, because its slice covers about the same part of the window.
-std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, std::uint64_t start, std::uint64_t size,
-                                               std::uint64_t begin, std::uint64_t count) const {
+std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, const Slice& slice) const {
   using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // with its position, because samples can be repeated
-  std::vector<SampleAt> batch(size);
-  for (std::uint64_t i = 0; i < size; ++i) batch[i] = {epoch_order((start + i) % options_.dataset_size), i};
-  const auto first = batch.begin() + static_cast<std::ptrdiff_t>(begin - start);
-  const auto last = first + static_cast<std::ptrdiff_t>(count);
+  std::vector<SampleAt> batch(slice.size);
+  for (std::uint64_t i = 0; i < slice.size; ++i) batch[i] = {epoch_order((slice.start + i) % options_.dataset_size), i};
+  const auto first = batch.begin() + static_cast<std::ptrdiff_t>(slice.begin - slice.start);
+  const auto last = first + static_cast<std::ptrdiff_t>(slice.count);
   if (first != batch.end()) std::nth_element(batch.begin(), first, batch.end());
   if (last != batch.end()) std::nth_element(first, last, batch.end());
   std::sort(first, last, [](const SampleAt& left, const SampleAt& right) { return left.second < right.second; });
 
   std::vector<std::uint64_t> samples;
-  samples.reserve(count);
+  samples.reserve(slice.count);
   std::transform(first, last, std::back_inserter(samples), [](const SampleAt& each) { return each.first; });
   return samples;
 }

@@ -65,6 +65,14 @@ class Sampler {
   /// < batches(from).
   std::vector<std::uint64_t> batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from = 0) const;
 
+  /// The samples of this rank, and of all ranks together, in such a step.
+  struct StepSamples {
+    std::uint64_t of_rank = 0;
+    std::uint64_t of_all = 0;
+  };
+  /// Throws UsageError unless `step` < steps(from).
+  StepSamples samples(std::uint64_t step, std::uint64_t from = 0) const;
+
   /// A hash of the kind of order, the blocks and `blocks_at_once`; never 0.
   std::uint64_t fingerprint() const;
 
@@ -78,13 +86,24 @@ class Sampler {
   /// At most dataset_size, and less if `drop` leaves samples out.
   std::uint64_t position_after(std::uint64_t steps_done, std::uint64_t from = 0) const;
 
+  Remainder remainder() const { return options_.remainder; }
+  std::uint64_t batch_size() const { return options_.batch_size; }
+
   /// Whether an epoch has every sample exactly once.
   bool covers_exactly_once() const { return end(0) == options_.dataset_size; }
 
  private:
+  /// This rank's part of a step: positions [begin, begin + count) of the step's [start, start + size).
+  struct Slice {
+    std::uint64_t start = 0;
+    std::uint64_t size = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+  };
+
   std::uint64_t end(std::uint64_t from) const;
-  std::vector<std::uint64_t> neighbours(const EpochOrder& epoch_order, std::uint64_t start, std::uint64_t size,
-                                        std::uint64_t begin, std::uint64_t count) const;
+  Slice slice(std::uint64_t step, std::uint64_t from) const;
+  std::vector<std::uint64_t> neighbours(const EpochOrder& epoch_order, const Slice& slice) const;
 
   SamplerOptions options_;
   std::uint64_t rank_ = 0;

@@ -157,9 +157,11 @@ class Checkpoint::State {
   }
 
   void save(const CheckpointPosition& position);
-  CheckpointPosition load(const std::filesystem::path& folder);
-  std::optional<CheckpointPosition> load_latest();
+  CheckpointPosition load(const std::filesystem::path& folder, const Accept& accept);
+  std::optional<CheckpointPosition> load_latest(const Accept& accept);
   void wait();
+
+  void mark_best(std::int64_t step);
 
   const std::filesystem::path& root() const { return root_; }
 
@@ -172,7 +174,7 @@ class Checkpoint::State {
     return std::ranges::any_of(parts_, [&](const auto& part) { return part.first == name; });
   }
   void require_all_parts(const CheckpointManifest& manifest) const;
-  CheckpointPosition load_parts(const std::optional<CheckpointFolder>& folder);
+  CheckpointPosition load_parts(const std::optional<CheckpointFolder>& folder, const Accept& accept);
 
   Communicator& communicator_;
   const std::filesystem::path root_;
@@ -301,19 +303,33 @@ NewestCheckpoint Checkpoint::State::fetch_newest() {
   });
 }
 
-std::optional<CheckpointPosition> Checkpoint::State::load_latest() {
+void Checkpoint::State::mark_best(std::int64_t step) {
+  open_writer();
+  run_on_root("Marking the best checkpoint", [&] {
+    settle_last_write();
+    writer_->mark_best(step);
+  });
+}
+
+std::optional<CheckpointPosition> Checkpoint::State::load_latest(const Accept& accept) {
   const CallPurpose purpose{communicator_, "loading a checkpoint"};
   std::optional<CheckpointFolder> folder;
   run_on_root("Looking for a checkpoint", [&] {
     auto found = store_ ? fetch_newest() : find_newest_checkpoint(root_);
     for (const auto& problem : found.passed_over) log_warning(text("A checkpoint is passed over: ", problem));
     folder = std::move(found.checkpoint);
+    if (!folder && !found.passed_over.empty()) {
+      throw EnvironmentError(text("None of the checkpoints in '", root_.string(),
+                                  "' can be used, and a run that starts anew "
+                                  "there would hide that. Repair them, or move that folder away. The newest one: ",
+                                  found.passed_over.front()));
+    }
   });
   if (communicator_.broadcast_bytes(folder ? "found" : "", 0).empty()) return std::nullopt;
-  return load_parts(folder);
+  return load_parts(folder, accept);
 }
 
-CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path) {
+CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path, const Accept& accept) {
   const CallPurpose purpose{communicator_, "loading a checkpoint"};
   std::optional<CheckpointFolder> folder;
   detail::run_together(communicator_, "Opening a checkpoint", [&] {
@@ -321,7 +337,7 @@ CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path) {
     folder.emplace(path);
     folder->verify();
   });
-  return load_parts(folder);
+  return load_parts(folder, accept);
 }
 
 // Otherwise a program that has forgotten one would go on with a fresh optimizer or average, unnoticed.
@@ -337,7 +353,7 @@ void Checkpoint::State::require_all_parts(const CheckpointManifest& manifest) co
 }
 
 // `folder` is rank 0's.
-CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointFolder>& folder) {
+CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointFolder>& folder, const Accept& accept) {
   std::string manifest_text;
   std::string loader;
   detail::run_together(communicator_, "Reading a checkpoint", [&] {
@@ -348,6 +364,9 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
   const auto manifest =
       parse_checkpoint_manifest(communicator_.broadcast_bytes(manifest_text, 0), "the manifest of rank 0");
   loader = communicator_.broadcast_bytes(loader, 0);
+  detail::run_together(communicator_, "Reading a checkpoint", [&] {
+    if (accept) accept(manifest);
+  });
   require_all_parts(manifest);
   const auto tensors_of = [&](const std::string& name) {
     NamedTensors named;
@@ -419,16 +438,20 @@ void Checkpoint::save(const CheckpointPosition& position) {
   state_->save(position);
 }
 
-std::optional<CheckpointPosition> Checkpoint::load_latest() {
-  return state_->load_latest();
+std::optional<CheckpointPosition> Checkpoint::load_latest(const Accept& accept) {
+  return state_->load_latest(accept);
 }
 
-CheckpointPosition Checkpoint::load(const std::filesystem::path& folder) {
-  return state_->load(folder);
+CheckpointPosition Checkpoint::load(const std::filesystem::path& folder, const Accept& accept) {
+  return state_->load(folder, accept);
 }
 
 void Checkpoint::wait() {
   state_->wait();
+}
+
+void Checkpoint::mark_best(std::int64_t step) {
+  state_->mark_best(step);
 }
 
 const std::filesystem::path& Checkpoint::root() const {

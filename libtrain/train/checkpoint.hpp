@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
+#include <libtrain/checkpoint/checkpoint_manifest.hpp>
 #include <libtrain/checkpoint/checkpoint_retention.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/data/loader_state.hpp>
@@ -23,7 +25,6 @@ namespace libtrain {
 class Context;
 
 struct CheckpointOptions {
-  CheckpointRetention retention = {};
   /// Write while the training goes on, from a copy of the state in host memory; otherwise save() returns when the
   /// checkpoint is complete, and uploaded if there is a store.
   bool in_background = true;
@@ -36,6 +37,8 @@ struct CheckpointOptions {
   std::string store = {};
   std::string run_id = {};           ///< Context::run_id(); empty: a random one
   std::string configuration = "{}";  ///< of the run, recorded in the checkpoint: a JSON object
+  // The last member: before others that may throw, GCC 12 warns, without a reason, that it may be uninitialised.
+  CheckpointRetention retention = {};
 };
 
 /// Where a run is in its data and steps.
@@ -88,6 +91,8 @@ class Checkpointable {
 /// them. Add parts after the GradientSynchronizer has been created. Parts must outlive this object. Not thread-safe.
 class Checkpoint {
  public:
+  using Accept = std::function<void(const CheckpointManifest& manifest)>;
+
   /// Folder DIR/checkpoints, where DIR is `--output`; the run's id and options are recorded.
   explicit Checkpoint(Context& context, CheckpointOptions options = {});
 
@@ -119,8 +124,9 @@ class Checkpoint {
   /// Loads the newest checkpoint that is complete and undamaged, in the root or in the store, from which it is copied
   /// to the root; std::nullopt if there is none. Damaged ones are named in warnings and passed over. Throws
   /// EnvironmentError, the same on all ranks, if the folder or the store cannot be read or a newer libtrain wrote it,
-  /// and as load().
-  std::optional<CheckpointPosition> load_latest();
+  /// and as load(). `accept` gets the manifest before anything is loaded, on all ranks; what it throws on a rank is
+  /// thrown on all.
+  std::optional<CheckpointPosition> load_latest(const Accept& accept = {});
 
   /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, has
   /// one that was not added, or a part does not fit, the same on all ranks; parts before that one have been loaded
@@ -128,11 +134,15 @@ class Checkpoint {
   ///
   /// Each rank's generators of random numbers continue if the number of ranks is that of the checkpoint; otherwise they
   /// are seeded from rank 0's and the step.
-  CheckpointPosition load(const std::filesystem::path& folder);
+  CheckpointPosition load(const std::filesystem::path& folder, const Accept& accept = {});
 
   /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError if it could not
   /// be written.
   void wait();
+
+  /// Keeps the checkpoint of this step, whatever the retention says, until another one is marked; in the root, not in
+  /// the store. All ranks must call it. Throws UsageError if there is none.
+  void mark_best(std::int64_t step);
 
   const std::filesystem::path& root() const;
 

@@ -94,6 +94,30 @@ MetricsWriter& Context::metrics(MetricsWriter::InUse in_use) {
   return *metrics_;
 }
 
+const std::string& Context::resume() {
+  has_read_resume_ = true;
+  return options_.resume;
+}
+
+const std::string& Context::checkpoint_store() {
+  has_read_store_ = true;
+  return options_.checkpoint_store;
+}
+
+const StopRequest& Context::stop_request() {
+  has_read_stop_ = true;
+  if (!stop_request_) stop_request_.emplace(options_.stop_at);
+  return *stop_request_;
+}
+
+std::vector<std::string> Context::unused_run_options() const {
+  std::vector<std::string> unused;
+  if (options_.resume != RunOptions{}.resume && !has_read_resume_) unused.emplace_back("--resume");
+  if (!options_.checkpoint_store.empty() && !has_read_store_) unused.emplace_back("--checkpoint-store");
+  if (!options_.stop_at.is_never() && !has_read_stop_) unused.emplace_back("--max-minutes");
+  return unused;
+}
+
 std::uint64_t Context::seed() const {
   return options_.seed;
 }

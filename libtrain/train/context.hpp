@@ -15,6 +15,7 @@
 #include <c10/core/Device.h>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/stop_request.hpp>
 #include <libtrain/base/trace.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/comm/connect.hpp>
@@ -29,9 +30,12 @@ namespace libtrain {
 
 /// The options of a run, from the command line and `--config FILE`, or from a program that creates its own Context.
 struct RunOptions {
-  std::string output = "outputs";  ///< folder for metrics.jsonl and the other files of the run
-  std::uint64_t seed = 0;          ///< seed of weights, data order and augmentation
-  bool quiet = false;              ///< no progress
+  std::string output = "outputs";     ///< folder for metrics.jsonl and the other files of the run
+  std::uint64_t seed = 0;             ///< seed of weights, data order and augmentation
+  bool quiet = false;                 ///< no progress
+  std::string resume = "auto";        ///< see Context::resume()
+  std::string checkpoint_store = {};  ///< see Context::checkpoint_store()
+  Deadline stop_at = Deadline::never();
   DataAccess data = {};
   std::map<std::string, std::string> options = {};  ///< the program's own options by name
   std::set<std::string> may_change = {};            ///< those of them for which Option::may_change is true
@@ -113,6 +117,24 @@ class Context {
   /// If the program declares no options: the given options that it has not read so far.
   std::vector<std::string> unused_options() const;
 
+  /// `--resume`: "auto" (continue the run in `--output`, if there is one), "none" (start anew), or the path of a
+  /// checkpoint or of a folder of checkpoints. A Trainer follows it.
+  const std::string& resume();
+
+  /// `--checkpoint-store`: a location in an object store to which checkpoints are copied, or empty. A Trainer copies
+  /// them to TrainerCheckpoints::folder below it; see CheckpointOptions::store.
+  const std::string& checkpoint_store();
+
+  /// Whether this rank was asked to stop, by a signal or by `--max-minutes`. The first call installs the handlers of
+  /// signals (see StopRequest); without it SIGTERM ends the process at once. A Trainer calls it.
+  const StopRequest& stop_request();
+
+  /// From here on a signal ends the process at once again.
+  void end_stop_request() { stop_request_.reset(); }
+
+  /// Those of `--resume`, `--checkpoint-store` and `--max-minutes` that were given and not read.
+  std::vector<std::string> unused_run_options() const;
+
   /// Whether storage() was called: otherwise `--stage` and `--cache` had no effect.
   bool has_opened_storage() const { return has_opened_storage_; }
 
@@ -131,6 +153,10 @@ class Context {
   Progress progress_;
   TraceSink* trace_;
   bool has_opened_storage_ = false;
+  bool has_read_resume_ = false;
+  bool has_read_store_ = false;
+  bool has_read_stop_ = false;
+  std::optional<StopRequest> stop_request_;
   mutable std::mutex asked_mutex_;  // transforms may call option() on the loader's threads
   mutable std::set<std::string> asked_;
   Stopwatch stopwatch_;

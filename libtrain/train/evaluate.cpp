@@ -29,11 +29,14 @@ std::vector<double> numbers_of(const std::string& bytes) {
 
 }  // namespace
 
-EvaluationSums::EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler) {
+EvaluationSums::EvaluationSums(const data::Sampler& sampler) {
   if (!sampler.covers_exactly_once()) {
     throw UsageError(
         "evaluate() would count some samples twice or not at all. Create its loader with Remainder::exact.");
   }
+}
+
+EvaluationMode::EvaluationMode(torch::nn::Module& model) {
   were_training_.emplace_back(&model, model.is_training());
   for (const auto& module : model.modules(/*include_self=*/false)) {
     were_training_.emplace_back(module.get(), module->is_training());
@@ -42,7 +45,7 @@ EvaluationSums::EvaluationSums(torch::nn::Module& model, const data::Sampler& sa
 }
 
 // train() of a module also sets its submodules, which come after it in the list.
-EvaluationSums::~EvaluationSums() {
+EvaluationMode::~EvaluationMode() {
   for (const auto& [module, was_training] : were_training_) module->train(was_training);
 }
 

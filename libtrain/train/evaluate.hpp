@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,25 +25,50 @@ struct Evaluation {
 
 namespace detail {
 
+/// While it exists, the module is in evaluation mode, and this thread computes no gradients. Its destructor gives each
+/// submodule its previous mode.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model);
+  EvaluationMode(const EvaluationMode&) = delete;  // it restores once
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+  ~EvaluationMode();
+
+ private:
+  std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // the mode of each module, parents first
+  const c10::AutoGradMode no_gradients_{false};
+};
+
 /// Sums the values of all ranks. The tensor of a rank without samples is undefined. All ranks must use it.
 class EvaluationSums {
  public:
   /// Throws UsageError unless the sampler covers each sample exactly once.
-  EvaluationSums(torch::nn::Module& model, const data::Sampler& sampler);
-  EvaluationSums(const EvaluationSums&) = delete;
-  EvaluationSums& operator=(const EvaluationSums&) = delete;
-  ~EvaluationSums();
+  explicit EvaluationSums(const data::Sampler& sampler);
 
   /// Adds the values of `samples` samples.
   void add(const at::Tensor& measured, std::uint64_t samples);
   Evaluation over_ranks(Communicator& communicator) const;
 
  private:
-  std::vector<std::pair<torch::nn::Module*, bool>> were_training_;  // the mode of each module, parents first
-  const c10::AutoGradMode no_gradients_{false};
   at::Tensor sums_;
   std::int64_t samples_ = 0;
 };
+
+/// As evaluate(), in the modes that modules have; std::nullopt if `must_stop()` is true after a batch, which must be
+/// the same on all ranks. All ranks call it equally often.
+template <typename B, typename Measure, typename MustStop>
+std::optional<Evaluation> evaluate_until(data::DataLoaderOf<B>& loader, Communicator& communicator, Measure& measure,
+                                         const MustStop& must_stop) {
+  EvaluationSums sums(loader.sampler());
+  auto epoch = loader.epoch(0);
+  for (auto& batch : epoch) {
+    if (epoch.samples_of_batch() > 0) sums.add(measure(batch), epoch.samples_of_batch());
+    if (must_stop()) return std::nullopt;
+  }
+  // Remainder::uneven may leave this rank with one batch less.
+  if (loader.sampler().batches() < loader.sampler().steps() && must_stop()) return std::nullopt;
+  return sums.over_ranks(communicator);
+}
 
 }  // namespace detail
 
@@ -61,12 +87,8 @@ class EvaluationSums {
 template <typename B, typename Measure>
 Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Communicator& communicator,
                     const Measure& measure) {
-  detail::EvaluationSums sums(model, loader.sampler());
-  auto epoch = loader.epoch(0);
-  for (auto& batch : epoch) {
-    if (epoch.samples_of_batch() > 0) sums.add(measure(batch), epoch.samples_of_batch());
-  }
-  return sums.over_ranks(communicator);
+  const detail::EvaluationMode mode(model);
+  return *detail::evaluate_until(loader, communicator, measure, [] { return false; });
 }
 
 }  // namespace libtrain

@@ -17,6 +17,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/output_file.hpp>
+#include <libtrain/base/stop_request.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/connect.hpp>
 #include <libtrain/launch/detail/describe.hpp>
@@ -111,6 +112,9 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
   for (const auto& name : context.unused_options()) {
     log_warning(text("--", name, " had no effect: this program does not read it. Check the name of the option."));
   }
+  for (const auto& name : context.unused_run_options()) {
+    log_warning(text(name, " had no effect: this program has no Trainer with checkpoints. Remove the option."));
+  }
   if (context.has_opened_storage()) return;
   for (const auto& [name, value] :
        {std::pair{"--stage", line.run.data.stage}, std::pair{"--cache", line.run.data.cache}}) {
@@ -120,8 +124,19 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
   }
 }
 
-void run_body(const Launch& launch, const CommandLine& line, const Connection& connection, const std::string& run_id,
-              const std::function<void(Context&)>& body) {
+// Returns why and where all ranks have stopped, if they were asked to.
+std::optional<std::string> call_until_stopped(const std::function<void(Context&)>& body, Context& context) {
+  try {
+    body(context);
+    return std::nullopt;
+  } catch (const StoppedOnRequest& stopped) {
+    return stopped.what();
+  }
+}
+
+// Returns the exit code.
+ExitCode run_body(const Launch& launch, const CommandLine& line, const Connection& connection,
+                  const std::string& run_id, const std::function<void(Context&)>& body) {
   const auto& communicator = connection.communicator;
   std::optional<CallPurpose> purpose{std::in_place, *communicator, "the start of run()"};
   // Fails before the data are read. Creates nothing: metrics.jsonl appears with the first record.
@@ -138,20 +153,22 @@ void run_body(const Launch& launch, const CommandLine& line, const Connection& c
   try {
     Context context{connection, line.run, launch, run_id, timeline ? &timeline->sink() : nullptr};
     purpose.reset();
-    body(context);
+    const auto stopped = call_until_stopped(body, context);
     // A GPU may find an error after the body has queued its last work.
     stream.synchronize();
     purpose.emplace(*communicator, "the end of run(), whose body has returned");
     warn_of_unused_options(context, line);
-    require_finite_summary(context);
+    if (!stopped) require_finite_summary(context);
     write_summary_event(context);
     if (timeline) timeline->write(line.timeline);
     detail::require_printed();
+    if (stopped && context.rank() == 0) log_info(*stopped);
+    communicator->barrier();
+    return stopped ? ExitCode::stopped : ExitCode::success;
   } catch (...) {
     if (timeline) write_own_timeline(*timeline, line, communicator->rank());
     throw;
   }
-  communicator->barrier();
 }
 
 int run_rank(int argc, char** argv, const Program& program, Connection connection,
@@ -179,8 +196,7 @@ int run_rank(int argc, char** argv, const Program& program, Connection connectio
     }
     const auto run_id = detail::agree_on_run_id(*communicator);
     failed->follow(communicator, line.run.output, run_id);
-    run_body(*launch, line, connection, run_id, body);
-    return 0;
+    return static_cast<int>(run_body(*launch, line, connection, run_id, body));
   } catch (...) {
     return failed->end(detail::current_failure(), launch, connection.communicator.get());
   }

@@ -22,6 +22,8 @@ namespace libtrain {
 /// LibTorch that ask for CUDA, such as torch::manual_seed(), may be called inside the body, and must not be called
 /// before `run`: LibTorch's CUDA part is loaded only when the ranks use GPUs.
 ///
+/// If `body` throws StoppedOnRequest, on all ranks, the run ends in the same way, with exit code 5.
+///
 /// An exception on any rank ends the whole job within seconds with one report (rank, host, cause) and the exit code of
 /// that Error (see ExitCode). A rank that has finished waits for the others, so that a job succeeds on all ranks or on
 /// none. If communication fails, every running rank writes its last 100 collectives to

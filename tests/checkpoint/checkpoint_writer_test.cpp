@@ -392,5 +392,28 @@ TEST_F(CheckpointWriting, NamesAFolderThatCannotBeMade) {
               AllOf(HasSubstr("Not a directory"), HasSubstr("another folder")));
 }
 
+TEST_F(CheckpointWriting, SetsCheckpointsAsideUnlessARunIsWriting) {
+  EXPECT_EQ(set_aside_checkpoints(root_), std::nullopt);
+  {
+    CheckpointWriter writer{root_, {"first"}};
+    EXPECT_EQ(set_aside_checkpoints(root_), std::nullopt);
+    save(writer, 1);
+    EXPECT_THAT(message_of<EnvironmentError>([&] { set_aside_checkpoints(root_); }),
+                HasSubstr("is writing checkpoints"));
+  }
+  const auto first = set_aside_checkpoints(root_);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->string(), root_.string() + ".1");
+  EXPECT_FALSE(fs::exists(root_));
+  {
+    CheckpointWriter writer{root_, {"second"}};
+    save(writer, 1);
+    save(writer, 2);
+  }
+  EXPECT_EQ(set_aside_checkpoints(root_)->string(), root_.string() + ".2");
+  EXPECT_EQ(list_checkpoints(root_.string() + ".1").size(), 1U);
+  EXPECT_EQ(list_checkpoints(root_.string() + ".2").size(), 2U);
+}
+
 }  // namespace
 }  // namespace libtrain

@@ -423,5 +423,27 @@ TEST(Sampler, RefusesAPositionBeyondTheDataSet) {
   EXPECT_THROW(sampler.position_after(0, 11), UsageError);
 }
 
+TEST(Sampler, KnowsHowManySamplesAStepHas) {
+  for (const auto remainder : {Remainder::pad, Remainder::drop, Remainder::exact, Remainder::uneven}) {
+    for (const std::uint64_t from : {0, 5}) {
+      std::vector<std::uint64_t> of_ranks(10);
+      std::vector<std::uint64_t> of_all(10);
+      for (int rank = 0; rank < 3; ++rank) {
+        const Sampler sampler({.dataset_size = 23, .batch_size = 2, .remainder = remainder},
+                              {.rank = rank, .world_size = 3});
+        for (std::uint64_t step = 0; step < sampler.steps(from); ++step) {
+          const auto samples = sampler.samples(step, from);
+          const bool has_batch = step < sampler.batches(from);
+          EXPECT_EQ(samples.of_rank, has_batch ? batch_of(sampler, 0, step, from).size() : 0U);
+          of_ranks[step] += samples.of_rank;
+          of_all[step] = samples.of_all;
+        }
+        EXPECT_THROW(sampler.samples(sampler.steps(from), from), UsageError);
+      }
+      EXPECT_EQ(of_ranks, of_all);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace libtrain::data

@@ -121,6 +121,14 @@ std::int64_t memory_bytes() {
   return least;
 }
 
+std::int64_t rss_bytes() {
+  std::ifstream file{"/proc/self/statm"};
+  std::int64_t size = 0;
+  std::int64_t resident = 0;  // both in pages
+  if (!(file >> size >> resident)) return 0;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
 std::int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -47,6 +47,9 @@ std::optional<std::int64_t> clock_throttling();
 /// limit (cgroup, versions 1 and 2) if that is less.
 std::int64_t memory_bytes();
 
+/// The resident memory of this process in bytes, now, or 0 if the system does not tell.
+std::int64_t rss_bytes();
+
 /// The peak resident memory of this process in bytes.
 std::int64_t peak_rss_bytes();
 

@@ -1,5 +1,7 @@
 #include <libtrain/train/detail/command_line.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <iomanip>
 #include <limits>
 #include <map>
@@ -22,6 +24,8 @@ namespace {
 
 // One week: longer timeouts are typing errors, and sums of time points cannot overflow.
 constexpr double kLongestTimeout_s = 604800;
+
+constexpr double kLongestRun_minutes = 60 * 24 * 365;
 
 const std::map<std::string, DeviceChoice> kDevices{
     {"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}};
@@ -72,6 +76,21 @@ void add_common_options(CLI::App& app, CommandLine& line) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--config", line.config,
                  "JSON file of options, such as {\"epochs\": 3, \"seed\": 7}; the command line wins");
+  app.add_option("--resume", line.run.resume,
+                 "auto: continue the run in --output, if there is one; none: start anew; or a checkpoint's folder")
+      ->capture_default_str()
+      ->check([](const std::string& folder) { return folder.empty() ? "the name of the folder is empty" : ""; });
+  app.add_option(
+      "--checkpoint-store", line.run.checkpoint_store,
+      "Location in Azure Blob, S3 or Google Cloud Storage to which checkpoints are copied, and from which the "
+      "run continues on another machine");
+  app.add_option_function<double>(
+         "--max-minutes",
+         [&line](double minutes) {
+           line.run.stop_at = Deadline::after(std::chrono::milliseconds(static_cast<std::int64_t>(minutes * 60'000)));
+         },
+         "Minutes after which the run writes a checkpoint and stops with exit code 5 (default: no limit)")
+      ->transform(decimal(0.0, kLongestRun_minutes, number_between(0.0, kLongestRun_minutes)));
   app.add_flag("--quiet", line.run.quiet, "No progress");
   const auto rank = whole_number(0, std::numeric_limits<int>::max());
   app.add_option("--rank", line.launch.rank, "This process's rank, if the launcher does not set it")->transform(rank);

@@ -1,0 +1,466 @@
+#include <libtrain/train/detail/training_loop.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
+#include <libtrain/base/trace.hpp>
+#include <libtrain/checkpoint/checkpoint_folder.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
+#include <libtrain/sync/sync_batch_norm.hpp>
+#include <libtrain/train/autocast.hpp>
+#include <libtrain/train/channels_last.hpp>
+#include <libtrain/train/detail/trainer_resume.hpp>
+
+namespace libtrain::detail {
+
+namespace {
+
+void require_at_least(const char* name, std::int64_t value, std::int64_t minimum) {
+  if (value >= minimum) return;
+  throw UsageError(text("TrainerOptions::", name, " is ", value, ". Set it to ", minimum, " or more."));
+}
+
+void check(const TrainerOptions& options) {
+  require_at_least("epochs", options.epochs, 1);
+  require_at_least("max_steps", options.max_steps, 0);
+  require_at_least("accumulate", options.accumulate, 1);
+  require_at_least("evaluate_every_epochs", options.evaluate_every_epochs, 0);
+  require_at_least("evaluate_every_steps", options.evaluate_every_steps, 0);
+  require_at_least("evaluations_without_improvement", options.evaluations_without_improvement, 0);
+  require_at_least("log_every_steps", options.log_every_steps, 1);
+  require_at_least("checkpoints.every_epochs", options.checkpoints.every_epochs, 0);
+  require_at_least("checkpoints.every_steps", options.checkpoints.every_steps, 0);
+  const bool has_metric = options.checkpoints.enabled && !options.checkpoints.metric.empty();
+  if (options.evaluations_without_improvement > 0 && !has_metric) {
+    throw UsageError(
+        "TrainerOptions::evaluations_without_improvement needs a metric to improve. Set "
+        "TrainerOptions::checkpoints.metric to the name of one of the evaluation's values.");
+  }
+}
+
+const char* name_of(Precision precision) {
+  switch (precision) {
+    case Precision::bfloat16:
+      return "bfloat16";
+    case Precision::float16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+// The folder in a location of an object store, before the location's query.
+std::string below(const std::string& location, const std::string& folder) {
+  if (location.empty()) return {};
+  const auto end = std::min(location.find('?'), location.size());
+  auto path = location.substr(0, end);
+  if (!path.ends_with('/')) path += '/';
+  return path + folder + location.substr(end);
+}
+
+std::int64_t ceiling_of_ratio(std::int64_t number, std::int64_t divisor) {
+  return (number + divisor - 1) / divisor;
+}
+
+std::int64_t integer(std::uint64_t number) {
+  return static_cast<std::int64_t>(number);
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(Context& context, TrainerOptions options) : context_(context), options_(std::move(options)) {
+  check(options_);
+}
+
+TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& module, TrainerOptimizer optimizer) {
+  if (has_begun_) throw UsageError(text("The part '", name, "' was added to a trainer after fit(). Add it before."));
+  module.to(context_.device());
+  if (options_.channels_last) to_channels_last(module);
+  if (options_.sync_batch_norm) replace_batch_norms(module, communicator());
+  // Parts may reduce at the same time.
+  if (!parts_.empty()) communicators_.push_back(communicator().split(0, context_.rank()));
+  auto synchronizer = options_.synchronizer;
+  synchronizer.trace = context_.trace();
+  parts_.push_back(std::make_unique<TrainerPart>(
+      name, module, optimizer, communicators_.empty() ? communicator() : *communicators_.back(),
+      TrainerPart::Options{
+          .max_gradient_norm = options_.max_gradient_norm,
+          .loss_scaler = options_.precision == Precision::float16 ? std::optional{options_.loss_scaler} : std::nullopt,
+          .moving_average = options_.moving_average,
+          .synchronizer = std::move(synchronizer)}));
+  return *parts_.back();
+}
+
+void TrainingLoop::add_state(const std::string& name, std::unique_ptr<Checkpointable> state) {
+  if (has_begun_) throw UsageError(text("The state '", name, "' was added to a trainer after fit(). Add it before."));
+  states_.emplace_back(name, std::move(state));
+}
+
+Trackers& TrainingLoop::trackers() {
+  if (!records_) throw UsageError("A trainer has no trackers before fit(). Use them in a callback.");
+  return records_->trackers();
+}
+
+TrainerPart& TrainingLoop::part(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& part : parts_) {
+    if (part->name() == name) return *part;
+    names.push_back(part->name());
+  }
+  throw UsageError(text("The trainer has no part '", name, "', but ", names.empty() ? "none" : join(names, ", "),
+                        ". Add it, or correct the name."));
+}
+
+std::filesystem::path TrainingLoop::best_checkpoint() const {
+  if (!checkpoint_ || progress_->best_step < 0) return {};
+  return checkpoint_->root() / checkpoint_folder_name(progress_->best_step);
+}
+
+std::vector<TrainerPart*> TrainingLoop::parts() const {
+  std::vector<TrainerPart*> all;
+  for (const auto& part : parts_) all.push_back(part.get());
+  return all;
+}
+
+bool TrainingLoop::is_over() const {
+  return state().epoch >= options_.epochs || (options_.max_steps > 0 && state().step >= options_.max_steps) ||
+         progress_->was_ended ||
+         (options_.evaluations_without_improvement > 0 &&
+          progress_->evaluations_without_improvement >= options_.evaluations_without_improvement);
+}
+
+// ---- fit()
+
+void TrainingLoop::fit(TrainerSteps& steps) {
+  begin(steps);
+  if (is_over() && !progress_->must_evaluate && context_.rank() == 0) {
+    log_warning(text("The run in '", context_.output_directory().string(), "' has finished after ", step(),
+                     " steps: nothing is trained. Set another --output for a new run, or --resume none to start "
+                     "again."));
+  }
+  stopwatch_.restart();
+  while (!is_over() || progress_->must_evaluate) train_epoch(steps);
+  finish(steps);
+}
+
+void TrainingLoop::begin(TrainerSteps& steps) {
+  if (has_begun_)
+    throw UsageError("fit() was called twice. Create another Trainer, with another TrainerCheckpoints::folder.");
+  if (parts_.empty()) throw UsageError("fit() was called on a trainer without modules. Add them with add().");
+  has_begun_ = true;
+  require_batches(steps.sampler(), 0);
+  context_.metrics();  // fails before the training if the output folder cannot be written
+  const auto all = configuration(steps.sampler());
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : all) lines.push_back(text(name, " = ", value));
+  require_agreement({.subject = "The configuration of the training",
+                     .unit = "settings",
+                     .advice = "Give all ranks the same options."},
+                    lines, communicator());
+  if (options_.checkpoints.enabled) resume(all);
+  follow_schedule(steps.sampler());
+  if (step() == 0) {
+    for (const auto& part : parts_) part->restart_average();
+  }
+  samples_before_ = state().samples;
+  NamedValues shown{all.begin(), all.end()};
+  records_.emplace(context_, shown,
+                   TrainingRecords::Options{.log_every_steps = options_.log_every_steps,
+                                            .tensor_board = options_.tensor_board,
+                                            .mlflow = options_.mlflow,
+                                            .mlflow_run = progress_->mlflow_run});
+}
+
+// The options of the command line, and what the program decides.
+RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const {
+  RunConfiguration all;
+  for (const auto& [name, value] : context_.fixed_options()) all.emplace(text("--", name), value);
+  all.emplace("epochs", text(options_.epochs));
+  all.emplace("max_steps", text(options_.max_steps));
+  all.emplace("accumulate", text(options_.accumulate));
+  all.emplace("precision", name_of(options_.precision));
+  all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");
+  if (options_.max_gradient_norm) all.emplace("max_gradient_norm", text(*options_.max_gradient_norm));
+  all.emplace("batch_size", text(sampler.batch_size()));
+  if (options_.moving_average) {
+    all.emplace("moving_average.decay", text(options_.moving_average->decay));
+    all.emplace("moving_average.warm_up", options_.moving_average->warm_up ? "true" : "false");
+  }
+  if (!options_.checkpoints.metric.empty()) {
+    all.emplace("checkpoints.metric", options_.checkpoints.metric);
+    all.emplace("checkpoints.best",
+                options_.checkpoints.best == CheckpointRetention::Best::highest ? "highest" : "lowest");
+  }
+  for (const auto& part : parts_) {
+    const auto rates = part->learning_rates();
+    for (std::size_t group = 0; group < rates.size(); ++group)
+      all.emplace(text(part->name(), kRateOfGroup, group), text(rates[group]));
+  }
+  return all;
+}
+
+void TrainingLoop::resume(const RunConfiguration& configuration) {
+  context_.stop_request();  // from here on a signal does not end the process
+  stop_agreement_.emplace(communicator());
+  const auto& policy = options_.checkpoints;
+  checkpoint_.emplace(
+      communicator(), context_.output_directory() / policy.folder,
+      CheckpointOptions{.failures_allowed = policy.failures_allowed,
+                        .store = below(context_.checkpoint_store(), policy.folder),
+                        .run_id = context_.run_id(),
+                        .configuration = to_json(configuration),
+                        .retention = {.last = policy.last, .metric = policy.metric, .best = policy.best}});
+  for (const auto& part : parts_) part->add_to(*checkpoint_);
+  for (auto& [name, state] : states_) checkpoint_->add(name, std::move(state));
+  checkpoint_->add("trainer", std::make_unique<TrainerProgressPart>(progress_));
+
+  const auto resumed = resume_run(*checkpoint_, context_, configuration);
+  if (!resumed.position) return;
+  step() = resumed.position->step;
+  epoch() = resumed.position->epoch;
+  resumed_ = resumed.position->loader;
+  if (resumed.keeps_folder) {
+    saved_step_ = step();
+  } else {
+    progress_->best_step = -1;  // its checkpoint is not in the folder
+    progress_->mlflow_run.clear();
+  }
+  if (options_.schedule) return;
+  for (const auto& part : parts_) {
+    const auto rates = progress_->rates.find(part->name());
+    if (rates != progress_->rates.end()) part->set_learning_rates(rates->second);
+  }
+}
+
+void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
+  const auto steps_per_epoch = ceiling_of_ratio(integer(sampler.steps()), options_.accumulate);
+  const auto former = std::exchange(progress_->steps_per_epoch, steps_per_epoch);
+  if (former != 0 && former != steps_per_epoch && options_.max_steps == 0) {
+    // Another number of ranks: the schedule goes on at the same place in the data.
+    double epochs_done = static_cast<double>(epoch());
+    if (resumed_ && resumed_->epoch == static_cast<std::uint64_t>(epoch()))
+      epochs_done += static_cast<double>(resumed_->position) / static_cast<double>(resumed_->dataset_size);
+    progress_->schedule_offset = std::llround(epochs_done * static_cast<double>(steps_per_epoch)) - step();
+  }
+  if (!options_.schedule) return;
+  auto steps = options_.epochs * steps_per_epoch;
+  if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
+  schedule_ = options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = steps_per_epoch});
+  for (const auto& part : parts_) {
+    auto* const optimizer = part->plain_optimizer();
+    if (optimizer == nullptr) continue;
+    std::vector<double> bases;
+    for (const auto& group : optimizer->param_groups()) bases.push_back(group.options().get_lr());
+    rates_.emplace_back(*optimizer, std::move(bases), schedule_);
+  }
+}
+
+// ---- An epoch
+
+void TrainingLoop::train_epoch(TrainerSteps& steps) {
+  begin_epoch(steps);
+  if (progress_->must_evaluate) {
+    evaluate(steps);
+    if (is_best()) save(steps);
+  }
+  while (!now_.has_ended() && !is_over()) {
+    make_step(steps);
+    follow_step(steps);
+  }
+  if (now_.has_ended()) {
+    end_epoch(steps);
+  } else {
+    record_interval();
+    if (evaluated_step_ != step()) evaluate(steps);
+    save(steps);
+  }
+  steps.end_epoch();
+}
+
+// The ranks take part in a step in equal numbers of rounds, even one that has no samples in it; see TrainerPart.
+void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t from) const {
+  if (sampler.remainder() == data::Remainder::uneven) {
+    throw UsageError(
+        "A trainer needs equally many batches on all ranks, which Remainder::uneven does not give. Use "
+        "Remainder::exact.");
+  }
+  const auto steps = sampler.steps(from);
+  if (steps == 0 && from == 0) throw UsageError("fit() was given a loader without batches. Use more data.");
+  if (joins() || steps == 0) return;
+  const auto last = sampler.samples(steps - 1, from).of_all;
+  if (last >= static_cast<std::uint64_t>(context_.world_size())) return;
+  throw UsageError(text("The last step of an epoch has ", last, " samples for ", context_.world_size(),
+                        " ranks. A trainer of several parts, or with a SyncBatchNorm, needs some on each: use "
+                        "Remainder::pad or Remainder::drop."));
+}
+
+// Whether a rank without samples in a step joins the others' round.
+bool TrainingLoop::joins() const {
+  return parts_.size() == 1 && std::ranges::none_of(parts_.front()->module().modules(), [](const auto& module) {
+           return dynamic_cast<const SyncBatchNormImpl*>(module.get()) != nullptr;
+         });
+}
+
+void TrainingLoop::begin_epoch(TrainerSteps& steps) {
+  const auto number = static_cast<std::uint64_t>(epoch());
+  now_ = {};
+  if (resumed_) steps.resume(*resumed_);  // also for an epoch that has ended: its bad samples still count
+  if (resumed_ && resumed_->epoch == number) {
+    now_.from = resumed_->position;
+  } else {
+    steps.begin_epoch(number);
+  }
+  resumed_.reset();
+  now_.batches = integer(steps.sampler().steps(now_.from));
+  require_batches(steps.sampler(), now_.from);
+  context_.progress().begin_epoch(
+      {.number = static_cast<int>(epoch() + 1),
+       .count = static_cast<int>(options_.epochs),
+       .steps = progress_->step_in_epoch + ceiling_of_ratio(now_.batches, options_.accumulate),
+       .first_step = progress_->step_in_epoch});
+}
+
+void TrainingLoop::make_step(TrainerSteps& steps) {
+  const Stopwatch stopwatch;
+  const auto plan = plan_step(steps.sampler());
+  prepare_parts();
+  for (std::int64_t index = 0; index < plan.batches; ++index, ++now_.batch) {
+    const auto samples = integer(steps.sampler().samples(static_cast<std::uint64_t>(now_.batch), now_.from).of_rank);
+    {
+      const TraceSpan span{context_.trace(), "data", "wait for a batch"};
+      const Stopwatch waiting;
+      steps.next_batch();
+      interval_.seconds_waiting_for_data += waiting.seconds();
+    }
+    if (samples == 0) continue;
+    run_batch(steps,
+              {.is_alone = plan.batches == 1,
+               .divisor = plan.batches == 1 ? 1.0 : static_cast<double>(plan.own) / static_cast<double>(samples),
+               .is_last = index == plan.last,
+               .uneven = plan.is_even ? -1 : plan.own,
+               .trace = context_.trace()},
+              samples);
+  }
+  if (plan.last < 0) parts_.front()->step_without_samples();
+  require_ended_rounds();
+  add_step_values();
+  ++step();
+  ++progress_->step_in_epoch;
+  progress_->state.samples += plan.all;
+  ++interval_.steps;
+  interval_.samples += plan.all;
+  interval_.seconds += stopwatch.seconds();
+}
+
+TrainingLoop::Plan TrainingLoop::plan_step(const data::Sampler& sampler) const {
+  Plan plan{.batches = std::min(options_.accumulate, now_.batches - now_.batch)};
+  for (std::int64_t index = 0; index < plan.batches; ++index) {
+    const auto samples = sampler.samples(static_cast<std::uint64_t>(now_.batch + index), now_.from);
+    plan.own += integer(samples.of_rank);
+    plan.all += integer(samples.of_all);
+    if (samples.of_rank > 0) plan.last = index;
+    if (samples.of_all % static_cast<std::uint64_t>(context_.world_size()) != 0) plan.is_even = false;
+  }
+  return plan;
+}
+
+void TrainingLoop::prepare_parts() {
+  const auto schedule_step = step() + progress_->schedule_offset;
+  for (auto& rate : rates_) rate.set(schedule_step);
+  const bool must_stop = checkpoint_ && context_.stop_request().is_requested();
+  for (const auto& part : parts_) {
+    part->settle();
+    if (schedule_) part->set_rate_factor(schedule_(schedule_step));
+    if (must_stop) part->synchronizer().request_stop();
+  }
+}
+
+void TrainingLoop::run_batch(TrainerSteps& steps, const TrainerPart::Batch& batch, std::int64_t samples) {
+  for (const auto& part : parts_) part->begin_batch(batch);
+  const auto result = [&] {
+    std::optional<Autocast> autocast;
+    begin_autocast(autocast);
+    const TraceSpan span{batch.trace, "compute", "forward"};
+    return steps.run();
+  }();
+  const bool was_updated = std::ranges::count_if(parts_, [](const auto& part) { return part->end_batch(); }) > 0;
+  if (was_updated == result.loss.defined()) {
+    throw UsageError(was_updated
+                         ? "A trainer's step has called TrainerPart::update() and returned a loss, too. Return "
+                           "StepResult::updated()."
+                         : "A trainer's step has returned no loss, and called TrainerPart::update() of no part. "
+                           "Return the loss.");
+  }
+  if (result.loss.defined()) TrainerPart::update_together(result.loss, parts(), batch);
+  const auto weight = static_cast<double>(samples);
+  if (result.loss.defined()) step_values_.push_back({"loss", result.loss.detach(), weight});
+  for (const auto& [name, value] : result.metrics) step_values_.push_back({name, value, weight});
+}
+
+void TrainingLoop::require_ended_rounds() const {
+  for (const auto& part : parts_) {
+    if (!part->is_in_round()) continue;
+    throw UsageError(
+        text("TrainerPart::update() of '", part->name(),
+             "' was not called for the last batch of a step, but for one before it. Call it for each batch, "
+             "or set TrainerOptions::accumulate to 1."));
+  }
+}
+
+// The loss of a step that NonFinite::skipped has skipped is not one of the training.
+void TrainingLoop::add_step_values() {
+  const bool is_skipped = std::ranges::any_of(parts_, [](const auto& part) { return part->has_skipped(); });
+  if (!is_skipped) {
+    for (const auto& [name, value, samples] : step_values_) progress_->means.add(name, value, samples);
+  }
+  step_values_.clear();
+}
+
+void TrainingLoop::settle_parts() {
+  for (const auto& part : parts_) part->settle();
+}
+
+void TrainingLoop::begin_autocast(std::optional<Autocast>& autocast) const {
+  if (options_.precision == Precision::float32) return;
+  autocast.emplace(context_.device(),
+                   AutocastOptions{.type = options_.precision == Precision::float16 ? at::kHalf : at::kBFloat16});
+}
+
+void TrainingLoop::follow_step(TrainerSteps& steps) {
+  if (is_due(step(), options_.log_every_steps)) record_interval();
+  records_->show_step(progress_->step_in_epoch);
+  if (!after_step_.empty()) settle_parts();
+  for (const auto& callback : after_step_) callback(state());
+  if (is_over()) return;    // an evaluation and a checkpoint follow, and the end
+  if (!now_.has_ended()) {  // otherwise end_epoch() follows
+    if (is_due(step(), options_.evaluate_every_steps)) evaluate(steps);
+    if (is_due(step(), options_.checkpoints.every_steps) || is_best()) save(steps);
+  }
+  if (std::ranges::any_of(parts_, [](const auto& part) { return part->synchronizer().stop_requested(); })) stop(steps);
+}
+
+void TrainingLoop::end_epoch(TrainerSteps& steps) {
+  record_interval();
+  const bool is_last = epoch() + 1 == options_.epochs || is_over();
+  const bool must_evaluate =
+      is_last || is_due(epoch() + 1, options_.evaluate_every_epochs) || is_due(step(), options_.evaluate_every_steps);
+  if (must_evaluate && evaluated_step_ != step()) evaluate(steps);
+  const auto means = progress_->means.take_epoch();
+  records_->record("epoch", step(), epoch(), means);
+  if (!means.empty()) progress_->state.metrics = means;
+  ++epoch();
+  progress_->step_in_epoch = 0;
+  auto shown = means;
+  if (evaluated_step_ == step()) shown.insert(state().evaluation.begin(), state().evaluation.end());
+  records_->show_end_of_epoch(shown);
+  if (!after_epoch_.empty()) settle_parts();
+  for (const auto& callback : after_epoch_) callback(state());
+  const auto& policy = options_.checkpoints;
+  if (is_over() || is_best() || is_due(epoch(), policy.every_epochs) || is_due(step(), policy.every_steps)) save(steps);
+}
+
+}  // namespace libtrain::detail
