@@ -61,3 +61,11 @@ def show(root):
         raise AssertionError(f"{code} {warnings}")
     *steps, _, newest, _, damaged = answer.removeprefix("ok ").split()
     return [int(step) for step in steps], int(newest), int(damaged)
+
+
+def verified_steps(root):
+    """The steps of all checkpoints, of any program, which must be undamaged."""
+    (answer,), warnings, code = run([f"verify {root}"])
+    if not answer.startswith("ok ") or (code, warnings) != (0, []):
+        raise AssertionError(f"{answer} {code} {warnings}")
+    return [int(step) for step in answer.split()[1:]]

@@ -11,6 +11,7 @@
 //   save STEP BYTES        begin, two files, commit
 //   mark STEP
 //   show ROOT              answers with the steps of undamaged checkpoints, "newest", its step, and "damaged", how many
+//   verify ROOT            answers with the steps of all checkpoints, whoever wrote them, which must be undamaged
 
 #include <algorithm>
 #include <cstdint>
@@ -89,6 +90,17 @@ class Program {
       std::string root;
       words >> root;
       return show(root);
+    }
+    if (command == "verify") {
+      std::string root;
+      std::string steps;
+      words >> root;
+      for (const auto& status : list_checkpoints(root)) {
+        const CheckpointFolder checkpoint{status.folder};
+        checkpoint.verify();
+        steps += text(status.step, " ");
+      }
+      return steps;
     }
     throw std::runtime_error("unknown command: " + line);
   }

@@ -7,6 +7,8 @@
 //                       short        a write writes half of its bytes; other calls succeed
 //                       torn         a write writes half of its bytes, and the process is killed; others as kill
 //                       kill         the process is killed before the call
+//                       wait         the call creates the file FAULTY_DISK_GATE.reached, and begins when a file
+//                                    FAULTY_DISK_GATE.open exists, or after a minute
 //   FAULTY_DISK_LOG     a file that gets one line a call: its name, result, and paths
 //
 // Reading a file and closing one are not counted.
@@ -55,6 +57,13 @@ bool is_below_root(const std::string& path) {
   return !root.empty() && path.compare(0, root.size(), root) == 0;
 }
 
+// What it creates is not below the root.
+void wait_at_gate() {
+  const auto gate = variable("FAULTY_DISK_GATE");
+  syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, (gate + ".reached").c_str(), O_WRONLY | O_CREAT, 0666));
+  for (int waited_ms = 0; waited_ms < 60'000 && access((gate + ".open").c_str(), F_OK) != 0; ++waited_ms) usleep(1000);
+}
+
 enum class Fault { none, fails, halves, tears };
 
 Fault fault_of_next_call() {
@@ -67,6 +76,10 @@ Fault fault_of_next_call() {
     return Fault::fails;
   }
   if (call != at) return Fault::none;
+  if (action == "wait") {
+    wait_at_gate();
+    return Fault::none;
+  }
   if (action == "short") return Fault::halves;
   if (action == "torn") return Fault::tears;
   if (action == "kill") kill(getpid(), SIGKILL);

@@ -58,8 +58,9 @@ class Job:
                 f"\n--- standard output\n{self.stdout}\n--- standard error\n{self.stderr}")
 
 
-def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT):
-    """Runs `command`, under mpirun where `ranks` is given, and kills every process of it after `time_limit` seconds."""
+def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT, meanwhile=None):
+    """Runs `command`, under mpirun where `ranks` is given, and kills every process of it after `time_limit` seconds.
+    `meanwhile(process)` is called when it has started: its assertions end the job, too."""
     mark = uuid.uuid4().hex
     variables = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
     words = (mpirun(ranks) if ranks else []) + [str(word) for word in command]
@@ -72,10 +73,14 @@ def run(command, *, ranks=None, time_limit=60, environment=None, directory=ROOT)
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=variables,
                                    cwd=directory, start_new_session=True)
         try:
-            process.wait(time_limit)
+            if meanwhile:
+                meanwhile(process)
+            process.wait(max(0, began + time_limit - time.time()))
             timed_out = False
         except subprocess.TimeoutExpired:
             timed_out = True
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n--- standard error\n{_text_of(stderr)}") from error
         finally:
             left_over = _end_processes(mark, policy=0 if process.poll() is None else 2)
             process.wait()

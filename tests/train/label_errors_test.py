@@ -52,7 +52,8 @@ class Images(unittest.TestCase):
 
     def train(self, data, classes, *words, batch_size=3):
         return jobs.run([jobs.program("images"), "--data", data, "--classes", classes, "--epochs", 1, "--batch-size",
-                         batch_size, "--size", 32, "--model", "resnet18", "--output", self.folder / "output", *words],
+                         batch_size, "--size", 32, "--model", "resnet18", "--output", self.folder / "output",
+                         "--resume", "none", *words],
                         ranks=2, environment=loader_jobs.ENVIRONMENT)
 
     def shards_with(self, labels):

@@ -1,9 +1,12 @@
-"""A run that loses its machine, and with it the folder of its checkpoints, goes on from an object store, the Azurite
-emulator, and ends with the bits of a run that nothing has disturbed.
+"""A training that loses its machine, and with it the folder of its checkpoints, continues from an object store, the
+Azurite emulator, and ends with the bits of one that nothing has disturbed.
 
 Exit code 77, and a line that says so, where Azurite cannot be had; ctest then reports the test as skipped.
 """
 
+import os
+import re
+import signal
 import sys
 import unittest
 from pathlib import Path
@@ -12,41 +15,55 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "data" / "storage")
 import azurite_emulator
 import azurite_test
 import emulator_process
-import jobs
+from trainings import Training, jobs, resumed_at
 
-PROGRAM = "resume_program"
+STOPPED = 5
+OPTIONS = ("--optimizer", "adamw", "--average", 0.9)
 
 
 class ResumeFromAStore(azurite_test.Azure):
-    def run_job(self, *options):
-        """With an output folder of its own."""
-        job = jobs.run([jobs.program(PROGRAM), "--output", jobs.temporary_directory(self), *options], ranks=2,
-                       time_limit=200, environment=emulator_process.foreign_unset() | self.credentials())
+    def new_machine(self, *options):
+        return Training(self, *OPTIONS, *options)
+
+    def run_on(self, training, *options, **how):
+        job = training.run(*options, environment=emulator_process.foreign_unset() | self.credentials(), **how)
         self.require_no_secret(job.stdout + job.stderr)
         self.assertEqual(job.left_over, (), job)
         return job
 
-    def test_a_run_whose_machine_is_lost_ends_as_an_undisturbed_one(self):
-        undisturbed = self.run_job()
-        self.assertEqual(undisturbed.exit_code, 0, undisturbed)
-        store = ("--store", self.at("/runs/one"))
-        for step, resumed in ((17, None), (30, 14)):
-            job = self.run_job(*store, "--kill-at-step", step)
-            self.assertNotEqual(job.exit_code, 0, job)
-            self.assertEqual(f"resumed at step {resumed}\n" in job.stdout, resumed is not None, job)
-        last = self.run_job(*store)
-        self.assertEqual(last.exit_code, 0, last)
-        self.assertIn("resumed at step 28\n", last.stdout)
-        self.assertEqual(last.stdout.splitlines()[-1], undisturbed.stdout.splitlines()[-1])
+    def stop_at(self, training, step):
+        def stop(_process):
+            training.wait_for_note("held")
+            os.kill(training.process(1), signal.SIGTERM)
+            training.wait_for_note("asked", [1])
+            training.go()
+
+        return self.run_on(training, "--hold-at", f"step {step}", meanwhile=stop)
+
+    def test_a_training_whose_machines_are_lost_ends_as_an_undisturbed_one(self):
+        undisturbed = self.new_machine().finish()
+        store = ("--checkpoint-store", self.at("/runs/one"))
+        before = 0
+        for step in (17, 41):
+            job = self.stop_at(self.new_machine(*store), step)
+            self.assertEqual((job.exit_code, resumed_at(job)), (STOPPED, before), job)
+            before = int(re.search(r"has stopped at step (\d+),", job.stderr)[1])
+            self.assertIn(before, (step, step + 1))
+        last = self.run_on(self.new_machine(*store))
+        self.assertEqual((last.exit_code, resumed_at(last)), (0, before), last)
+        self.assertIn(undisturbed, last.stdout)
 
     def test_a_store_that_cannot_be_used_is_one_error(self):
-        job = self.run_job("--store", f"{self.SCHEME}://nowhere/run")
+        machine = self.new_machine()
+        job = self.run_on(machine, "--checkpoint-store", f"{self.SCHEME}://nowhere/run")
         jobs.require_refusal(self, job, 3, "nowhere", "does not exist")
-        job = self.run_job("--store", "/local/path")
-        jobs.require_refusal(self, job, 2, "CheckpointOptions::store is '/local/path', a local path")
+        job = self.run_on(machine, "--checkpoint-store", "/local/path")
+        jobs.require_refusal(self, job, 2, "is '/local/path/checkpoints', a local path")
+        job = self.run_on(machine, "--checkpoint-store", self.at("/runs/two"), "--resume", "none")
+        jobs.require_refusal(self, job, 2, "--resume none does not go with --checkpoint-store")
 
 
 if __name__ == "__main__":
-    jobs.require_programs(PROGRAM)
+    jobs.require_programs("resume_program", "checkpoint_program")
     azurite_test.AZURITE[:] = azurite_emulator.find_azurite()
     unittest.main()

@@ -40,9 +40,10 @@ def inodes_of(folder):
 
 def outcome_of(output):
     """The loss and the accuracy of a run of one epoch, of which `output` is the folder."""
-    records = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     epoch, = (record for record in records if record["event"] == "epoch")
-    return epoch["loss"], epoch["accuracy"]
+    evaluation, = (record for record in records if record["event"] == "evaluation")
+    return epoch["loss"], evaluation["accuracy"]
 
 
 def copied_files(journal):
@@ -67,7 +68,7 @@ class StageTest(unittest.TestCase):
 
     def command(self, *words, data=None, output=None):
         return [jobs.program("images"), "--data", data or self.data, "--epochs", "1", "--batch-size", "8", "--size",
-                "32", "--model", "resnet18", "--output", output or self.output, *words]
+                "32", "--model", "resnet18", "--output", output or self.output, "--resume", "none", *words]
 
     def start(self, command, directory=jobs.ROOT):
         return jobs.run(command, ranks=2, time_limit=TIME_LIMIT_S, environment=loader_jobs.ENVIRONMENT,
