@@ -32,6 +32,12 @@ class Comparisons(BenchTest):
         self.assertEqual(job.exit_code, 0, job)
         self.assertGreater(len(self.json.read_text().splitlines()), 1)
 
+    def test_checkpoint(self):
+        job = self.run_script("compare_checkpoint.py", "--program", jobs.program("bench_checkpoint"), "--runs=1", "--folder",
+                              self.folder, "--json", self.json)
+        names = {each["implementation"] for each in self.records(job, "checkpoint")}
+        self.assertEqual(names, {"libtrain", "dd", "torch_save"})
+
     def test_train_step(self):
         job = self.compare("train_step", "bench_train_step", "--rounds=1", "--workload=mlp", "--batch=2",
                            "--iterations=1", "--warmup=0")
@@ -57,5 +63,5 @@ class Comparisons(BenchTest):
 
 
 if __name__ == "__main__":
-    jobs.require_programs("bench_all_reduce", "bench_coco_annotations", "bench_start_up", "bench_train_step")
+    jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_start_up", "bench_train_step")
     unittest.main()

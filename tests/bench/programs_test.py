@@ -71,6 +71,20 @@ class Programs(BenchTest):
                                      steps_at_once=2)
                 self.assertEqual([each["synchronized"] for each in steps], [False, True])
 
+    def test_trainer(self):
+        for ranks in (None, 2):
+            job = self.run_bench("bench_trainer", "--rounds", "1", "--warmup", "1", "--steps", "12", "--json", self.json,
+                                 ranks=ranks)
+            self.assertEqual(len(self.records(job, "trainer_step", ranks=ranks or 1)), 1)
+
+    def test_checkpoint(self):
+        for words, key in (((), "load_s"), (("--steps", "2", "--every", "1"), "training_s")):
+            job = self.run_bench("bench_checkpoint", *words)
+            self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
+            record = json.loads(job.stdout.splitlines()[-1])
+            self.assertGreater(record[key], 0)
+            self.assertGreater(record["bytes"], 200e6)
+
     def test_start_up(self):
         for ranks in (None, 2):
             job = self.run_bench("bench_start_up", ranks=ranks)
