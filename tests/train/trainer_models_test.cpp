@@ -53,7 +53,7 @@ struct Classifier {
   }
 
   models::ResNet model{models::ResNetOptions{
-      .layers = {1, 1}, .classes = 3, .width = 8, .input_channels = 1, .stem = models::Stem::small}};
+      .layers = {1, 1}, .classes = 3, .width = 32, .input_channels = 1, .stem = models::Stem::small}};
   torch::optim::AdamW adamw{model->parameters(), torch::optim::AdamWOptions(0.01)};
 };
 
