@@ -26,12 +26,12 @@
 namespace libtrain {
 namespace {
 
-using test::batch_size;
 using test::device;
 using test::on_ranks;
-using test::small_model;
-using test::TestRun;
-using test::Waves;
+using test::trainer::batch_size;
+using test::trainer::small_model;
+using test::trainer::TestRun;
+using test::trainer::Waves;
 
 std::vector<at::Tensor> weights_of(const torch::nn::Module& module) {
   std::vector<at::Tensor> weights;
@@ -45,7 +45,7 @@ std::vector<at::Tensor> weights_of(const torch::nn::Module& module) {
 struct Classifier {
   Classifier() {
     model->to(device());
-    test::set_weights(*model, 3);
+    test::trainer::set_weights(*model, 3);
   }
 
   at::Tensor loss(const data::Batch& batch) {
@@ -61,9 +61,7 @@ optim::Schedule classifier_schedule(const TrainingLength& length) {
   return optim::warm_up({.steps = length.steps_per_epoch}, optim::cosine_decay({.steps = length.steps}));
 }
 
-// On the pretended device it aborted in 2 of about 20 runs with a corrupted heap, whose cause is not known yet:
-// LibTorch's convolutions there, or ours.
-TEST(HostOnlyTrainerModels, TrainsAResNetAsALoopByHand) {
+TEST(TrainerModels, TrainsAResNetAsALoopByHand) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
     const auto context = run.start();
@@ -149,7 +147,7 @@ TORCH_MODULE(LanguageModel);
 struct LanguageTraining {
   LanguageTraining() {
     model->to(device());
-    test::set_weights(*model, 7);
+    test::trainer::set_weights(*model, 7);
   }
   LanguageModel model;
   torch::optim::AdamW adamw{model->parameters(), torch::optim::AdamWOptions(0.02)};

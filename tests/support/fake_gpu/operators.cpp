@@ -151,9 +151,13 @@ Values kernel_arguments(const c10::OperatorHandle& op, const Values& values, con
   return result;
 }
 
-Values call(const c10::OperatorHandle& op, Values arguments) {
-  op.callBoxed(arguments);
-  return arguments;
+// The caller's arguments outlive the call: a boxed kernel drops those on its stack before it reads results that refer
+// to them, the std::tuple<Tensor&, Tensor&> of nll_loss_forward.output (LibTorch 2.11,
+// make_boxed_from_unboxed_functor).
+Values call(const c10::OperatorHandle& op, const Values& arguments) {
+  auto stack = arguments;
+  op.callBoxed(stack);
+  return stack;
 }
 
 // What results look like.
@@ -345,10 +349,9 @@ void run_with_own_outputs(const c10::OperatorHandle& op, Values arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (op.schema().arguments()[i].is_out()) arguments[i] = at::empty({0}, written[i].toTensor().options());
   }
-  const auto own = arguments;
-  call(op, std::move(arguments));
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    if (op.schema().arguments()[i].is_out()) copy_result(own[i], written[i]);
+  call(op, arguments);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (op.schema().arguments()[i].is_out()) copy_result(arguments[i], written[i]);
   }
 }
 
