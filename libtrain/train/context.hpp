@@ -77,9 +77,6 @@ class Context {
   /// masks differ, also those of the GPUs; a GradientSynchronizer copies rank 0's weights to all ranks.
   std::uint64_t seed() const;
 
-  /// The program's own options that were given or have a default, by name.
-  const std::map<std::string, std::string>& options() const { return options_.options; }
-
   /// What a resumed run must have in common with the run that it continues: the program's own options, except those for
   /// which Option::may_change is true, and "seed".
   std::map<std::string, std::string> fixed_options() const;

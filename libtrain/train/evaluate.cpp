@@ -1,35 +1,19 @@
 #include <libtrain/train/evaluate.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include <ATen/ops/sum.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 
 namespace libtrain {
 
 namespace detail {
 
-namespace {
-
-std::string to_bytes(const std::vector<double>& numbers) {
-  std::string bytes(numbers.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return bytes;
-}
-
-std::vector<double> numbers_of(const std::string& bytes) {
-  std::vector<double> numbers(bytes.size() / sizeof(double));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
-  return numbers;
-}
-
-}  // namespace
-
-EvaluationSums::EvaluationSums(const data::Sampler& sampler) {
+void require_every_sample_once(const data::Sampler& sampler) {
   if (!sampler.covers_exactly_once()) {
     throw UsageError(
         "evaluate() would count some samples twice or not at all. Create its loader with Remainder::exact.");
@@ -69,7 +53,7 @@ Evaluation EvaluationSums::over_ranks(Communicator& communicator) const {
     mine.insert(mine.end(), values, values + sums.numel());
   }
   Evaluation result;
-  // As bytes, because some communicators accept only tensors on a GPU. All ranks add in the same order.
+  // All ranks add in the same order.
   for (const auto& bytes : communicator.all_gather_bytes(to_bytes(mine))) {
     const auto of_rank = numbers_of(bytes);
     // A rank without samples does not know the number of values per sample.

@@ -39,12 +39,12 @@ class EvaluationMode {
   const c10::AutoGradMode no_gradients_{false};
 };
 
+/// Throws UsageError unless the sampler covers each sample exactly once.
+void require_every_sample_once(const data::Sampler& sampler);
+
 /// Sums the values of all ranks. The tensor of a rank without samples is undefined. All ranks must use it.
 class EvaluationSums {
  public:
-  /// Throws UsageError unless the sampler covers each sample exactly once.
-  explicit EvaluationSums(const data::Sampler& sampler);
-
   /// Adds the values of `samples` samples.
   void add(const at::Tensor& measured, std::uint64_t samples);
   Evaluation over_ranks(Communicator& communicator) const;
@@ -59,7 +59,8 @@ class EvaluationSums {
 template <typename B, typename Measure, typename MustStop>
 std::optional<Evaluation> evaluate_until(data::DataLoaderOf<B>& loader, Communicator& communicator, Measure& measure,
                                          const MustStop& must_stop) {
-  EvaluationSums sums(loader.sampler());
+  require_every_sample_once(loader.sampler());
+  EvaluationSums sums;
   auto epoch = loader.epoch(0);
   for (auto& batch : epoch) {
     if (epoch.samples_of_batch() > 0) sums.add(measure(batch), epoch.samples_of_batch());

@@ -1,11 +1,11 @@
 #include <libtrain/train/mean_over_ranks.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 
 namespace libtrain {
 
@@ -15,10 +15,7 @@ double mean_over_ranks(double number, Communicator& communicator) {
 
 std::vector<double> mean_over_ranks(const std::vector<double>& numbers, Communicator& communicator) {
   const CallPurpose purpose{communicator, "mean_over_ranks()"};
-  std::string mine(numbers.size() * sizeof(double), '\0');
-  std::copy_n(reinterpret_cast<const char*>(numbers.data()), mine.size(), mine.data());
-  // As bytes, because some communicators accept only tensors on a GPU. All ranks add in the same order.
-  const auto of_ranks = communicator.all_gather_bytes(mine);
+  const auto of_ranks = communicator.all_gather_bytes(detail::to_bytes(numbers));
   const auto [least, most] = std::ranges::minmax_element(of_ranks, {}, &std::string::size);
   if (least->size() != most->size()) {
     throw UsageError(text("mean_over_ranks() was given a list of length ", least->size() / sizeof(double),
@@ -27,12 +24,9 @@ std::vector<double> mean_over_ranks(const std::vector<double>& numbers, Communic
                      ErrorScope::all_ranks);
   }
   std::vector<double> means(numbers.size());
-  for (const auto& bytes : of_ranks) {
-    for (std::size_t index = 0; index < means.size(); ++index) {
-      double number = 0;
-      std::memcpy(&number, bytes.data() + index * sizeof(double), sizeof(double));
-      means[index] += number;
-    }
+  for (const auto& bytes : of_ranks) {  // all ranks add in the same order
+    const auto theirs = detail::numbers_of(bytes);
+    for (std::size_t index = 0; index < means.size(); ++index) means[index] += theirs[index];
   }
   for (auto& mean : means) mean /= communicator.world_size();
   return means;

@@ -1,9 +1,8 @@
 #include <libtrain/train/trainer.hpp>
 
-#include <sstream>
-
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 #include <libtrain/train/detail/training_loop.hpp>
 
 namespace libtrain {
@@ -13,23 +12,9 @@ namespace {
 // Decisions follow from them, which all ranks must make equally.
 std::map<std::string, double> values_of_rank_0(const std::map<std::string, double>& values,
                                                Communicator& communicator) {
-  std::string bytes;
-  for (const auto& [name, value] : values) {
-    bytes += text(name.size(), ' ', name);
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  std::istringstream message{communicator.broadcast_bytes(bytes, 0)};
-  std::map<std::string, double> all;
-  std::size_t length = 0;
-  while (message >> length) {
-    std::string name(length, '\0');
-    message.ignore(1);
-    message.read(name.data(), static_cast<std::streamsize>(length));
-    double value = 0;
-    message.read(reinterpret_cast<char*>(&value), sizeof value);
-    all.emplace(std::move(name), value);
-  }
-  return all;
+  const auto bytes = detail::to_bytes(detail::NamedNumbers{values.begin(), values.end()});
+  const auto numbers = detail::named_numbers_of(communicator.broadcast_bytes(bytes, 0));
+  return {numbers.begin(), numbers.end()};
 }
 
 }  // namespace
@@ -53,12 +38,13 @@ void Trainer::add_state(const std::string& name, std::unique_ptr<Checkpointable>
 }
 
 void Trainer::evaluate_with(std::function<std::map<std::string, double>()> evaluate) {
-  loop_->add_evaluation(
-      [evaluate = std::move(evaluate), this] { return std::optional{values_of_rank_0(evaluate(), communicator())}; });
+  loop_->add_evaluation({.values = [evaluate = std::move(evaluate), this] {
+    return std::optional{values_of_rank_0(evaluate(), communicator())};
+  }});
 }
 
 void Trainer::add_evaluation(std::vector<std::string> names, std::function<std::optional<Evaluation>()> evaluate) {
-  loop_->add_evaluation([names = std::move(names), evaluate = std::move(evaluate)] {
+  auto values_of = [names, evaluate = std::move(evaluate)] {
     std::optional<std::map<std::string, double>> values;
     const auto evaluation = evaluate();
     if (!evaluation) return values;
@@ -69,7 +55,8 @@ void Trainer::add_evaluation(std::vector<std::string> names, std::function<std::
     values.emplace();
     for (std::size_t index = 0; index < names.size(); ++index) values->emplace(names[index], evaluation->mean(index));
     return values;
-  });
+  };
+  loop_->add_evaluation({.names = std::move(names), .values = std::move(values_of)});
 }
 
 bool Trainer::must_stop_evaluation() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,7 +20,6 @@
 #include <libtrain/optim/schedule.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/module_ref.hpp>
-#include <libtrain/train/autocast.hpp>
 #include <libtrain/train/checkpoint.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/evaluate.hpp>
@@ -213,6 +213,7 @@ class Trainer {
   /// loaders may be added, with different names.
   template <typename B, typename Measure>
   void evaluate_with(data::DataLoaderOf<B>& loader, std::vector<std::string> names, Measure measure) {
+    detail::require_every_sample_once(loader.sampler());  // now, not after an epoch
     add_evaluation(std::move(names), [&loader, measure = std::move(measure), this]() mutable {
       return detail::evaluate_until(loader, communicator(), measure, [this] { return must_stop_evaluation(); });
     });

@@ -11,7 +11,7 @@
 //   save STEP BYTES        begin, two files, commit
 //   mark STEP
 //   show ROOT              answers with the steps of undamaged checkpoints, "newest", its step, and "damaged", how many
-//   verify ROOT            answers with the steps of all checkpoints, whoever wrote them, which must be undamaged
+//   verify ROOT            answers with the steps of all checkpoints, of any run, which must be undamaged
 
 #include <algorithm>
 #include <cstdint>

@@ -8,22 +8,31 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/sin.h>
+#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 #include <nlohmann/json.hpp>
 
+#include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/dataset.hpp>
+#include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/sync/sharded_optimizer.hpp>
 #include <libtrain/train/context.hpp>
+#include <libtrain/train/trainer.hpp>
 
 #include <tests/support/device.hpp>
 #include <tests/support/temporary_folder.hpp>
 
-namespace libtrain::test {
+namespace libtrain::test::trainer {
 
 inline constexpr std::uint64_t kSamples = 113;  // no multiple of any number of ranks or batch size
 
@@ -100,4 +109,111 @@ class TestRun {
   int starts_ = 0;
 };
 
-}  // namespace libtrain::test
+inline constexpr std::int64_t kEpochs = 3;
+
+/// One way to train.
+struct Recipe {
+  std::string name;
+  bool adamw = false;
+  bool sharded = false;
+  ParameterGather gather = ParameterGather::in_step;  // of a sharded optimizer
+  std::int64_t accumulate = 1;
+  data::Remainder remainder = data::Remainder::drop;
+  std::optional<double> max_norm = {};
+  bool average = false;
+  Precision precision = Precision::float32;
+  double scale = 64;  // the first one
+};
+
+inline std::vector<Recipe> recipes() {
+  return {{.name = "sgd"},
+          {.name = "adamw, clipped", .adamw = true, .max_norm = 0.1},
+          {.name = "accumulated", .accumulate = 3, .remainder = data::Remainder::pad},
+          {.name = "uneven", .accumulate = 2, .remainder = data::Remainder::exact},
+          {.name = "average", .average = true},
+          {.name = "bfloat16", .adamw = true, .precision = Precision::bfloat16},
+          {.name = "float16", .max_norm = 0.5, .precision = Precision::float16},
+          {.name = "float16, overflows", .precision = Precision::float16, .scale = 0x1p40},
+          {.name = "sharded", .adamw = true, .sharded = true, .average = true},
+          {.name = "sharded sgd, clipped", .sharded = true, .accumulate = 2, .max_norm = 0.2},
+          {.name = "sharded, overlapped", .adamw = true, .sharded = true, .gather = ParameterGather::overlapped}};
+}
+
+inline optim::Schedule schedule_of(const TrainingLength& length) {
+  return optim::warm_up({.steps = length.steps / 4, .first_factor = 0.1}, optim::cosine_decay({.steps = length.steps}));
+}
+
+inline optim::LossScalerOptions scaler_of(const Recipe& recipe) {
+  return {.initial_scale = recipe.scale, .growth_interval = 3};
+}
+
+inline constexpr optim::MovingAverageOptions kAverage{.decay = 0.5};
+
+/// Model, optimizer and data of a recipe.
+struct Parts {
+  Parts(const Recipe& the_recipe, Context& context)
+      : recipe(the_recipe),
+        loader(waves, {.batch_size = batch_size(context.communicator()), .workers = 1, .remainder = recipe.remainder},
+               context.shard()) {
+    if (recipe.sharded && recipe.adamw) {
+      sharded.emplace(*model, torch::optim::AdamWOptions(0.01), ShardedOptimizerOptions{.gather = recipe.gather});
+    } else if (recipe.sharded) {
+      sharded.emplace(*model, torch::optim::SGDOptions(0.1).momentum(0.9));
+    } else if (recipe.adamw) {
+      plain = std::make_unique<torch::optim::AdamW>(model->parameters(), torch::optim::AdamWOptions(0.01));
+    } else {
+      plain = std::make_unique<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    }
+  }
+
+  TrainerOptimizer optimizer() {
+    if (sharded) return *sharded;
+    return *plain;
+  }
+
+  at::Tensor loss(const data::Batch& batch) {
+    return torch::nn::functional::cross_entropy(model->forward(batch.images.to(device()).flatten(1)),
+                                                batch.labels.to(device()));
+  }
+
+  // Everything that a training changes, end to end. All ranks must call it.
+  at::Tensor everything(const optim::MovingAverage* average) {
+    std::vector<at::Tensor> parts;
+    const auto add = [&](const at::Tensor& tensor) {
+      parts.push_back(tensor.detach().cpu().to(at::kDouble).flatten());
+    };
+    for (const auto& tensor : model->parameters()) add(tensor);
+    if (plain) {
+      for (const auto& [name, tensor] : optim::optimizer_state(*plain, *model)) add(tensor);
+    } else {
+      for (const auto& [name, tensor] : sharded->state_dict()) add(tensor);
+    }
+    if (average != nullptr) {
+      for (const auto& [name, tensor] : average->named_tensors()) add(tensor);
+    }
+    return at::cat(parts);
+  }
+
+  Recipe recipe;
+  Waves waves;
+  data::DataLoader loader;
+  torch::nn::Sequential model = small_model();
+  std::unique_ptr<torch::optim::Optimizer> plain;
+  std::optional<ShardedOptimizer> sharded;
+};
+
+inline TrainerOptions options_of(const Recipe& recipe) {
+  TrainerOptions options{.epochs = kEpochs,
+                         .accumulate = recipe.accumulate,
+                         .precision = recipe.precision,
+                         .max_gradient_norm = recipe.max_norm,
+                         .schedule = schedule_of,
+                         .loss_scaler = scaler_of(recipe),
+                         .log_every_steps = 3,
+                         .tensor_board = false,
+                         .mlflow = false};
+  if (recipe.average) options.moving_average = kAverage;
+  return options;
+}
+
+}  // namespace libtrain::test::trainer

@@ -1,7 +1,8 @@
 #include <libtrain/train/trainer.hpp>
 
-#include <csignal>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -21,7 +23,8 @@
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
 #include <libtrain/optim/learning_rate.hpp>
-#include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/sync/replica_check.hpp>
+#include <libtrain/train/autocast.hpp>
 
 #include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
@@ -31,121 +34,22 @@
 namespace libtrain {
 namespace {
 
-using test::batch_size;
 using test::device;
-using test::kSamples;
 using test::message_of;
 using test::on_ranks;
-using test::small_model;
-using test::TestRun;
-using test::Waves;
+using test::trainer::kAverage;
+using test::trainer::kEpochs;
+using test::trainer::kSamples;
+using test::trainer::options_of;
+using test::trainer::Parts;
+using test::trainer::Recipe;
+using test::trainer::recipes;
+using test::trainer::scaler_of;
+using test::trainer::schedule_of;
+using test::trainer::TestRun;
+using test::trainer::Waves;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr std::int64_t kEpochs = 3;
-
-// One way to train.
-struct Recipe {
-  std::string name;
-  bool adamw = false;
-  bool sharded = false;
-  std::int64_t accumulate = 1;
-  data::Remainder remainder = data::Remainder::drop;
-  std::optional<double> max_norm = {};
-  bool average = false;
-  Precision precision = Precision::float32;
-  double scale = 64;  // the first one
-};
-
-std::vector<Recipe> recipes() {
-  return {{.name = "sgd"},
-          {.name = "adamw, clipped", .adamw = true, .max_norm = 0.1},
-          {.name = "accumulated", .accumulate = 3, .remainder = data::Remainder::pad},
-          {.name = "uneven", .accumulate = 2, .remainder = data::Remainder::exact},
-          {.name = "average", .average = true},
-          {.name = "bfloat16", .adamw = true, .precision = Precision::bfloat16},
-          {.name = "float16", .max_norm = 0.5, .precision = Precision::float16},
-          {.name = "float16, overflows", .precision = Precision::float16, .scale = 0x1p40},
-          {.name = "sharded", .adamw = true, .sharded = true, .average = true},
-          {.name = "sharded sgd, clipped", .sharded = true, .accumulate = 2, .max_norm = 0.2}};
-}
-
-optim::Schedule schedule_of(const TrainingLength& length) {
-  return optim::warm_up({.steps = length.steps / 4, .first_factor = 0.1}, optim::cosine_decay({.steps = length.steps}));
-}
-
-optim::LossScalerOptions scaler_of(const Recipe& recipe) {
-  return {.initial_scale = recipe.scale, .growth_interval = 3};
-}
-
-constexpr optim::MovingAverageOptions kAverage{.decay = 0.5};
-
-// Model, optimizer and data of a recipe.
-struct Parts {
-  Parts(const Recipe& the_recipe, Context& context)
-      : recipe(the_recipe),
-        loader(waves, {.batch_size = batch_size(context.communicator()), .workers = 1, .remainder = recipe.remainder},
-               context.shard()) {
-    if (recipe.sharded && recipe.adamw) {
-      sharded.emplace(*model, torch::optim::AdamWOptions(0.01));
-    } else if (recipe.sharded) {
-      sharded.emplace(*model, torch::optim::SGDOptions(0.1).momentum(0.9));
-    } else if (recipe.adamw) {
-      plain = std::make_unique<torch::optim::AdamW>(model->parameters(), torch::optim::AdamWOptions(0.01));
-    } else {
-      plain = std::make_unique<torch::optim::SGD>(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-    }
-  }
-
-  TrainerOptimizer optimizer() {
-    if (sharded) return *sharded;
-    return *plain;
-  }
-
-  at::Tensor loss(const data::Batch& batch) {
-    return torch::nn::functional::cross_entropy(model->forward(batch.images.to(device()).flatten(1)),
-                                                batch.labels.to(device()));
-  }
-
-  // Everything that a training changes, end to end. All ranks must call it.
-  at::Tensor everything(const optim::MovingAverage* average) {
-    std::vector<at::Tensor> parts;
-    const auto add = [&](const at::Tensor& tensor) {
-      parts.push_back(tensor.detach().cpu().to(at::kDouble).flatten());
-    };
-    for (const auto& tensor : model->parameters()) add(tensor);
-    if (plain) {
-      for (const auto& [name, tensor] : optim::optimizer_state(*plain, *model)) add(tensor);
-    } else {
-      for (const auto& [name, tensor] : sharded->state_dict()) add(tensor);
-    }
-    if (average != nullptr) {
-      for (const auto& [name, tensor] : average->named_tensors()) add(tensor);
-    }
-    return at::cat(parts);
-  }
-
-  Recipe recipe;
-  Waves waves;
-  data::DataLoader loader;
-  torch::nn::Sequential model = small_model();
-  std::unique_ptr<torch::optim::Optimizer> plain;
-  std::optional<ShardedOptimizer> sharded;
-};
-
-TrainerOptions options_of(const Recipe& recipe) {
-  TrainerOptions options{.epochs = kEpochs,
-                         .accumulate = recipe.accumulate,
-                         .precision = recipe.precision,
-                         .max_gradient_norm = recipe.max_norm,
-                         .schedule = schedule_of,
-                         .loss_scaler = scaler_of(recipe),
-                         .log_every_steps = 3,
-                         .tensor_board = false,
-                         .mlflow = false};
-  if (recipe.average) options.moving_average = kAverage;
-  return options;
-}
 
 // A recipe in a loop by hand, as docs/synchronization.md and the headers describe it.
 at::Tensor by_hand(const Recipe& recipe, Context& context) {
@@ -210,6 +114,7 @@ at::Tensor by_hand(const Recipe& recipe, Context& context) {
       if (parts.sharded) {
         if (recipe.max_norm) parts.sharded->clip_gradients(*recipe.max_norm);
         parts.sharded->step();
+        parts.sharded->wait_for_parameters();
       } else {
         if (scaler && recipe.max_norm) scaler->unscale(*parts.plain);
         if (recipe.max_norm) optim::clip_gradients(parts.model->parameters(), {.max_norm = *recipe.max_norm});
@@ -238,55 +143,6 @@ TEST(Trainer, GivesTheBitsOfALoopByHand) {
       auto& part = trainer.add("model", parts.model, parts.optimizer());
       trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
       EXPECT_TRUE(at::equal(parts.everything(part.moving_average()), expected)) << recipe.name;
-    }
-  });
-}
-
-struct Interrupted {};
-
-// Every number of the run's records, which must not depend on interruptions.
-std::vector<std::map<std::int64_t, double>> curves(const TestRun& run) {
-  return {run.records("step", "loss"), run.records("step", "learning_rate"), run.records("epoch", "loss"),
-          run.records("evaluation", "accuracy")};
-}
-
-// Trains until the end, or until the end of step `stop_after`, which then throws.
-at::Tensor train(const Recipe& recipe, TestRun& run, std::int64_t every_steps, std::int64_t stop_after = -1) {
-  const auto context = run.start();
-  Parts parts{recipe, *context};
-  auto options = options_of(recipe);
-  options.checkpoints.every_steps = every_steps;
-  Trainer trainer{*context, options};
-  auto& part = trainer.add("model", parts.model, parts.optimizer());
-  const Waves held_out_waves{11};
-  data::DataLoader held_out{
-      held_out_waves, {.batch_size = 3, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
-  trainer.evaluate_with(held_out, {"accuracy"}, [&](const data::Batch& batch) {
-    return parts.model->forward(batch.images.to(device()).flatten(1)).argmax(1).eq(batch.labels.to(device()));
-  });
-  trainer.after_step([&](const TrainingState& state) {
-    if (state.step == stop_after) throw Interrupted{};
-  });
-  trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-  return parts.everything(part.moving_average());
-}
-
-TEST(Trainer, ContinuesBitForBitAfterInterruptions) {
-  on_ranks([](Communicator& communicator) {
-    for (const auto& recipe : recipes()) {
-      TestRun undisturbed{communicator};
-      const auto expected = train(recipe, undisturbed, 0);
-      TestRun run{communicator};
-      // In the first epoch, soon after a checkpoint, just after the restart, and in the last epoch.
-      for (const std::int64_t step : {4, 5, 7}) {
-        EXPECT_THROW(train(recipe, run, 2, step), Interrupted) << recipe.name;
-        communicator.barrier();
-      }
-      const auto resumed = train(recipe, run, 2);
-      EXPECT_TRUE(at::equal(resumed, expected)) << recipe.name;
-      if (communicator.rank() == 0) {
-        EXPECT_EQ(curves(run), curves(undisturbed)) << recipe.name;
-      }
     }
   });
 }
@@ -356,213 +212,6 @@ TEST(Trainer, MaySaveAndEvaluateWithinAnEpochAndEndThere) {
     EXPECT_TRUE(kept.contains(3) && kept.contains(5));
   });
 }
-
-// ---- Stopping
-
-// Runs fit() with a signal to the process in one of its steps or evaluations; returns the message of the stop.
-std::string stop(TestRun& run, std::int64_t in_step, std::int64_t in_evaluation) {
-  const auto context = run.start();
-  Parts parts{{}, *context};
-  Trainer trainer{*context, parts.model, *parts.plain, options_of({})};
-  const Waves held_out_waves{40};
-  data::DataLoader held_out{
-      held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
-  std::int64_t batches = 0;
-  std::int64_t evaluated = 0;
-  trainer.evaluate_with(held_out, {"one"}, [&](const data::Batch& batch) {
-    if (++evaluated == in_evaluation && context->rank() == 0) std::raise(SIGUSR1);
-    return at::ones_like(batch.labels);
-  });
-  return message_of<StoppedOnRequest>([&] {
-    trainer.fit(parts.loader, [&](const data::Batch& batch) {
-      if (++batches == in_step && context->rank() == 0) std::raise(SIGTERM);
-      return parts.loss(batch);
-    });
-  });
-}
-
-TEST(Trainer, StopsAfterTheSameStepOnAllRanksWithACheckpoint) {
-  on_ranks([](Communicator& communicator) {
-    TestRun undisturbed{communicator};
-    const auto expected = train({}, undisturbed, 0);
-    TestRun run{communicator};
-    const auto message = stop(run, 3, -1);
-    EXPECT_THAT(message, AllOf(HasSubstr("SIGTERM on rank 0"), HasSubstr("at step ")));
-    for (const auto& other : communicator.all_gather_bytes(message)) EXPECT_EQ(other, message);
-    communicator.barrier();
-    EXPECT_TRUE(at::equal(train({}, run, 0), expected));
-    if (communicator.rank() == 0) {
-      EXPECT_EQ(curves(run), curves(undisturbed));
-    }
-  });
-}
-
-TEST(Trainer, CutsAnEvaluationShortAndRepeatsIt) {
-  on_ranks([](Communicator& communicator) {
-    TestRun undisturbed{communicator};
-    const auto expected = train({}, undisturbed, 0);
-    TestRun run{communicator};
-    EXPECT_THAT(stop(run, -1, 2), HasSubstr("SIGUSR1"));
-    if (communicator.rank() == 0) {
-      EXPECT_TRUE(run.records("evaluation", "one").empty());
-    }
-    communicator.barrier();
-    EXPECT_TRUE(at::equal(train({}, run, 0), expected));
-    if (communicator.rank() == 0) {
-      EXPECT_EQ(curves(run), curves(undisturbed));
-    }
-  });
-}
-
-// The last evaluation of a run is cut short, even if the signal comes in its last step.
-TEST(Trainer, RepeatsTheLastEvaluationAndHasFinishedThen) {
-  on_ranks([](Communicator& communicator) {
-    for (const std::int64_t max_steps : {4, 0}) {
-      TestRun run{communicator};
-      std::int64_t evaluated = 0;
-      const auto fit = [&](bool raises) {
-        const auto context = run.start();
-        Parts parts{{}, *context};
-        auto options = options_of({});
-        options.epochs = 1;
-        options.max_steps = max_steps;
-        options.checkpoints.metric = "label";
-        Trainer trainer{*context, parts.model, *parts.plain, options};
-        const Waves held_out_waves{40};
-        data::DataLoader held_out{
-            held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
-        trainer.evaluate_with(held_out, {"label"}, [&](const data::Batch& batch) {
-          ++evaluated;
-          return batch.labels;
-        });
-        const auto last = max_steps > 0 ? max_steps : static_cast<std::int64_t>(parts.loader.batches_per_epoch());
-        trainer.after_step([&](const TrainingState& state) {
-          if (raises && state.step == last && communicator.rank() == 0) std::raise(SIGTERM);
-        });
-        trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-        return trainer.best_checkpoint();
-      };
-      EXPECT_THROW(fit(true), StoppedOnRequest);
-      communicator.barrier();
-      evaluated = 0;
-      const auto best = fit(false);
-      EXPECT_GT(evaluated, 0);
-      communicator.barrier();
-      if (communicator.rank() == 0) {
-        EXPECT_EQ(run.records("evaluation", "label").size(), 1U);
-        EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
-      }
-    }
-  });
-}
-
-// ---- What is continued, and what is not
-
-std::int64_t steps_of_run(TestRun& run, std::int64_t epochs, std::map<std::string, std::string> options,
-                          std::string resume) {
-  const auto context = run.start(std::move(options), std::move(resume));
-  Parts parts{{}, *context};
-  Trainer trainer{*context, parts.model, *parts.plain, {.epochs = epochs, .tensor_board = false}};
-  std::int64_t batches = 0;
-  trainer.fit(parts.loader, [&](const data::Batch& batch) {
-    ++batches;
-    return parts.loss(batch);
-  });
-  return batches;
-}
-
-TEST(Trainer, DoesNotTrainAFinishedRunAgain) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto steps = steps_of_run(run, 2, {{"width", "8"}}, "auto");
-    EXPECT_GT(steps, 0);
-    EXPECT_EQ(steps_of_run(run, 2, {{"width", "8"}}, "auto"), 0);
-  });
-}
-
-TEST(Trainer, RefusesToContinueWithAnotherConfiguration) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto steps = steps_of_run(run, 2, {{"width", "8"}}, "auto");
-    EXPECT_THAT(message_of<UsageError>([&] { steps_of_run(run, 2, {{"width", "9"}}, "auto"); }),
-                AllOf(HasSubstr("--width is 9 and was 8"), HasSubstr("--resume none")));
-    EXPECT_THAT(message_of<UsageError>([&] { steps_of_run(run, 3, {{"width", "8"}}, "auto"); }),
-                HasSubstr("epochs is 3 and was 2"));
-    communicator.barrier();
-    EXPECT_EQ(steps_of_run(run, 3, {{"width", "8"}}, run.checkpoints().string()), steps / 2);
-  });
-}
-
-TEST(Trainer, StartsAnewAndKeepsEarlierCheckpoints) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto steps = steps_of_run(run, 2, {}, "auto");
-    communicator.barrier();
-    EXPECT_EQ(steps_of_run(run, 2, {}, "none"), steps);
-    communicator.barrier();
-    const auto first = run.checkpoints() / checkpoint_folder_name(steps / 2);
-    EXPECT_EQ(steps_of_run(run, 2, {}, first.string()), steps / 2);
-    communicator.barrier();
-    if (communicator.rank() != 0) return;
-    EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 1U);
-    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".1").size(), 2U);
-    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".2").size(), 2U);
-  });
-}
-
-// As with another number of ranks: other steps in an epoch.
-TEST(Trainer, FollowsTheScheduleAtTheSamePlaceInTheDataWithAnotherBatchSize) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const Waves waves{96};
-    const auto fit = [&](std::uint64_t size, std::int64_t stop_after, const std::string& resume) {
-      const auto context = run.start({}, resume);
-      Parts parts{{}, *context};
-      data::DataLoader loader{waves, {.batch_size = size, .workers = 1}, context->shard()};
-      auto options = options_of({});
-      options.epochs = 4;
-      options.log_every_steps = 1;
-      options.schedule = [](const TrainingLength& length) {
-        return [length](std::int64_t step) { return static_cast<double>(step) / static_cast<double>(length.steps); };
-      };
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      trainer.after_step([&](const TrainingState& state) {
-        if (state.step == stop_after) throw Interrupted{};
-      });
-      trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-    };
-    const auto size = 12 / static_cast<std::uint64_t>(communicator.world_size());  // 8 steps in an epoch
-    EXPECT_THROW(fit(size, 17, "auto"), Interrupted);  // the last checkpoint is that of step 16
-    communicator.barrier();
-    fit(2 * size, -1, run.checkpoints().string());
-    communicator.barrier();
-    if (communicator.rank() != 0) return;
-    const auto rates = run.records("step", "learning_rate");
-    EXPECT_DOUBLE_EQ(rates.at(16), 0.1 * 15 / 32);
-    EXPECT_DOUBLE_EQ(rates.at(17), 0.1 * 8 / 16);
-    EXPECT_DOUBLE_EQ(rates.at(24), 0.1 * 15 / 16);
-    EXPECT_EQ(rates.size(), 24U);
-  });
-}
-
-TEST(Trainer, DoesNotStartAnewWhereAllCheckpointsAreDamaged) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto steps = steps_of_run(run, 2, {}, "auto");
-    communicator.barrier();
-    if (communicator.rank() == 0) {
-      for (const auto& checkpoint : list_checkpoints(run.checkpoints()))
-        std::filesystem::resize_file(checkpoint.folder / "model.safetensors", 100);
-    }
-    communicator.barrier();
-    EXPECT_THAT(message_of<EnvironmentError>([&] { steps_of_run(run, 2, {}, "auto"); }),
-                HasSubstr("None of the checkpoints"));
-    communicator.barrier();
-    EXPECT_EQ(steps_of_run(run, 2, {}, "none"), steps);
-  });
-}
-
-// ---- What a program may do while it trains
 
 TEST(Trainer, EndsTheTrainingForTheProgram) {
   on_ranks([](Communicator& communicator) {
@@ -641,6 +290,85 @@ TEST(Trainer, RefusesRanksOfDifferentConfigurations) {
 
 // ---- Mistakes
 
+// Every sample counts once, whatever the sizes of batches and the shares of ranks.
+TEST(Trainer, RecordsMeansOverSamples) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{.remainder = data::Remainder::exact}, *context};
+    auto options = options_of({.accumulate = 2});
+    options.epochs = 1;
+    options.log_every_steps = 1000;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      return StepResult{parts.loss(batch), {{"label", batch.labels.to(at::kDouble).mean()}}};
+    });
+    double labels = 0;
+    for (std::uint64_t index = 0; index < kSamples; ++index) labels += static_cast<double>(index % 3);
+    EXPECT_DOUBLE_EQ(trainer.state().metrics.at("label"), labels / kSamples);
+    EXPECT_EQ(trainer.state().samples, static_cast<std::int64_t>(kSamples));
+  });
+}
+
+TEST(Trainer, LeavesOutTheValuesOfSkippedSteps) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.synchronizer.non_finite = NonFinite::skipped;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      const bool is_bad = trainer.state().step == 1 && communicator.rank() == 0;
+      return parts.loss(batch) * (is_bad ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+    });
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{});
+    for (const auto& [step, loss] : run.records("step", "loss")) EXPECT_TRUE(std::isfinite(loss)) << step;
+  });
+}
+
+// A program may load weights between them.
+TEST(Trainer, AveragesFromTheWeightsWithWhichFitBegins) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.max_steps = 1;
+    options.moving_average = {.decay = 0.75};
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    test::trainer::set_weights(*parts.model, 9);
+    const auto before = parts.model->parameters().front().detach().clone();
+    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    const auto after = parts.model->parameters().front().detach();
+    const auto average = trainer.part().moving_average()->named_tensors().front().second;
+    EXPECT_TRUE(at::allclose(average, before * 0.75 + after * 0.25));
+  });
+}
+
+// An export, or a comparison, in a callback must not see parameters that are still being gathered.
+TEST(Trainer, GivesCallbacksCompleteParameters) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    const Recipe recipe{.adamw = true, .sharded = true, .gather = ParameterGather::overlapped};
+    Parts parts{recipe, *context};
+    Trainer trainer{*context, options_of(recipe)};
+    trainer.add("model", parts.model, parts.optimizer());
+    std::int64_t calls = 0;
+    const auto check = [&](const TrainingState&) {
+      check_replicas(*parts.model, communicator);
+      ++calls;
+    };
+    trainer.after_step(check);
+    trainer.after_epoch(check);
+    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    EXPECT_EQ(calls, trainer.state().step + trainer.state().epoch);
+  });
+}
+
 TEST(Trainer, NamesMistakesOfASteps) {
   on_ranks([](Communicator& communicator) {
     const auto message_with = [&](const std::function<StepResult(Parts&, TrainerPart&, const data::Batch&)>& step) {
@@ -666,6 +394,37 @@ TEST(Trainer, NamesMistakesOfASteps) {
                   return StepResult{parts.loss(batch), {{"outputs", batch.labels}}};
                 }),
                 HasSubstr("'outputs' is a tensor of shape ["));
+    EXPECT_THAT(message_with([](Parts& parts, TrainerPart& part, const data::Batch& batch) {
+                  part.update(parts.loss(batch));
+                  return StepResult{parts.loss(batch)};
+                }),
+                HasSubstr("returned a loss, too"));
+  });
+}
+
+TEST(Trainer, NamesMistakesOfAccumulatedUpdates) {
+  on_ranks([](Communicator& communicator) {
+    const auto message_with = [&](const std::vector<int>& updates_of_batches) {
+      TestRun run{communicator};
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      Trainer trainer{*context, {.accumulate = 2, .checkpoints = {.enabled = false}, .tensor_board = false}};
+      auto& part = trainer.add("model", parts.model, *parts.plain);
+      auto second = test::trainer::small_model(4);
+      torch::optim::SGD sgd{second->parameters(), torch::optim::SGDOptions(0.1)};
+      auto& other = trainer.add("other", second, sgd);
+      std::size_t batches = 0;
+      return message_of<UsageError>([&] {
+        trainer.fit(parts.loader, [&](const data::Batch& batch) {
+          for (int update = 0; update < updates_of_batches.at(batches % 2); ++update) part.update(parts.loss(batch));
+          ++batches;
+          other.update(second->forward(batch.images.to(device()).flatten(1)).square().mean());
+          return StepResult::updated({});
+        });
+      });
+    };
+    EXPECT_THAT(message_with({1, 0}), HasSubstr("was not called for the last batch"));
+    EXPECT_THAT(message_with({2, 1}), HasSubstr("was called twice"));
   });
 }
 
@@ -681,10 +440,37 @@ TEST(Trainer, NamesMistakesOfOptionsAndCalls) {
     EXPECT_THAT(message_of<UsageError>([&] { trainer.trackers(); }), HasSubstr("before fit()"));
     trainer.evaluate_with([] { return std::map<std::string, double>{{"accuracy", 0.5}}; });
     const auto fit = [&] { trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); }); };
-    EXPECT_THAT(message_of<UsageError>(fit), AllOf(HasSubstr("no 'f1'"), HasSubstr("accuracy")));
+    EXPECT_THAT(message_of<UsageError>(fit), AllOf(HasSubstr("No evaluation gives 'f1'"), HasSubstr("accuracy")));
     EXPECT_THAT(message_of<UsageError>(fit), HasSubstr("called twice"));
     EXPECT_THAT(message_of<UsageError>([&] { trainer.add("second", parts.model, *parts.plain); }),
                 HasSubstr("after fit()"));
+  });
+}
+
+// Not after an epoch of hours.
+TEST(Trainer, NamesMistakesOfEvaluationsBeforeTheFirstStep) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    Trainer trainer{*context, parts.model, *parts.plain, {.checkpoints = {.metric = "f1"}, .tensor_board = false}};
+    const auto measure = [](const data::Batch& batch) { return batch.labels; };
+    const Waves waves{7};
+    data::DataLoader padded{waves, {.batch_size = 8, .workers = 1}, context->shard()};
+    if (communicator.world_size() > 1) {
+      EXPECT_THAT(message_of<UsageError>([&] { trainer.evaluate_with(padded, {"label"}, measure); }),
+                  HasSubstr("Remainder::exact"));
+    }
+    data::DataLoader exact{
+        waves, {.batch_size = 8, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+    trainer.evaluate_with(exact, {"label"}, measure);
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  trainer.fit(parts.loader, [&](const data::Batch& batch) {
+                    ADD_FAILURE() << "a step was made";
+                    return parts.loss(batch);
+                  });
+                }),
+                AllOf(HasSubstr("No evaluation gives 'f1'"), HasSubstr("but label")));
   });
 }
 

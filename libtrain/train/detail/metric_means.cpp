@@ -1,7 +1,6 @@
 #include <libtrain/train/detail/metric_means.hpp>
 
 #include <cstddef>
-#include <cstring>
 #include <string_view>
 
 #include <ATen/ops/stack.h>
@@ -9,6 +8,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 
 namespace libtrain::detail {
 
@@ -16,40 +16,6 @@ namespace {
 
 constexpr std::string_view kRecordPrefix = "record/";
 constexpr std::string_view kEpochPrefix = "epoch/";
-
-void append_number(std::string& bytes, double number) {
-  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
-}
-
-// A message that this file has written, on another rank.
-class NumberReader {
- public:
-  explicit NumberReader(std::string_view bytes) : bytes_(bytes) {}
-
-  bool at_end() const { return bytes_.empty(); }
-
-  double number() {
-    double number = 0;
-    const auto word = take(sizeof number);
-    std::memcpy(&number, word.data(), sizeof number);
-    return number;
-  }
-
-  std::size_t count() { return static_cast<std::size_t>(number()); }
-
-  std::string_view take(std::size_t length) {
-    if (length > bytes_.size()) {
-      throw CommunicationError(
-          "A rank sent metrics that cannot be read. Run the same build of libtrain on every rank.");
-    }
-    const auto taken = bytes_.substr(0, length);
-    bytes_.remove_prefix(length);
-    return taken;
-  }
-
- private:
-  std::string_view bytes_;
-};
 
 }  // namespace
 
@@ -65,9 +31,9 @@ void MetricMeans::add(const std::string& name, const at::Tensor& value, double w
 }
 
 std::vector<std::vector<double>> MetricMeans::gather(Communicator& communicator, const std::vector<double>& numbers) {
-  std::string mine;
-  append_number(mine, static_cast<double>(numbers.size()));
-  for (const auto number : numbers) append_number(mine, number);
+  // The caller's numbers, then the sum and the weight of each name.
+  NamedNumbers mine;
+  for (const auto number : numbers) mine.emplace_back("", number);
   for (auto& [name, added] : added_) {
     const auto values = at::stack(added.values).to(at::kCPU, at::kDouble);
     const auto* const value = values.const_data_ptr<double>();
@@ -76,26 +42,23 @@ std::vector<std::vector<double>> MetricMeans::gather(Communicator& communicator,
       sum.sum += value[index] * added.weights[index];
       sum.weight += added.weights[index];
     }
-    append_number(mine, static_cast<double>(name.size()));
-    mine += name;
-    append_number(mine, sum.sum);
-    append_number(mine, sum.weight);
+    mine.emplace_back(name, sum.sum);
+    mine.emplace_back(name, sum.weight);
   }
   added_.clear();
 
   const CallPurpose purpose{communicator, "the means of metrics"};
   std::vector<std::vector<double>> of_ranks;
-  for (const auto& bytes : communicator.all_gather_bytes(mine)) {
-    NumberReader reader{bytes};
-    auto& own = of_ranks.emplace_back(reader.count());
-    for (auto& number : own) number = reader.number();
-    while (!reader.at_end()) {
-      const std::string name{reader.take(reader.count())};
-      const double sum = reader.number();
-      const double weight = reader.number();
+  for (const auto& bytes : communicator.all_gather_bytes(to_bytes(mine))) {
+    const auto theirs = named_numbers_of(bytes);
+    auto& own = of_ranks.emplace_back();
+    std::size_t next = 0;
+    for (; next < numbers.size(); ++next) own.push_back(theirs.at(next).second);
+    for (; next < theirs.size(); next += 2) {
+      const auto& [name, sum] = theirs[next];
       for (auto* const sums : {&record_, &epoch_}) {
         (*sums)[name].sum += sum;
-        (*sums)[name].weight += weight;
+        (*sums)[name].weight += theirs.at(next + 1).second;
       }
     }
   }

@@ -21,8 +21,8 @@ class MetricMeans {
   /// `value` is one number, on any device.
   void add(const std::string& name, const at::Tensor& value, double weight);
 
-  /// Adds the values of all ranks since the last call to both sums. All ranks must call it. Element r of the result is
-  /// the `numbers` of rank r.
+  /// Adds the values of all ranks since the last call to both sums. All ranks must call it, with equally many
+  /// `numbers`. Element r of the result is the `numbers` of rank r.
   std::vector<std::vector<double>> gather(Communicator& communicator, const std::vector<double>& numbers = {});
 
   /// Whether anything was gathered since take_record().

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
@@ -11,12 +12,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kMask = "***";
-
 }  // namespace
 
 std::string to_json(const RunConfiguration& configuration) {
-  return Json(configuration).dump(-1, ' ', false, Json::error_handler_t::replace);
+  RunConfiguration masked;
+  for (const auto& [name, value] : configuration) masked.emplace(name, redact_value(name, value));
+  return Json(masked).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::vector<std::string> differences(const RunConfiguration& configuration, std::string_view json) {
@@ -33,7 +34,7 @@ std::vector<std::string> differences(const RunConfiguration& configuration, std:
     const auto was = former.find(name);
     if (was == former.end()) {
       found.push_back(text(name, " is ", value, " and was not there"));
-    } else if (was->second != value && was->second.find(kMask) == std::string::npos) {
+    } else if (was->second != value) {
       found.push_back(text(name, " is ", value, " and was ", was->second));
     }
   }

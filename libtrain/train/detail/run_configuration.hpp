@@ -13,12 +13,12 @@ using RunConfiguration = std::map<std::string, std::string>;
 /// In the names of learning rates, which programs may scale by the number of ranks.
 inline constexpr const char* kRateOfGroup = ".learning_rate.";
 
-/// As a JSON object, for CheckpointManifest::configuration.
+/// As a JSON object, for CheckpointManifest::configuration. Secrets are masked.
 std::string to_json(const RunConfiguration& configuration);
 
-/// How the configuration of a run differs from that of the run that wrote a checkpoint, whose `json` has passed through
-/// a manifest: "--batch-size is 32 and was 64". Secrets, which are masked there, are not compared. Throws
-/// EnvironmentError for a text that to_json() does not write.
+/// How the configuration of a run differs from that of the run that wrote a checkpoint, of which `json` is to_json():
+/// "--batch-size is 32 and was 64". Secrets, which are masked, are not compared. Throws EnvironmentError for a text
+/// that to_json() does not write.
 std::vector<std::string> differences(const RunConfiguration& configuration, std::string_view json);
 
 }  // namespace libtrain::detail

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
@@ -11,7 +12,6 @@
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
-#include <libtrain/train/autocast.hpp>
 #include <libtrain/train/channels_last.hpp>
 #include <libtrain/train/detail/trainer_resume.hpp>
 
@@ -153,15 +153,16 @@ void TrainingLoop::begin(TrainerSteps& steps) {
   if (parts_.empty()) throw UsageError("fit() was called on a trainer without modules. Add them with add().");
   has_begun_ = true;
   require_batches(steps.sampler(), 0);
-  context_.metrics();  // fails before the training if the output folder cannot be written
+  require_metric_of_evaluations();
   const auto all = configuration(steps.sampler());
   std::vector<std::string> lines;
-  for (const auto& [name, value] : all) lines.push_back(text(name, " = ", value));
+  for (const auto& [name, value] : all) lines.push_back(text(name, " = ", redact_value(name, value)));
   require_agreement({.subject = "The configuration of the training",
                      .unit = "settings",
                      .advice = "Give all ranks the same options."},
                     lines, communicator());
   if (options_.checkpoints.enabled) resume(all);
+  context_.metrics();  // fails before the training if the output folder cannot be written
   follow_schedule(steps.sampler());
   if (step() == 0) {
     for (const auto& part : parts_) part->restart_average();
@@ -173,6 +174,24 @@ void TrainingLoop::begin(TrainerSteps& steps) {
                                             .tensor_board = options_.tensor_board,
                                             .mlflow = options_.mlflow,
                                             .mlflow_run = progress_->mlflow_run});
+}
+
+// A misspelled metric is an error now, not after the first evaluation.
+void TrainingLoop::require_metric_of_evaluations() const {
+  if (!options_.checkpoints.enabled || options_.checkpoints.metric.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& evaluation : evaluations_) {
+    if (evaluation.names.empty()) return;
+    names.insert(names.end(), evaluation.names.begin(), evaluation.names.end());
+  }
+  require_metric_among(names);
+}
+
+void TrainingLoop::require_metric_among(const std::vector<std::string>& names) const {
+  if (std::ranges::find(names, options_.checkpoints.metric) != names.end()) return;
+  throw UsageError(text("No evaluation gives '", options_.checkpoints.metric,
+                        "', which TrainerCheckpoints::metric names, but ", names.empty() ? "none" : join(names, ", "),
+                        ". Correct the name, or add the evaluation."));
 }
 
 // The options of the command line, and what the program decides.

@@ -16,6 +16,7 @@
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/data/sampler.hpp>
 #include <libtrain/optim/learning_rate.hpp>
+#include <libtrain/train/autocast.hpp>
 #include <libtrain/train/checkpoint.hpp>
 #include <libtrain/train/detail/run_configuration.hpp>
 #include <libtrain/train/detail/stop_agreement.hpp>
@@ -41,8 +42,11 @@ class TrainingLoop {
   void fit(TrainerSteps& steps);
 
   using Values = std::map<std::string, double>;
-  using Evaluate = std::function<std::optional<Values>()>;  ///< std::nullopt if it was cut short
-  void add_evaluation(Evaluate evaluate) { evaluations_.push_back(std::move(evaluate)); }
+  struct EvaluationOf {
+    std::vector<std::string> names = {};                 ///< of the values; empty if they are not known before
+    std::function<std::optional<Values>()> values = {};  ///< std::nullopt if it was cut short
+  };
+  void add_evaluation(EvaluationOf evaluation) { evaluations_.push_back(std::move(evaluation)); }
   using Callback = std::function<void(const TrainingState&)>;
   void after_step(Callback callback) { after_step_.push_back(std::move(callback)); }
   void after_epoch(Callback callback) { after_epoch_.push_back(std::move(callback)); }
@@ -102,6 +106,8 @@ class TrainingLoop {
   void require_batches(const data::Sampler& sampler, std::uint64_t from) const;
   bool joins() const;
   void follow_schedule(const data::Sampler& sampler);
+  void require_metric_of_evaluations() const;
+  void require_metric_among(const std::vector<std::string>& names) const;
   RunConfiguration configuration(const data::Sampler& sampler) const;
   void resume(const RunConfiguration& configuration);
 
@@ -146,7 +152,7 @@ class TrainingLoop {
   double seconds_saving_ = 0;
   std::optional<TrainingRecords> records_;
   std::optional<StopAgreement> stop_agreement_;
-  std::vector<Evaluate> evaluations_;
+  std::vector<EvaluationOf> evaluations_;
   std::vector<Callback> after_step_;
   std::vector<Callback> after_epoch_;
   Epoch now_;

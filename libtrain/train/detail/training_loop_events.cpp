@@ -7,7 +7,6 @@
 #include <libtrain/base/stop_request.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/replica_check.hpp>
-#include <libtrain/train/autocast.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
 #include <libtrain/train/detail/training_loop.hpp>
 #include <libtrain/train/evaluate.hpp>
@@ -49,10 +48,10 @@ double TrainingLoop::seconds_waiting_for_communication() const {
 }
 
 void TrainingLoop::evaluate(TrainerSteps& steps) {
+  progress_->must_evaluate = !evaluations_.empty();
   if (evaluations_.empty()) return;
   settle_parts();
   check_parts();
-  progress_->must_evaluate = true;
   std::optional<Values> values;
   {
     std::vector<optim::MovingAverage::Swap> swaps;
@@ -85,8 +84,8 @@ std::optional<TrainingLoop::Values> TrainingLoop::evaluate_from(std::size_t part
   std::optional<Autocast> autocast;
   begin_autocast(autocast);
   Values all;
-  for (const auto& evaluate : evaluations_) {
-    auto values = evaluate();
+  for (const auto& evaluation : evaluations_) {
+    auto values = evaluation.values();
     if (!values) return std::nullopt;
     all.merge(*values);
     if (!values->empty())
@@ -107,8 +106,7 @@ void TrainingLoop::compare_with_best() {
   if (found == state().evaluation.end()) {
     std::vector<std::string> names;
     for (const auto& [name, value] : state().evaluation) names.push_back(name);
-    throw UsageError(text("The evaluation gives no '", metric, "', which TrainerCheckpoints::metric names, but ",
-                          join(names, ", "), ". Correct the name."));
+    require_metric_among(names);
   }
   const double value = found->second;
   const bool is_better = options_.checkpoints.best == CheckpointRetention::Best::highest

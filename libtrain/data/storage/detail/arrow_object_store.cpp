@@ -147,8 +147,8 @@ class ArrowObjectStore final : public libtrain::detail::ObjectStore {
     }
   }
 
-  // A location without objects is as good as an empty one, but not if its container has been misspelled. Whoever may
-  // only read and write objects may not look at the container.
+  // A location without objects is as good as an empty one, but not if its container has been misspelled. With
+  // permission for objects alone, a run cannot look at the container.
   void require_container() const {
     auto type = arrow::fs::FileType::Unknown;
     try {

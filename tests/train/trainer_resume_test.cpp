@@ -1,0 +1,359 @@
+// A Trainer that is interrupted, stopped and started again.
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/stop_request.hpp>
+#include <libtrain/checkpoint/checkpoint_folder.hpp>
+#include <libtrain/train/trainer.hpp>
+
+#include <tests/support/device.hpp>
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+#include <tests/train/trainer_runs.hpp>
+
+namespace libtrain {
+namespace {
+
+using test::device;
+using test::message_of;
+using test::on_ranks;
+using test::trainer::options_of;
+using test::trainer::Parts;
+using test::trainer::Recipe;
+using test::trainer::recipes;
+using test::trainer::TestRun;
+using test::trainer::Waves;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Interrupted {};
+
+// Every number of the run's records, which must not depend on interruptions.
+std::vector<std::map<std::int64_t, double>> curves(const TestRun& run) {
+  return {run.records("step", "loss"), run.records("step", "learning_rate"), run.records("epoch", "loss"),
+          run.records("evaluation", "accuracy")};
+}
+
+// Trains until the end, or until the end of step `stop_after`, which then throws.
+at::Tensor train(const Recipe& recipe, TestRun& run, std::int64_t every_steps, std::int64_t stop_after = -1) {
+  const auto context = run.start();
+  Parts parts{recipe, *context};
+  auto options = options_of(recipe);
+  options.checkpoints.every_steps = every_steps;
+  Trainer trainer{*context, options};
+  auto& part = trainer.add("model", parts.model, parts.optimizer());
+  const Waves held_out_waves{11};
+  data::DataLoader held_out{
+      held_out_waves, {.batch_size = 3, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+  trainer.evaluate_with(held_out, {"accuracy"}, [&](const data::Batch& batch) {
+    return parts.model->forward(batch.images.to(device()).flatten(1)).argmax(1).eq(batch.labels.to(device()));
+  });
+  trainer.after_step([&](const TrainingState& state) {
+    if (state.step == stop_after) throw Interrupted{};
+  });
+  trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+  return parts.everything(part.moving_average());
+}
+
+TEST(TrainerResume, ContinuesBitForBitAfterInterruptions) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto& recipe : recipes()) {
+      TestRun undisturbed{communicator};
+      const auto expected = train(recipe, undisturbed, 0);
+      TestRun run{communicator};
+      // In the first epoch, soon after a checkpoint, just after the restart, and in the last epoch.
+      for (const std::int64_t step : {4, 5, 7}) {
+        EXPECT_THROW(train(recipe, run, 2, step), Interrupted) << recipe.name;
+        communicator.barrier();
+      }
+      const auto resumed = train(recipe, run, 2);
+      EXPECT_TRUE(at::equal(resumed, expected)) << recipe.name;
+      if (communicator.rank() == 0) {
+        EXPECT_EQ(curves(run), curves(undisturbed)) << recipe.name;
+      }
+    }
+  });
+}
+
+// Without a schedule: a rule of the program's own.
+TEST(TrainerResume, RestoresTheRatesThatTheProgramHasSet) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto fit = [&](std::int64_t stop_after) {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.schedule = {};
+      options.log_every_steps = 1;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.after_epoch([&](const TrainingState&) {
+        auto& group = parts.plain->param_groups().front().options();
+        group.set_lr(group.get_lr() / 2);
+      });
+      trainer.after_step([&](const TrainingState& state) {
+        if (state.step == stop_after) throw Interrupted{};
+      });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+    };
+    EXPECT_THROW(fit(9), Interrupted);  // in the second epoch
+    communicator.barrier();
+    const auto steps = fit(-1);
+    ASSERT_LT(steps, 9);
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    const auto rates = run.records("step", "learning_rate");
+    EXPECT_DOUBLE_EQ(rates.at(steps), 0.1);
+    EXPECT_DOUBLE_EQ(rates.at(2 * steps), 0.05);
+    EXPECT_DOUBLE_EQ(rates.at(3 * steps), 0.025);
+  });
+}
+
+// ---- Stopping
+
+// Runs fit() with a signal to the process in one of its steps or evaluations; returns the message of the stop.
+std::string stop(TestRun& run, std::int64_t in_step, std::int64_t in_evaluation) {
+  const auto context = run.start();
+  Parts parts{{}, *context};
+  Trainer trainer{*context, parts.model, *parts.plain, options_of({})};
+  const Waves held_out_waves{40};
+  data::DataLoader held_out{
+      held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+  std::int64_t batches = 0;
+  std::int64_t evaluated = 0;
+  trainer.evaluate_with(held_out, {"one"}, [&](const data::Batch& batch) {
+    if (++evaluated == in_evaluation && context->rank() == 0) std::raise(SIGUSR1);
+    return at::ones_like(batch.labels);
+  });
+  return message_of<StoppedOnRequest>([&] {
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      if (++batches == in_step && context->rank() == 0) std::raise(SIGTERM);
+      return parts.loss(batch);
+    });
+  });
+}
+
+TEST(TrainerResume, StopsAfterTheSameStepOnAllRanksWithACheckpoint) {
+  on_ranks([](Communicator& communicator) {
+    TestRun undisturbed{communicator};
+    const auto expected = train({}, undisturbed, 0);
+    TestRun run{communicator};
+    const auto message = stop(run, 3, -1);
+    EXPECT_THAT(message, AllOf(HasSubstr("SIGTERM on rank 0"), HasSubstr("at step ")));
+    for (const auto& other : communicator.all_gather_bytes(message)) EXPECT_EQ(other, message);
+    communicator.barrier();
+    EXPECT_TRUE(at::equal(train({}, run, 0), expected));
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(curves(run), curves(undisturbed));
+    }
+  });
+}
+
+TEST(TrainerResume, CutsAnEvaluationShortAndRepeatsIt) {
+  on_ranks([](Communicator& communicator) {
+    TestRun undisturbed{communicator};
+    const auto expected = train({}, undisturbed, 0);
+    TestRun run{communicator};
+    EXPECT_THAT(stop(run, -1, 2), HasSubstr("SIGUSR1"));
+    if (communicator.rank() == 0) {
+      EXPECT_TRUE(run.records("evaluation", "one").empty());
+    }
+    communicator.barrier();
+    EXPECT_TRUE(at::equal(train({}, run, 0), expected));
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(curves(run), curves(undisturbed));
+    }
+  });
+}
+
+// The last evaluation of a run is cut short, even if the signal comes in its last step.
+TEST(TrainerResume, RepeatsTheLastEvaluationAndHasFinishedThen) {
+  on_ranks([](Communicator& communicator) {
+    for (const std::int64_t max_steps : {4, 0}) {
+      TestRun run{communicator};
+      std::int64_t evaluated = 0;
+      const auto fit = [&](bool raises) {
+        const auto context = run.start();
+        Parts parts{{}, *context};
+        auto options = options_of({});
+        options.epochs = 1;
+        options.max_steps = max_steps;
+        options.checkpoints.metric = "label";
+        Trainer trainer{*context, parts.model, *parts.plain, options};
+        const Waves held_out_waves{40};
+        data::DataLoader held_out{
+            held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+        trainer.evaluate_with(held_out, {"label"}, [&](const data::Batch& batch) {
+          ++evaluated;
+          return batch.labels;
+        });
+        const auto last = max_steps > 0 ? max_steps : static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+        trainer.after_step([&](const TrainingState& state) {
+          if (raises && state.step == last && communicator.rank() == 0) std::raise(SIGTERM);
+        });
+        trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+        return trainer.best_checkpoint();
+      };
+      EXPECT_THROW(fit(true), StoppedOnRequest);
+      communicator.barrier();
+      evaluated = 0;
+      const auto best = fit(false);
+      EXPECT_GT(evaluated, 0);
+      communicator.barrier();
+      if (communicator.rank() == 0) {
+        EXPECT_EQ(run.records("evaluation", "label").size(), 1U);
+        EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
+      }
+    }
+  });
+}
+
+// The program has been changed meanwhile.
+TEST(TrainerResume, ForgetsAnEvaluationThatTheProgramHasNoMore) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    bool raised = false;
+    const auto fit = [&](bool evaluates) {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.max_steps = 2;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      const Waves held_out_waves{40};
+      data::DataLoader held_out{
+          held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+      if (evaluates) {
+        trainer.evaluate_with(held_out, {"one"}, [&](const data::Batch& batch) {
+          if (communicator.rank() == 0 && !std::exchange(raised, true)) std::raise(SIGUSR1);
+          return at::ones_like(batch.labels);
+        });
+      }
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return trainer.state().step;
+    };
+    EXPECT_THROW(fit(true), StoppedOnRequest);
+    communicator.barrier();
+    EXPECT_EQ(fit(false), 2);
+  });
+}
+
+// ---- What is continued, and what is not
+
+std::int64_t steps_of_run(TestRun& run, std::int64_t epochs, std::map<std::string, std::string> options,
+                          std::string resume) {
+  const auto context = run.start(std::move(options), std::move(resume));
+  Parts parts{{}, *context};
+  Trainer trainer{*context, parts.model, *parts.plain, {.epochs = epochs, .tensor_board = false}};
+  std::int64_t batches = 0;
+  trainer.fit(parts.loader, [&](const data::Batch& batch) {
+    ++batches;
+    return parts.loss(batch);
+  });
+  return batches;
+}
+
+TEST(TrainerResume, DoesNotTrainAFinishedRunAgain) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto steps = steps_of_run(run, 2, {{"width", "8"}}, "auto");
+    EXPECT_GT(steps, 0);
+    EXPECT_EQ(steps_of_run(run, 2, {{"width", "8"}}, "auto"), 0);
+  });
+}
+
+TEST(TrainerResume, RefusesToContinueWithAnotherConfiguration) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto steps = steps_of_run(run, 2, {{"width", "8"}}, "auto");
+    EXPECT_THAT(message_of<UsageError>([&] { steps_of_run(run, 2, {{"width", "9"}}, "auto"); }),
+                AllOf(HasSubstr("--width is 9 and was 8"), HasSubstr("--resume none")));
+    EXPECT_THAT(message_of<UsageError>([&] { steps_of_run(run, 3, {{"width", "8"}}, "auto"); }),
+                HasSubstr("epochs is 3 and was 2"));
+    communicator.barrier();
+    EXPECT_EQ(steps_of_run(run, 3, {{"width", "8"}}, run.checkpoints().string()), steps / 2);
+  });
+}
+
+TEST(TrainerResume, StartsAnewAndKeepsEarlierCheckpoints) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto steps = steps_of_run(run, 2, {}, "auto");
+    communicator.barrier();
+    EXPECT_EQ(steps_of_run(run, 2, {}, "none"), steps);
+    communicator.barrier();
+    const auto first = run.checkpoints() / checkpoint_folder_name(steps / 2);
+    EXPECT_EQ(steps_of_run(run, 2, {}, first.string()), steps / 2);
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 1U);
+    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".1").size(), 2U);
+    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".2").size(), 2U);
+  });
+}
+
+// As with another number of ranks: other steps in an epoch.
+TEST(TrainerResume, FollowsTheScheduleAtTheSamePlaceInTheDataWithAnotherBatchSize) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const Waves waves{96};
+    const auto fit = [&](std::uint64_t size, std::int64_t stop_after, const std::string& resume) {
+      const auto context = run.start({}, resume);
+      Parts parts{{}, *context};
+      data::DataLoader loader{waves, {.batch_size = size, .workers = 1}, context->shard()};
+      auto options = options_of({});
+      options.epochs = 4;
+      options.log_every_steps = 1;
+      options.schedule = [](const TrainingLength& length) {
+        return [length](std::int64_t step) { return static_cast<double>(step) / static_cast<double>(length.steps); };
+      };
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.after_step([&](const TrainingState& state) {
+        if (state.step == stop_after) throw Interrupted{};
+      });
+      trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    };
+    const auto size = 12 / static_cast<std::uint64_t>(communicator.world_size());  // 8 steps in an epoch
+    EXPECT_THROW(fit(size, 17, "auto"), Interrupted);  // the last checkpoint is that of step 16
+    communicator.barrier();
+    fit(2 * size, -1, run.checkpoints().string());
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    const auto rates = run.records("step", "learning_rate");
+    EXPECT_DOUBLE_EQ(rates.at(16), 0.1 * 15 / 32);
+    EXPECT_DOUBLE_EQ(rates.at(17), 0.1 * 8 / 16);
+    EXPECT_DOUBLE_EQ(rates.at(24), 0.1 * 15 / 16);
+    EXPECT_EQ(rates.size(), 24U);
+  });
+}
+
+TEST(TrainerResume, DoesNotStartAnewWhereAllCheckpointsAreDamaged) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto steps = steps_of_run(run, 2, {}, "auto");
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      for (const auto& checkpoint : list_checkpoints(run.checkpoints()))
+        std::filesystem::resize_file(checkpoint.folder / "model.safetensors", 100);
+    }
+    communicator.barrier();
+    EXPECT_THAT(message_of<EnvironmentError>([&] { steps_of_run(run, 2, {}, "auto"); }),
+                HasSubstr("None of the checkpoints"));
+    communicator.barrier();
+    EXPECT_EQ(steps_of_run(run, 2, {}, "none"), steps);
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
