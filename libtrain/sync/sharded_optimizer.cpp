@@ -269,7 +269,14 @@ ShardedOptimizer::StateDict ShardedOptimizer::state_dict() {
   const at::NoGradGuard no_grad;
   const CallPurpose purpose{state_->format->communicator(), "ShardedOptimizer::state_dict()"};
   state_->wait_for_parameters();
-  return state_->gather_state();
+  return state_->gather_state(std::vector<int>(state_->parameters.size(), 0));
+}
+
+ShardedOptimizer::StateDict ShardedOptimizer::shard_of_state_dict() {
+  const at::NoGradGuard no_grad;
+  const CallPurpose purpose{state_->format->communicator(), "ShardedOptimizer::shard_of_state_dict()"};
+  state_->wait_for_parameters();
+  return state_->gather_state(state_->evenly_over_ranks());
 }
 
 void ShardedOptimizer::load_state_dict(const StateDict& state) {

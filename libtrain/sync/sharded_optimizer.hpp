@@ -134,6 +134,10 @@ class ShardedOptimizer {
   /// not included. Waits for parameters, too.
   StateDict state_dict();
 
+  /// As state_dict(), but the state of each parameter is on one rank, so that all ranks can store the whole together.
+  /// The ranks have about equally many elements.
+  StateDict shard_of_state_dict();
+
   /// Continues from rank 0's `state`, written by a job of any world size; that of other ranks is ignored. Call it after
   /// the synchronizer has been created. Throws UsageError, the same on all ranks, and changes nothing, for names,
   /// shapes or step counts that do not belong to this module and rule.

@@ -6,9 +6,12 @@
 #include <exception>
 #include <functional>
 #include <future>
+#include <iomanip>
 #include <span>
 #include <sstream>
 #include <stop_token>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,7 @@
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/checkpoint_writer.hpp>
 #include <libtrain/checkpoint/detail/checkpoint_uploader.hpp>
+#include <libtrain/checkpoint/detail/rank_entries.hpp>
 #include <libtrain/checkpoint/detail/stored_checkpoints.hpp>
 #include <libtrain/checkpoint/detail/weights_file.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
@@ -58,8 +62,24 @@ NamedTensors copied_to_host(const NamedTensors& tensors) {
   return copies;
 }
 
-CheckpointPart file_of(const std::string& name, NamedTensors tensors) {
-  return {.name = name + kSuffix, .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
+// "optimizer.safetensors", and "optimizer.00002-of-00004.safetensors" of rank 1's share.
+std::string file_name(const std::string& part) {
+  return part + kSuffix;
+}
+
+std::string file_name(const std::string& part, int rank, int world_size) {
+  std::ostringstream name;
+  name << part << std::setfill('0') << '.' << std::setw(5) << rank + 1 << "-of-" << std::setw(5) << world_size
+       << kSuffix;
+  return name.str();
+}
+
+std::string part_of_file(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
+CheckpointPart file_of(std::string name, NamedTensors tensors) {
+  return {.name = std::move(name), .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
             std::vector<TensorInfo> infos;
             for (const auto& [tensor_name, tensor] : tensors) {
               infos.push_back({.name = tensor_name,
@@ -77,6 +97,21 @@ CheckpointPart file_of(const std::string& name, NamedTensors tensors) {
                               },
                               {{"format", "pt"}});
           }};
+}
+
+// From one file, or from those of the ranks that have written it.
+NamedTensors read_part(const CheckpointFolder& folder, const std::string& name) {
+  NamedTensors named;
+  bool is_there = false;
+  for (const auto& file : folder.manifest().files) {
+    if (file.name == kLoaderFile || part_of_file(file.name) != name) continue;
+    is_there = true;
+    for (auto& [key, tensor] : read_tensors(folder.file(file.name).string()))
+      named.emplace_back(key, std::move(tensor));
+  }
+  if (is_there) return named;
+  throw UsageError(text("The checkpoint '", folder.path().string(), "' has no part '", name,
+                        "'. Add the same parts as the program that wrote it."));
 }
 
 // Rank 0's tensors on all ranks, on the communicator's device. Others pass none.
@@ -145,7 +180,10 @@ class Checkpoint::State {
     });
   }
 
-  ~State() { stop_.request_stop(); }
+  ~State() {
+    stop_.request_stop();
+    if (std::uncaught_exceptions() > 0) stop_collecting_.request_stop();  // ranks may be lost
+  }
 
   void add(const std::string& name, std::unique_ptr<Checkpointable> part) {
     if (!is_part_name(name)) {
@@ -166,7 +204,14 @@ class Checkpoint::State {
   const std::filesystem::path& root() const { return root_; }
 
  private:
+  bool is_root() const { return communicator_.rank() == 0; }
   void open_writer();
+  std::string begin_on_all_ranks(std::int64_t step);
+  bool has_shards_to_write() const;
+  bool is_root_shared(const std::string& begun);
+  std::vector<CheckpointPart> files_of_parts(bool are_shared);
+  void start_writing(std::string begun, CheckpointManifest manifest, std::vector<CheckpointPart> files);
+  void count_failure(const EnvironmentError& error);
   void run_on_root(const std::string& what, const std::function<void()>& work);
   void settle_last_write();
   NewestCheckpoint fetch_newest();
@@ -183,9 +228,12 @@ class Checkpoint::State {
   std::vector<std::string> former_runs_;  // that have led to the loaded checkpoint
   int failures_ = 0;                      // of writes, one after the other
   bool is_open_ = false;
-  bool is_writing_ = false;  // or has written, and the outcome is not known yet
-  std::stop_source stop_;    // ends the waits of the store's requests
-  // Rank 0's. The background writer goes first: it uses the others, and logs a failure that no call has reported.
+  bool is_writing_ = false;             // or has written, and the outcome is not known yet
+  std::optional<bool> is_root_shared_;  // all ranks see the folder
+  std::stop_source stop_;               // ends the waits of the store's requests
+  std::stop_source stop_collecting_;    // ends the wait for other ranks' files
+  // Rank 0's, but for the background writer of all ranks. The background writer goes first: it uses the others, and
+  // logs a failure that no call has reported.
   std::unique_ptr<detail::ObjectStore> store_;
   std::optional<CheckpointWriter> writer_;
   std::optional<detail::CheckpointUploader> uploader_;
@@ -235,40 +283,90 @@ void Checkpoint::State::settle_last_write() {
     background_.wait();
     failures_ = 0;
   } catch (const EnvironmentError& error) {
-    if (++failures_ > options_.failures_allowed) throw;
-    log_warning(text("A checkpoint was not written, and the training goes on: ", error.what()));
+    if (!is_root()) throw;
+    count_failure(error);
   }
 }
 
-void Checkpoint::State::save(const CheckpointPosition& position) {
-  const CallPurpose purpose{communicator_, "a checkpoint"};
-  open_writer();
-  std::string loader;
-  if (position.loader) loader = gather_loader_state(*position.loader, communicator_).to_text();
-  const bool writes = communicator_.rank() == 0;
+// In a handler of the error, which goes on if there were too many.
+void Checkpoint::State::count_failure(const EnvironmentError& error) {
+  if (++failures_ > options_.failures_allowed) throw;
+  log_warning(text("A checkpoint was not written, and the training goes on: ", error.what()));
+}
+
+// The folder of a checkpoint to which all ranks write; empty if rank 0 cannot make one.
+std::string Checkpoint::State::begin_on_all_ranks(std::int64_t step) {
+  settle_last_write();
+  std::string begun;
+  try {
+    if (is_root()) begun = writer_->begin(step);
+  } catch (const EnvironmentError& error) {
+    count_failure(error);
+  }
+  return communicator_.broadcast_bytes(begun, 0);
+}
+
+bool Checkpoint::State::has_shards_to_write() const {
+  return communicator_.world_size() > 1 && is_root_shared_.value_or(true) &&
+         std::ranges::any_of(parts_, [](const auto& part) { return part.second->is_sharded(); });
+}
+
+// Whether all ranks see the new folder that rank 0 has made; if not, it is abandoned.
+bool Checkpoint::State::is_root_shared(const std::string& begun) {
+  if (is_root_shared_) return *is_root_shared_;
+  std::error_code error;
+  const auto sees = communicator_.all_gather_bytes(std::filesystem::exists(root_ / begun, error) ? "yes" : "");
+  const auto blind = std::ranges::find(sees, "");
+  is_root_shared_ = blind == sees.end();
+  if (*is_root_shared_ || !is_root()) return *is_root_shared_;
+  log_info(
+      text("Rank ", blind - sees.begin(), " does not see the folder '", root_.string(),
+           "': rank 0 writes the state of all ranks. In a folder that all hosts share, each would write its own."));
+  writer_->abandon();
+  return false;
+}
+
+// This rank's. Shared: with a share of each sharded part on each rank.
+std::vector<CheckpointPart> Checkpoint::State::files_of_parts(bool are_shared) {
   std::vector<CheckpointPart> files;
   for (const auto& [name, part] : parts_) {
-    const auto tensors = part->tensors();
-    if (writes) files.push_back(file_of(name, copied_to_host(tensors)));
+    if (are_shared && part->is_sharded()) {
+      files.push_back(
+          file_of(file_name(name, communicator_.rank(), communicator_.world_size()), copied_to_host(part->shard())));
+    } else {
+      const auto tensors = part->tensors();
+      if (is_root()) files.push_back(file_of(file_name(name), copied_to_host(tensors)));
+    }
   }
-  auto random = detail::gather_generators(communicator_);
-  if (!writes) return;
-  files.push_back(file_of(kRandomName, std::move(random)));
-  if (!loader.empty()) {
-    files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
+  return files;
+}
+
+// `begun` is empty if rank 0 alone writes.
+void Checkpoint::State::start_writing(std::string begun, CheckpointManifest manifest,
+                                      std::vector<CheckpointPart> files) {
+  is_writing_ = true;
+  if (!is_root()) {
+    background_.start(
+        [this, begun = std::move(begun), rank = communicator_.rank(), files = std::move(files)]() mutable {
+          try {
+            detail::leave_entries(root_, begun, rank, write_checkpoint_files(root_, begun, std::move(files)));
+          } catch (const EnvironmentError& error) {
+            if (!detail::leave_failure(root_, begun, rank, error.what())) throw;
+          }
+        });
+    return;
   }
-  settle_last_write();
-  if (uploader_) uploader_->report(options_.failures_allowed);
-  CheckpointManifest manifest{.step = position.step,
-                              .epoch = position.epoch,
-                              .world_size = communicator_.world_size(),
-                              .metrics = position.metrics,
-                              .configuration = options_.configuration};
-  background_.start([this, manifest = std::move(manifest), files = std::move(files)]() mutable {
+  background_.start([this, begun = std::move(begun), manifest = std::move(manifest), files = std::move(files),
+                     stop = stop_collecting_.get_token()]() mutable {
     try {
       const auto step = manifest.step;
-      const auto begun = writer_->begin(step);
+      const bool is_alone = begun.empty();
+      if (is_alone) begun = writer_->begin(step);
       manifest.files = write_checkpoint_files(root_, begun, std::move(files));
+      if (!is_alone) {
+        const auto others = detail::collect_entries(root_, begun, manifest.world_size, stop);
+        manifest.files.insert(manifest.files.end(), others.begin(), others.end());
+      }
       writer_->commit(std::move(manifest));
       if (uploader_) uploader_->start(step);
     } catch (...) {
@@ -276,7 +374,38 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
       throw;
     }
   });
-  is_writing_ = true;
+}
+
+void Checkpoint::State::save(const CheckpointPosition& position) {
+  const CallPurpose purpose{communicator_, "a checkpoint"};
+  open_writer();
+  std::string loader;
+  if (position.loader) loader = gather_loader_state(*position.loader, communicator_).to_text();
+  std::string begun;
+  if (has_shards_to_write()) {
+    begun = begin_on_all_ranks(position.step);
+    if (begun.empty()) return;
+    if (!is_root_shared(begun)) begun.clear();
+  }
+  auto files = files_of_parts(!begun.empty());
+  auto random = detail::gather_generators(communicator_);
+  if (is_root()) {
+    files.push_back(file_of(file_name(kRandomName), std::move(random)));
+    if (!loader.empty()) {
+      files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
+    }
+    settle_last_write();
+    if (uploader_) uploader_->report(options_.failures_allowed);
+  } else if (begun.empty()) {
+    return;
+  }
+  start_writing(std::move(begun),
+                {.step = position.step,
+                 .epoch = position.epoch,
+                 .world_size = communicator_.world_size(),
+                 .metrics = position.metrics,
+                 .configuration = options_.configuration},
+                std::move(files));
   if (options_.in_background) return;
   settle_last_write();
   if (!uploader_) return;
@@ -286,6 +415,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
 
 void Checkpoint::State::wait() {
   is_writing_ = false;
+  if (!is_root()) background_.wait();
   run_on_root("Writing a checkpoint", [&] {
     background_.wait();
     if (uploader_) uploader_->wait();
@@ -343,7 +473,7 @@ CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path, co
 // Otherwise a program that has forgotten one would go on with a fresh optimizer or average, unnoticed.
 void Checkpoint::State::require_all_parts(const CheckpointManifest& manifest) const {
   for (const auto& file : manifest.files) {
-    const auto name = file.name.substr(0, file.name.rfind(kSuffix));
+    const auto name = part_of_file(file.name);
     if (file.name == kLoaderFile || name == kRandomName || has_part(name)) continue;
     throw UsageError(text("The checkpoint of step ", manifest.step, " has a part '", name,
                           "', which this program has not added. Add the same parts as the program that wrote it, or "
@@ -368,21 +498,16 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
     if (accept) accept(manifest);
   });
   require_all_parts(manifest);
-  const auto tensors_of = [&](const std::string& name) {
+  const auto tensors_of = [&](const std::string& name) {  // on rank 0
     NamedTensors named;
     detail::run_together(communicator_, "Reading a checkpoint", [&] {
-      if (!folder) return;
-      if (folder->find(name + kSuffix) == nullptr) {
-        throw UsageError(text("The checkpoint '", folder->path().string(), "' has no part '", name,
-                              "'. Add the same parts as the program that wrote it."));
-      }
-      for (auto& [key, tensor] : read_tensors(folder->file(name + kSuffix).string()))
-        named.emplace_back(key, std::move(tensor));
+      if (folder) named = read_part(*folder, name);
     });
-    return broadcast_named(std::move(named), communicator_);
+    return named;
   };
   for (const auto& [name, part] : parts_) {
-    const auto tensors = tensors_of(name);
+    auto tensors = tensors_of(name);
+    if (!part->is_sharded()) tensors = broadcast_named(std::move(tensors), communicator_);
     detail::run_together(communicator_, "Loading a checkpoint", [&] {
       try {
         part->load(tensors);
@@ -392,7 +517,8 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
       }
     });
   }
-  detail::restore_generators(tensors_of(kRandomName), manifest.step, manifest.world_size, communicator_);
+  detail::restore_generators(broadcast_named(tensors_of(kRandomName), communicator_), manifest.step,
+                             manifest.world_size, communicator_);
   former_runs_ = manifest.run_ids;
   CheckpointPosition position{.step = manifest.step, .epoch = manifest.epoch, .metrics = manifest.metrics};
   if (!loader.empty()) position.loader = data::LoaderState::from_text(loader);

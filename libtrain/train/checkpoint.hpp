@@ -59,8 +59,16 @@ class Checkpointable {
   /// stored: a state that differs between ranks must be gathered there.
   virtual optim::NamedTensors tensors() = 0;
 
+  /// Whether the ranks share the state, so that no rank needs the memory for all of it.
+  virtual bool is_sharded() const { return false; }
+
+  /// Of a sharded part: tensors that this rank stores, with names that no other rank's have; all ranks' are those of
+  /// tensors(). All ranks call it.
+  virtual optim::NamedTensors shard() { return tensors(); }
+
   /// Continues from what tensors() has returned. All ranks call it, with the same tensors, on the communicator's
-  /// device. Throws UsageError for a state that does not fit.
+  /// device; of a sharded part, rank 0 gets the tensors, in host memory, and the others none. Throws UsageError for a
+  /// state that does not fit, on all ranks if it is sharded.
   virtual void load(const optim::NamedTensors& tensors) = 0;
 };
 
@@ -81,9 +89,9 @@ class Checkpointable {
 ///     ...
 ///     checkpoint.wait();
 ///
-/// A checkpoint is a folder `root`/step-<step> that is complete or absent (docs/checkpoints.md); rank 0 writes and
-/// reads it, so the root need not be shared by hosts. Weights are model.safetensors under the model's own names, which
-/// Python reads. Loading runs no code.
+/// A checkpoint is a folder `root`/step-<step> that is complete or absent (docs/checkpoints.md). Rank 0 writes and
+/// reads it, so the root need not be shared by hosts; if it is, each rank writes its share of sharded parts. Weights
+/// are model.safetensors under the model's own names, which Python reads. Loading runs no code.
 ///
 /// All ranks must call add(), save(), load_latest() and load(), in the same order. Between wait() of the synchronizer
 /// and the next forward pass, the state of all parts belongs to one step: call save() there. Buffers that differ

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +20,7 @@
 #include <torch/utils.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
@@ -40,6 +43,7 @@ using test::on_fresh_ranks;
 using test::on_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 using torch::optim::AdamWOptions;
 
 // The path of a new folder, the same on all ranks; rank 0 removes it after the last one has left the scope.
@@ -148,6 +152,10 @@ TEST(Checkpoint, ContinuesBitForBit) {
 struct ShardedTraining {
   explicit ShardedTraining(Communicator& communicator) : model{torch::nn::Linear(4, 6), torch::nn::Linear(6, 2)} {
     model->to(device());
+    // Ranks that are threads share LibTorch's generator.
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : model->parameters())
+      parameter.copy_(at::sin(at::arange(parameter.numel(), at::kFloat)).view(parameter.sizes()));
     optimizer.emplace(*model, AdamWOptions(0.01));
     synchronizer.emplace(*model, communicator, SynchronizerOptions{.wire_format = optimizer->wire_format()});
   }
@@ -164,6 +172,66 @@ struct ShardedTraining {
   std::optional<ShardedOptimizer> optimizer;
   std::optional<GradientSynchronizer> synchronizer;
 };
+
+// Written by their ranks; one rank alone has one file.
+TEST(Checkpoint, HasTheStateOfAShardedOptimizerInFilesOfItsRanks) {
+  on_ranks([](Communicator& communicator) {
+    const SharedFolder folder{communicator};
+    ShardedTraining training{communicator};
+    training.step(0);
+    Checkpoint checkpoint{communicator, folder.root()};
+    checkpoint.add("optimizer", *training.optimizer);
+    checkpoint.save({.step = 1});
+    const auto whole = training.optimizer->state_dict();
+    checkpoint.wait();
+    if (communicator.rank() != 0) return;
+    const auto step = folder.root() / checkpoint_folder_name(1);
+    std::map<std::string, at::Tensor> found;
+    std::vector<std::string> names{"manifest.json", "random.safetensors"};
+    for (int rank = 1; rank <= communicator.world_size(); ++rank) {
+      const auto share = text("optimizer.0000", rank, "-of-0000", communicator.world_size(), ".safetensors");
+      names.push_back(communicator.world_size() == 1 ? "optimizer.safetensors" : share);
+      const auto tensors = read_tensors((step / names.back()).string());
+      EXPECT_EQ(tensors.size() == whole.size(), communicator.world_size() == 1) << names.back();
+      found.insert(tensors.begin(), tensors.end());
+    }
+    std::vector<std::string> present;
+    for (const auto& entry : std::filesystem::directory_iterator(step)) present.push_back(entry.path().filename());
+    EXPECT_THAT(present, UnorderedElementsAreArray(names));
+    EXPECT_EQ(found.size(), whole.size());
+    for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(found.at(name), tensor.cpu())) << name;
+  });
+}
+
+// With the state of three ranks on two, and of two on three.
+TEST(Checkpoint, LoadsAShardedOptimizerOnAnotherNumberOfRanks) {
+  on_fresh_ranks(3, {}, [](Communicator& all) {
+    const SharedFolder folder{all};
+    const auto two = all.split(all.rank() < 2 ? 0 : 1, all.rank());
+    std::optional<ShardedTraining> training;
+    const auto train = [&](Communicator& communicator, int from, int to) {
+      Checkpoint checkpoint{communicator, folder.root()};
+      training.emplace(communicator);
+      checkpoint.add("model", *training->model);
+      checkpoint.add("optimizer", *training->optimizer);
+      EXPECT_EQ(checkpoint.load_latest().has_value(), from > 0);
+      for (int step = from; step < to; ++step) training->step(step);
+      checkpoint.save({.step = to});
+      checkpoint.wait();
+    };
+    train(all, 0, 2);
+    all.barrier();
+    if (all.rank() < 2) train(*two, 2, 4);
+    all.barrier();
+    train(all, 4, 6);
+    ShardedTraining straight{all};
+    for (int step = 0; step < 6; ++step) straight.step(step);
+    for (std::size_t index = 0; index < straight.model->parameters().size(); ++index) {
+      EXPECT_TRUE(at::allclose(straight.model->parameters()[index], training->model->parameters()[index], 1e-5, 1e-6))
+          << index;
+    }
+  });
+}
 
 TEST(Checkpoint, ContinuesAShardedOptimizer) {
   on_ranks([](Communicator& communicator) {

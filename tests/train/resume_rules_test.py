@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from trainings import STEPS, TIME_LIMIT_S, Training, jobs, resumed_at
+from trainings import RESULT, STEPS, TIME_LIMIT_S, Training, checkpoint_jobs, jobs, resumed_at
 
 USAGE, ENVIRONMENT = 2, 3
 
@@ -80,6 +80,22 @@ class Rules(unittest.TestCase):
             jobs.require_refusal(self, job, ENVIRONMENT, f"--resume: there is no checkpoint in '{path}'")
             self.assertFalse(training.checkpoints.exists())
 
+    def test_a_rank_that_cannot_write_its_share_is_named_and_costs_one_checkpoint(self):
+        sharded = ("--optimizer", "sharded")
+        undisturbed = Training(self, *sharded).finish()
+        training = Training(self, *sharded)
+        root = os.path.realpath(training.checkpoints)
+        disk = checkpoint_jobs.environment(root=f"{root}/step-00000010", at=2, action="ENOSPC")
+        added = {name: value for name, value in disk.items() if os.environ.get(name) != value}
+        of_rank_1 = ["bash", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || unset FAULTY_DISK_ROOT; exec "$@"', "rank"]
+        job = jobs.run([*of_rank_1, *training.command()], environment={"OMP_NUM_THREADS": "1"} | added, ranks=2,
+                       time_limit=TIME_LIMIT_S)
+        self.assertEqual((job.exit_code, RESULT.search(job.stdout)[0]), (0, undisturbed), job)
+        self.assertEqual(len(re.findall("A checkpoint was not written, and the training goes on: Rank 1: .*"
+                                        "No space left on device", job.stderr)), 1, job)
+        self.assertEqual(training.newest(), STEPS)
+        self.assertNotIn("partial", " ".join(names(training.checkpoints)))
+
     def test_the_second_of_two_at_once_is_refused(self):
         training, second = Training(self), Training(self)
         second.output = training.output
@@ -147,6 +163,21 @@ class Disks(unittest.TestCase):
         printed, log = self.run_on_disk(training, training.checkpoints, 'train --hold-at "step 12"; ls "$disk"', stop)
         self.assertEqual(printed, [f"exit code {ENVIRONMENT}", "lock", "step-00000005", "step-00000010"], log)
         self.assertEqual(len(re.findall("(?m)^libtrain: error: .*No space left on device.*Free", log)), 1, log)
+
+    def test_rank_0_writes_the_state_of_ranks_that_do_not_see_its_folder(self):
+        sharded = ("--optimizer", "sharded")
+        undisturbed = Training(self, *sharded).finish()
+        training = Training(self, *sharded)
+        training.checkpoints.mkdir(parents=True)
+        of_rank_1 = ["bash", "-c", '''[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+            exec unshare --mount --map-root-user bash -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' "$checkpoints" "$@"
+            ''', "rank"]
+        job = jobs.run([*of_rank_1, *training.command()], ranks=2, time_limit=TIME_LIMIT_S,
+                       environment={"OMP_NUM_THREADS": "1", "checkpoints": str(training.checkpoints)})
+        self.assertEqual((job.exit_code, RESULT.search(job.stdout)[0]), (0, undisturbed), job)
+        self.assertEqual(job.stderr.count("Rank 1 does not see the folder"), 1, job)
+        newest = training.checkpoints / f"step-{training.newest():08d}"
+        self.assertEqual([name for name in names(newest) if "optimizer" in name], ["model-optimizer.safetensors"])
 
     def test_a_read_only_disk_is_named(self):
         for mounted in ("output", "checkpoints"):

@@ -128,6 +128,11 @@ void Folder::rename(const std::string& from, const std::string& to) const {
   }
 }
 
+void Folder::remove_file(const std::string& name) const {
+  if (::unlinkat(descriptor_.get(), name.c_str(), 0) != 0)
+    throw_checkpoint_error("remove the file", path_ / name, errno);
+}
+
 void Folder::sync() const {
   // Some file systems in user space store names at once, and have no fsync for folders.
   const int error = sync_descriptor(descriptor_.get());

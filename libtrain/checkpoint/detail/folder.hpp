@@ -49,6 +49,8 @@ class Folder {
   /// Stores the names of this folder on the disk.
   void sync() const;
 
+  void remove_file(const std::string& name) const;
+
   /// Removes the folder `name` and the files in it; folders in it, which the checkpoint format does not have, remain.
   /// Returns 0, or the reason why something remains.
   int remove_folder(const std::string& name) const noexcept;

@@ -74,6 +74,8 @@ class ShardedPart final : public Checkpointable {
   explicit ShardedPart(ShardedOptimizer& optimizer) : optimizer_(optimizer) {}
 
   NamedTensors tensors() override { return optimizer_.state_dict(); }
+  bool is_sharded() const override { return true; }
+  NamedTensors shard() override { return optimizer_.shard_of_state_dict(); }
   void load(const NamedTensors& tensors) override { optimizer_.load_state_dict(tensors); }
 
  private:

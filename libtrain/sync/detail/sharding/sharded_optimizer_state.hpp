@@ -66,7 +66,8 @@ struct ShardedOptimizer::State {
 
   // Checkpoints (sharded_state_dict.cpp).
   bool has_state(const detail::ShardedBucket& bucket) const;
-  StateDict gather_state();
+  StateDict gather_state(const std::vector<int>& rank_of);  // of each parameter
+  std::vector<int> evenly_over_ranks() const;
   std::string misfit_of(const StateDict& given) const;
   void take_state(const StateDict& given);
 

@@ -1,4 +1,5 @@
-// The whole state of a sharded optimizer, for checkpoints: gathered on rank 0, and distributed from there.
+// The whole state of a sharded optimizer, for checkpoints: gathered parameter by parameter, and distributed from rank
+// 0.
 
 #include <algorithm>
 #include <map>
@@ -19,24 +20,37 @@ bool ShardedOptimizer::State::has_state(const ShardedBucket& bucket) const {
                      [this](const auto& member) { return parameters[member.parameter].steps > 0; });
 }
 
-ShardedOptimizer::StateDict ShardedOptimizer::State::gather_state() {
+// Neighbours in the order of registration are on one rank.
+std::vector<int> ShardedOptimizer::State::evenly_over_ranks() const {
+  std::int64_t elements = 0;
+  for (const auto& parameter : parameters) elements += parameter.tensor.numel();
+  const auto ranks = format->communicator().world_size();
+  std::vector<int> rank_of;
+  std::int64_t before = 0;
+  for (const auto& parameter : parameters) {
+    rank_of.push_back(elements == before ? ranks - 1 : static_cast<int>(before * ranks / elements));
+    before += parameter.tensor.numel();
+  }
+  return rank_of;
+}
+
+ShardedOptimizer::StateDict ShardedOptimizer::State::gather_state(const std::vector<int>& rank_of) {
   auto& communicator = format->communicator();
   std::vector<std::vector<at::Tensor>> found(parameters.size());
   for (const auto& bucket : buckets) {
     if (!has_state(bucket)) continue;
     for (std::size_t state = 0; state < state_names.size(); ++state) {
       const auto whole = bucket.gather_state(state, communicator);
-      if (communicator.rank() != 0) continue;
       for (const auto& member : bucket.members()) {
+        if (rank_of[member.parameter] != communicator.rank()) continue;
         found[member.parameter].push_back(ShardedBucket::view_of(whole, member).clone(at::MemoryFormat::Contiguous));
       }
     }
   }
   StateDict result;
-  if (communicator.rank() != 0) return result;
   for (std::size_t index = 0; index < parameters.size(); ++index) {
     const auto& parameter = parameters[index];
-    if (parameter.steps == 0) continue;
+    if (parameter.steps == 0 || rank_of[index] != communicator.rank()) continue;
     for (std::size_t state = 0; state < state_names.size(); ++state) {
       result.emplace_back(text(parameter.name, ".", state_names[state]), found[index][state]);
     }
