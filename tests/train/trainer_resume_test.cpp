@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,6 +37,7 @@ using test::trainer::recipes;
 using test::trainer::TestRun;
 using test::trainer::Waves;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 struct Interrupted {};
@@ -151,7 +153,8 @@ TEST(TrainerResume, StopsAfterTheSameStepOnAllRanksWithACheckpoint) {
     const auto expected = train({}, undisturbed, 0);
     TestRun run{communicator};
     const auto message = stop(run, 3, -1);
-    EXPECT_THAT(message, AllOf(HasSubstr("SIGTERM on rank 0"), HasSubstr("at step ")));
+    EXPECT_THAT(message, HasSubstr("SIGTERM on rank 0"));
+    EXPECT_THAT(message, AnyOf(HasSubstr("at step 3,"), HasSubstr("at step 4,")));  // in the round of which it was seen
     for (const auto& other : communicator.all_gather_bytes(message)) EXPECT_EQ(other, message);
     communicator.barrier();
     EXPECT_TRUE(at::equal(train({}, run, 0), expected));
@@ -211,12 +214,43 @@ TEST(TrainerResume, RepeatsTheLastEvaluationAndHasFinishedThen) {
       evaluated = 0;
       const auto best = fit(false);
       EXPECT_GT(evaluated, 0);
+      EXPECT_LE(evaluated, 40 / communicator.world_size() + 1);  // once
       communicator.barrier();
       if (communicator.rank() == 0) {
         EXPECT_EQ(run.records("evaluation", "label").size(), 1U);
         EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
       }
     }
+  });
+}
+
+// A checkpoint that was written when its evaluation was cut short is not known as the best until it is repeated.
+TEST(TrainerResume, KeepsTheBestCheckpointWhoseEvaluationWasRepeated) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    bool raised = false;
+    const auto fit = [&] {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.checkpoints = {.last = 1, .metric = "step"};
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      const Waves held_out_waves{40};
+      data::DataLoader held_out{
+          held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
+      trainer.evaluate_with(held_out, {"step"}, [&](const data::Batch& batch) {
+        if (communicator.rank() == 0 && !std::exchange(raised, true)) std::raise(SIGUSR1);
+        return at::full_like(batch.labels, trainer.state().step);
+      });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return trainer.best_checkpoint();
+    };
+    EXPECT_THROW(fit(), StoppedOnRequest);
+    communicator.barrier();
+    const auto best = fit();
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
   });
 }
 
@@ -300,6 +334,32 @@ TEST(TrainerResume, StartsAnewAndKeepsEarlierCheckpoints) {
     EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 1U);
     EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".1").size(), 2U);
     EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".2").size(), 2U);
+  });
+}
+
+TEST(TrainerResume, HasNoBestCheckpointInAnotherFolder) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    TestRun other{communicator};
+    const auto best = [&](TestRun& where, std::int64_t epochs, const std::string& resume) {
+      const auto context = where.start({}, resume);
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.epochs = epochs;
+      options.checkpoints = {.metric = "step"};
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.evaluate_with(
+          [&] { return std::map<std::string, double>{{"step", static_cast<double>(trainer.state().step)}}; });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return trainer.best_checkpoint();
+    };
+    const auto first = best(run, 1, "auto");
+    EXPECT_EQ(first.parent_path(), run.checkpoints());
+    communicator.barrier();
+    const auto second = best(other, 2, first.string());
+    EXPECT_EQ(second.parent_path(), other.checkpoints());
+    EXPECT_GT(second.filename(), first.filename());
+    EXPECT_TRUE(std::filesystem::exists(second / "manifest.json"));
   });
 }
 

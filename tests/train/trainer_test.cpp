@@ -1,5 +1,7 @@
 #include <libtrain/train/trainer.hpp>
 
+#include <signal.h>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -21,6 +23,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
+#include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
 #include <libtrain/optim/learning_rate.hpp>
 #include <libtrain/sync/replica_check.hpp>
@@ -112,9 +115,12 @@ at::Tensor by_hand(const Recipe& recipe, Context& context) {
       }
       EXPECT_TRUE(has_gradients);
       if (parts.sharded) {
-        if (recipe.max_norm) parts.sharded->clip_gradients(*recipe.max_norm);
-        parts.sharded->step();
-        parts.sharded->wait_for_parameters();
+        if (!scaler || parts.sharded->unscale(*scaler)) {
+          if (recipe.max_norm) parts.sharded->clip_gradients(*recipe.max_norm);
+          parts.sharded->step();
+          parts.sharded->wait_for_parameters();
+        }
+        if (scaler) scaler->update();
       } else {
         if (scaler && recipe.max_norm) scaler->unscale(*parts.plain);
         if (recipe.max_norm) optim::clip_gradients(parts.model->parameters(), {.max_norm = *recipe.max_norm});
@@ -181,6 +187,31 @@ TEST(Trainer, EvaluatesEverySampleOnceAndKeepsTheBest) {
     for (const auto& checkpoint : list_checkpoints(run.checkpoints())) kept.insert(checkpoint.step);
     EXPECT_EQ(kept, (std::set<std::int64_t>{2 * steps, 4 * steps}));
     EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{});
+  });
+}
+
+// Within an epoch and at its end.
+TEST(Trainer, SavesEachBestModel) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.epochs = 2;
+    options.evaluate_every_steps = 2;
+    options.checkpoints = {.every_epochs = 0, .last = std::nullopt, .metric = "value"};
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    std::set<std::int64_t> evaluated;
+    trainer.evaluate_with([&] {
+      evaluated.insert(trainer.state().step);
+      return std::map<std::string, double>{{"value", -static_cast<double>(trainer.state().step)}};
+    });
+    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    if (communicator.rank() != 0) return;
+    std::set<std::int64_t> kept;
+    for (const auto& checkpoint : list_checkpoints(run.checkpoints())) kept.insert(checkpoint.step);
+    EXPECT_GT(kept.size(), 2U);
+    EXPECT_EQ(kept, evaluated);
   });
 }
 
@@ -349,23 +380,109 @@ TEST(Trainer, AveragesFromTheWeightsWithWhichFitBegins) {
 }
 
 // An export, or a comparison, in a callback must not see parameters that are still being gathered.
-TEST(Trainer, GivesCallbacksCompleteParameters) {
+// A model whose parameters take longer to gather than a step.
+struct Wide {
+  explicit Wide(Context& context)
+      : waves(64),
+        loader(waves, {.batch_size = 16 / static_cast<std::uint64_t>(context.world_size()), .workers = 1},
+               context.shard()) {
+    model->to(device());
+    test::trainer::set_weights(*model, 3);
+  }
+
+  at::Tensor loss(const data::Batch& batch) { return outputs(batch).square().mean(); }
+  at::Tensor outputs(const data::Batch& batch) { return model->forward(batch.images.to(device()).flatten(1)); }
+
+  Waves waves;
+  data::DataLoader loader;
+  torch::nn::Sequential model{torch::nn::Linear(6, 8), torch::nn::Linear(8, 100'000)};
+  ShardedOptimizer optimizer{*model, torch::optim::SGDOptions(0.1),
+                             ShardedOptimizerOptions{.gather = ParameterGather::overlapped}};
+};
+
+// In callbacks, evaluations and checkpoints, each without the others.
+TEST(Trainer, WaitsForParametersBeforeTheyAreRead) {
+  on_ranks([](Communicator& communicator) {
+    enum class Reader { after_step, after_epoch, evaluation, checkpoint };
+    for (const auto reader : {Reader::after_step, Reader::after_epoch, Reader::evaluation, Reader::checkpoint}) {
+      TestRun run{communicator};
+      const auto context = run.start();
+      Wide wide{*context};
+      TrainerOptions options{.epochs = 1, .log_every_steps = 1000, .tensor_board = false};
+      if (reader == Reader::evaluation) options.evaluate_every_steps = 1;
+      options.checkpoints = {.enabled = reader == Reader::checkpoint, .every_steps = 1, .last = std::nullopt};
+      Trainer trainer{*context, options};
+      trainer.add("model", wide.model, wide.optimizer);
+      std::int64_t calls = 0;
+      const auto check = [&](const TrainingState&) {
+        check_replicas(*wide.model, communicator);
+        ++calls;
+      };
+      if (reader == Reader::after_step) trainer.after_step(check);
+      if (reader == Reader::after_epoch) trainer.after_epoch(check);
+      if (reader == Reader::evaluation) {
+        trainer.evaluate_with([&] {
+          check(trainer.state());
+          return std::map<std::string, double>{};
+        });
+      }
+      trainer.fit(wide.loader, [&](const data::Batch& batch) { return wide.loss(batch); });
+      const std::int64_t steps = trainer.state().step;
+      EXPECT_GE(steps, 4);
+      EXPECT_EQ(calls, reader == Reader::after_epoch ? 1 : reader == Reader::checkpoint ? 0 : steps);
+      if (reader != Reader::checkpoint) continue;
+      // What was saved after each step is what a loop that waits in each step has.
+      Wide again{*context};
+      GradientSynchronizer synchronizer{*again.model, communicator, {.wire_format = again.optimizer.wire_format()}};
+      std::int64_t step = 0;
+      for (auto& batch : again.loader.epoch(0)) {
+        again.loss(batch).backward();
+        synchronizer.wait();
+        again.optimizer.step();
+        again.optimizer.wait_for_parameters();
+        synchronizer.zero_grad();
+        if (communicator.rank() != 0) continue;
+        const auto saved =
+            read_tensors((run.checkpoints() / checkpoint_folder_name(++step) / "model.safetensors").string());
+        for (const auto& item : again.model->named_parameters())
+          EXPECT_TRUE(at::equal(saved.at(item.key()), item.value().detach().cpu())) << step << ' ' << item.key();
+      }
+    }
+  });
+}
+
+// GradientSynchronizer skips the step before the scaler sees the overflow.
+TEST(Trainer, LowersTheLossScaleOfSkippedSteps) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
     const auto context = run.start();
-    const Recipe recipe{.adamw = true, .sharded = true, .gather = ParameterGather::overlapped};
-    Parts parts{recipe, *context};
-    Trainer trainer{*context, options_of(recipe)};
-    trainer.add("model", parts.model, parts.optimizer());
-    std::int64_t calls = 0;
-    const auto check = [&](const TrainingState&) {
-      check_replicas(*parts.model, communicator);
-      ++calls;
-    };
-    trainer.after_step(check);
-    trainer.after_epoch(check);
+    Parts parts{{}, *context};
+    auto options = options_of({.precision = Precision::float16, .scale = 0x1p22});
+    options.synchronizer.non_finite = NonFinite::skipped;
+    options.loss_scaler.growth_interval = 1000;
+    Trainer trainer{*context, options};
+    trainer.add("model", parts.model, *parts.plain);
     trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-    EXPECT_EQ(calls, trainer.state().step + trainer.state().epoch);
+    if (communicator.rank() != 0) return;
+    const auto step = run.checkpoints() / checkpoint_folder_name(trainer.state().step);
+    EXPECT_LT(read_tensors((step / "model-scaler.safetensors").string()).at("scale").item<double>(), 0x1p22);
+  });
+}
+
+TEST(Trainer, LeavesSignalsToTheProgramAfterTheTraining) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.max_steps = 1;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    communicator.barrier();
+    struct sigaction action{};
+    ::sigaction(SIGUSR1, nullptr, &action);
+    EXPECT_EQ(action.sa_handler, SIG_DFL);
+    communicator.barrier();
   });
 }
 
