@@ -1,6 +1,7 @@
 #include <libtrain/comm/detail/host_communicator.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <ATen/core/grad_mode.h>
@@ -19,6 +20,12 @@ namespace {
 std::uint64_t count_of(const at::Tensor& tensor) {
   return static_cast<std::uint64_t>(tensor.numel());
 }
+
+// What all_gather_bytes() sends first: all of a short text, only the length of another.
+struct ShortText {
+  std::uint64_t length = 0;
+  std::array<char, 504> text = {};
+};
 
 // Reduces float32 copies if the transport does not support the type, and rounds once.
 template <typename Reduce>
@@ -132,16 +139,23 @@ std::vector<std::string> HostCommunicator::all_gather_bytes(const std::string& b
   const auto ranks = static_cast<std::size_t>(world_size_);
   const auto gathered = std::make_shared<std::vector<std::string>>(ranks);
   const auto exchange = [bytes, gathered, ranks](HostTransport& transport, const WaitPolicy& policy) {
-    const std::uint64_t length = bytes.size();
-    std::vector<std::uint64_t> lengths(ranks);
-    transport.all_gather(&length, lengths.data(), sizeof(length), policy);
-    const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-    std::vector<char> mine(longest);
-    std::copy(bytes.begin(), bytes.end(), mine.begin());
-    std::vector<char> all(longest * ranks);
-    transport.all_gather(mine.data(), all.data(), longest, policy);
+    // With its length, a short text needs one exchange.
+    ShortText mine{.length = bytes.size()};
+    if (mine.length <= mine.text.size()) std::copy(bytes.begin(), bytes.end(), mine.text.begin());
+    std::vector<ShortText> all(ranks);
+    transport.all_gather(&mine, all.data(), sizeof(ShortText), policy);
+    const auto longest = std::ranges::max_element(all, {}, &ShortText::length)->length;
+    if (longest <= mine.text.size()) {
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        (*gathered)[rank].assign(all[rank].text.data(), all[rank].length);
+      return;
+    }
+    std::string padded = bytes;
+    padded.resize(longest);
+    std::string of_ranks(longest * ranks, '\0');
+    transport.all_gather(padded.data(), of_ranks.data(), longest, policy);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      (*gathered)[rank].assign(all.data() + rank * longest, lengths[rank]);
+      (*gathered)[rank].assign(of_ranks, rank * longest, all[rank].length);
     }
   };
   thread_.submit({.kind = CallKind::all_gather_bytes}, {.timeout = options.timeout}, exchange).wait();

@@ -41,13 +41,17 @@ std::int64_t peak_gpu_memory_of_ranks(const c10::Device& device, Communicator& c
   return largest_of_ranks(statistics.reserved_bytes[kAll].peak, communicator);
 }
 
-MemoryUse memory_use(const c10::Device& device) {
-  if (device.is_cpu()) return {.used_bytes = rss_bytes(), .limit_bytes = memory_bytes()};
-  if (!device.is_cuda()) return {};
-  auto* const allocator = c10::getDeviceAllocator(device.type());
+std::int64_t memory_in_use(const c10::Device& device) {
+  if (device.is_cpu()) return rss_bytes();
+  if (!device.is_cuda()) return 0;
   constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return {.used_bytes = allocator->getDeviceStats(device.index()).reserved_bytes[kAll].current,
-          .limit_bytes = static_cast<std::int64_t>(allocator->getMemoryInfo(device.index()).second)};
+  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).reserved_bytes[kAll].current;
+}
+
+std::int64_t memory_limit(const c10::Device& device) {
+  if (device.is_cpu()) return memory_bytes();
+  if (!device.is_cuda()) return 0;
+  return static_cast<std::int64_t>(c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index()).second);
 }
 
 }  // namespace libtrain::detail

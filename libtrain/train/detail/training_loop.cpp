@@ -13,6 +13,7 @@
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/train/channels_last.hpp>
+#include <libtrain/train/detail/peak_memory.hpp>
 #include <libtrain/train/detail/trainer_resume.hpp>
 
 namespace libtrain::detail {
@@ -173,7 +174,8 @@ void TrainingLoop::begin(TrainerSteps& steps) {
                    TrainingRecords::Options{.log_every_steps = options_.log_every_steps,
                                             .tensor_board = options_.tensor_board,
                                             .mlflow = options_.mlflow,
-                                            .mlflow_run = progress_->mlflow_run});
+                                            .mlflow_run = progress_->mlflow_run,
+                                            .memory_limit_bytes = memory_limit(context_.device())});
 }
 
 // A misspelled metric is an error now, not after the first evaluation.

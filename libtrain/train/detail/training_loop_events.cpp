@@ -20,9 +20,8 @@ void TrainingLoop::record_interval() {
   if (interval_.steps == 0 && !progress_->means.has_record()) return;
   const double waited = seconds_waiting_for_communication();
   const double waiting = waited - interval_.seconds_waiting_before;
-  const auto memory = memory_use(context_.device());
-  const auto of_ranks =
-      progress_->means.gather(communicator(), {interval_.seconds - waiting, static_cast<double>(memory.used_bytes)});
+  const auto memory = static_cast<double>(memory_in_use(context_.device()));
+  const auto of_ranks = progress_->means.gather(communicator(), {interval_.seconds - waiting, memory});
   auto means = progress_->means.take_record();
   progress_->state.metrics = means;
   if (const auto rates = parts_.front()->learning_rates(); !rates.empty())
@@ -31,8 +30,7 @@ void TrainingLoop::record_interval() {
   TrainingRecords::Measured measured{.samples = interval_.samples,
                                      .seconds = interval_.seconds,
                                      .seconds_waiting_for_data = interval_.seconds_waiting_for_data,
-                                     .seconds_waiting_for_communication = waiting,
-                                     .memory_limit_bytes = static_cast<double>(memory.limit_bytes)};
+                                     .seconds_waiting_for_communication = waiting};
   for (const auto& numbers : of_ranks) {
     measured.own_seconds.push_back(numbers.at(0));
     measured.memory_bytes.push_back(numbers.at(1));

@@ -91,8 +91,7 @@ void TrainingRecords::watch(std::int64_t step, const std::map<std::string, doubl
   alert(starvation_.observe(step, measured.seconds, measured.seconds_waiting_for_data));
   const auto most = std::ranges::max_element(measured.memory_bytes);
   if (most != measured.memory_bytes.end() && *most > 0) {
-    alert(memory_.observe(step, static_cast<std::int64_t>(*most),
-                          static_cast<std::int64_t>(measured.memory_limit_bytes)));
+    alert(memory_.observe(step, static_cast<std::int64_t>(*most), options_.memory_limit_bytes));
   }
   // Files of the system, which are read less often.
   if (records_++ % records_in(100, options_.log_every_steps, 1) != 0) return;

@@ -23,7 +23,8 @@ class TrainingRecords {
     std::int64_t log_every_steps = 10;
     bool tensor_board = true;
     bool mlflow = true;
-    std::string mlflow_run = {};  ///< to be continued
+    std::string mlflow_run = {};          ///< to be continued
+    std::int64_t memory_limit_bytes = 0;  ///< of rank 0
   };
 
   TrainingRecords(Context& context, const NamedValues& configuration, const Options& options);
@@ -36,7 +37,6 @@ class TrainingRecords {
     double seconds_waiting_for_communication = 0;
     std::vector<double> own_seconds = {};   ///< without the wait for other ranks
     std::vector<double> memory_bytes = {};  ///< in use
-    double memory_limit_bytes = 0;          ///< of rank 0
   };
 
   /// A `step` record with these means and what was measured. Watches for what alerts.hpp lists.
