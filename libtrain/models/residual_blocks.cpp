@@ -1,12 +1,25 @@
 #include <libtrain/models/residual_blocks.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/batchnorm.h>
 
 namespace libtrain::models::detail {
 
-torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
-  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+namespace {
+
+// A factory's norm has the names of batch norm.
+void zero_scale(const torch::nn::AnyModule& norm) {
+  const at::NoGradGuard no_grad;
+  norm.ptr()->named_parameters(/*recurse=*/false)["weight"].zero_();
+}
+
+}  // namespace
+
+torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                              std::int64_t groups) {
+  return torch::nn::Conv2d(
+      torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
 }
 
 torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels) {
@@ -45,13 +58,17 @@ at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
   return out.relu_();
 }
 
+void BasicBlockImpl::zero_last_norm() {
+  zero_scale(bn2_);
+}
+
 BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
     : downsample_(projection(options, kExpansion)),
-      conv1_(convolution(options.channels, options.width, 1, 1)),
-      conv2_(convolution(options.width, options.width, 3, options.stride)),
-      conv3_(convolution(options.width, options.width * kExpansion, 1, 1)),
-      bn1_(make_norm(options.norm, options.width)),
-      bn2_(make_norm(options.norm, options.width)),
+      conv1_(convolution(options.channels, options.inner_width, 1, 1)),
+      conv2_(convolution(options.inner_width, options.inner_width, 3, options.stride, options.groups)),
+      conv3_(convolution(options.inner_width, options.width * kExpansion, 1, 1)),
+      bn1_(make_norm(options.norm, options.inner_width)),
+      bn2_(make_norm(options.norm, options.inner_width)),
       bn3_(make_norm(options.norm, options.width * kExpansion)) {
   register_module("conv1", conv1_);
   register_module("bn1", bn1_.ptr());
@@ -68,6 +85,10 @@ at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
   out = bn3_.forward(conv3_->forward(out));
   out += downsample_->is_empty() ? x : downsample_->forward(x);
   return out.relu_();
+}
+
+void BottleneckImpl::zero_last_norm() {
+  zero_scale(bn3_);
 }
 
 }  // namespace libtrain::models::detail

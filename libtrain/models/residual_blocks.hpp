@@ -18,11 +18,14 @@ using NormFactory = std::function<torch::nn::AnyModule(std::int64_t channels)>;
 struct ResidualBlockOptions {
   std::int64_t channels;
   std::int64_t width;
+  std::int64_t inner_width;  ///< channels between a bottleneck's 1x1 convolutions
+  std::int64_t groups;       ///< of a bottleneck's 3x3 convolution
   std::int64_t stride;
   NormFactory norm = {};
 };
 
-torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride);
+torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                              std::int64_t groups = 1);
 
 torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels);
 
@@ -35,6 +38,7 @@ class BasicBlockImpl : public torch::nn::Module {
   static constexpr std::int64_t kExpansion = 1;
   explicit BasicBlockImpl(const ResidualBlockOptions& options);
   at::Tensor forward(const at::Tensor& x);
+  void zero_last_norm();
 
  private:
   torch::nn::Sequential downsample_;
@@ -49,6 +53,7 @@ class BottleneckImpl : public torch::nn::Module {
   static constexpr std::int64_t kExpansion = 4;
   explicit BottleneckImpl(const ResidualBlockOptions& options);
   at::Tensor forward(const at::Tensor& x);
+  void zero_last_norm();
 
  private:
   torch::nn::Sequential downsample_;

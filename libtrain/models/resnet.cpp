@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/max_pool2d.h>
 #include <torch/nn/init.h>
 
@@ -15,18 +16,37 @@ namespace libtrain::models {
 
 namespace {
 
+constexpr std::int64_t kGroupWidth = 64;  // of a bottleneck as wide as ResNetOptions::width says
+
 void check(const ResNetOptions& options) {
   if (options.layers.empty() || options.layers.size() > 4) {
     throw std::invalid_argument("ResNetOptions::layers has " + std::to_string(options.layers.size()) +
                                 " entries. Give 1 to 4, one for each stage.");
   }
   const std::int64_t least = std::min({*std::min_element(options.layers.begin(), options.layers.end()), options.classes,
-                                       options.width, options.input_channels});
+                                       options.width, options.input_channels, options.groups, options.group_width});
   if (least < 1) {
     throw std::invalid_argument(
-        "ResNetOptions::layers, classes, width and input_channels must be at least 1, but one of them is " +
+        "ResNetOptions::layers, classes, width, groups, group_width and input_channels must be at least 1, but one of "
+        "them is " +
         std::to_string(least) + ".");
   }
+  if (options.block == Block::basic && (options.groups != 1 || options.group_width != kGroupWidth)) {
+    throw std::invalid_argument("ResNetOptions::groups and group_width are of bottlenecks. Set Block::bottleneck.");
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw std::invalid_argument("ResNetOptions::dropout is " + std::to_string(options.dropout) +
+                                "; it must be at least 0 and below 1.");
+  }
+}
+
+ResNet with(ResNetOptions options, Block block, std::vector<std::int64_t> layers, std::int64_t groups = 1,
+            std::int64_t group_width = kGroupWidth) {
+  options.block = block;
+  options.layers = std::move(layers);
+  options.groups = groups;
+  options.group_width = group_width;
+  return ResNet(std::move(options));
 }
 
 }  // namespace
@@ -51,7 +71,12 @@ torch::nn::Sequential ResNetImpl::make_stage(std::int64_t blocks, std::int64_t w
   torch::nn::Sequential stage;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const detail::ResidualBlockOptions options{
-        .channels = channels_, .width = width, .stride = i == 0 ? stride : 1, .norm = options_.norm};
+        .channels = channels_,
+        .width = width,
+        .inner_width = width * options_.group_width / kGroupWidth * options_.groups,
+        .groups = options_.groups,
+        .stride = i == 0 ? stride : 1,
+        .norm = options_.norm};
     if (options_.block == Block::basic) {
       stage->push_back(detail::BasicBlock(options));
       channels_ = width * detail::BasicBlockImpl::kExpansion;
@@ -69,6 +94,11 @@ void ResNetImpl::initialize() {
       torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
     }
   }
+  if (!options_.zero_init_residual) return;
+  for (const auto& module : modules(/*include_self=*/false)) {
+    if (auto* block = module->as<detail::BasicBlock>()) block->zero_last_norm();
+    if (auto* block = module->as<detail::Bottleneck>()) block->zero_last_norm();
+  }
 }
 
 at::Tensor ResNetImpl::forward(const at::Tensor& images) {
@@ -76,19 +106,48 @@ at::Tensor ResNetImpl::forward(const at::Tensor& images) {
   if (options_.stem == Stem::imagenet) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
   for (auto& stage : stages_) x = stage->forward(x);
   x = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
+  if (options_.dropout > 0) x = at::dropout(x, options_.dropout, is_training());
   return fc_->forward(x);
 }
 
 ResNet resnet18(ResNetOptions options) {
-  options.block = Block::basic;
-  options.layers = {2, 2, 2, 2};
-  return ResNet(std::move(options));
+  return with(std::move(options), Block::basic, {2, 2, 2, 2});
+}
+
+ResNet resnet34(ResNetOptions options) {
+  return with(std::move(options), Block::basic, {3, 4, 6, 3});
 }
 
 ResNet resnet50(ResNetOptions options) {
-  options.block = Block::bottleneck;
-  options.layers = {3, 4, 6, 3};
-  return ResNet(std::move(options));
+  return with(std::move(options), Block::bottleneck, {3, 4, 6, 3});
+}
+
+ResNet resnet101(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 23, 3});
+}
+
+ResNet resnet152(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 8, 36, 3});
+}
+
+ResNet wide_resnet50_2(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 6, 3}, 1, 128);
+}
+
+ResNet wide_resnet101_2(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 23, 3}, 1, 128);
+}
+
+ResNet resnext50_32x4d(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 6, 3}, 32, 4);
+}
+
+ResNet resnext101_32x8d(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 23, 3}, 32, 8);
+}
+
+ResNet resnext101_64x4d(ResNetOptions options) {
+  return with(std::move(options), Block::bottleneck, {3, 4, 23, 3}, 64, 4);
 }
 
 }  // namespace libtrain::models

@@ -4,12 +4,13 @@
 #include <functional>
 #include <vector>
 
-#include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
+
+#include <libtrain/models/image_classifier.hpp>
 
 namespace libtrain::models {
 
@@ -23,30 +24,39 @@ enum class Stem {
 };
 
 struct ResNetOptions {
-  Block block = Block::basic;                       ///< set by resnet18 and resnet50
-  std::vector<std::int64_t> layers = {2, 2, 2, 2};  ///< blocks of each stage, 1 to 4 stages; set by resnet18, resnet50
+  Block block = Block::basic;                       ///< set by the functions below
+  std::vector<std::int64_t> layers = {2, 2, 2, 2};  ///< blocks of each stage, 1 to 4 stages; set by the functions below
   std::int64_t classes = 1000;
   /// Channels of the first stage (before a bottleneck's factor of 4), doubled in each next one.
   std::int64_t width = 64;
+  /// Groups of a bottleneck's 3x3 convolution, which has groups * group_width / 64 times as many channels as `width`:
+  /// 32 groups of width 4 are ResNeXt's, 1 of 128 a wide ResNet's. Blocks of Block::basic need 1 and 64.
+  std::int64_t groups = 1;
+  std::int64_t group_width = 64;
   std::int64_t input_channels = 3;
   Stem stem = Stem::imagenet;
+  /// Whether the scale of each block's last norm begins with 0 instead of 1, so that blocks begin as identities: P.
+  /// Goyal et al., Accurate, Large Minibatch SGD, arXiv:1706.02677, section 5.1.
+  bool zero_init_residual = false;
+  double dropout = 0;  ///< probability with which the last layer ignores each of its inputs in training, [0, 1)
   /// Creates each norm, of so many channels, such as the function that libtrain::sync_batch_norm_factory returns; a
   /// norm must register its state as batch norm does to keep torchvision's names. Empty: torch::nn::BatchNorm2d.
   std::function<torch::nn::AnyModule(std::int64_t channels)> norm = {};
 };
 
-/// Residual network for image classification: K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
+/// Residual network for image classification: K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016;
+/// with groups, S. Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017; with wider
+/// bottlenecks, S. Zagoruyko and N. Komodakis, Wide Residual Networks, BMVC 2016.
 ///
 /// Names, shapes, order and initialisation of parameters and buffers are torchvision's, so that its weights load by
 /// name; the stride of a bottleneck is in its 3x3 convolution, as in torchvision. Each stage but the first halves the
 /// image.
-class ResNetImpl : public torch::nn::Module {
+class ResNetImpl : public ImageClassifier {
  public:
-  /// Throws std::invalid_argument for other than 1 to 4 stages, or a number below 1.
+  /// Throws std::invalid_argument for other than 1 to 4 stages, or a number out of range.
   explicit ResNetImpl(const ResNetOptions& options = {});
 
-  /// Logits, float [N, classes], of images [N, input_channels, H, W].
-  at::Tensor forward(const at::Tensor& images);
+  at::Tensor forward(const at::Tensor& images) override;
 
   const ResNetOptions& options() const { return options_; }
 
@@ -54,7 +64,7 @@ class ResNetImpl : public torch::nn::Module {
   torch::nn::Sequential make_stage(std::int64_t blocks, std::int64_t width, std::int64_t stride);
   void initialize();
 
-  ResNetOptions options_;
+  const ResNetOptions options_;
   std::int64_t channels_;  // of the output of the stages created so far
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::AnyModule bn1_;
@@ -63,9 +73,17 @@ class ResNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-/// ResNet-18 and ResNet-50 as in torchvision: 11,689,512 and 25,557,032 parameters with 1,000 classes. `block` and
-/// `layers` of the options are replaced.
-ResNet resnet18(ResNetOptions options = {});
-ResNet resnet50(ResNetOptions options = {});
+/// As in torchvision, with so many parameters for 1,000 classes. `block`, `layers`, `groups` and `group_width` of the
+/// options are replaced.
+ResNet resnet18(ResNetOptions options = {});          // 11,689,512
+ResNet resnet34(ResNetOptions options = {});          // 21,797,672
+ResNet resnet50(ResNetOptions options = {});          // 25,557,032
+ResNet resnet101(ResNetOptions options = {});         // 44,549,160
+ResNet resnet152(ResNetOptions options = {});         // 60,192,808
+ResNet wide_resnet50_2(ResNetOptions options = {});   // 68,883,240
+ResNet wide_resnet101_2(ResNetOptions options = {});  // 126,886,696
+ResNet resnext50_32x4d(ResNetOptions options = {});   // 25,028,904
+ResNet resnext101_32x8d(ResNetOptions options = {});  // 88,791,336
+ResNet resnext101_64x4d(ResNetOptions options = {});  // 83,455,272
 
 }  // namespace libtrain::models

@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -113,6 +115,14 @@ TEST(ResNet, HasTorchvisionsNamesAndShapes) {
 
 TEST(ResNet, HasTorchvisionsNumberOfParameters) {
   EXPECT_EQ(parameter_count(*resnet18()), 11689512);
+  EXPECT_EQ(parameter_count(*resnet34()), 21797672);
+  EXPECT_EQ(parameter_count(*resnet101()), 44549160);
+  EXPECT_EQ(parameter_count(*resnet152()), 60192808);
+  EXPECT_EQ(parameter_count(*wide_resnet50_2()), 68883240);
+  EXPECT_EQ(parameter_count(*wide_resnet101_2()), 126886696);
+  EXPECT_EQ(parameter_count(*resnext50_32x4d()), 25028904);
+  EXPECT_EQ(parameter_count(*resnext101_32x8d()), 88791336);
+  EXPECT_EQ(parameter_count(*resnext101_64x4d()), 83455272);
   ResNet model = resnet50({.classes = 1000});
   EXPECT_EQ(parameter_count(*model), 25557032);
   EXPECT_EQ(model->parameters().size(), 161u);
@@ -222,7 +232,35 @@ TEST(ResNet, TakesItsNormsFromAFactory) {
   }
 }
 
+TEST(ResNet, MayBeginWithBlocksThatAreIdentities) {
+  for (const Block block : {Block::basic, Block::bottleneck}) {
+    const std::string last = block == Block::basic ? ".bn2.weight" : ".bn3.weight";
+    ResNet model(ResNetOptions{.block = block, .layers = {2, 1}, .classes = 3, .width = 4, .zero_init_residual = true});
+    int zeros = 0;
+    for (const auto& item : model->named_parameters()) {
+      if (item.key().find(".bn") == std::string::npos || !item.key().ends_with("weight")) continue;
+      const bool is_last = item.key().ends_with(last);
+      EXPECT_EQ(item.value().sum().item<float>(), is_last ? 0.F : static_cast<float>(item.value().numel()))
+          << item.key();
+      zeros += is_last ? 1 : 0;
+    }
+    EXPECT_EQ(zeros, 3);
+  }
+}
+
+TEST(ResNet, DropsInputsOfTheLastLayerInTraining) {
+  torch::manual_seed(1);
+  ResNet model(ResNetOptions{.layers = {1}, .classes = 3, .width = 64, .dropout = 0.5});
+  const auto images = torch::rand({2, 3, 16, 16});
+  EXPECT_FALSE(at::equal(model->forward(images), model->forward(images)));
+  model->eval();
+  EXPECT_TRUE(at::equal(model->forward(images), model->forward(images)));
+}
+
 TEST(ResNet, RefusesImpossibleOptions) {
+  EXPECT_THROW(ResNet(ResNetOptions{.groups = 2}), std::invalid_argument);
+  EXPECT_THROW(ResNet(ResNetOptions{.block = Block::bottleneck, .groups = 0}), std::invalid_argument);
+  EXPECT_THROW(resnet18({.dropout = 1}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {}}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 1, 1, 1, 1}}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 0}}), std::invalid_argument);
