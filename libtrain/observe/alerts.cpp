@@ -71,7 +71,7 @@ std::optional<Alert> SlowRankWatch::observe(std::int64_t step, std::span<const d
   const double median = detail::percentile(std::move(others), 0.5);
   std::optional<Alert> alert;
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
-    if (seconds[rank] <= (1.0 + options_.share) * median) {
+    if (seconds[rank] <= std::max((1.0 + options_.share) * median, median + options_.seconds)) {
       slow_[rank] = std::max(slow_[rank] - 2, 0);
     } else if (++slow_[rank] >= options_.steps && !alert && told_.insert(rank).second) {
       alert = Alert{

@@ -66,6 +66,7 @@ class SlowRankWatch {
  public:
   struct Options {
     double share = 0.2;
+    double seconds = 1e-3;  ///< of a step: below that, ranks differ by how the system schedules their threads
     int steps = 50;
   };
 

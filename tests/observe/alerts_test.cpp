@@ -107,6 +107,7 @@ TEST(SlowRankWatch, ComparesTwoRanks) {
 TEST(SlowRankWatch, IsSilentAboutSmallOrPassingDifferences) {
   SlowRankWatch watch;
   EXPECT_FALSE(after(watch, 1000, {0.1, 0.119, 0.1}));
+  EXPECT_FALSE(after(watch, 1000, {0.0005, 0.0012, 0.0005}));
   for (int round = 0; round < 100; ++round) {
     EXPECT_FALSE(after(watch, 20, {0.1, 0.2, 0.1}));
     EXPECT_FALSE(after(watch, 10, {0.1, 0.1, 0.1}));

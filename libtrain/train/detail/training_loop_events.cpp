@@ -21,7 +21,8 @@ void TrainingLoop::record_interval() {
   const double waited = seconds_waiting_for_communication();
   const double waiting = waited - interval_.seconds_waiting_before;
   const auto memory = static_cast<double>(memory_in_use(context_.device()));
-  const auto of_ranks = progress_->means.gather(communicator(), {interval_.seconds - waiting, memory});
+  const double own = interval_.steps == 0 ? 0 : (interval_.seconds - waiting) / static_cast<double>(interval_.steps);
+  const auto of_ranks = progress_->means.gather(communicator(), {own, memory});
   auto means = progress_->means.take_record();
   progress_->state.metrics = means;
   if (const auto rates = parts_.front()->learning_rates(); !rates.empty())

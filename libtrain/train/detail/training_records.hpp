@@ -35,7 +35,7 @@ class TrainingRecords {
     double seconds = 0;        ///< of the steps on rank 0, as are the next two
     double seconds_waiting_for_data = 0;
     double seconds_waiting_for_communication = 0;
-    std::vector<double> own_seconds = {};   ///< without the wait for other ranks
+    std::vector<double> own_seconds = {};   ///< of a step, without the wait for other ranks
     std::vector<double> memory_bytes = {};  ///< in use
   };
 
