@@ -5,11 +5,12 @@
 // FOLDER, a local path or a URI such as az://container/birds, contains the folders train and val: image files in
 // folders named after their classes, or shards (tar, TFRecord, Parquet), such as those of libtrain-pack.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include <libtrain/libtrain.hpp>
-#include <libtrain/models/resnet.hpp>
+#include <libtrain/models/make_model.hpp>
 
 namespace lt = libtrain;
 
@@ -21,10 +22,11 @@ Images open_split(const std::shared_ptr<const lt::data::Storage>& storage, const
   return lt::data::open_image_source(storage, {.folder = split});
 }
 
-lt::models::ResNet make_model(const std::string& name, std::int64_t classes) {
-  if (name == "resnet18") return lt::models::resnet18({.classes = classes});
-  if (name == "resnet50") return lt::models::resnet50({.classes = classes});
-  throw lt::UsageError("--model is '" + name + "', which is not known. Choose resnet18 or resnet50.");
+std::string model_name(const lt::Context& context) {
+  const auto& name = context.option("model");
+  const auto names = lt::models::model_names();
+  if (std::ranges::find(names, name) != names.end()) return name;
+  throw lt::UsageError("--model is '" + name + "', which is not known. Choose one of " + lt::join(names, ", ") + ".");
 }
 
 void train(lt::Context& context) {
@@ -62,7 +64,7 @@ void train(lt::Context& context) {
     throw lt::UsageError("train and val have different classes. Give both a folder for every class.");
   }
 
-  auto model = make_model(context.option("model"), classes);
+  const auto model = lt::models::make_model(model_name(context), {.classes = classes});
   // --learning-rate is for 256 images per step and is scaled linearly, as in Goyal et al., arXiv:1706.02677.
   const double rate = context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
   torch::optim::SGD optimizer{model->parameters(), torch::optim::SGDOptions(rate).momentum(0.9).weight_decay(1e-4)};
@@ -85,7 +87,7 @@ int main(int argc, char** argv) {
       {.description = "Trains a ResNet on image folders or shards.",
        .options =
            {{.name = "data", .help = "Folder or URI with train and val", .may_change = true},
-            {"model", "resnet18 or resnet50", "resnet50"},
+            {"model", "resnet50 or another of torchvision's ResNets", "resnet50"},
             {"classes", "Number of classes", "1000"},
             {"epochs", "Passes over the training images", "90"},
             {"batch-size", "Images per rank and step", "32"},
