@@ -9,6 +9,7 @@
 #include <libtrain/base/text.hpp>
 
 #include <tools/checkpoint/compare.hpp>
+#include <tools/checkpoint/files.hpp>
 #include <tools/checkpoint/folders.hpp>
 #include <tools/checkpoint/report.hpp>
 #include <tools/checkpoint/write_weights.hpp>
@@ -31,19 +32,30 @@ struct Arguments {
   std::string first = {};
   std::string second = {};
   std::optional<std::string> compared_part = {};
-  std::string part = kModelPart;
-  bool force = false;
-  ConvertOptions convert = {};
+  InputOptions input = {.part = kModelPart};
   std::vector<std::string> rename = {};
+  OutputOptions output = {};
+  bool force = false;
   std::string type = {};
 };
 
 void add_part(CLI::App& command, Arguments& arguments) {
-  command.add_option("--part", arguments.part, kPart)->capture_default_str();
+  command.add_option("--part", arguments.input.part, kPart)->capture_default_str();
 }
 
 void add_force(CLI::App& command, Arguments& arguments) {
   command.add_flag("--force", arguments.force, "Replace OUT if it exists, when the new file is complete");
+}
+
+void add_names(CLI::App& command, Arguments& arguments) {
+  command.add_option("--prefix", arguments.input.prefix,
+                     "Take only tensors whose names begin with it, and remove it: model.");
+  command
+      .add_option("--rename", arguments.rename,
+                  "Then replace the beginning FROM of a name by TO: module.= removes it. May be given several times; "
+                  "the first that fits counts")
+      ->type_name("FROM=TO")
+      ->allow_extra_args(false);
 }
 
 void add_commands(CLI::App& app, Arguments& arguments) {
@@ -65,24 +77,16 @@ void add_commands(CLI::App& app, Arguments& arguments) {
       "average",
       "Writes the mean of the weights of several checkpoints or files. Tensors of whole numbers are the last "
       "one's.");
-  average->add_option("OUT", arguments.convert.output.path, "The safetensors file to write")->required();
+  average->add_option("OUT", arguments.output.path, "The safetensors file to write")->required();
   average->add_option("INPUT", arguments.paths, kInput)->required()->expected(2, -1);
   add_part(*average, arguments);
   add_force(*average, arguments);
 
   auto* const convert = app.add_subcommand(
       "convert", "Writes the tensors of a file, or of a part of a checkpoint, as a safetensors file.");
-  convert->add_option("IN", arguments.convert.input, kInput)->required();
-  convert->add_option("OUT", arguments.convert.output.path, "The safetensors file to write")->required();
-  convert->add_option("--prefix", arguments.convert.prefix,
-                      "Take only tensors whose names begin with it, and remove it: model.");
-  convert
-      ->add_option("--rename", arguments.rename,
-                   "Then replace the beginning FROM of a name by TO: module.= removes it. May be given several times; "
-                   "the first that "
-                   "fits counts")
-      ->type_name("FROM=TO")
-      ->allow_extra_args(false);
+  convert->add_option("IN", arguments.input.path, kInput)->required();
+  convert->add_option("OUT", arguments.output.path, "The safetensors file to write")->required();
+  add_names(*convert, arguments);
   convert->add_option("--dtype", arguments.type, "Convert floating-point tensors to float32, float16 or bfloat16")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
   add_part(*convert, arguments);
@@ -93,32 +97,36 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   }
 }
 
-ConvertOptions convert_options(const Arguments& arguments) {
-  auto options = arguments.convert;
-  options.part = arguments.part;
-  for (const auto& change : arguments.rename) {
+std::vector<NameChange> read_changes(const std::vector<std::string>& rename) {
+  std::vector<NameChange> changes;
+  for (const auto& change : rename) {
     const auto equals = change.find('=');
     if (equals == std::string::npos) {
       throw UsageError(text("--rename is '", change, "', and must be FROM=TO, such as module.= or =backbone."));
     }
-    options.rename.push_back({.from = change.substr(0, equals), .to = change.substr(equals + 1)});
+    changes.push_back({.from = change.substr(0, equals), .to = change.substr(equals + 1)});
   }
-  if (arguments.type == "float32") options.type = ElementType::float32;
-  if (arguments.type == "float16") options.type = ElementType::float16;
-  if (arguments.type == "bfloat16") options.type = ElementType::bfloat16;
-  return options;
+  return changes;
+}
+
+std::optional<ElementType> read_type(const std::string& name) {
+  if (name == "float32") return ElementType::float32;
+  if (name == "float16") return ElementType::float16;
+  if (name == "bfloat16") return ElementType::bfloat16;
+  return std::nullopt;
 }
 
 ExitCode execute(const std::string& command, Arguments& arguments, Report& report) {
-  arguments.convert.output.existing = arguments.force ? Existing::replace : Existing::refuse;
+  arguments.output.existing = arguments.force ? Existing::replace : Existing::refuse;
+  arguments.input.rename = read_changes(arguments.rename);
   if (command == "verify") return verify(arguments.paths, report);
   if (command == "compare") return compare(arguments.first, arguments.second, arguments.compared_part, report);
   if (command == "list") {
     list(arguments.folder, report);
   } else if (command == "average") {
-    average(arguments.convert.output, arguments.paths, arguments.part, report);
+    average(arguments.output, arguments.paths, arguments.input.part, report);
   } else {
-    convert(convert_options(arguments), report);
+    convert({.input = arguments.input, .type = read_type(arguments.type), .output = arguments.output}, report);
   }
   return ExitCode::success;
 }

@@ -6,35 +6,25 @@
 
 #include <libtrain/checkpoint/tensor_info.hpp>
 
+#include <tools/checkpoint/files.hpp>
 #include <tools/checkpoint/report.hpp>
 
 namespace libtrain::checkpoint_tool {
-
-enum class Existing { refuse, replace };
-
-/// A safetensors file to write: complete or absent, and an existing one is replaced only by a complete one.
-struct OutputOptions {
-  std::string path = {};  ///< ends in .safetensors
-  Existing existing = Existing::refuse;
-};
 
 /// Writes the mean of the weights of several files of weights, or of the part `part` of several checkpoints (Izmailov
 /// et al., "Averaging weights leads to wider optima and better generalization", 2018): floating-point tensors are
 /// summed in float64, in the order of `inputs`, and rounded once; all others are those of the last. Of each file one
 /// tensor at a time is in memory, and a float64 sum.
 ///
-/// Throws UsageError if names, shapes or types differ, for types that is_scaled(), and if `output` exists or has
-/// another name; EnvironmentError if a file is damaged or cannot be read or written.
+/// Throws UsageError if names, shapes or types differ, for types that is_scaled(), and if `output` exists or does not
+/// end in .safetensors; EnvironmentError if a file is damaged or cannot be read or written.
 void average(const OutputOptions& output, const std::vector<std::string>& inputs, const std::string& part,
              Report& report);
 
 struct ConvertOptions {
-  std::string input = {};                ///< a file of weights, or a checkpoint
-  std::string part = {};                 ///< of the checkpoint
-  std::string prefix = {};               ///< as in LoadWeightsOptions
-  std::vector<NameChange> rename = {};   ///< likewise
+  InputOptions input = {};
   std::optional<ElementType> type = {};  ///< of real floating-point tensors of at least 16 bits
-  OutputOptions output = {};
+  OutputOptions output = {};             ///< as for average()
 };
 
 /// Writes the tensors of a file, or of a part of a checkpoint, under other names or with another type. Values that are
