@@ -141,6 +141,12 @@ TEST(ProtobufWire, WritesTheDocumentedExamples) {
   EXPECT_EQ(writer.message(), bytes_of({0x08, 0x96, 0x01, 0x12, 0x07, 't', 'e', 's', 't', 'i', 'n', 'g'}));
 }
 
+TEST(ProtobufWire, BeginsAFieldWhoseContentFollows) {
+  detail::WireWriter writer;
+  writer.begin_bytes(9, 0x80000001U);
+  EXPECT_EQ(writer.message(), bytes_of({0x4a, 0x81, 0x80, 0x80, 0x80, 0x08}));
+}
+
 TEST(ProtobufWire, WritesFixedNumbersAsLittleEndian) {
   detail::WireWriter writer;
   writer.fixed32(1, 1.5F);

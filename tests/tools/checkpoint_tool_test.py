@@ -539,7 +539,7 @@ class OlderOutput(Tool):
 
 class Program(Tool):
     def test_explains_each_command(self):
-        for command in ("list", "verify", "compare", "average", "convert"):
+        for command in ("list", "verify", "compare", "average", "convert", "export-onnx"):
             job = tool(command, "--help")
             self.assertEqual((job.exit_code, job.stderr), (0, ""), job)
             self.assertIn("--json", job.stdout)

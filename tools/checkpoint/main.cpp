@@ -9,13 +9,14 @@
 #include <libtrain/base/text.hpp>
 
 #include <tools/checkpoint/compare.hpp>
+#include <tools/checkpoint/export_onnx.hpp>
 #include <tools/checkpoint/files.hpp>
 #include <tools/checkpoint/folders.hpp>
 #include <tools/checkpoint/report.hpp>
 #include <tools/checkpoint/write_weights.hpp>
 #include <tools/common/tool.hpp>
 
-// libtrain-checkpoint: lists, verifies, compares, averages and converts checkpoints and files of weights.
+// libtrain-checkpoint: lists, verifies, compares, averages, converts and exports checkpoints and files of weights.
 
 namespace libtrain::checkpoint_tool {
 
@@ -92,6 +93,14 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   add_part(*convert, arguments);
   add_force(*convert, arguments);
 
+  auto* const export_onnx = app.add_subcommand(
+      "export-onnx", "Writes a ResNet as an ONNX model. The network follows from the names and shapes of the weights.");
+  export_onnx->add_option("IN", arguments.input.path, kInput)->required();
+  export_onnx->add_option("OUT", arguments.output.path, "The ONNX file to write")->required();
+  add_names(*export_onnx, arguments);
+  add_part(*export_onnx, arguments);
+  add_force(*export_onnx, arguments);
+
   for (auto* const command : app.get_subcommands({})) {
     command->add_flag("--json", arguments.as_json, "Print one JSON object on one line instead of text");
   }
@@ -125,14 +134,16 @@ ExitCode execute(const std::string& command, Arguments& arguments, Report& repor
     list(arguments.folder, report);
   } else if (command == "average") {
     average(arguments.output, arguments.paths, arguments.input.part, report);
-  } else {
+  } else if (command == "convert") {
     convert({.input = arguments.input, .type = read_type(arguments.type), .output = arguments.output}, report);
+  } else {
+    export_onnx(arguments.input, arguments.output, report);
   }
   return ExitCode::success;
 }
 
 ExitCode run(int argc, char** argv) {
-  CLI::App app{"Lists, verifies, compares, averages and converts checkpoints and files of weights."};
+  CLI::App app{"Lists, verifies, compares, averages, converts and exports checkpoints and files of weights."};
   Arguments arguments;
   add_commands(app, arguments);
   if (const auto help = tools::read_arguments(app, kName, argc, argv)) {

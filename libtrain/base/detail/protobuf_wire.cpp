@@ -91,9 +91,13 @@ void WireWriter::varint(std::uint32_t number, std::uint64_t value) {
 }
 
 void WireWriter::bytes(std::uint32_t number, std::string_view value) {
-  tag(number, WireType::bytes);
-  append_varint(message_, value.size());
+  begin_bytes(number, value.size());
   message_ += value;
+}
+
+void WireWriter::begin_bytes(std::uint32_t number, std::uint64_t size) {
+  tag(number, WireType::bytes);
+  append_varint(message_, size);
 }
 
 void WireWriter::fixed32(std::uint32_t number, float value) {

@@ -64,6 +64,9 @@ class WireWriter {
   /// A string, a message or packed numbers.
   void bytes(std::uint32_t number, std::string_view value);
 
+  /// The same up to the content, `size` bytes that the caller puts behind the message: they may be too many to copy.
+  void begin_bytes(std::uint32_t number, std::uint64_t size);
+
   /// The fields `float` and `double`.
   void fixed32(std::uint32_t number, float value);
   void fixed64(std::uint32_t number, double value);
