@@ -87,7 +87,8 @@ class Rules(unittest.TestCase):
         root = os.path.realpath(training.checkpoints)
         disk = checkpoint_jobs.environment(root=f"{root}/step-00000010", at=2, action="ENOSPC")
         added = {name: value for name, value in disk.items() if os.environ.get(name) != value}
-        of_rank_1 = ["bash", "-c", '[ "$OMPI_COMM_WORLD_RANK" = 1 ] || unset FAULTY_DISK_ROOT; exec "$@"', "rank"]
+        of_rank_1 = ["bash", "-c", '''[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || unset FAULTY_DISK_ROOT
+            exec "$@"''', "rank"]
         job = jobs.run([*of_rank_1, *training.command()], environment={"OMP_NUM_THREADS": "1"} | added, ranks=2,
                        time_limit=TIME_LIMIT_S)
         self.assertEqual((job.exit_code, RESULT.search(job.stdout)[0]), (0, undisturbed), job)
@@ -169,7 +170,7 @@ class Disks(unittest.TestCase):
         undisturbed = Training(self, *sharded).finish()
         training = Training(self, *sharded)
         training.checkpoints.mkdir(parents=True)
-        of_rank_1 = ["bash", "-c", '''[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+        of_rank_1 = ["bash", "-c", '''[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || exec "$@"
             exec unshare --mount --map-root-user bash -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' "$checkpoints" "$@"
             ''', "rank"]
         job = jobs.run([*of_rank_1, *training.command()], ranks=2, time_limit=TIME_LIMIT_S,
