@@ -18,12 +18,13 @@ import emulator_process
 from trainings import Training, jobs, resumed_at
 
 STOPPED = 5
-OPTIONS = ("--optimizer", "adamw", "--average", 0.9)
+OPTIONS = {"adamw": ("--optimizer", "adamw", "--average", 0.9),
+           "sharded": ("--optimizer", "sharded")}  # whose state all ranks write
 
 
 class ResumeFromAStore(azurite_test.Azure):
-    def new_machine(self, *options):
-        return Training(self, *OPTIONS, *options)
+    def new_machine(self, *options, optimizer="adamw"):
+        return Training(self, *OPTIONS[optimizer], *options)
 
     def run_on(self, training, *options, **how):
         job = training.run(*options, environment=emulator_process.foreign_unset() | self.credentials(), **how)
@@ -41,17 +42,19 @@ class ResumeFromAStore(azurite_test.Azure):
         return self.run_on(training, "--hold-at", f"step {step}", meanwhile=stop)
 
     def test_a_training_whose_machines_are_lost_ends_as_an_undisturbed_one(self):
-        undisturbed = self.new_machine().finish()
-        store = ("--checkpoint-store", self.at("/runs/one"))
-        before = 0
-        for step in (17, 41):
-            job = self.stop_at(self.new_machine(*store), step)
-            self.assertEqual((job.exit_code, resumed_at(job)), (STOPPED, before), job)
-            before = int(re.search(r"has stopped at step (\d+),", job.stderr)[1])
-            self.assertIn(before, (step, step + 1))
-        last = self.run_on(self.new_machine(*store))
-        self.assertEqual((last.exit_code, resumed_at(last)), (0, before), last)
-        self.assertIn(undisturbed, last.stdout)
+        for optimizer in OPTIONS:
+            with self.subTest(optimizer):
+                undisturbed = self.new_machine(optimizer=optimizer).finish()
+                store = ("--checkpoint-store", self.at(f"/runs/{optimizer}"))
+                before = 0
+                for step in (17, 41):
+                    job = self.stop_at(self.new_machine(*store, optimizer=optimizer), step)
+                    self.assertEqual((job.exit_code, resumed_at(job)), (STOPPED, before), job)
+                    before = int(re.search(r"has stopped at step (\d+),", job.stderr)[1])
+                    self.assertIn(before, (step, step + 1))
+                last = self.run_on(self.new_machine(*store, optimizer=optimizer))
+                self.assertEqual((last.exit_code, resumed_at(last)), (0, before), last)
+                self.assertIn(undisturbed, last.stdout)
 
     def test_a_store_that_cannot_be_used_is_one_error(self):
         machine = self.new_machine()
