@@ -208,7 +208,7 @@ class Checkpoint::State {
   void open_writer();
   std::string begin_on_all_ranks(std::int64_t step);
   bool has_shards_to_write() const;
-  bool is_root_shared(const std::string& begun);
+  bool all_see(const std::string& begun);
   std::vector<CheckpointPart> files_of_parts(bool are_shared);
   void start_writing(std::string begun, CheckpointManifest manifest, std::vector<CheckpointPart> files);
   void count_failure(const EnvironmentError& error);
@@ -228,10 +228,10 @@ class Checkpoint::State {
   std::vector<std::string> former_runs_;  // that have led to the loaded checkpoint
   int failures_ = 0;                      // of writes, one after the other
   bool is_open_ = false;
-  bool is_writing_ = false;             // or has written, and the outcome is not known yet
-  std::optional<bool> is_root_shared_;  // all ranks see the folder
-  std::stop_source stop_;               // ends the waits of the store's requests
-  std::stop_source stop_collecting_;    // ends the wait for other ranks' files
+  bool is_writing_ = false;           // or has written, and the outcome is not known yet
+  bool is_root_shared_ = true;        // as far as is known
+  std::stop_source stop_;             // ends the waits of the store's requests
+  std::stop_source stop_collecting_;  // ends the wait for other ranks' files
   // Rank 0's, but for the background writer of all ranks. The background writer goes first: it uses the others, and
   // logs a failure that no call has reported.
   std::unique_ptr<detail::ObjectStore> store_;
@@ -307,18 +307,17 @@ std::string Checkpoint::State::begin_on_all_ranks(std::int64_t step) {
 }
 
 bool Checkpoint::State::has_shards_to_write() const {
-  return communicator_.world_size() > 1 && is_root_shared_.value_or(true) &&
+  return communicator_.world_size() > 1 && is_root_shared_ &&
          std::ranges::any_of(parts_, [](const auto& part) { return part.second->is_sharded(); });
 }
 
-// Whether all ranks see the new folder that rank 0 has made; if not, it is abandoned.
-bool Checkpoint::State::is_root_shared(const std::string& begun) {
-  if (is_root_shared_) return *is_root_shared_;
+// Whether all ranks see the new folder that rank 0 has made; if not, it is abandoned, and rank 0 writes from then on.
+bool Checkpoint::State::all_see(const std::string& begun) {
   std::error_code error;
   const auto sees = communicator_.all_gather_bytes(std::filesystem::exists(root_ / begun, error) ? "yes" : "");
   const auto blind = std::ranges::find(sees, "");
   is_root_shared_ = blind == sees.end();
-  if (*is_root_shared_ || !is_root()) return *is_root_shared_;
+  if (is_root_shared_ || !is_root()) return is_root_shared_;
   log_info(
       text("Rank ", blind - sees.begin(), " does not see the folder '", root_.string(),
            "': rank 0 writes the state of all ranks. In a folder that all hosts share, each would write its own."));
@@ -385,7 +384,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
   if (has_shards_to_write()) {
     begun = begin_on_all_ranks(position.step);
     if (begun.empty()) return;
-    if (!is_root_shared(begun)) begun.clear();
+    if (!all_see(begun)) begun.clear();
   }
   auto files = files_of_parts(!begun.empty());
   auto random = detail::gather_generators(communicator_);

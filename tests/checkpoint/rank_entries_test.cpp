@@ -1,7 +1,10 @@
 #include <libtrain/checkpoint/detail/rank_entries.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -29,6 +32,9 @@ class RankEntries : public ::testing::Test {
   std::vector<CheckpointFile> collect(int world_size) {
     return collect_entries(root_, begun_, world_size, stop_.get_token());
   }
+
+  // Of the begun checkpoint's folder.
+  std::ptrdiff_t entries() const { return std::ranges::distance(std::filesystem::directory_iterator(root_ / begun_)); }
 
   const test::TemporaryFolder folder_;
   const std::filesystem::path root_ = folder_.path();
@@ -59,6 +65,20 @@ TEST_F(RankEntries, AreAwaitedUntilAStopIsRequested) {
   std::thread later([&] { stop_.request_stop(); });
   EXPECT_THAT(message_of<EnvironmentError>([&] { collect(2); }), AllOf(HasSubstr("lacks"), HasSubstr("rank 1")));
   later.join();
+}
+
+// With the disk of all ranks full, rank 0 removes the folder while the others fail.
+TEST_F(RankEntries, ACheckpointThatIsBeingAbandonedNeedsNoFailure) {
+  std::filesystem::create_directories(root_ / begun_ / "rank-1.failed" / "in the way");  // so that the rename fails
+  std::thread rank_0([&] {
+    for (int waited_ms = 0; waited_ms < 500 && entries() < 2; ++waited_ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::filesystem::remove_all(root_ / begun_);
+  });
+  EXPECT_TRUE(leave_failure(root_, begun_, 1, "The disk is full."));
+  rank_0.join();
+  std::filesystem::remove_all(root_ / begun_);
 }
 
 TEST_F(RankEntries, ACheckpointThatRankZeroHasAbandonedNeedsNoFailure) {

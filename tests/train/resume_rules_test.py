@@ -123,7 +123,7 @@ class Disks(unittest.TestCase):
         if subprocess.run(mount, capture_output=True).returncode != 0:
             raise unittest.SkipTest("this environment mounts no tmpfs")
 
-    def run_on_disk(self, training, mounted, script, meanwhile=None):
+    def run_on_disk(self, training, mounted, script, meanwhile=None, command=None):
         """Runs the bash script, in which `train` is the training and $disk the mounted folder, of 1500 KiB."""
         mounted.mkdir(parents=True)
         start = '''mount -t tmpfs -o size=1500k tmpfs "$disk"
@@ -131,7 +131,8 @@ class Disks(unittest.TestCase):
             train() { "${run[@]}" "$@" >> "$log" 2>&1; echo "exit code $?"; }
             ''' + script
         log = training.folder / "log"
-        job = jobs.run(["unshare", "--mount", "--map-root-user", "bash", "-c", start, "train", *training.command()],
+        job = jobs.run(["unshare", "--mount", "--map-root-user", "bash", "-c", start, "train",
+                        *(command or training.command())],
                        environment={"disk": str(mounted), "log": str(log), "OMP_NUM_THREADS": "1"},
                        time_limit=TIME_LIMIT_S, meanwhile=meanwhile)
         self.assertEqual((job.exit_code, job.stderr, job.left_over), (0, "", ()), job)
@@ -151,6 +152,15 @@ class Disks(unittest.TestCase):
         self.assertEqual(len(re.findall("(?m)^libtrain: error: .*No space left on device.*Free", log)), 1, log)
         self.assertIn("Loaded the checkpoint of step 10 in ", log)
         self.assertEqual(log.splitlines()[-1], undisturbed.finish())
+
+    def test_a_full_disk_of_all_ranks_is_warned_of_twice(self):
+        training = Training(self, "--optimizer", "sharded", "--width", 4000)
+        command = [*jobs.mpirun(2), *training.command()]
+        printed, log = self.run_on_disk(training, training.checkpoints, 'train; ls "$disk"', command=command)
+        self.assertEqual(printed[0], f"exit code {ENVIRONMENT}", log)
+        self.assertEqual([name for name in printed[1:] if "partial" not in name],
+                         ["lock", "step-00000005", "step-00000010"], log)
+        self.assertEqual(len(re.findall("A checkpoint was not written, and the training goes on: ", log)), 2, log)
 
     def test_a_stop_that_cannot_be_saved_is_an_error(self):
         training = Training(self, *self.OPTIONS, ranks=None)

@@ -15,6 +15,7 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{10};
+constexpr int kTries = 100;
 constexpr const char* kEntries = "entries";
 constexpr const char* kFailed = "failed";
 
@@ -51,17 +52,22 @@ void leave_entries(const std::filesystem::path& root, const std::string& begun, 
   folder.rename(name + ".new", name);
 }
 
-bool leave_failure(const std::filesystem::path& root, const std::string& begun, int rank,
-                   const std::string& reason) try {
-  const Folder all{root};
-  if (!all.status(begun)) return true;
-  const auto folder = all.inside(begun);
-  const auto name = name_of(rank, kFailed);
-  const auto file = folder.create_file(name + ".new");
-  static_cast<void>(write_all(file.get(), reason));  // on a full disk the empty file says enough
-  folder.rename(name + ".new", name);
-  return true;
-} catch (const EnvironmentError&) {
+bool leave_failure(const std::filesystem::path& root, const std::string& begun, int rank, const std::string& reason) {
+  // Where the disk of all ranks is full, rank 0 is removing the folder meanwhile: seen again, it is gone.
+  for (int tries = 0; tries < kTries; ++tries, std::this_thread::sleep_for(kInterval)) {
+    try {
+      const Folder all{root};
+      if (!all.status(begun)) return true;
+      const auto folder = all.inside(begun);
+      const auto name = name_of(rank, kFailed);
+      const auto unfinished = text(name, ".new", tries);
+      const auto file = folder.create_file(unfinished);
+      static_cast<void>(write_all(file.get(), reason));  // on a full disk the empty file says enough
+      folder.rename(unfinished, name);
+      return true;
+    } catch (const EnvironmentError&) {
+    }
+  }
   return false;
 }
 
