@@ -169,4 +169,10 @@ double Context::number(std::string_view name, double minimum, double maximum) co
   return *number;
 }
 
+bool Context::flag(std::string_view name) const {
+  const auto value = option(name);
+  if (value == "true" || value == "false") return value == "true";
+  throw UsageError(text("Option --", name, " is '", value, "', which is not true or false."));
+}
+
 }  // namespace libtrain

@@ -90,6 +90,9 @@ class Context {
   double number(std::string_view name, double minimum = std::numeric_limits<double>::lowest(),
                 double maximum = std::numeric_limits<double>::max()) const;
 
+  /// The value of an option that is a flag (Option::flag); UsageError for anything but true and false.
+  bool flag(std::string_view name) const;
+
   /// `--output`. Rank 0 writes there; all ranks write bad_samples.jsonl.
   const std::filesystem::path& output_directory() const { return output_directory_; }
 

@@ -6,12 +6,13 @@
 
 namespace libtrain {
 
-/// One `--name VALUE` of a program.
+/// One `--name VALUE` of a program, or one flag: `--name` alone means `--name true`.
 struct Option {
   std::string name;  ///< without the dashes: "batch-size"
   std::string help;
   std::optional<std::string> value = std::nullopt;  ///< the default; without one the option is required
   bool may_change = false;  ///< a resumed run may have another value, such as a path or a number of threads
+  bool flag = false;        ///< true or false, by default false: see Context::flag()
 };
 
 /// A program's description and options, for `--help` and the parser. Without options any `--name VALUE` is accepted, so

@@ -57,6 +57,52 @@ TEST(CommandLine, RefusesWhatWasNotDeclared) {
   EXPECT_THAT(usage_error({"--epochs"}, kDeclared), HasSubstr("--epochs"));
 }
 
+// A flag among an option and the options of every program, as Horovod's scripts have them.
+const Program kFlags{.description = "Tests.",
+                     .options = {{.name = "half", .help = "16 bits", .flag = true},
+                                 {.name = "shuffle", .help = "in a new order", .value = "true", .flag = true},
+                                 {"epochs", "how many", "3"}}};
+
+std::string half(const std::vector<const char*>& words) {
+  return parse(words, kFlags).run.options.at("half");
+}
+
+TEST(CommandLine, TakesAFlagWithAndWithoutAValue) {
+  EXPECT_EQ(half({}), "false");
+  EXPECT_EQ(half({"--half"}), "true");
+  EXPECT_EQ(half({"--half", "true"}), "true");
+  EXPECT_EQ(half({"--half", "false"}), "false");
+  EXPECT_EQ(half({"--half=false"}), "false");
+  EXPECT_EQ(half({"--half", "--epochs", "4"}), "true");
+  EXPECT_EQ(half({"--quiet", "--half"}), "true");
+  EXPECT_EQ(half({"--half", "--half", "false"}), "false");
+  EXPECT_EQ(parse({"--half", "--epochs", "4"}, kFlags).run.options.at("epochs"), "4");
+  EXPECT_EQ(parse({}, kFlags).run.options.at("shuffle"), "true");
+  EXPECT_EQ(parse({"--shuffle", "false"}, kFlags).run.options.at("shuffle"), "false");
+  EXPECT_THAT(*parse({"--help"}, kFlags).help, HasSubstr("--half "));
+}
+
+TEST(CommandLine, RefusesOtherValuesOfAFlag) {
+  for (const auto* word : {"yes", "1", "on", "True", "0.5", "here"}) {
+    EXPECT_THAT(usage_error({"--half", word}, kFlags), HasSubstr(text("--half: '", word, "' is not true or false")));
+    EXPECT_THAT(usage_error({text("--half=", word).c_str()}, kFlags), HasSubstr(text("'", word, "' is not true")));
+  }
+  EXPECT_THAT(usage_error({"--half="}, kFlags), HasSubstr("Option --half has no value"));
+  EXPECT_THAT(usage_error({"--half", "true", "true"}, kFlags), HasSubstr("true"));
+}
+
+TEST(CommandLine, GivesAProgramItsFlags) {
+  const auto flag = [](const std::vector<const char*>& words, const Program& program) {
+    return Context{{std::make_shared<detail::SingleCommunicator>()}, parse(words, program).run}.flag("half");
+  };
+  EXPECT_FALSE(flag({}, kFlags));
+  EXPECT_TRUE(flag({"--half"}, kFlags));
+  EXPECT_TRUE(flag({"--half", "true"}, {}));  // a program that declares nothing
+  EXPECT_EQ(test::message_of<UsageError>([&] { flag({"--half", "yes"}, {}); }),
+            "Option --half is 'yes', which is not true or false.");
+  EXPECT_THAT(test::message_of<UsageError>([&] { flag({}, {}); }), HasSubstr("Option --half is required"));
+}
+
 TEST(CommandLine, TakesAnythingWhereNothingWasDeclared) {
   const auto line = parse({"--data", "here", "--rate=0.5", "--quiet", "--shift", "-1"}, {});
   EXPECT_EQ(line.run.options.at("data"), "here");
@@ -158,6 +204,18 @@ TEST_F(ConfigOption, GivesOptionsOfTheProgramAndCommonOnes) {
   EXPECT_THAT(line.run.common, ElementsAre(Pair("cache-limit", "2048"), Pair("config", file_), Pair("device", "cpu"),
                                            Pair("output", "-there"), Pair("quiet", "true"), Pair("seed", "7"),
                                            Pair("timeout", "0.5"), Pair("world-size", "2")));
+}
+
+TEST_F(ConfigOption, GivesFlagsOfTheProgram) {
+  const auto half = [&](const std::string& content, const std::vector<const char*>& words) {
+    return parse_with(content, words, kFlags).run.options.at("half");
+  };
+  EXPECT_EQ(half(R"({"half": true})", {}), "true");
+  EXPECT_EQ(half(R"({"half": false})", {}), "false");
+  EXPECT_EQ(half(R"({"half": false})", {"--half"}), "true");
+  EXPECT_EQ(half(R"({"half": true})", {"--half", "false"}), "false");
+  EXPECT_EQ(refusal_of(R"({"half": 1})", kFlags),
+            text("'half' in configuration file '", file_, "' has a value, but is a flag. Write true or false."));
 }
 
 TEST_F(ConfigOption, LosesToTheCommandLine) {

@@ -47,6 +47,14 @@ CLI::Validator whole_number(Number minimum, Number maximum) {
   return decimal(minimum, maximum, text("a whole number from ", minimum, " to ", maximum));
 }
 
+// `--name`, `--name true` and `--name=false`. CLI11 alone would read the second as a flag and a word without a meaning,
+// and would take many words, such as "on", for true.
+CLI::Option* add_flag(CLI::App& app, const Option& option, std::string& value) {
+  return app.add_flag("--" + option.name, value, option.help)->expected(0, 1)->check([](const std::string& word) {
+    return word == "true" || word == "false" ? std::string{} : text("'", word, "' is not true or false");
+  });
+}
+
 void add_common_options(CLI::App& app, CommandLine& line) {
   app.add_option("--output", line.run.output, "Folder for metrics.jsonl and the other files of the run")
       ->capture_default_str()
@@ -152,7 +160,7 @@ void check_name_in_file(const std::string& file, const std::string& name) {
 
 // The text that CLI11 would read from the command line.
 std::string word_for(const CLI::Option& option, const ConfigValue& value, const std::string& place) {
-  const bool is_flag = option.get_items_expected_max() == 0;
+  const bool is_flag = option.get_items_expected_min() == 0;
   const auto* is_set = std::get_if<bool>(&value);
   if (is_flag && !is_set) throw UsageError(text(place, " has a value, but is a flag. Write true or false."));
   if (!is_flag && is_set) {
@@ -214,8 +222,8 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
   app.allow_extras(!line.run.declared);
   for (const auto& option : program.options) {
     auto& value = line.run.options[option.name];
-    value = option.value.value_or("");
-    auto* added = app.add_option("--" + option.name, value, option.help);
+    value = option.value.value_or(option.flag ? "false" : "");
+    auto* added = option.flag ? add_flag(app, option, value) : app.add_option("--" + option.name, value, option.help);
     if (option.value) added->capture_default_str();
     if (option.may_change) line.run.may_change.insert(option.name);
   }
@@ -233,7 +241,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
     line.run.options.merge(add_config_file(app, line.config, line.run.declared));
   }
   for (const auto& option : program.options) {
-    if (!option.value && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
+    if (!option.value && !option.flag && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
   }
   line.run.common = given_common_options(app, program);
   return line;
