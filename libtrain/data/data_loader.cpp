@@ -20,7 +20,8 @@ LoaderOptions of_all_loaders(const DataLoaderOptions& options) {
           .remainder = options.remainder,
           .prefetch = options.prefetch,
           .bad_samples = options.bad_samples,
-          .blocks_at_once = options.blocks_at_once};
+          .blocks_at_once = options.blocks_at_once,
+          .repetitions = options.repetitions};
 }
 
 // Labels must be below it; 0: any label is allowed.

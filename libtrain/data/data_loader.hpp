@@ -191,6 +191,7 @@ struct DataLoaderOptions {
   std::optional<DeviceNormalization> normalize_on_device = std::nullopt;
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;
+  std::uint64_t repetitions = 1;
 };
 
 /// Batches of labelled images of one shape. Their memory is reused for later batches, and pinned if the shard's device

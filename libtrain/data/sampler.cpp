@@ -18,6 +18,7 @@ namespace libtrain::data {
 namespace {
 
 constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMostRepetitions = 1000;
 
 std::uint64_t ceiling_of_ratio(std::uint64_t a, std::uint64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -61,6 +62,11 @@ void check(const SamplerOptions& options, Shard shard) {
     throw UsageError(text("A batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
                           " samples exceeds 64-bit arithmetic."));
   }
+  if (options.repetitions == 0 || options.repetitions > kMostRepetitions ||
+      options.dataset_size > kMax / options.repetitions) {
+    throw UsageError(text("repetitions is ", options.repetitions, " for ", options.dataset_size,
+                          " samples. Set it to a number from 1 to ", kMostRepetitions, "."));
+  }
   check_remainder(options, world);
   check_blocks(options);
 }
@@ -75,6 +81,20 @@ Sampler::Sampler(SamplerOptions options, Shard shard) : options_(std::move(optio
 }
 
 EpochOrder Sampler::order(std::uint64_t epoch) const {
+  const auto single = single_order(epoch);
+  if (options_.repetitions == 1) return single;
+  return [single, size = options_.dataset_size, repetitions = options_.repetitions](std::uint64_t position) {
+    if (position >= size) return single(position);  // which throws
+    // In a window each of its samples comes once, then each a second time, and so on.
+    const std::uint64_t window = kRepetitionDistance * repetitions;
+    const std::uint64_t start = position / window * window;
+    const std::uint64_t distance = ceiling_of_ratio(std::min(window, size - start), repetitions);
+    const std::uint64_t place = position - start;
+    return single(start / repetitions + place % distance) + place / distance * size;
+  };
+}
+
+EpochOrder Sampler::single_order(std::uint64_t epoch) const {
   if (options_.order == Order::shuffled) return detail::Permutation(options_.dataset_size, options_.seed, epoch);
   if (options_.order == Order::blocks) {
     const auto blocks =
@@ -124,7 +144,11 @@ Sampler::Slice Sampler::slice(std::uint64_t step, std::uint64_t from) const {
 std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, const Slice& slice) const {
   using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // with its position, because samples can be repeated
   std::vector<SampleAt> batch(slice.size);
-  for (std::uint64_t i = 0; i < slice.size; ++i) batch[i] = {epoch_order((slice.start + i) % options_.dataset_size), i};
+  std::vector<std::uint64_t> numbers(slice.size);
+  for (std::uint64_t i = 0; i < slice.size; ++i) {
+    numbers[i] = epoch_order((slice.start + i) % options_.dataset_size);
+    batch[i] = {numbers[i] % options_.dataset_size, i};
+  }
   const auto first = batch.begin() + static_cast<std::ptrdiff_t>(slice.begin - slice.start);
   const auto last = first + static_cast<std::ptrdiff_t>(slice.count);
   if (first != batch.end()) std::nth_element(batch.begin(), first, batch.end());
@@ -133,7 +157,7 @@ std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, co
 
   std::vector<std::uint64_t> samples;
   samples.reserve(slice.count);
-  std::transform(first, last, std::back_inserter(samples), [](const SampleAt& each) { return each.first; });
+  std::transform(first, last, std::back_inserter(samples), [&](const SampleAt& each) { return numbers[each.second]; });
   return samples;
 }
 
@@ -144,6 +168,7 @@ std::uint64_t Sampler::fingerprint() const {
     hash = combine_keys(hash, options_.blocks_at_once);
     for (const std::uint64_t block : options_.blocks) hash = combine_keys(hash, block);
   }
+  if (options_.repetitions > 1) hash = combine_keys(hash, options_.repetitions);
   return hash | 1;
 }
 

@@ -32,10 +32,17 @@ struct SamplerOptions {
   /// For Order::blocks: the number of consecutive samples in each file; the sum is dataset_size.
   std::vector<std::uint64_t> blocks = {};
   std::uint64_t blocks_at_once = 16;  ///< for Order::blocks: number of blocks that are shuffled together
+  /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): an epoch has as many samples as otherwise,
+  /// but of only one sample in so many, each so often, at distances of kRepetitionDistance positions.
+  std::uint64_t repetitions = 1;
 };
 
-/// The order of one epoch: returns the sample at a position in [0, dataset_size), and throws UsageError for others. Any
-/// thread may call it, and copies are cheap.
+/// Positions of an epoch's order between two repetitions of a sample: a batch of at most so many has none twice. Fewer
+/// at the end of the epoch.
+inline constexpr std::uint64_t kRepetitionDistance = 256;
+
+/// The order of one epoch: returns the sample at a position in [0, dataset_size), and throws UsageError for others;
+/// repetition number k of sample i is i + k * dataset_size. Any thread may call it, and copies are cheap.
 using EpochOrder = std::function<std::uint64_t(std::uint64_t position)>;
 
 /// Chooses the samples that a rank reads in a step: a pure function of seed, epoch, step and shard, without state.
@@ -54,15 +61,15 @@ class Sampler {
  public:
   /// Throws UsageError for an empty data set, a batch size of zero, a rank outside its world, `drop` with a global
   /// batch larger than the data set, `uneven` with fewer samples than ranks, and Order::blocks with blocks that do not
-  /// add up to the data set or with 0 `blocks_at_once`.
+  /// add up to the data set or with 0 `blocks_at_once`, and 0 or more than 1000 `repetitions`.
   explicit Sampler(SamplerOptions options, Shard shard = {});
 
   /// The order of `epoch`, the same on every rank. With Order::blocks the call takes time and memory proportional to
   /// the number of blocks: call it once per epoch.
   EpochOrder order(std::uint64_t epoch) const;
 
-  /// The samples of this rank in step `step` of an epoch with the order `epoch_order`. Throws UsageError unless `step`
-  /// < batches(from).
+  /// The samples of this rank in step `step` of an epoch with the order `epoch_order`, with repetitions as there.
+  /// Throws UsageError unless `step` < batches(from).
   std::vector<std::uint64_t> batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from = 0) const;
 
   /// The samples of this rank, and of all ranks together, in such a step.
@@ -73,7 +80,7 @@ class Sampler {
   /// Throws UsageError unless `step` < steps(from).
   StepSamples samples(std::uint64_t step, std::uint64_t from = 0) const;
 
-  /// A hash of the kind of order, the blocks and `blocks_at_once`; never 0.
+  /// A hash of the kind of order, the blocks, `blocks_at_once` and `repetitions`; never 0.
   std::uint64_t fingerprint() const;
 
   /// The number of batches of this rank from a position on: steps(from) or, with `uneven`, possibly one less.
@@ -90,9 +97,11 @@ class Sampler {
   std::uint64_t batch_size() const { return options_.batch_size; }
 
   /// Whether an epoch has every sample exactly once.
-  bool covers_exactly_once() const { return end(0) == options_.dataset_size; }
+  bool covers_exactly_once() const { return options_.repetitions == 1 && end(0) == options_.dataset_size; }
 
  private:
+  EpochOrder single_order(std::uint64_t epoch) const;
+
   /// This rank's part of a step: positions [begin, begin + count) of the step's [start, start + size).
   struct Slice {
     std::uint64_t start = 0;

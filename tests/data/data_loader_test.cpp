@@ -100,6 +100,24 @@ TEST(DataLoader, BatchesFollowTheSamplerWhateverTheWorkers) {
   }
 }
 
+TEST(DataLoader, RepetitionsHaveRandomNumbersOfTheirOwn) {
+  const Numbers numbers(512);
+  const auto draw = [](Sample& sample, SampleRandom& random) { sample.label = random.integer(0, 1 << 30); };
+  std::map<float, std::set<std::int64_t>> drawn;  // by the sample's pixel
+  for (const int workers : {0, 2}) {
+    DataLoader loader{numbers, {.batch_size = 16, .workers = workers, .seed = 3, .transform = draw, .repetitions = 4}};
+    std::int64_t samples = 0;
+    for (auto& batch : loader.epoch(0)) {
+      samples += batch.size();
+      for (std::int64_t i = 0; i < batch.size(); ++i)
+        drawn[batch.images[i][0][0][0].item<float>()].insert(batch.labels[i].item<std::int64_t>());
+    }
+    EXPECT_EQ(samples, 512);
+  }
+  EXPECT_EQ(drawn.size(), 128u);
+  for (const auto& [sample, labels] : drawn) EXPECT_EQ(labels.size(), 4u) << sample;
+}
+
 TEST(DataLoader, AnErrorArrivesAtItsPosition) {
   Numbers numbers(100);
   numbers.failing = 37;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -421,6 +422,66 @@ TEST(Sampler, RefusesAPositionBeyondTheDataSet) {
   EXPECT_THROW(sampler.batches(11), UsageError);
   EXPECT_THROW(batch_of(sampler, 0, 0, 11), UsageError);
   EXPECT_THROW(sampler.position_after(0, 11), UsageError);
+}
+
+// Of each sample of an epoch: the positions of its repetitions, in their order.
+std::map<std::uint64_t, Indices> repetitions_of(const Sampler& sampler, std::uint64_t size) {
+  std::map<std::uint64_t, Indices> positions;
+  const EpochOrder order = sampler.order(3);
+  for (std::uint64_t position = 0; position < size; ++position) {
+    const std::uint64_t number = order(position);
+    auto& of_sample = positions[number % size];
+    EXPECT_EQ(number / size, of_sample.size()) << "position " << position;
+    of_sample.push_back(position);
+  }
+  EXPECT_THROW(order(size), UsageError);
+  return positions;
+}
+
+TEST(Sampler, RepeatsSamplesAtADistance) {
+  const Sampler sampler({.dataset_size = 5000, .seed = 9, .repetitions = 4});
+  const auto positions = repetitions_of(sampler, 5000);
+  EXPECT_EQ(positions.size(), 1250u);
+  for (const auto& [sample, at] : positions) {
+    ASSERT_EQ(at.size(), 4u) << sample;
+    // 4096 positions are full windows; of the other 904 a quarter are different samples.
+    const std::uint64_t distance = at[0] < 4096 ? kRepetitionDistance : 226;
+    for (int i = 1; i < 4; ++i) EXPECT_EQ(at[i] - at[i - 1], distance) << sample;
+  }
+  // The samples are those of the single order, in its order.
+  const auto single = Sampler({.dataset_size = 5000, .seed = 9}).order(3);
+  const auto repeated = sampler.order(3);
+  for (std::uint64_t i = 0; i < kRepetitionDistance; ++i) EXPECT_EQ(repeated(1024 + i), single(256 + i));
+}
+
+TEST(Sampler, RepeatsInAnyNumberOfSamples) {
+  for (const std::uint64_t size : {1, 2, 3, 7, 255, 257, 1023, 1025}) {
+    for (const std::uint64_t repetitions : {2, 3, 10}) {
+      const auto positions = repetitions_of(Sampler({.dataset_size = size, .repetitions = repetitions}), size);
+      EXPECT_GE(positions.size(), (size + repetitions - 1) / repetitions);
+      EXPECT_LE(positions.size(), (size + repetitions - 1) / repetitions + 1);
+      for (const auto& [sample, at] : positions) EXPECT_LE(at.size(), repetitions);
+    }
+  }
+}
+
+TEST(Sampler, DividesRepetitionsAmongRanksAsTheOrderSays) {
+  for (const bool in_blocks : {false, true}) {
+    SamplerOptions options{.dataset_size = 2048, .batch_size = 64, .repetitions = 2};
+    if (in_blocks) {
+      options.order = Order::blocks;
+      options.blocks = Indices(32, 64);
+    }
+    EXPECT_EQ(sorted(global_order(options, 4, 0)), sorted(global_order(options, 1, 0)));
+    EXPECT_NE(global_order(options, 1, 0), global_order(options, 1, 1));
+    EXPECT_NE(Sampler(options).fingerprint(), Sampler({.dataset_size = 2048}).fingerprint());
+    EXPECT_FALSE(Sampler(options).covers_exactly_once());
+  }
+}
+
+TEST(Sampler, RefusesRepetitionsOutOfRange) {
+  EXPECT_THAT(error_of({.dataset_size = 10, .repetitions = 0}), HasSubstr("repetitions is 0"));
+  EXPECT_THAT(error_of({.dataset_size = 10, .repetitions = 1001}), HasSubstr("1 to 1000"));
 }
 
 TEST(Sampler, KnowsHowManySamplesAStepHas) {

@@ -27,7 +27,8 @@ SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOption
           .order = options.order,
           .remainder = options.remainder,
           .blocks = options.order == Order::blocks ? dataset.blocks() : std::vector<std::uint64_t>{},
-          .blocks_at_once = options.blocks_at_once};
+          .blocks_at_once = options.blocks_at_once,
+          .repetitions = options.repetitions};
 }
 
 // Makes torch's operators run on the calling thread alone when this thread calls them. at::set_num_threads(1) would
@@ -82,8 +83,8 @@ void LoaderCore::resume(const LoaderState& state) {
   }
   if (state.order != 0 && state.order != sampler_.fingerprint()) {
     throw UsageError(
-        "The loader's state was saved with another sample order. Resume with the same Order, blocks_at_once and "
-        "division into shards.");
+        "The loader's state was saved with another sample order. Resume with the same Order, blocks_at_once, "
+        "repetitions and division into shards.");
   }
   const std::size_t ranks = state.bad_samples.size();
   const auto world_size = static_cast<std::size_t>(shard_.world_size);
@@ -192,8 +193,7 @@ std::vector<std::uint64_t> EpochCore::indices_of(std::uint64_t batch) const {
 std::vector<std::uint64_t> EpochCore::all_indices() const {
   std::vector<std::uint64_t> all;
   for (std::uint64_t batch = 0; batch < loader_.sampler_.batches(start_); ++batch) {
-    const auto indices = indices_of(batch);
-    all.insert(all.end(), indices.begin(), indices.end());
+    for (const std::uint64_t number : indices_of(batch)) all.push_back(number % loader_.dataset_.size());
   }
   return all;
 }

@@ -33,6 +33,7 @@ struct LoaderOptions {
   int prefetch = 3;  ///< batches that are ready or being made, not counting the loop's
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;  ///< for Order::blocks: number of files whose samples are mixed
+  std::uint64_t repetitions = 1;      ///< see SamplerOptions; each has random numbers of its own
 };
 
 namespace detail {
@@ -51,15 +52,16 @@ class LoaderCore {
 
   LoaderState state_at(std::uint64_t epoch, std::uint64_t position) const;
 
-  /// Returns read(index, random) or, if that sample is bad and bad samples are allowed, read() of a replacement. Throws
+  /// Returns read(index, random) or, if that sample is bad and bad samples are allowed, read() of a replacement.
+  /// `number` is that of Sampler::batch(), whose repetitions have random numbers of their own. Throws
   /// EnvironmentError for too many bad samples, and what `read` throws that is not about a sample. Any thread may call
   /// it.
   template <typename Read>
-  auto read_or_replace(std::uint64_t epoch, std::uint64_t index, const Read& read) const {
-    std::uint64_t actual = index;
+  auto read_or_replace(std::uint64_t epoch, std::uint64_t number, const Read& read) const {
+    std::uint64_t actual = number % dataset_.size();
     for (std::uint64_t attempt = 0;; ++attempt) {
       // Those of the replaced sample, so that the replacement does not look the same twice in an epoch.
-      SampleRandom random(seed_, epoch, index);
+      SampleRandom random(seed_, epoch, number);
       try {
         return read(actual, random);
       } catch (const StorageUnavailable&) {
