@@ -5,7 +5,6 @@
 // FOLDER, a local path or a URI such as az://container/birds, contains the folders train and val: image files in
 // folders named after their classes, or shards (tar, TFRecord, Parquet), such as those of libtrain-pack.
 
-#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -20,13 +19,6 @@ using Images = std::shared_ptr<const lt::data::ImageSource>;
 
 Images open_split(const std::shared_ptr<const lt::data::Storage>& storage, const std::string& split) {
   return lt::data::open_image_source(storage, {.folder = split});
-}
-
-std::string model_name(const lt::Context& context) {
-  const auto& name = context.option("model");
-  const auto names = lt::models::model_names();
-  if (std::ranges::find(names, name) != names.end()) return name;
-  throw lt::UsageError("--model is '" + name + "', which is not known. Choose one of " + lt::join(names, ", ") + ".");
 }
 
 void train(lt::Context& context) {
@@ -64,7 +56,7 @@ void train(lt::Context& context) {
     throw lt::UsageError("train and val have different classes. Give both a folder for every class.");
   }
 
-  const auto model = lt::models::make_model(model_name(context), {.classes = classes});
+  const auto model = lt::models::make_model(context.choice("model", lt::models::model_names()), {.classes = classes});
   // --learning-rate is for 256 images per step and is scaled linearly, as in Goyal et al., arXiv:1706.02677.
   const double rate = context.number("learning-rate", 0) * static_cast<double>(batch_size) * context.world_size() / 256;
   torch::optim::SGD optimizer{model->parameters(), torch::optim::SGDOptions(rate).momentum(0.9).weight_decay(1e-4)};

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -167,6 +168,12 @@ double Context::number(std::string_view name, double minimum, double maximum) co
         text("Option --", name, " is '", value, "', which is not ", detail::number_between(minimum, maximum), "."));
   }
   return *number;
+}
+
+std::string Context::choice(std::string_view name, const std::vector<std::string>& words) const {
+  auto word = option(name);
+  if (std::ranges::find(words, word) != words.end()) return word;
+  throw UsageError(text("Option --", name, " is '", word, "'. Choose one of ", join(words, ", "), "."));
 }
 
 bool Context::flag(std::string_view name) const {

@@ -90,6 +90,9 @@ class Context {
   double number(std::string_view name, double minimum = std::numeric_limits<double>::lowest(),
                 double maximum = std::numeric_limits<double>::max()) const;
 
+  /// The value of `--name`, which must be one of `words`: UsageError, which lists them, for anything else.
+  std::string choice(std::string_view name, const std::vector<std::string>& words) const;
+
   /// The value of an option that is a flag (Option::flag); UsageError for anything but true and false.
   bool flag(std::string_view name) const;
 

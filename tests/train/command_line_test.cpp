@@ -170,6 +170,32 @@ TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {
   EXPECT_THAT(usage_error({"--output", ""}, {}), HasSubstr("--output"));
 }
 
+const Program kRecipes{
+    .description = "Tests.",
+    .options = {{"data", "a folder", "here"},
+                {"epochs", "how many", "3"},
+                {.name = "half", .help = "a flag", .flag = true}},
+    .recipes = {{"plain", "as it is", {}}, {"long", "from a paper", {{"epochs", "600"}, {"half", "true"}}}}};
+
+TEST(CommandLine, TakesTheDefaultsOfARecipe) {
+  EXPECT_THAT(parse({}, kRecipes).run.options,
+              ElementsAre(Pair("data", "here"), Pair("epochs", "3"), Pair("half", "false"), Pair("recipe", "plain")));
+  EXPECT_THAT(parse({"--recipe", "long"}, kRecipes).run.options,
+              ElementsAre(Pair("data", "here"), Pair("epochs", "600"), Pair("half", "true"), Pair("recipe", "long")));
+  EXPECT_THAT(parse({"--epochs", "3", "--half", "false", "--recipe", "long"}, kRecipes).run.options,
+              ElementsAre(Pair("data", "here"), Pair("epochs", "3"), Pair("half", "false"), Pair("recipe", "long")));
+  EXPECT_THAT(usage_error({"--recipe", "short"}, kRecipes), AllOf(HasSubstr("plain"), HasSubstr("long")));
+  EXPECT_THAT(usage_error({"--recipe", "long"}, kDeclared), HasSubstr("--recipe"));
+  EXPECT_THAT(parse({"--help"}, kRecipes).help.value(),
+              AllOf(HasSubstr("--recipe"), HasSubstr("long: from a paper"), HasSubstr("--epochs 600 --half true")));
+}
+
+TEST(CommandLine, RefusesARecipeForAnOptionThatThereIsNot) {
+  auto program = kRecipes;
+  program.recipes[1].values["epoch"] = "7";
+  EXPECT_THAT(usage_error({"--recipe", "long"}, program), HasSubstr("Recipe 'long' sets 'epoch'"));
+}
+
 class ConfigOption : public ::testing::Test {
  protected:
   // The words, after --config with a file of this content.
@@ -216,6 +242,11 @@ TEST_F(ConfigOption, GivesFlagsOfTheProgram) {
   EXPECT_EQ(half(R"({"half": true})", {"--half", "false"}), "false");
   EXPECT_EQ(refusal_of(R"({"half": 1})", kFlags),
             text("'half' in configuration file '", file_, "' has a value, but is a flag. Write true or false."));
+}
+
+TEST_F(ConfigOption, SelectsARecipeAndWinsOverIt) {
+  EXPECT_THAT(parse_with(R"({"recipe": "long", "epochs": 50})", {}, kRecipes).run.options,
+              ElementsAre(Pair("data", "here"), Pair("epochs", "50"), Pair("half", "true"), Pair("recipe", "long")));
 }
 
 TEST_F(ConfigOption, LosesToTheCommandLine) {

@@ -1,5 +1,6 @@
 #include <libtrain/train/detail/command_line.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <iomanip>
@@ -195,6 +196,34 @@ std::map<std::string, std::string> add_config_file(CLI::App& app, const std::str
   return undeclared;
 }
 
+void add_recipes(CLI::App& app, const std::vector<Recipe>& recipes, std::string& selected) {
+  std::vector<std::string> names;
+  std::string descriptions = "Recipes (options that are given replace their values):";
+  for (const auto& recipe : recipes) {
+    names.push_back(recipe.name);
+    descriptions += text("\n  ", recipe.name, ": ", recipe.help, "\n   ");
+    for (const auto& [name, value] : recipe.values)
+      descriptions += text(" --", name, " ", value.empty() ? "''" : value);
+  }
+  selected = names.front();
+  app.add_option("--recipe", selected, "Values of several options, for those that are not given")
+      ->capture_default_str()
+      ->check(CLI::IsMember(names));
+  app.footer(descriptions);
+}
+
+// Gives the options that are on no command line and in no configuration file the selected recipe's values.
+void follow_recipe(const CLI::App& app, const Program& program, std::map<std::string, std::string>& options) {
+  const auto recipe = std::ranges::find(program.recipes, options.at("recipe"), &Recipe::name);
+  for (const auto& [name, value] : recipe->values) {
+    if (!options.contains(name)) {
+      throw UsageError(text("Recipe '", recipe->name, "' sets '", name,
+                            "', which is no option of the program. Add the ", "option, or correct the name."));
+    }
+    if (app.count("--" + name) == 0) options[name] = value;
+  }
+}
+
 // What was given of the options of every program, for the record of the run.
 std::map<std::string, std::string> given_common_options(const CLI::App& app, const Program& program) {
   std::map<std::string, std::string> given;
@@ -202,6 +231,7 @@ std::map<std::string, std::string> given_common_options(const CLI::App& app, con
     if (option->count() > 0) given.emplace(option->get_single_name(), join(option->results(), " "));
   }
   for (const auto& option : program.options) given.erase(option.name);
+  if (!program.recipes.empty()) given.erase("recipe");
   return given;
 }
 
@@ -227,6 +257,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
     if (option.value) added->capture_default_str();
     if (option.may_change) line.run.may_change.insert(option.name);
   }
+  if (!program.recipes.empty()) add_recipes(app, program.recipes, line.run.options["recipe"]);
   add_common_options(app, line);
   try {
     app.parse(argc, argv);
@@ -240,6 +271,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
   if (app.count("--config") > 0) {
     line.run.options.merge(add_config_file(app, line.config, line.run.declared));
   }
+  if (!program.recipes.empty()) follow_recipe(app, program, line.run.options);
   for (const auto& option : program.options) {
     if (!option.value && !option.flag && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
   }
