@@ -49,6 +49,12 @@ ResNet with(ResNetOptions options, Block block, std::vector<std::int64_t> layers
   return ResNet(std::move(options));
 }
 
+ResNet small(ResNetOptions options, std::vector<std::int64_t> layers) {
+  options.width = 16;
+  options.stem = Stem::small;
+  return with(std::move(options), Block::basic, std::move(layers));
+}
+
 }  // namespace
 
 ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), channels_(options.width) {
@@ -112,6 +118,14 @@ at::Tensor ResNetImpl::forward(const at::Tensor& images) {
 
 ResNet resnet18(ResNetOptions options) {
   return with(std::move(options), Block::basic, {2, 2, 2, 2});
+}
+
+ResNet resnet8(ResNetOptions options) {
+  return small(std::move(options), {1, 1, 1});
+}
+
+ResNet resnet20(ResNetOptions options) {
+  return small(std::move(options), {3, 3, 3});
 }
 
 ResNet resnet34(ResNetOptions options) {

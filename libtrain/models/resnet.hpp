@@ -86,4 +86,10 @@ ResNet resnext50_32x4d(ResNetOptions options = {});   // 25,028,904
 ResNet resnext101_32x8d(ResNetOptions options = {});  // 88,791,336
 ResNet resnext101_64x4d(ResNetOptions options = {});  // 83,455,272
 
+/// For images of 32x32 pixels such as CIFAR-10's: section 4.2 of the paper, of 8 and 20 layers, but with 1x1
+/// convolutions where the number of channels grows. `width`, `stem` and what the functions above replace are replaced.
+/// With so many parameters for 10 classes.
+ResNet resnet8(ResNetOptions options = {});   // 78,042
+ResNet resnet20(ResNetOptions options = {});  // 272,474
+
 }  // namespace libtrain::models

@@ -115,6 +115,8 @@ TEST(ResNet, HasTorchvisionsNamesAndShapes) {
 
 TEST(ResNet, HasTorchvisionsNumberOfParameters) {
   EXPECT_EQ(parameter_count(*resnet18()), 11689512);
+  EXPECT_EQ(parameter_count(*resnet8({.classes = 10})), 78042);
+  EXPECT_EQ(parameter_count(*resnet20({.classes = 10})), 272474);
   EXPECT_EQ(parameter_count(*resnet34()), 21797672);
   EXPECT_EQ(parameter_count(*resnet101()), 44549160);
   EXPECT_EQ(parameter_count(*resnet152()), 60192808);
