@@ -17,6 +17,7 @@
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/checkpoint_manifest.hpp>
 #include <libtrain/checkpoint/checkpoint_writer.hpp>
+#include <libtrain/checkpoint/classifier_info.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/checkpoint/tensor_info.hpp>
 #include <libtrain/checkpoint/weights.hpp>
@@ -74,6 +75,7 @@
 #include <libtrain/train/cuda_graph.hpp>
 #include <libtrain/train/evaluate.hpp>
 #include <libtrain/train/failed_job.hpp>
+#include <libtrain/train/fastest_precision.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 #include <libtrain/train/mean_over_ranks.hpp>
 #include <libtrain/train/require_finite.hpp>
