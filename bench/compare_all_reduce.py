@@ -13,9 +13,8 @@ import statistics
 import sys
 import tempfile
 
-from compare_train_step import ProgramFailed, range_of, run
+from comparison import ROOT, ProgramFailed, launch, range_of, require_programs, run
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / "bench" / "peers" / "gloo_all_reduce.py"
 
 
@@ -68,14 +67,9 @@ def common_arguments(options, json_file):
 
 
 def libtrain_command(options, directory, json_file):
-    # Free placement for both programs: the peer's processes are not bound to cores either.
-    launch = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
-    if os.geteuid() == 0:
-        launch.insert(1, "--allow-run-as-root")
-    for setting in options.env:
-        launch += ["-x", setting]
+    settings = [word for setting in options.env for word in ("-x", setting)]
     own = [f"--peers={options.peers}", f"--output={directory}", *shlex.split(options.extra_args)]
-    return [*launch, options.program, *common_arguments(options, json_file), *own]
+    return [*launch(options), *settings, options.program, *common_arguments(options, json_file), *own]
 
 
 def gloo_command(options, _directory, json_file):
@@ -162,9 +156,7 @@ def print_tables(rounds, options):
 
 def main():
     options = parse_arguments()
-    for path, what in ((options.program, "bench_all_reduce"), (options.mpirun, "mpirun")):
-        if not os.access(path, os.X_OK):
-            sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+    require_programs(options, "bench_all_reduce")
     try:
         rounds = run_rounds(options)
     except ProgramFailed as failure:

@@ -20,10 +20,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Optional
 
-from compare_train_step import GRACE_S, LINES_OF_A_FAILURE, ROOT, ProgramFailed, end, range_of
+from comparison import GRACE_S, LINES_OF_A_FAILURE, ROOT, ProgramFailed, end, make_photographs, range_of
 
 PEER = ROOT / "bench" / "peers" / "data_loader.py"
-MAKE_PHOTOGRAPHS = ROOT / "bench" / "make_photographs.py"
 ROUND_TIMEOUT_S = 600
 FEWEST_ROUNDS_TO_TRUST = 15
 # Random crops move the mean of a few photographs; pictures that are not normalised are further away.
@@ -128,16 +127,6 @@ def parse_arguments():
     return options
 
 
-def make_photographs(options):
-    folder = options.data / "photographs"
-    if folder.exists():
-        return
-    command = [options.python, MAKE_PHOTOGRAPHS, folder, f"--images={options.images}"]
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ProgramFailed(f"{MAKE_PHOTOGRAPHS.name} ended with {done.returncode}:\n{done.stderr}")
-
-
 def require_same_pictures(ours, theirs):
     """Programs that make different pictures would be compared for nothing."""
     for what in ("shape", "dtype", "channels_last", "samples"):
@@ -230,7 +219,9 @@ def main():
     if options.rounds < FEWEST_ROUNDS_TO_TRUST:
         print(f"Fewer than {FEWEST_ROUNDS_TO_TRUST} rounds: not a measurement.", file=sys.stderr)
     try:
-        make_photographs(options)
+        photographs = options.data / "photographs"
+        if not photographs.exists():
+            make_photographs(options, photographs, options.images)
         results = run_rounds(options)
     except ProgramFailed as failure:
         sys.exit(str(failure))

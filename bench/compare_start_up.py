@@ -1,13 +1,13 @@
 """Seconds from the launcher's start to the first step: mpirun with bench_start_up against torchrun with PyTorch DDP.
 
 The two take turns, and the order is swapped every time. A job's time ends when rank 0 says that all ranks have taken
-their first synchronized step. One untimed run of each comes first, so that all files are in memory.
+their first synchronized step. One untimed run of each comes first, so that all files are in memory, and Python's modules
+are compiled.
 """
 
 import argparse
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -15,9 +15,8 @@ import tempfile
 import threading
 import time
 
-from compare_train_step import LINES_OF_A_FAILURE, ProgramFailed, end, launch, range_of
+from comparison import LINES_OF_A_FAILURE, ROOT, ProgramFailed, end, launch, range_of, require_programs, variables
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / "bench" / "peers" / "ddp_start_up.py"
 MARK = "first step"
 RUN_TIMEOUT_S = 300
@@ -86,7 +85,7 @@ def seconds_to_first_step(command, environment):
 def run_in_turns(options):
     """{implementation: [seconds of run 0, seconds of run 1, ...]}, without the first run, which warms up."""
     programs = [("libtrain", libtrain_command), ("pytorch_ddp", peer_command)]
-    environment = {"OMP_NUM_THREADS": str(options.threads)}
+    environment = variables(options)
     results = {name: [] for name, _ in programs}
     for number in range(options.runs + 1):
         for name, command_of in programs if number % 2 == 0 else reversed(programs):
@@ -122,9 +121,7 @@ def table(results):
 
 def main():
     options = parse_arguments()
-    for path, what in ((options.program, "bench_start_up"), (options.mpirun, "mpirun")):
-        if not os.access(path, os.X_OK):
-            sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+    require_programs(options, "bench_start_up")
     try:
         results = run_in_turns(options)
     except ProgramFailed as failure:

@@ -8,23 +8,14 @@ import argparse
 import json
 import os
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 
+from comparison import ROOT, ProgramFailed, launch, range_of, require_programs, run
 from peers.workload_sizes import DEFAULT_BATCH
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER = ROOT / "bench" / "peers" / "ddp_train_step.py"
-PROGRAM_TIMEOUT_S = 1800
-GRACE_S = 10
-LINES_OF_A_FAILURE = 15
-
-
-class ProgramFailed(Exception):
-    pass
 
 
 def parse_arguments():
@@ -66,14 +57,6 @@ def common_arguments(options, json_file):
     ]
 
 
-def launch(options):
-    # Free placement for both programs: the peer's processes are not bound to cores either.
-    command = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
-    if os.geteuid() == 0:
-        command.insert(1, "--allow-run-as-root")
-    return command
-
-
 def libtrain_command(options, directory, json_file):
     return [*launch(options), options.program, *common_arguments(options, json_file), f"--output={directory}"]
 
@@ -83,42 +66,6 @@ def peer_command(options, _directory, json_file):
     command += ["--bucket-view"] if options.bucket_view else []
     command += ["--no-broadcast-buffers"] if options.no_broadcast_buffers else []
     return [*command, *common_arguments(options, json_file)]
-
-
-def end(process):
-    """Ends a program that still runs. SIGTERM comes first: mpirun takes its ranks along only when it is asked to."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        os.killpg(process.pid, number)
-        try:
-            process.wait(timeout=GRACE_S)
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def run(command, options):
-    """Runs a program to its end; a program that fails or hangs is ended with all its ranks."""
-    command = [str(word) for word in command]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=PROGRAM_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise ProgramFailed(f"{' '.join(command)} had not ended after {PROGRAM_TIMEOUT_S} s.") from None
-    finally:
-        end(process)
-    if process.returncode != 0:
-        tail = "\n".join(output.splitlines()[-LINES_OF_A_FAILURE:])
-        raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
 
 
 def read_records(json_file):
@@ -167,10 +114,6 @@ def ratio(records, statistic):
     return records[True][statistic] / records[False][statistic]
 
 
-def range_of(values, decimals=3):
-    return f"{statistics.median(values):.{decimals}f} ({min(values):.{decimals}f}-{max(values):.{decimals}f})"
-
-
 def first_steps(rounds):
     """How much slower the first step after a fresh start is than the tenth, for each kind; empty if not measured."""
     words = []
@@ -212,9 +155,7 @@ def print_table(results, options):
 
 def main():
     options = parse_arguments()
-    for path, what in ((options.program, "bench_train_step"), (options.mpirun, "mpirun")):
-        if not os.access(path, os.X_OK):
-            sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+    require_programs(options, "bench_train_step")
     try:
         results = run_rounds(options)
     except ProgramFailed as failure:

@@ -6,15 +6,17 @@
 
 #include <libtrain/libtrain.hpp>
 
-/// Normalised images of noise with labels, at no cost for reading: for measuring everything but the data.
+/// Images of noise with labels, bytes or normalised values, that cost nothing to read: for measuring everything but the
+/// data.
 class SyntheticImages : public libtrain::data::InPlaceDataset {
  public:
   SyntheticImages(std::uint64_t size, std::int64_t classes, const libtrain::data::ImageShape& shape)
       : size_(size),
         classes_(classes),
         shape_(shape),
-        pool_(torch::randn({kImages, shape.elements()}).to(shape.type)),
-        image_bytes_(pool_.nbytes() / kImages) {}
+        pool_(shape.type == torch::kByte ? torch::randint(256, {kImages, shape.elements()}, torch::kByte)
+                                         : torch::randn({kImages, shape.elements()}).to(shape.type)),
+        image_bytes_(pool_.nbytes() / static_cast<std::size_t>(kImages)) {}
 
   std::uint64_t size() const override { return size_; }
   std::int64_t class_count() const override { return classes_; }
@@ -22,7 +24,7 @@ class SyntheticImages : public libtrain::data::InPlaceDataset {
 
   std::int64_t read(std::uint64_t index, libtrain::data::SampleRandom& /*random*/, void* image) const override {
     const auto* const first = static_cast<const std::byte*>(pool_.const_data_ptr());
-    std::memcpy(image, first + index % kImages * image_bytes_, image_bytes_);
+    std::memcpy(image, first + index % static_cast<std::uint64_t>(kImages) * image_bytes_, image_bytes_);
     return static_cast<std::int64_t>(index % static_cast<std::uint64_t>(classes_));
   }
 
@@ -34,7 +36,7 @@ class SyntheticImages : public libtrain::data::InPlaceDataset {
   }
 
  private:
-  static constexpr std::uint64_t kImages = 64;
+  static constexpr std::int64_t kImages = 16;
 
   std::uint64_t size_;
   std::int64_t classes_;

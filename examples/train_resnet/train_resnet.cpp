@@ -8,6 +8,7 @@
 // classes, or shards (tar, TFRecord, Parquet).
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -34,6 +35,10 @@ constexpr std::int64_t kImageNetClasses = 1000;
 
 struct Settings {
   explicit Settings(lt::Context& context);
+
+  at::MemoryFormat format() const {
+    return channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  }
 
   std::int64_t epochs, max_steps, accumulate;
   std::uint64_t batch_size;  // of a rank
@@ -81,10 +86,16 @@ Settings::Settings(lt::Context& context)
 std::vector<std::int64_t> milestones(const lt::Context& context) {
   std::vector<std::int64_t> all;
   std::istringstream list(context.option("milestones"));
-  for (std::int64_t epoch = 0; list >> epoch; list.ignore(1, ',')) all.push_back(epoch);
-  if (list.eof() && std::ranges::is_sorted(all)) return all;
-  throw lt::UsageError("--milestones is '" + context.option("milestones") +
-                       "', which is not a list of epochs in ascending order. Write it as 30,60,80.");
+  for (std::string word; std::getline(list, word, ',');) {
+    std::int64_t epoch = 0;
+    const auto* const end = word.data() + word.size();
+    if (std::from_chars(word.data(), end, epoch).ptr != end || epoch < 1 || (!all.empty() && epoch <= all.back())) {
+      throw lt::UsageError("Option --milestones is '" + list.str() +
+                           "', which is not a list of epochs in ascending order. Write it as 30,60,80.");
+    }
+    all.push_back(epoch);
+  }
+  return all;
 }
 
 // The schedule of the recipe, which starts after the warm-up but for milestones, whose epochs count from the start.
@@ -138,16 +149,17 @@ Images open_images(lt::Context& context, const Settings& settings) {
   auto evaluation = ltd::evaluation_images(side(context, "val-size"), side(context, "resize"));
 
   Images images;
+  images.are_bytes = context.device().is_cuda() && !training.random_erasing;
   const auto classes = context.integer("classes");
-  const auto format = settings.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   if (context.option("data").empty()) {
     images.classes = classes > 0 ? classes : kImageNetClasses;
-    images.train = std::make_unique<SyntheticImages>(
-        kImageNetImages, images.classes,
-        ltd::ImageShape{.height = training.height, .width = training.width, .format = format});
+    images.train = std::make_unique<SyntheticImages>(kImageNetImages, images.classes,
+                                                     ltd::ImageShape{.height = training.height,
+                                                                     .width = training.width,
+                                                                     .type = images.are_bytes ? at::kByte : at::kFloat,
+                                                                     .format = settings.format()});
     return images;
   }
-  images.are_bytes = context.device().is_cuda() && !training.random_erasing;
   for (auto* pipeline : {&training, &evaluation}) {
     pipeline->layout = settings.channels_last ? ltd::Layout::nhwc : ltd::Layout::nchw;
     if (images.are_bytes) pipeline->type = ltd::PixelType::uint8;
@@ -239,16 +251,16 @@ lt::TrainerOptions trainer_options(lt::Context& context, const Settings& setting
   return options;
 }
 
-void print_settings(lt::Context& context, const Settings& settings) {
+void show_settings(lt::Context& context, const Settings& settings) {
   std::vector<std::string> words;
   for (const auto& [name, value] : context.fixed_options()) words.push_back(name + " " + (value.empty() ? "-" : value));
+  const std::string precision = settings.precision == lt::Precision::float32    ? "float32"
+                                : settings.precision == lt::Precision::bfloat16 ? "bfloat16"
+                                                                                : "float16";
   context.progress().print("settings: " + lt::join(words, ", "));
   context.progress().print(lt::text("learning rate ", settings.learning_rate, " for ", settings.global_batch,
-                                    " images per step; ",
-                                    settings.precision == lt::Precision::float32    ? "float32"
-                                    : settings.precision == lt::Precision::bfloat16 ? "bfloat16"
-                                                                                    : "float16",
-                                    settings.channels_last ? ", channels_last" : ""));
+                                    " images per step; ", precision, settings.channels_last ? ", channels_last" : ""));
+  context.summary().set("precision", precision).set("channels_last", settings.channels_last);
 }
 
 // Correct answers, and those among the five most probable classes.
@@ -266,7 +278,7 @@ void train(lt::Context& context) {
                                                  .classes = images.class_names,
                                                  .image_side = side(context, "val-size"),
                                                  .short_side = side(context, "resize")});
-  print_settings(context, settings);
+  show_settings(context, settings);
 
   const auto model = lt::models::make_model(
       name, {.classes = images.classes, .zero_init_residual = context.flag("zero-init-residual")});

@@ -51,6 +51,31 @@ class Comparisons(BenchTest):
         kinds = [(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")]
         self.assertEqual(kinds, [("pytorch", False), ("pytorch", True)])
 
+    def test_train_images(self):
+        sizes = ("--rounds=1", "--model=resnet18", "--image-size=32", "--batch-size=2", "--warmup=1", "--steps=1")
+        job = self.compare("train_images", "train_resnet", *sizes, "--iterations=1", "--same-settings=float32")
+        self.require_peers(self.records(job, "train_images", workers=None))
+        job = self.compare("train_images", "train_resnet", *sizes, "--workload=pipeline", "--images=16",
+                           "--val-images=8")
+        records = self.records(job, "train_images", ranks=2, workers=1, evaluation_images=8)
+        self.require_peers(records)
+        for each in records:
+            self.assertGreater(each["evaluation_images_per_s"], 0)
+
+    def require_peers(self, records):
+        """A record of each program, with measured rates."""
+        self.assertEqual([each["implementation"] for each in records], ["libtrain", "pytorch"])
+        for each in records:
+            self.assertGreater(each["images_per_s"], 0)
+
+    def test_start_of_training_images(self):
+        job = self.compare("train_images", "train_resnet", "--workload=start", "--rounds=1", "--model=resnet18",
+                           "--image-size=32", "--batch-size=2")
+        records = self.records(job, "train_images", ranks=2)
+        self.assertEqual([each["implementation"] for each in records], ["libtrain", "pytorch"])
+        for each in records:
+            self.assertTrue(0 < each["first_step_begin_s"] < each["first_step_end_s"], each)
+
     def test_coco_annotations(self):
         file = self.folder / "annotations.json"
         made = self.run_script("make_coco_file.py", file, "--megabytes", "0.2")
@@ -63,5 +88,6 @@ class Comparisons(BenchTest):
 
 
 if __name__ == "__main__":
-    jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_start_up", "bench_train_step")
+    jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_start_up",
+                          "bench_train_step", "train_resnet")
     unittest.main()

@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import compare_all_reduce
-from compare_train_step import ProgramFailed
+from comparison import ProgramFailed
 
 
 def round_of(**median_us):

@@ -9,7 +9,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import compare_data_loader
 from compare_data_loader import COMPARISONS, CONTESTANTS, CROPS, PYTORCH_CROPS, Program
-from compare_train_step import ProgramFailed
+from comparison import ProgramFailed
 
 
 def record(rate):

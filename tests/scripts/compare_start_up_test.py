@@ -1,13 +1,17 @@
 """Tests of bench/compare_start_up.py."""
 
+import os
 import pathlib
+import subprocess
 import sys
 import time
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import compare_start_up
-from compare_train_step import ProgramFailed
+import comparison
+from comparison import ProgramFailed
 
 
 def python(program):
@@ -37,6 +41,14 @@ class SecondsToFirstStep(unittest.TestCase):
     def test_of_a_program_that_never_takes_it_are_an_error(self):
         with self.assertRaisesRegex(ProgramFailed, "ended with 0 and without a first step"):
             compare_start_up.seconds_to_first_step(python("print('done')"), {})
+
+
+class Variables(unittest.TestCase):
+    def test_let_python_keep_compiled_modules(self):
+        environment = {"PYTHONDONTWRITEBYTECODE": "1"} | comparison.variables(types.SimpleNamespace(threads=2))
+        program = "import sys; print(sys.dont_write_bytecode, bool(sys.pycache_prefix))"
+        done = subprocess.run(python(program), env={**os.environ, **environment}, capture_output=True, text=True)
+        self.assertEqual("False True\n", done.stdout)
 
 
 class Table(unittest.TestCase):

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import compare_train_step
-from compare_train_step import ProgramFailed
+from comparison import ProgramFailed
 
 
 def round_of(local_ms, synchronized_ms, **more):

@@ -9,6 +9,9 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md",
              ROOT / "tests" / "README.md",
              *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM = ROOT / "examples" / "first_program" / "first_program.cpp"
+FROM_PYTORCH = ROOT / "docs" / "coming-from-pytorch.md"
+LOOP = ROOT / "examples" / "mnist" / "mnist_loop.cpp"
+SNIPPETS = ROOT / "tests" / "train" / "coming_from_pytorch_test.cpp"
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -43,6 +46,15 @@ def broken_links(document):
             yield link
 
 
+def code_of(document, wanted):
+    """The blocks of one language."""
+    return [code for language, code in FENCED.findall(document.read_text(encoding="utf-8")) if language == wanted]
+
+
+def without_layout(code):
+    return " ".join(code.split())
+
+
 def missing_files(document):
     """The files of the checkout that a document names and that are not there."""
     for name in sorted(set(NAMED_FILE.findall(document.read_text(encoding="utf-8")))):
@@ -53,9 +65,15 @@ def missing_files(document):
 
 class Documents(unittest.TestCase):
     def test_the_first_program_of_the_readme_is_the_compiled_one(self):
-        blocks = [code for language, code in FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-                  if language == "cpp"]
-        self.assertEqual(blocks[:1], [PROGRAM.read_text(encoding="utf-8")])
+        self.assertEqual(code_of(ROOT / "README.md", "cpp")[:1], [PROGRAM.read_text(encoding="utf-8")])
+
+    def test_the_code_of_the_page_for_pytorchs_users_is_compiled(self):
+        program, *snippets = code_of(FROM_PYTORCH, "cpp")
+        self.assertEqual(program, LOOP.read_text(encoding="utf-8"))
+        self.assertGreater(len(snippets), 3)
+        compiled = without_layout(SNIPPETS.read_text(encoding="utf-8"))
+        for snippet in snippets:
+            self.assertIn(without_layout(snippet), compiled)
 
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:

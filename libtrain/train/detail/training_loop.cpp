@@ -162,6 +162,7 @@ void TrainingLoop::begin(TrainerSteps& steps) {
                      .unit = "settings",
                      .advice = "Give all ranks the same options."},
                     lines, communicator());
+  make_schedule(steps.sampler());  // a schedule that is refused must not leave a run behind
   if (options_.checkpoints.enabled) resume(all);
   context_.metrics();  // fails before the training if the output folder cannot be written
   follow_schedule(steps.sampler());
@@ -257,20 +258,29 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   }
 }
 
+std::int64_t TrainingLoop::steps_per_epoch(const data::Sampler& sampler) const {
+  return ceiling_of_ratio(integer(sampler.steps()), options_.accumulate);
+}
+
+void TrainingLoop::make_schedule(const data::Sampler& sampler) {
+  if (!options_.schedule) return;
+  const auto of_epoch = steps_per_epoch(sampler);
+  auto steps = options_.epochs * of_epoch;
+  if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
+  schedule_ = options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = of_epoch});
+}
+
 void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
-  const auto steps_per_epoch = ceiling_of_ratio(integer(sampler.steps()), options_.accumulate);
-  const auto former = std::exchange(progress_->steps_per_epoch, steps_per_epoch);
-  if (former != 0 && former != steps_per_epoch && options_.max_steps == 0) {
+  const auto of_epoch = steps_per_epoch(sampler);
+  const auto former = std::exchange(progress_->steps_per_epoch, of_epoch);
+  if (former != 0 && former != of_epoch && options_.max_steps == 0) {
     // Another number of ranks: the schedule goes on at the same place in the data.
     double epochs_done = static_cast<double>(epoch());
     if (resumed_ && resumed_->epoch == static_cast<std::uint64_t>(epoch()))
       epochs_done += static_cast<double>(resumed_->position) / static_cast<double>(resumed_->dataset_size);
-    progress_->schedule_offset = std::llround(epochs_done * static_cast<double>(steps_per_epoch)) - step();
+    progress_->schedule_offset = std::llround(epochs_done * static_cast<double>(of_epoch)) - step();
   }
-  if (!options_.schedule) return;
-  auto steps = options_.epochs * steps_per_epoch;
-  if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
-  schedule_ = options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = steps_per_epoch});
+  if (!schedule_) return;
   for (const auto& part : parts_) {
     auto* const optimizer = part->plain_optimizer();
     if (optimizer == nullptr) continue;
@@ -338,11 +348,12 @@ void TrainingLoop::begin_epoch(TrainerSteps& steps) {
   resumed_.reset();
   now_.batches = integer(steps.sampler().steps(now_.from));
   require_batches(steps.sampler(), now_.from);
-  context_.progress().begin_epoch(
-      {.number = static_cast<int>(epoch() + 1),
-       .count = static_cast<int>(options_.epochs),
-       .steps = progress_->step_in_epoch + ceiling_of_ratio(now_.batches, options_.accumulate),
-       .first_step = progress_->step_in_epoch});
+  auto left = ceiling_of_ratio(now_.batches, options_.accumulate);
+  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - step());
+  context_.progress().begin_epoch({.number = static_cast<int>(epoch() + 1),
+                                   .count = static_cast<int>(options_.epochs),
+                                   .steps = progress_->step_in_epoch + left,
+                                   .first_step = progress_->step_in_epoch});
 }
 
 void TrainingLoop::make_step(TrainerSteps& steps) {

@@ -105,6 +105,8 @@ class TrainingLoop {
   void begin(TrainerSteps& steps);
   void require_batches(const data::Sampler& sampler, std::uint64_t from) const;
   bool joins() const;
+  std::int64_t steps_per_epoch(const data::Sampler& sampler) const;
+  void make_schedule(const data::Sampler& sampler);
   void follow_schedule(const data::Sampler& sampler);
   void require_metric_of_evaluations() const;
   void require_metric_among(const std::vector<std::string>& names) const;

@@ -1,0 +1,92 @@
+"""What the scripts that compare libtrain with other libraries have in common."""
+
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM_TIMEOUT_S = 1800
+GRACE_S = 10
+LINES_OF_A_FAILURE = 15
+
+
+class ProgramFailed(Exception):
+    pass
+
+
+def require_programs(options, name):
+    """Ends the script unless the libtrain program and mpirun are where the options say."""
+    for path, what in ((options.program, name), (options.mpirun, "mpirun")):
+        if not os.access(path, os.X_OK):
+            sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+
+
+def launch(options):
+    """mpirun with its options, to be followed by a program."""
+    # Free placement for all programs: the peers' processes are not bound to cores either.
+    command = [options.mpirun, "--bind-to", "none", "--map-by", "slot:OVERSUBSCRIBE", "-n", str(options.ranks)]
+    if os.geteuid() == 0:
+        command.insert(1, "--allow-run-as-root")
+    return command
+
+
+def variables(options):
+    """Environment variables of a compared program, besides the caller's. Python keeps compiled modules, as it does for
+    most users, even if its packages were installed without: that halves the time in which it loads torch."""
+    return {
+        "OMP_NUM_THREADS": str(options.threads),
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "bytecode"),
+    }
+
+
+def end(process):
+    """Ends a program that still runs. SIGTERM comes first: mpirun takes its ranks along only when it is asked to."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run(command, options):
+    """Runs a program to its end and returns what it printed. One that fails or hangs is ended with all its ranks."""
+    command = [str(word) for word in command]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **variables(options)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=PROGRAM_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise ProgramFailed(f"{' '.join(command)} had not ended after {PROGRAM_TIMEOUT_S} s.") from None
+    finally:
+        end(process)
+    if process.returncode != 0:
+        tail = "\n".join(output.splitlines()[-LINES_OF_A_FAILURE:])
+        raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
+    return output
+
+
+def make_photographs(options, folder, images, seed=0):
+    """Calls make_photographs.py, with the Python that has its packages."""
+    script = ROOT / "bench" / "make_photographs.py"
+    command = [str(word) for word in (options.python, script, folder, f"--images={images}", f"--seed={seed}")]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ProgramFailed(f"{script.name} ended with {done.returncode}:\n{done.stderr}")
+
+
+def range_of(values, decimals=3):
+    return f"{statistics.median(values):.{decimals}f} ({min(values):.{decimals}f}-{max(values):.{decimals}f})"
