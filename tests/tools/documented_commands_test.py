@@ -14,8 +14,9 @@ import jobs
 from readme_test import DOCUMENTS, FENCED
 
 # "train" stands for a program of the user's.
-PROGRAMS = {"train": "images", "images": "images", "libtrain-info": "libtrain-info", "libtrain-pack": "libtrain-pack",
-            "libtrain-inspect": "libtrain-inspect", "libtrain-checkpoint": "libtrain-checkpoint"}
+PROGRAMS = {"train": "images", "images": "images", "mnist": "mnist", "libtrain-info": "libtrain-info",
+            "libtrain-pack": "libtrain-pack", "libtrain-inspect": "libtrain-inspect",
+            "libtrain-checkpoint": "libtrain-checkpoint"}
 WITH_COMMANDS = {"libtrain-checkpoint"}  # the word after the name says which of several commands
 
 
