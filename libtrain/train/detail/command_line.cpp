@@ -57,7 +57,7 @@ CLI::Option* add_flag(CLI::App& app, const Option& option, std::string& value) {
 }
 
 void add_common_options(CLI::App& app, CommandLine& line) {
-  app.add_option("--output", line.run.output, "Folder for metrics.jsonl and the other files of the run")
+  app.add_option("--output,--output-dir", line.run.output, "Folder for metrics.jsonl and the other files of the run")
       ->capture_default_str()
       ->check([](const std::string& folder) { return folder.empty() ? "the name of the folder is empty" : ""; });
   app.add_option("--timeline", line.timeline, "File for a timeline of all ranks; open it in https://ui.perfetto.dev");
