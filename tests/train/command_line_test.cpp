@@ -129,6 +129,12 @@ TEST(CommandLine, ReadsWhatEveryProgramTakes) {
   EXPECT_EQ(line.run.seed, 7u);
 }
 
+TEST(CommandLine, TakesOutputDirForOutput) {
+  const auto line = parse({"--data", "here", "--output-dir", "there"}, kDeclared);
+  EXPECT_EQ(line.run.output, "there");
+  EXPECT_THAT(line.run.common, ElementsAre(Pair("output", "there")));
+}
+
 TEST(CommandLine, RefusesValuesOutOfRange) {
   EXPECT_THAT(usage_error({"--timeout", "0"}, {}), HasSubstr("--timeout"));
   EXPECT_THAT(usage_error({"--timeout", "1e12"}, {}), HasSubstr("--timeout"));
@@ -351,9 +357,9 @@ TEST(CommandLine, HelpListsEveryOption) {
   const auto help = parse({"--help"}, kDeclared).help;
   ASSERT_TRUE(help);
   // With the space that ends them: some begin as others do.
-  for (const auto* part : {"--data ", "a folder", "--epochs ", "--output ", "--timeline ", "--device ", "--timeout ",
-                           "--threads ", "--seed ", "--stage ", "--cache ", "--cache-limit ", "--config ", "--quiet ",
-                           "--rank ", "--world-size ", "--local-rank ", "--dist-url ", "--dist-backend "}) {
+  for (const auto* part : {"--data ", "a folder", "--epochs ", "--output,--output-dir ", "--timeline ", "--device ",
+                           "--timeout ", "--threads ", "--seed ", "--stage ", "--cache ", "--cache-limit ", "--config ",
+                           "--quiet ", "--rank ", "--world-size ", "--local-rank ", "--dist-url ", "--dist-backend "}) {
     EXPECT_THAT(*help, HasSubstr(part));
   }
 }

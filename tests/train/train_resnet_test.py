@@ -1,0 +1,200 @@
+"""train_resnet: its recipes, what it learns from image files on any number of ranks, and what it refuses."""
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import digit_images
+import jobs
+
+jobs.require_packages("PIL")
+
+USAGE, ENVIRONMENT = 2, 3
+SMALL = ("--model", "resnet8", "--train-size", 32, "--val-size", 32, "--resize", 32)
+
+
+class TrainResnet(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = jobs.temporary_directory(cls) / "few"
+        digit_images.write(cls.data / "train", "train", range(10), 4)
+        digit_images.write(cls.data / "val", "t10k", range(10), 2)
+
+    def setUp(self):
+        self.output = jobs.temporary_directory(self) / "output"
+
+    def run_it(self, *options, ranks=2, model=SMALL, time_limit=120, meanwhile=None):
+        command = [jobs.program("train_resnet"), *model, "--output", self.output, "--threads", 1, *options]
+        return jobs.run(command, ranks=ranks, time_limit=time_limit, meanwhile=meanwhile)
+
+    def require_success(self, job):
+        self.assertEqual((job.exit_code, job.reports(), job.left_over), (0, [], ()), job)
+
+    def records(self, event):
+        lines = (self.output / "metrics.jsonl").read_text().splitlines()
+        return [record for record in map(json.loads, lines) if record["event"] == event]
+
+
+class Benchmark(TrainResnet):
+    def test_measures_images_per_second_without_data(self):
+        for options in (), ("--fp16-allreduce", "--channels-last", "true"):
+            job = self.run_it("--batch-size", 4, "--num-warmup-batches", 2, "--num-batches-per-iter", 3, "--num-iters",
+                              4, *options)
+            self.require_success(job)
+            self.assertEqual(len(re.findall(r"(?m)^iteration \d+: [\d.]+ images/s per rank$", job.stderr)), 4, job)
+            shown = re.search(r"(?m)^images/s per rank: ([\d.]+) \+-([\d.]+); on 2 ranks: ([\d.]+) \+-([\d.]+)$",
+                              job.stderr)
+            self.assertIsNotNone(shown, job)
+            self.assertAlmostEqual(float(shown[3]), 2 * float(shown[1]), delta=0.11)
+            summary = self.records("summary")[-1]
+            self.assertEqual(summary["steps"], 2 + 3 * 4)
+            self.assertAlmostEqual(summary["images_per_s"], float(shown[3]), delta=0.051)
+            # It is no training: nothing of it is kept, and nothing of it continued.
+            self.assertEqual(sorted(path.name for path in self.output.iterdir()), ["logs", "metrics.jsonl"])
+
+
+class Recipes(TrainResnet):
+    # The rate for a global batch of 20 images, and its factors in steps 1, 3, 5 and 7 of 8, of which the first two are
+    # the warm-up.
+    RATES = {
+        "goyal": (0.1 * 20 / 256, (0.75, 1, 0.1, 0.01)),
+        "torchvision-v1": (0.1 * 20 / 256, (0.75, 1, 0.1, 0.01)),
+        "torchvision-v2": (0.5 * 20 / 1024, (0.505, *((1 + math.cos(math.pi * step / 6)) / 2 for step in (1, 3, 5)))),
+        "nvidia": (0.256 * 20 / 256, (0.5, *((1 + math.cos(math.pi * step / 6)) / 2 for step in (1, 3, 5)))),
+        "lars": (11 * math.sqrt(20 / 3200), (0.5, *((1 - step / 6)**2 for step in (1, 3, 5)))),
+    }
+
+    def test_have_their_rates(self):
+        for recipe, (rate, factors) in self.RATES.items():
+            with self.subTest(recipe=recipe):
+                shutil.rmtree(self.output, ignore_errors=True)
+                job = self.run_it("--data", self.data, "--recipe", recipe, "--batch-size", 10, "--epochs", 4,
+                                  "--warmup-epochs", 1, "--milestones", "2,3")
+                self.require_success(job)
+                self.assertIn(f"recipe {recipe},", job.stderr)
+                self.assertIn("--milestones", json.dumps(self.records("run")[0]).replace('"milestones', '"--milestones'))
+                for record, factor in zip(self.records("step"), factors, strict=True):
+                    self.assertAlmostEqual(record["learning_rate"], rate * factor, delta=1e-9 * rate, msg=record)
+                self.assertTrue((self.output / "model.safetensors").exists())
+                evaluations = self.records("evaluation")
+                self.assertEqual(len(evaluations), 4)
+                for evaluation in evaluations:
+                    # Shares of exactly 20 images.
+                    for value in evaluation["accuracy"], evaluation["top5_accuracy"]:
+                        self.assertAlmostEqual(value * 20, round(value * 20), delta=1e-9)
+                    self.assertLessEqual(evaluation["accuracy"], evaluation["top5_accuracy"])
+
+    def test_take_the_rate_of_a_rank(self):
+        job = self.run_it("--data", self.data, "--batch-size", 10, "--epochs", 1, "--base-lr", "0.0125")
+        self.require_success(job)
+        self.assertIn("learning rate 0.025 for 20 images per step", job.stderr)
+
+    def test_accumulated_batches_count(self):
+        job = self.run_it("--data", self.data, "--batch-size", 5, "--accumulate", 4, "--epochs", 1)
+        self.require_success(job)
+        self.assertIn("learning rate 0.015625 for 40 images per step", job.stderr)
+        self.assertEqual(self.records("summary")[-1]["steps"], 1)
+
+
+class Refusals(TrainResnet):
+    def copy(self):
+        folder = jobs.temporary_directory(self) / "copy"
+        shutil.copytree(self.data, folder)
+        return folder
+
+    def test_of_options(self):
+        jobs.require_refusal(self, self.run_it("--data", self.data, model=("--model", "resnet51")), USAGE,
+                             "Option --model is 'resnet51'", "resnet50, ")
+        for options, part in ((("--schedule", "linear"), "Choose one of milestones, cosine"),
+                              (("--milestones", "30;60"), "--milestones is '30;60'"),
+                              (("--milestones", "60,30"), "ascending order"),
+                              (("--optimizer", "adam"), "sgd, lars"),
+                              (("--precision", "fp16"), "auto, float32, bfloat16, float16"),
+                              (("--batch-size", 0), "--batch-size"), (("--repetitions", 0), "--repetitions"),
+                              (("--learning-rate", "nan"), "--learning-rate")):
+            with self.subTest(options=options):
+                words = (*options, *(() if "--batch-size" in options else ("--batch-size", 4)))
+                jobs.require_refusal(self, self.run_it("--data", self.data, *words), USAGE, part)
+                self.assertFalse((self.output / "checkpoints").exists())
+
+    def test_of_data(self):
+        lacks_class = self.copy()
+        shutil.rmtree(lacks_class / "val/3")
+        empty_class = self.copy()
+        for file in (empty_class / "train/3").iterdir():
+            file.unlink()
+        no_images = jobs.temporary_directory(self)
+        for folder, code, parts in ((lacks_class, USAGE, ["different classes"]),
+                                    (empty_class, ENVIRONMENT, ["copy/train'", "found none in '3'"]),
+                                    (no_images, ENVIRONMENT, ["train"])):
+            with self.subTest(parts=parts):
+                jobs.require_refusal(self, self.run_it("--data", folder, "--batch-size", 4), code, *parts)
+
+    def test_of_fewer_images_than_a_step_needs(self):
+        jobs.require_refusal(self, self.run_it("--data", self.data, "--batch-size", 21), USAGE, "2 ranks",
+                             "batch_size of 21", "42 samples", "has 40")
+
+    def test_of_fewer_classes_than_the_data_have(self):
+        jobs.require_refusal(self, self.run_it("--data", self.data, "--batch-size", 4, "--classes", 9), USAGE,
+                             "10 classes", "model has 9")
+
+
+class OnDigits(TrainResnet):
+    """On digits of 32x32 pixels, from JPEG files."""
+
+    OPTIONS = ("--quiet", "--batch-size", 8, "--epochs", 12, "--learning-rate", 1.6, "--warmup-epochs", 1, "--schedule",
+               "cosine", "--weight-decay", "5e-4", "--min-scale", 0.8, "--hflip", 0, "--zero-init-residual", "false",
+               "--label-smoothing", 0.1)
+    ACCURACY = 0.97
+
+    @classmethod
+    def setUpClass(cls):
+        cls.data = jobs.temporary_directory(cls) / "digits"
+        digit_images.write(cls.data / "train", "train", range(10))
+        digit_images.write(cls.data / "val", "t10k", range(10))
+
+    def learn(self, ranks, **how):
+        job = self.run_it("--data", self.data, *self.OPTIONS, ranks=ranks, time_limit=400, **how)
+        self.assertEqual(job.left_over, (), job)
+        return job
+
+    def accuracy(self, job):
+        self.require_success(job)
+        evaluations = self.records("evaluation")
+        self.assertEqual(evaluations[-1]["epoch"], 11)
+        return evaluations[-1]["accuracy"]
+
+    def kill_a_rank_after_epochs(self, count):
+        def epochs():
+            """the epochs before the kill"""
+            return (self.output / "metrics.jsonl").exists() and len(self.records("epoch")) >= count
+
+        def kill(_):
+            jobs.wait_until(epochs, 200)
+            ranks = [process for process in jobs.processes_of_this_program()
+                     if Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/train_resnet")]
+            os.kill(ranks[0], signal.SIGKILL)
+
+        return kill
+
+
+class Learning(OnDigits):
+    def test_reaches_the_accuracy_after_a_kill_on_another_number_of_ranks(self):
+        job = self.learn(4, meanwhile=self.kill_a_rank_after_epochs(3))
+        self.assertNotIn(job.exit_code, (0, 5), job)
+        self.assertLess(len(self.records("epoch")), 12)
+        job = self.learn(2)
+        self.assertIn("The run had 4 ranks and continues with 2", job.stderr)
+        self.assertGreaterEqual(self.accuracy(job), self.ACCURACY)
+
+
+if __name__ == "__main__":
+    jobs.require_programs("train_resnet")
+    unittest.main()
