@@ -144,11 +144,7 @@ Sampler::Slice Sampler::slice(std::uint64_t step, std::uint64_t from) const {
 std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, const Slice& slice) const {
   using SampleAt = std::pair<std::uint64_t, std::uint64_t>;  // with its position, because samples can be repeated
   std::vector<SampleAt> batch(slice.size);
-  std::vector<std::uint64_t> numbers(slice.size);
-  for (std::uint64_t i = 0; i < slice.size; ++i) {
-    numbers[i] = epoch_order((slice.start + i) % options_.dataset_size);
-    batch[i] = {numbers[i] % options_.dataset_size, i};
-  }
+  for (std::uint64_t i = 0; i < slice.size; ++i) batch[i] = {epoch_order((slice.start + i) % options_.dataset_size), i};
   const auto first = batch.begin() + static_cast<std::ptrdiff_t>(slice.begin - slice.start);
   const auto last = first + static_cast<std::ptrdiff_t>(slice.count);
   if (first != batch.end()) std::nth_element(batch.begin(), first, batch.end());
@@ -157,7 +153,7 @@ std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, co
 
   std::vector<std::uint64_t> samples;
   samples.reserve(slice.count);
-  std::transform(first, last, std::back_inserter(samples), [&](const SampleAt& each) { return numbers[each.second]; });
+  std::transform(first, last, std::back_inserter(samples), [](const SampleAt& each) { return each.first; });
   return samples;
 }
 

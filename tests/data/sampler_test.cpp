@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -476,6 +477,24 @@ TEST(Sampler, DividesRepetitionsAmongRanksAsTheOrderSays) {
     EXPECT_NE(global_order(options, 1, 0), global_order(options, 1, 1));
     EXPECT_NE(Sampler(options).fingerprint(), Sampler({.dataset_size = 2048}).fingerprint());
     EXPECT_FALSE(Sampler(options).covers_exactly_once());
+  }
+}
+
+TEST(Sampler, GivesTheRepetitionsOfASampleInAStepToDifferentRanks) {
+  for (const auto kind : {Order::shuffled, Order::blocks}) {
+    const SamplerOptions options{.dataset_size = 4096,
+                                 .batch_size = 128,
+                                 .order = kind,
+                                 .blocks = kind == Order::blocks ? Indices(32, 128) : Indices{},
+                                 .repetitions = 4};
+    for (const auto& sampler : samplers(options, 8)) {
+      const auto order = sampler.order(0);
+      for (std::uint64_t step = 0; step < sampler.steps(); ++step) {
+        std::set<std::uint64_t> images;
+        for (const auto number : sampler.batch(order, step)) images.insert(number % 4096);
+        EXPECT_EQ(images.size(), 128u);
+      }
+    }
   }
 }
 
