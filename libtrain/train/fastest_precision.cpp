@@ -22,11 +22,14 @@ namespace {
 constexpr int kRounds = 5;
 constexpr double kLeastGain = 1.2;  // less is within the noise of a shared machine, and not worth the rounding
 
-// A convolution as in the middle of a ResNet. Its values do not come from a generator, whose state belongs to the run.
+// A convolution as in the middle of a ResNet, which takes a GPU much longer than its launch. Its values do not come
+// from a generator, whose state belongs to the run.
 class Probe {
  public:
   explicit Probe(c10::Device device)
-      : device_(device), images_(values({8, 128, 28, 28}, device)), weights_(values({128, 128, 3, 3}, device)) {}
+      : device_(device),
+        images_(values({device.is_cpu() ? 8 : 256, 128, 28, 28}, device)),
+        weights_(values({128, 128, 3, 3}, device)) {}
 
   /// Of the forward and the backward pass.
   double seconds_in(at::ScalarType type) {

@@ -196,6 +196,14 @@ TEST(CommandLine, TakesTheDefaultsOfARecipe) {
               AllOf(HasSubstr("--recipe"), HasSubstr("long: from a paper"), HasSubstr("--epochs 600 --half true")));
 }
 
+TEST(CommandLine, ARecipeGivesAnOptionWithoutADefaultItsValue) {
+  auto program = kRecipes;
+  program.options.push_back({"rate", "without a default"});
+  EXPECT_FALSE(parse({}, program).run.options.contains("rate"));
+  program.recipes[1].values["rate"] = "0.5";
+  EXPECT_EQ(parse({"--recipe", "long"}, program).run.options.at("rate"), "0.5");
+}
+
 TEST(CommandLine, RefusesARecipeForAnOptionThatThereIsNot) {
   auto program = kRecipes;
   program.recipes[1].values["epoch"] = "7";

@@ -216,7 +216,7 @@ void add_recipes(CLI::App& app, const std::vector<Recipe>& recipes, std::string&
 void follow_recipe(const CLI::App& app, const Program& program, std::map<std::string, std::string>& options) {
   const auto recipe = std::ranges::find(program.recipes, options.at("recipe"), &Recipe::name);
   for (const auto& [name, value] : recipe->values) {
-    if (!options.contains(name)) {
+    if (std::ranges::find(program.options, name, &Option::name) == program.options.end()) {
       throw UsageError(text("Recipe '", recipe->name, "' sets '", name,
                             "', which is no option of the program. Add the ", "option, or correct the name."));
     }
@@ -271,10 +271,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
   if (app.count("--config") > 0) {
     line.run.options.merge(add_config_file(app, line.config, line.run.declared));
   }
-  if (!program.recipes.empty()) follow_recipe(app, program, line.run.options);
   for (const auto& option : program.options) {
     if (!option.value && !option.flag && app.count("--" + option.name) == 0) line.run.options.erase(option.name);
   }
+  if (!program.recipes.empty()) follow_recipe(app, program, line.run.options);
   line.run.common = given_common_options(app, program);
   return line;
 }

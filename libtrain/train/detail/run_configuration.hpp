@@ -13,6 +13,9 @@ using RunConfiguration = std::map<std::string, std::string>;
 /// In the names of learning rates, which programs may scale by the number of ranks.
 inline constexpr const char* kRateOfGroup = ".learning_rate.";
 
+/// The decay of the moving average, which they may scale, too.
+inline constexpr const char* kAverageDecay = "moving_average.decay";
+
 /// As a JSON object, for CheckpointManifest::configuration. Secrets are masked.
 std::string to_json(const RunConfiguration& configuration);
 

@@ -49,7 +49,9 @@ std::vector<std::string> differences_from(const CheckpointManifest& manifest, co
                                           const Context& context) {
   auto found = differences(configuration, manifest.configuration);
   if (manifest.world_size != context.world_size())
-    std::erase_if(found, [](const auto& each) { return each.find(kRateOfGroup) != std::string::npos; });
+    std::erase_if(found, [](const auto& each) {
+      return each.find(kRateOfGroup) != std::string::npos || each.starts_with(kAverageDecay);
+    });
   return found;
 }
 

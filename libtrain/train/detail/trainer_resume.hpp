@@ -17,7 +17,7 @@ struct ResumedRun {
 /// it.
 ///
 /// - auto: the newest checkpoint of the run in `--output`. Throws UsageError if its configuration is another. Learning
-///   rates are not compared if the number of ranks has changed.
+///   rates and the decay of the average are not compared if the number of ranks has changed.
 /// - none: no checkpoint. Those in `--output` are set aside (see set_aside_checkpoints), with a warning.
 /// - PATH: that checkpoint, or the newest one in that folder, whatever its configuration. Unless it is the newest one
 ///   in `--output`, those in `--output` are set aside.

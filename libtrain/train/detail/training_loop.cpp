@@ -209,7 +209,7 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const
   if (options_.max_gradient_norm) all.emplace("max_gradient_norm", text(*options_.max_gradient_norm));
   all.emplace("batch_size", text(sampler.batch_size()));
   if (options_.moving_average) {
-    all.emplace("moving_average.decay", text(options_.moving_average->decay));
+    all.emplace(kAverageDecay, text(options_.moving_average->decay));
     all.emplace("moving_average.warm_up", options_.moving_average->warm_up ? "true" : "false");
   }
   if (!options_.checkpoints.metric.empty()) {
