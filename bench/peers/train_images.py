@@ -64,9 +64,9 @@ class Throughput:
     def __init__(self, options):
         self.steps_of_iteration = options.num_batches_per_iter
         self.images_of_iteration = options.num_batches_per_iter * options.batch_size * options.ranks
-        self.steps_left = options.num_warmup_batches or options.num_batches_per_iter
-        self.counts = options.num_warmup_batches == 0
-        self.start = time.perf_counter()
+        self.steps_left = options.num_warmup_batches
+        self.counts = False
+        self.start = None
         self.rates = []
 
     def after_step(self):

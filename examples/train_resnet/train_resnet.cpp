@@ -55,10 +55,8 @@ lt::Precision precision(lt::Context& context) {
   return word == "auto" ? lt::fastest_precision(context.communicator(), context.device()) : lt::Precision::float32;
 }
 
-double learning_rate(const lt::Context& context, double global_batch) {
-  if (!context.option("base-lr").empty()) {
-    return lt::optim::scaled_linearly(context.number("base-lr", 0), context.world_size());
-  }
+double learning_rate(const lt::Context& context, std::int64_t batches, double global_batch) {
+  if (!context.option("base-lr").empty()) return context.number("base-lr", 0) * static_cast<double>(batches);
   const auto rate = context.number("learning-rate", 0);
   const auto ratio = global_batch / context.number("reference-batch", 1);
   const auto scaling = context.choice("rate-scaling", {"linear", "sqrt", "none"});
@@ -72,13 +70,13 @@ Settings::Settings(lt::Context& context)
       batch_size(static_cast<std::uint64_t>(context.integer("batch-size", 1))),
       global_batch(static_cast<double>(batch_size) * static_cast<double>(context.world_size() * accumulate)),
       precision(::precision(context)),
-      learning_rate(::learning_rate(context, global_batch)) {
+      learning_rate(::learning_rate(context, context.world_size() * accumulate, global_batch)) {
   // Processors compute 16-bit convolutions much faster in this layout.
   const auto layout = context.choice("channels-last", {"auto", "true", "false"});
   channels_last = layout == "auto" ? precision != lt::Precision::float32 : layout == "true";
   // Without data it is a benchmark.
   if (context.option("data").empty()) {
-    max_steps = context.integer("num-warmup-batches", 0, 100000) +
+    max_steps = context.integer("num-warmup-batches", 1, 100000) +
                 context.integer("num-iters", 1, 100000) * context.integer("num-batches-per-iter", 1, 100000);
   }
 }
@@ -94,6 +92,10 @@ std::vector<std::int64_t> milestones(const lt::Context& context) {
                            "', which is not a list of epochs in ascending order. Write it as 30,60,80.");
     }
     all.push_back(epoch);
+  }
+  if (context.rank() == 0 && !all.empty() && all.back() >= context.integer("epochs")) {
+    lt::log_warning(lt::text("With --epochs ", context.option("epochs"), " the learning rate does not fall at epoch ",
+                             all.back(), " of --milestones. Set --milestones, or --schedule cosine."));
   }
   return all;
 }
@@ -172,6 +174,10 @@ Images open_images(lt::Context& context, const Settings& settings) {
   }
   images.class_names = train->classes();
   images.classes = classes > 0 ? classes : std::ssize(images.class_names);
+  if (!images.class_names.empty() && images.classes != std::ssize(images.class_names)) {
+    throw lt::UsageError(lt::text("--classes is ", images.classes, ", but the data have ", images.class_names.size(),
+                                  " classes. Leave the option out."));
+  }
   if (images.classes == 0) {
     throw lt::UsageError("The data do not tell the number of classes. Give it as --classes, such as 1000.");
   }
@@ -241,7 +247,8 @@ lt::TrainerOptions trainer_options(lt::Context& context, const Settings& setting
       .synchronizer = {.non_finite = settings.precision == lt::Precision::float16 ? lt::NonFinite::skipped
                                                                                   : lt::NonFinite::fatal}};
   if (context.flag("fp16-allreduce"))
-    options.synchronizer.wire_format = std::make_shared<lt::HalfPrecisionWireFormat>();
+    options.synchronizer.wire_format =
+        std::make_shared<lt::HalfPrecisionWireFormat>(lt::HalfPrecisionOptions{.type = at::kHalf});
   if (settings.max_steps > 0) {
     options.checkpoints.enabled = false;
   } else {
@@ -297,7 +304,7 @@ void train(lt::Context& context) {
                           [&](const ltd::Batch& batch) { return correct(model->forward(batch.images), batch.labels); });
   }
 
-  Throughput throughput(context.integer("num-warmup-batches", 0, 100000),
+  Throughput throughput(context.integer("num-warmup-batches", 1, 100000),
                         context.integer("num-batches-per-iter", 1, 100000));
   trainer.after_step([&](const lt::TrainingState& state) {
     if (throughput.after_step(state.samples) && settings.max_steps > 0) {
@@ -347,7 +354,7 @@ std::vector<lt::Option> options() {
       {"learning-rate", "Rate for --reference-batch images per step", "0.1"},
       {"reference-batch", "Images per step of all ranks for which the rate is", "256"},
       {"rate-scaling", "How the rate grows with the images per step: linear, sqrt or none", "linear"},
-      {"base-lr", "Rate of one rank, times the number of ranks, instead of these three", ""},
+      {"base-lr", "Rate of one batch, times --accumulate and the number of ranks, instead of these three", ""},
       {"warmup-epochs", "Epochs in which the rate rises", "0"},
       {"warmup-factor", "Share of the rate in the first step; empty: the rate of one rank", ""},
       {"schedule", "milestones, cosine, polynomial or constant", "milestones"},

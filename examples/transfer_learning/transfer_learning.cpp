@@ -28,7 +28,7 @@ lt::data::ImageDataset open_split(const std::shared_ptr<const lt::data::Storage>
   return lt::data::ImageDataset{lt::data::open_image_source(storage, {.folder = split}), images};
 }
 
-// The last layer keeps its random values if the file has other classes.
+// The last layer keeps its random values if the file has another number of classes.
 void load(lt::models::ImageClassifier& model, const std::string& weights, lt::Context& context) {
   const auto result = lt::load_weights(model, weights, {.may_be_missing = {kLastLayer}});
   if (result.missing.empty()) return;

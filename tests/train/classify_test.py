@@ -180,7 +180,7 @@ class Classify(unittest.TestCase):
         model = ("--model", "resnet18")
         for arguments, exit_code, *words in (
                 (["--weights", self.pth, image], USAGE, self.pth, "--model"),
-                (["--model", "resnet19", "--weights", self.pth, image], USAGE, "resnet19", "resnet18, resnet34"),
+                (["--model", "resnet19", "--weights", self.pth, image], USAGE, "resnet19", "resnet18, resnet20"),
                 ([*model, "--weights", self.folder / "absent.pth", image], ENVIRONMENT, "absent.pth"),
                 ([*model, "--weights", damaged, image], ENVIRONMENT, damaged),
                 (["--weights", malformed, image], ENVIRONMENT, malformed, "'classes' = 'cat, dog'"),
