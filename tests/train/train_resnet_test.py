@@ -104,6 +104,34 @@ class Recipes(TrainResnet):
         self.assertEqual(self.records("summary")[-1]["steps"], 1)
 
 
+class Settings(TrainResnet):
+    """Two epochs on one rank, whose losses are the same to the last bit unless a setting changes the training."""
+
+    def train(self, *options):
+        shutil.rmtree(self.output, ignore_errors=True)
+        job = self.run_it("--data", self.data, "--batch-size", 8, "--epochs", 2, "--warmup-epochs", 0, "--recipe",
+                          "torchvision-v1", *options, ranks=1)
+        self.require_success(job)
+        return [epoch["loss"] for epoch in self.records("epoch")], (self.output / "model.safetensors").read_bytes()
+
+    def test_reach_the_training(self):
+        plain, _ = self.train()
+        self.assertEqual(self.train()[0], plain)
+        for setting in (("--optimizer", "lars"), ("--momentum", 0.5), ("--weight-decay", 0.1), ("--decay-all", "false"),
+                        ("--label-smoothing", 0.1), ("--mixup", 0.2), ("--cutmix", 1), ("--trivial-augment",),
+                        ("--random-erasing", 1), ("--repetitions", 4), ("--min-scale", 0.9), ("--hflip", 0),
+                        ("--zero-init-residual",), ("--accumulate", 2)):
+            with self.subTest(setting=setting):
+                self.assertNotEqual(self.train(*setting)[0], plain)
+
+    def test_the_average_is_what_is_written(self):
+        plain, weights = self.train()
+        losses, average = self.train("--ema", "0.9")
+        self.assertEqual(losses, plain)
+        self.assertNotEqual(average, weights)
+        self.assertEqual(self.train("--ema", "0")[1], weights)
+
+
 class Refusals(TrainResnet):
     def copy(self):
         folder = jobs.temporary_directory(self) / "copy"
