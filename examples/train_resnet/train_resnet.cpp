@@ -267,6 +267,9 @@ void show_settings(lt::Context& context, const Settings& settings) {
   context.progress().print("settings: " + lt::join(words, ", "));
   context.progress().print(lt::text("learning rate ", settings.learning_rate, " for ", settings.global_batch,
                                     " images per step; ", precision, settings.channels_last ? ", channels_last" : ""));
+  if (settings.max_steps > 0) {
+    context.progress().print("No --data: images per second are measured with synthetic images, and nothing is saved.");
+  }
   context.summary().set("precision", precision).set("channels_last", settings.channels_last);
 }
 

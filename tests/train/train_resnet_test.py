@@ -48,6 +48,7 @@ class Benchmark(TrainResnet):
             job = self.run_it("--batch-size", 4, "--num-warmup-batches", 2, "--num-batches-per-iter", 3, "--num-iters",
                               4, *options)
             self.require_success(job)
+            self.assertIn("No --data: images per second are measured with synthetic images", job.stderr)
             self.assertEqual(len(re.findall(r"(?m)^iteration \d+: [\d.]+ images/s per rank$", job.stderr)), 4, job)
             shown = re.search(r"(?m)^images/s per rank: ([\d.]+) \+-([\d.]+); on 2 ranks: ([\d.]+) \+-([\d.]+)$",
                               job.stderr)
