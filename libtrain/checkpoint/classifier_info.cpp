@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <functional>
-#include <string_view>
 
-#include <nlohmann/json.hpp>
-
-#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/checkpoint/detail/metadata_values.hpp>
 #include <libtrain/checkpoint/detail/weights_format.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
 
@@ -18,7 +14,6 @@ namespace libtrain {
 
 namespace {
 
-using Json = nlohmann::json;
 using Metadata = std::map<std::string, std::string>;
 
 constexpr int kLongestSide = 65535;  // of a JPEG, and of a crop
@@ -48,81 +43,6 @@ void check(const ClassifierInfo& info) {
   }
 }
 
-// `what` is whose name may not be UTF-8.
-std::string to_json(const Json& value, std::string_view what) try {
-  return value.dump();
-} catch (const Json::exception&) {
-  throw UsageError(text("A name of ", what,
-                        " is not UTF-8: ", value.dump(-1, ' ', false, Json::error_handler_t::replace), ". Rename it."));
-}
-
-// Reads the values of one file.
-class InfoReader {
- public:
-  InfoReader(const Metadata& metadata, const std::string& path) : metadata_(metadata), path_(path) {}
-
-  ClassifierInfo read() const {
-    ClassifierInfo info;
-    if (const auto* value = find("model")) info.model = *value;
-    if (const auto* value = find("classes")) info.classes = names("classes", *value);
-    if (const auto* value = find("image_side")) info.image_side = side("image_side", *value, 1);
-    if (const auto* value = find("short_side")) info.short_side = side("short_side", *value, info.image_side);
-    if (info.short_side < info.image_side) {
-      refuse("image_side", *find("image_side"), text("more than the short_side, which is ", info.short_side));
-    }
-    if (const auto* value = find("mean")) info.mean = channels("mean", *value, is_finite);
-    if (const auto* value = find("std")) info.standard_deviation = channels("std", *value, is_positive);
-    if (info.mean.size() != info.standard_deviation.size()) {
-      throw EnvironmentError(text("The metadata of '", path_, "' has a 'mean' of ", info.mean.size(),
-                                  " channels and a 'std' of ", info.standard_deviation.size(),
-                                  ". Write both for the model's input channels."));
-    }
-    return info;
-  }
-
- private:
-  const std::string* find(const std::string& key) const {
-    const auto found = metadata_.find(key);
-    return found == metadata_.end() ? nullptr : &found->second;
-  }
-
-  std::vector<std::string> names(const char* key, const std::string& value) const {
-    const auto json = Json::parse(value, nullptr, false);
-    const auto is_string = [](const Json& element) { return element.is_string(); };
-    if (!json.is_array() || json.empty() || !std::ranges::all_of(json, is_string)) {
-      refuse(key, value, R"(no JSON list of strings, such as ["cat", "dog"])");
-    }
-    return json.get<std::vector<std::string>>();
-  }
-
-  int side(const char* key, const std::string& value, int minimum) const {
-    const auto number = parse_integer(value, minimum, kLongestSide);
-    if (!number) refuse(key, value, text("no whole number from ", minimum, " to ", kLongestSide));
-    return static_cast<int>(*number);
-  }
-
-  std::vector<double> channels(const char* key, const std::string& value,
-                               const std::function<bool(double)>& is_right) const {
-    const auto json = Json::parse(value, nullptr, false);
-    const auto is_number = [](const Json& element) { return element.is_number(); };
-    if (json.is_array() && std::ranges::all_of(json, is_number)) {
-      auto numbers = json.get<std::vector<double>>();
-      if (are_channels(numbers, is_right)) return numbers;
-    }
-    refuse(key, value, "no JSON list of 1 or 3 numbers in range, such as [0.5, 0.5, 0.5]");
-  }
-
-  [[noreturn]] void refuse(const char* key, const std::string& value, const std::string& what) const {
-    constexpr std::size_t kShown = 100;
-    throw EnvironmentError(text("The metadata of '", path_, "' has '", key, "' = '", value.substr(0, kShown),
-                                value.size() > kShown ? "...'" : "'", ", which is ", what,
-                                ". Write the file again with a correct value."));
-  }
-
-  const Metadata& metadata_;
-  const std::string& path_;
-};
-
 }  // namespace
 
 Metadata classifier_metadata(const ClassifierInfo& info) {
@@ -130,16 +50,41 @@ Metadata classifier_metadata(const ClassifierInfo& info) {
   Metadata metadata{{"format", "pt"},
                     {"image_side", text(info.image_side)},
                     {"short_side", text(info.short_side)},
-                    {"mean", Json(info.mean).dump()},
-                    {"std", Json(info.standard_deviation).dump()}};
-  to_json(info.model, "the model");
+                    {"mean", detail::numbers_to_json(info.mean)},
+                    {"std", detail::numbers_to_json(info.standard_deviation)}};
+  detail::names_to_json({info.model}, "the model");
   if (!info.model.empty()) metadata.emplace("model", info.model);
-  if (!info.classes.empty()) metadata.emplace("classes", to_json(info.classes, "a class"));
+  if (!info.classes.empty()) metadata.emplace("classes", detail::names_to_json(info.classes, "a class"));
   return metadata;
 }
 
 ClassifierInfo read_classifier_info(const Metadata& metadata, const std::string& path) {
-  return InfoReader{metadata, path}.read();
+  const detail::MetadataValues values{metadata, path};
+  const auto side = [&](const char* key, const std::string& value, int minimum) {
+    return static_cast<int>(values.integer(key, value, minimum, kLongestSide));
+  };
+  const auto channels = [&](const char* key, const std::string& value, const std::function<bool(double)>& is_right) {
+    return values.numbers(
+        key, value, [&](const std::vector<double>& numbers) { return are_channels(numbers, is_right); },
+        "1 or 3 numbers in range, such as [0.5, 0.5, 0.5]");
+  };
+  ClassifierInfo info;
+  if (const auto* value = values.find("model")) info.model = *value;
+  if (const auto* value = values.find("classes")) info.classes = values.names("classes", *value);
+  if (const auto* value = values.find("image_side")) info.image_side = side("image_side", *value, 1);
+  if (const auto* value = values.find("short_side")) info.short_side = side("short_side", *value, info.image_side);
+  if (info.short_side < info.image_side) {
+    values.refuse("image_side", *values.find("image_side"),
+                  text("more than the short_side, which is ", info.short_side));
+  }
+  if (const auto* value = values.find("mean")) info.mean = channels("mean", *value, is_finite);
+  if (const auto* value = values.find("std")) info.standard_deviation = channels("std", *value, is_positive);
+  if (info.mean.size() != info.standard_deviation.size()) {
+    throw EnvironmentError(text("The metadata of '", path, "' has a 'mean' of ", info.mean.size(),
+                                " channels and a 'std' of ", info.standard_deviation.size(),
+                                ". Write both for the model's input channels."));
+  }
+  return info;
 }
 
 ClassifierInfo read_classifier_info(const std::string& path) {

@@ -13,9 +13,10 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/aspect_ratio_groups.hpp>
 #include <libtrain/data/formats/detail/polygon_mask.hpp>
 #include <libtrain/data/formats/run_length.hpp>
-#include <libtrain/data/sources/folder_images.hpp>
+#include <libtrain/data/sources/named_images.hpp>
 #include <libtrain/data/stage_clock.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 
@@ -37,16 +38,11 @@ std::vector<std::uint32_t> chosen_images(const CocoAnnotations& annotations, Coc
   return images;
 }
 
-std::unique_ptr<const ImageSource> open_images(std::shared_ptr<const Storage> storage, const std::string& folder,
-                                               const CocoAnnotations& annotations,
-                                               const std::vector<std::uint32_t>& images) {
-  ImageList list;
-  list.add_class("picture");
-  for (const std::uint32_t image : images) {
-    const auto name = annotations.file_name(annotations.images[image]);
-    list.add(folder.empty() ? std::string(name) : text(folder, "/", name), 0, 0);
-  }
-  return std::make_unique<FolderImages>(std::move(storage), folder, std::move(list));
+std::vector<std::string> names_of(const CocoAnnotations& annotations, const std::vector<std::uint32_t>& images) {
+  std::vector<std::string> names;
+  names.reserve(images.size());
+  for (const std::uint32_t image : images) names.emplace_back(annotations.file_name(annotations.images[image]));
+  return names;
 }
 
 // Sets pixels of a row-major mask from runs, which are column-major.
@@ -123,13 +119,13 @@ CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::
         "CocoDetection, or change colours with color_jitter.");
   }
   const ImagePipeline checks_the_options(options.images);
-  annotations_ = read_coco(*storage->open(annotations), {.use = options.use});
+  annotations_ = read_coco(*storage->open(annotations), {.use = options.use, .malformed = options.malformed});
   images_ = chosen_images(annotations_, options.use);
   if (images_.empty()) {
     throw EnvironmentError(text("'", storage->name(), "/", annotations, "' has no image with objects: ",
                                 annotations_.images.size(), " images in all. Check that it is the instances file."));
   }
-  source_ = open_images(std::move(storage), folder, annotations_, images_);
+  source_ = open_named_images(std::move(storage), folder, names_of(annotations_, images_), options_.index_folder);
 }
 
 DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) const {
@@ -225,6 +221,15 @@ void CocoDetection::paint_mask(const CocoAnnotation& annotation, const CocoImage
       mask[y * width + x] = stored[static_cast<std::size_t>(columns[x] * runs.height + rows[y])];
     }
   }
+}
+
+std::vector<std::uint8_t> CocoDetection::aspect_ratio_groups(int factor) const {
+  std::vector<ImageExtent> extents;
+  extents.reserve(images_.size());
+  for (const std::uint32_t image : images_) {
+    extents.push_back({.width = annotations_.images[image].width, .height = annotations_.images[image].height});
+  }
+  return data::aspect_ratio_groups(extents, factor);
 }
 
 DatasetIdentity CocoDetection::identity() const {

@@ -58,10 +58,13 @@ void visit_tensors(DetectionBatch& batch, const Visit& visit) {
 
 struct CocoDetectionOptions {
   CocoUse use = CocoUse::training;
+  CocoMalformed malformed = CocoMalformed::refuse;
   bool masks = true;
   /// How images and their objects are resized, cropped and mirrored. Only float32 and NCHW, without TrivialAugment and
   /// RandAugment; a uint8_step must not move objects.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
+  /// A local folder for the indices of tar archives: see ShardOptions.
+  std::string index_folder = {};
 };
 
 /// Images with objects, annotated by an instances file of COCO.
@@ -70,9 +73,10 @@ struct CocoDetectionOptions {
 ///     lt::data::DataLoaderOf loader(set, [](const auto& samples) { return lt::data::pad_detections(samples); }, ...);
 class CocoDetection : public DatasetOf<DetectionSample> {
  public:
-  /// `folder` contains the images, `annotations` is the instances file; both are paths below the storage's root. With
-  /// CocoUse::training images without an object that is not a crowd are left out. Throws as read_coco() and
-  /// ImagePipeline do, and EnvironmentError if no image is left.
+  /// `folder` contains the images, as files or in tar archives (see open_named_images()), `annotations` is the
+  /// instances file; both are paths below the storage's root. With CocoUse::training images without an object that is
+  /// not a crowd are left out. Throws as read_coco(), open_named_images() and ImagePipeline do, and EnvironmentError if
+  /// no image is left.
   CocoDetection(std::shared_ptr<const Storage> storage, const std::string& folder, const std::string& annotations,
                 const CocoDetectionOptions& options = {});
 
@@ -89,6 +93,10 @@ class CocoDetection : public DatasetOf<DetectionSample> {
   std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override {
     return source_->read_ahead(order);
   }
+
+  /// The group of each sample for LoaderOptions::groups, of the sizes in the annotations: as the function of that name
+  /// (libtrain/data/aspect_ratio_groups.hpp). Only for images that are resized as a whole: a crop changes their shape.
+  std::vector<std::uint8_t> aspect_ratio_groups(int factor = 3) const;
 
   /// The categories by label - 1: classes()[0] has label 1.
   const std::vector<CocoCategory>& classes() const { return annotations_.categories; }

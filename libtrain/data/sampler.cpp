@@ -11,6 +11,7 @@
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/detail/block_order.hpp>
+#include <libtrain/data/detail/group_order.hpp>
 #include <libtrain/data/detail/permutation.hpp>
 
 namespace libtrain::data {
@@ -51,6 +52,37 @@ void check_blocks(const SamplerOptions& options) {
   }
 }
 
+void check_groups(const SamplerOptions& options) {
+  if (options.groups.empty()) return;
+  if (options.order != Order::shuffled || options.repetitions != 1) {
+    throw UsageError("Groups of samples need Order::shuffled and no repetitions. Leave out the groups, or the other.");
+  }
+  if (options.dataset_size > std::numeric_limits<std::uint32_t>::max()) {
+    throw UsageError(text("The data set has ", options.dataset_size, " samples, too many for groups, which work up to ",
+                          std::numeric_limits<std::uint32_t>::max(), ". Leave out the groups."));
+  }
+  if (options.groups.size() != options.dataset_size) {
+    throw UsageError(text("There are the groups of ", options.groups.size(), " samples, but the data set has ",
+                          options.dataset_size, ". Give one for each sample."));
+  }
+  if (options.group_chunk == 0) throw UsageError("group_chunk is 0. It must be at least 1.");
+}
+
+std::uint64_t fingerprint_of(const SamplerOptions& options) {
+  using libtrain::detail::combine_keys;
+  std::uint64_t hash = combine_keys(static_cast<std::uint64_t>(options.order), options.dataset_size);
+  if (options.order == Order::blocks) {
+    hash = combine_keys(hash, options.blocks_at_once);
+    for (const std::uint64_t block : options.blocks) hash = combine_keys(hash, block);
+  }
+  if (options.repetitions > 1) hash = combine_keys(hash, options.repetitions);
+  if (!options.groups.empty()) {
+    hash = combine_keys(hash, options.group_chunk);
+    for (const std::uint8_t group : options.groups) hash = combine_keys(hash, group);
+  }
+  return hash | 1;
+}
+
 void check(const SamplerOptions& options, Shard shard) {
   if (shard.world_size < 1 || shard.rank < 0 || shard.rank >= shard.world_size) {
     throw UsageError(text("Rank ", shard.rank, " is outside a world of ", shard.world_size, " ranks."));
@@ -69,6 +101,7 @@ void check(const SamplerOptions& options, Shard shard) {
   }
   check_remainder(options, world);
   check_blocks(options);
+  check_groups(options);
 }
 
 }  // namespace
@@ -78,6 +111,7 @@ Sampler::Sampler(SamplerOptions options, Shard shard) : options_(std::move(optio
   rank_ = static_cast<std::uint64_t>(shard.rank);
   world_size_ = static_cast<std::uint64_t>(shard.world_size);
   global_batch_ = options_.batch_size * world_size_;
+  fingerprint_ = fingerprint_of(options_);
 }
 
 EpochOrder Sampler::order(std::uint64_t epoch) const {
@@ -95,6 +129,11 @@ EpochOrder Sampler::order(std::uint64_t epoch) const {
 }
 
 EpochOrder Sampler::single_order(std::uint64_t epoch) const {
+  if (!options_.groups.empty()) {
+    const auto grouped =
+        std::make_shared<const detail::GroupOrder>(options_.groups, options_.group_chunk, options_.seed, epoch);
+    return [grouped](std::uint64_t position) { return (*grouped)(position); };
+  }
   if (options_.order == Order::shuffled) return detail::Permutation(options_.dataset_size, options_.seed, epoch);
   if (options_.order == Order::blocks) {
     const auto blocks =
@@ -155,17 +194,6 @@ std::vector<std::uint64_t> Sampler::neighbours(const EpochOrder& epoch_order, co
   samples.reserve(slice.count);
   std::transform(first, last, std::back_inserter(samples), [](const SampleAt& each) { return each.first; });
   return samples;
-}
-
-std::uint64_t Sampler::fingerprint() const {
-  using libtrain::detail::combine_keys;
-  std::uint64_t hash = combine_keys(static_cast<std::uint64_t>(options_.order), options_.dataset_size);
-  if (options_.order == Order::blocks) {
-    hash = combine_keys(hash, options_.blocks_at_once);
-    for (const std::uint64_t block : options_.blocks) hash = combine_keys(hash, block);
-  }
-  if (options_.repetitions > 1) hash = combine_keys(hash, options_.repetitions);
-  return hash | 1;
 }
 
 std::uint64_t Sampler::batches(std::uint64_t from) const {

@@ -35,6 +35,11 @@ struct SamplerOptions {
   /// Repeated augmentation (Hoffer et al., "Augment your batch", CVPR 2020): an epoch has as many samples as otherwise,
   /// but of only one sample in so many, each so often, at distances of kRepetitionDistance positions.
   std::uint64_t repetitions = 1;
+  /// For Order::shuffled without repetitions: the group of each sample, such as that of its aspect ratio
+  /// (aspect_ratio_groups()), so that a global batch has samples of one group. Empty: none.
+  std::vector<std::uint8_t> groups = {};
+  /// For `groups`: samples of one group that follow each other. It should be a multiple of the global batch.
+  std::uint64_t group_chunk = 64;
 };
 
 /// Positions of an epoch's order between two repetitions of a sample: a batch of at most so many has none twice. Fewer
@@ -53,19 +58,30 @@ using EpochOrder = std::function<std::uint64_t(std::uint64_t position)>;
 /// within one sample). With Order::blocks the slices are those of the global batch sorted by sample number, each in the
 /// order of the epoch, so that few ranks read the same block (a reader may read a block as a whole).
 ///
+/// With K groups the order consists of chunks of C = `group_chunk` samples; less than C samples in random order follow
+/// them. At most K - 1 chunks have samples of more than one group. Hence in an epoch that is read from its start
+/// - with W*B a divisor of C, at most K - 1 global batches of the chunks have samples of several groups,
+/// - with W*B below C, at most a share of W*B / C more,
+/// - with B a divisor of C, a rank's full batch is as in the first case for any W, but ranks may have different groups.
+/// Every sample is read as often as without groups; with W*B a divisor of C, `drop` leaves out the same samples.
+///
 /// A run that resumes in the middle of an epoch passes the position `from` that it had reached. Steps count from there:
 /// step s takes positions [from + s*W*B, from + (s+1)*W*B), and the remainder is that of the samples that are left. No
-/// sample is repeated or skipped, whatever W and B were before. All functions throw UsageError if `from` is beyond the
-/// end of the data set; at its end no step is left. Immutable: any thread may call it.
+/// sample is repeated or skipped, whatever W and B were before. Groups count as if the epoch was read from its start if
+/// `from` is a multiple of W*B; otherwise a step may have the samples of neighbouring chunks until the epoch ends. All
+/// functions throw UsageError if `from` is beyond the end of the data set; at its end no step is left. Immutable: any
+/// thread may call it.
 class Sampler {
  public:
   /// Throws UsageError for an empty data set, a batch size of zero, a rank outside its world, `drop` with a global
   /// batch larger than the data set, `uneven` with fewer samples than ranks, and Order::blocks with blocks that do not
-  /// add up to the data set or with 0 `blocks_at_once`, and 0 or more than 1000 `repetitions`.
+  /// add up to the data set or with 0 `blocks_at_once`, 0 or more than 1000 `repetitions`, and groups with another
+  /// order or repetitions, of another number of samples or of 2^32 and more, or with a `group_chunk` of 0.
   explicit Sampler(SamplerOptions options, Shard shard = {});
 
   /// The order of `epoch`, the same on every rank. With Order::blocks the call takes time and memory proportional to
-  /// the number of blocks: call it once per epoch.
+  /// the number of blocks, with groups to the number of samples (4 bytes each, which copies share): call it once per
+  /// epoch.
   EpochOrder order(std::uint64_t epoch) const;
 
   /// The samples of this rank in step `step` of an epoch with the order `epoch_order`, with repetitions as there.
@@ -80,8 +96,8 @@ class Sampler {
   /// Throws UsageError unless `step` < steps(from).
   StepSamples samples(std::uint64_t step, std::uint64_t from = 0) const;
 
-  /// A hash of the kind of order, the blocks, `blocks_at_once` and `repetitions`; never 0.
-  std::uint64_t fingerprint() const;
+  /// A hash of the kind of order, the blocks, `blocks_at_once`, `repetitions`, the groups and `group_chunk`; never 0.
+  std::uint64_t fingerprint() const { return fingerprint_; }
 
   /// The number of batches of this rank from a position on: steps(from) or, with `uneven`, possibly one less.
   std::uint64_t batches(std::uint64_t from = 0) const;
@@ -118,6 +134,7 @@ class Sampler {
   std::uint64_t rank_ = 0;
   std::uint64_t world_size_ = 1;
   std::uint64_t global_batch_ = 1;
+  std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace libtrain::data

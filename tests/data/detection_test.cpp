@@ -17,8 +17,10 @@
 #include <nlohmann/json.hpp>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/data/data_loader.hpp>
-#include <libtrain/data/image/detail/png.hpp>
+#include <libtrain/data/formats/tar.hpp>
+#include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
 #include <tests/support/message_of.hpp>
@@ -28,6 +30,7 @@ namespace libtrain::data {
 namespace {
 
 using libtrain::test::message_of;
+using libtrain::test::read_file;
 using libtrain::test::TemporaryFolder;
 using libtrain::test::write_file;
 using ::testing::AllOf;
@@ -78,10 +81,22 @@ class Pictures {
                               {"segmentation", object.crowd ? runs_of(object, width, height) : polygon}});
     }
     const auto name = std::to_string(id) + ".png";
-    const auto bytes = detail::encode_png(picture);
+    const auto bytes = encode_png(picture);
     std::filesystem::create_directories(folder_.path() / "train");
     write_file((folder_.path() / "train" / name).string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     images_.push_back({{"id", id}, {"file_name", name}, {"width", width}, {"height", height}});
+  }
+
+  /// Moves the images to tar archives of one image each, the last one first.
+  void archive() const {
+    for (std::size_t image = images_.size(); image > 0; --image) {
+      const auto name = text(image, ".png");
+      const auto path = folder_.path() / "train" / name;
+      TarWriter tar((folder_.path() / "train" / text(images_.size() - image, ".tar")).string());
+      tar.add(name, read_file(path.string()));
+      tar.finish();
+      std::filesystem::remove(path);
+    }
   }
 
   CocoDetection open(const CocoDetectionOptions& options) const {
@@ -143,6 +158,27 @@ TEST(CocoDetection, BoxesAndMasksFollowThePixels) {
       }
     }
   }
+}
+
+TEST(CocoDetection, ReadsArchivesLikeFiles) {
+  Pictures pictures;
+  for (const int width : {60, 50, 70}) {
+    pictures.add(width, 40, {{.x = 6, .y = 10, .width = width - 40, .height = 12, .category = 7}});
+  }
+  const auto options = resized_to(40, 0);
+  const CocoDetection files = pictures.open(options);
+  std::vector<DetectionSample> expected;
+  for (std::uint64_t k = 0; k < 3; ++k) expected.push_back(files.sample(k));
+  pictures.archive();
+  const CocoDetection archives = pictures.open(options);
+  ASSERT_EQ(archives.size(), 3U);
+  for (std::uint64_t k = 0; k < 3; ++k) {
+    const DetectionSample sample = archives.sample(k);
+    EXPECT_TRUE(sample.image.equal(expected[k].image)) << k;
+    EXPECT_TRUE(sample.target.masks.equal(expected[k].target.masks)) << k;
+    EXPECT_THAT(archives.origin(k).path, HasSubstr(text(2 - k, ".tar/", k + 1, ".png")));
+  }
+  EXPECT_EQ(archives.identity(), files.identity());
 }
 
 TEST(CocoDetection, CropsCutObjectsOffAndLeaveOutWhatIsGone) {
@@ -290,6 +326,54 @@ TEST(CocoDetection, IsShuffledShardedAndResumed) {
     for (auto& batch : loader.resume(LoaderState::from_text(state.to_text()))) note(parts, batch);
   }
   EXPECT_EQ(parts, alone);
+}
+
+TEST(CocoDetection, GroupsTheImagesThatItHas) {
+  Pictures pictures;
+  const std::vector<Object> object{{.x = 1, .y = 1, .width = 5, .height = 5, .category = 3}};
+  pictures.add(20, 20, {});  // without an object: left out
+  pictures.add(40, 20, object);
+  pictures.add(20, 40, object);
+  pictures.add(30, 30, object);
+  const CocoDetection set = pictures.open(resized_to(20, 0));
+  EXPECT_THAT(set.aspect_ratio_groups(), ElementsAre(1, 7, 4));
+  EXPECT_THAT(set.aspect_ratio_groups(0), ElementsAre(0, 1, 1));
+}
+
+TEST(CocoDetection, HasImagesOfOneShapeInAGlobalBatch) {
+  Pictures pictures;
+  for (int k = 0; k < 24; ++k) {
+    pictures.add(k % 3 == 0 ? 24 : 48, k % 3 == 0 ? 48 : 24,
+                 {{.x = 1, .y = 2, .width = 5, .height = 6, .category = 7}});
+  }
+  const CocoDetection set = pictures.open(resized_to(24, 0.5));
+  const auto pad = [](const std::vector<DetectionSample>& samples) { return pad_detections(samples, 24); };
+  const LoaderOptions options{.batch_size = 2, .seed = 4, .groups = set.aspect_ratio_groups(), .group_chunk = 4};
+  std::vector<DetectionBatch> batches[2];
+  LoaderState state;
+  for (int rank = 0; rank < 2; ++rank) {
+    DataLoaderOf loader(set, pad, options, Shard{rank, 2});
+    auto epoch = loader.epoch(1);
+    while (auto batch = epoch.next()) batches[rank].push_back(*batch);
+    state = epoch.state();
+  }
+  ASSERT_EQ(batches[0].size(), 6u);
+  ASSERT_EQ(batches[1].size(), 6u);
+  int portraits = 0;
+  for (std::size_t step = 0; step < 6; ++step) {
+    const auto shape = batches[0][step].images.sizes();
+    EXPECT_EQ(batches[0][step].images.numel(), 2 * 3 * 24 * 48) << "step " << step << " is padded";
+    EXPECT_EQ(batches[1][step].images.sizes(), shape) << "step " << step;
+    portraits += shape[2] == 48 ? 1 : 0;
+  }
+  EXPECT_EQ(portraits, 2);
+
+  DataLoaderOf same(set, pad, options);
+  EXPECT_NO_THROW(same.resume(state));
+  LoaderOptions other = options;
+  other.groups = set.aspect_ratio_groups(0);
+  DataLoaderOf with_others(set, pad, other);
+  EXPECT_THAT(message_of<UsageError>([&] { with_others.resume(state); }), HasSubstr("groups, group_chunk"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ on the local disk, and a signature that is refused ends them with one sentence.
 Exit code 77, and a line that says so, where Azurite cannot be had; ctest then reports the test as skipped.
 """
 
+import shutil
 import sys
 import unittest
 from pathlib import Path
@@ -22,7 +23,7 @@ def inspect(data, *words):
 
 
 def contents_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @unittest.skipUnless(loader_jobs.PYTHON.exists(), "this environment has no Python with Pillow")
@@ -35,6 +36,7 @@ class Tools(azurite_jobs.AzuriteTest):
             loader_jobs.make_shards(cls.data / "pictures", cls.data / kind, kind, SHARDS)
         (cls.data / "table").mkdir()
         (cls.data / "table/labels.csv").write_text("path,label\n" + "".join(f"{i}.jpg,{i % 3}\n" for i in range(999)))
+        shutil.copytree(jobs.ROOT / "examples/segment/shapes", cls.data / "coco")
         cls.put_folder(cls.data)
 
     def require_good_end(self, command):
@@ -70,6 +72,14 @@ class Tools(azurite_jobs.AzuriteTest):
                 output = self.folder / kind
                 self.require_good_end(loader_jobs.pack(self.location("data/pictures"), output, kind, SHARDS))
                 self.assertEqual(contents_of(output), contents_of(self.data / kind))
+
+    def test_pack_reads_the_annotations_of_remote_images(self):
+        outputs = [self.folder / name for name in ("local", "remote")]
+        for output, data in zip(outputs, (self.data / "coco", self.location("data/coco"))):
+            self.require_good_end([jobs.program("libtrain-pack"), "--input", data, "--output", output, "--format", "tar",
+                                   "--coco", "val2017", "--shards", SHARDS, "--quiet"])
+        self.assertEqual(*map(contents_of, outputs))
+        self.assertEqual(len(contents_of(outputs[0])), SHARDS + 1)
 
     def test_an_expired_signature_ends_both_at_once(self):
         self.token = emulator.account_sas(seconds=-60)

@@ -5,17 +5,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
-#include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/detail/permutation.hpp>
 #include <libtrain/data/image/decode_options.hpp>
-#include <libtrain/data/image/detail/png.hpp>
+#include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
 #include <libtrain/data/sample_random.hpp>
@@ -118,13 +116,6 @@ class Painter {
   data::EncodedImage encoded_;
 };
 
-void write_png(const data::Image& sheet, const std::string& path) {
-  const auto png = data::detail::encode_png(sheet);
-  detail::OutputFile file(path);
-  file.write(std::string_view{reinterpret_cast<const char*>(png.data()), png.size()});
-  file.commit();
-}
-
 }  // namespace
 
 Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOptions& options) {
@@ -150,7 +141,7 @@ Json write_contact_sheet(const data::ImageSource& source, const ContactSheetOpti
                                 " that cannot be decoded. Repair or remove the images that --check decode lists."));
   }
   const data::Image sheet = grid.take();
-  write_png(sheet, options.path);
+  data::write_png(sheet, options.path);
   Json facts = Json::object();
   facts["path"] = options.path;
   facts["samples"] = samples;

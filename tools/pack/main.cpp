@@ -6,7 +6,7 @@
 #include <tools/pack/pack.hpp>
 #include <tools/pack/pack_options.hpp>
 
-// libtrain-pack: packs an image folder into shards.
+// libtrain-pack: packs an image folder, or a split of a COCO data set, into shards.
 
 namespace {
 

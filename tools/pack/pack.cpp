@@ -2,9 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +29,7 @@
 #include <libtrain/observe/progress.hpp>
 
 #include <tools/common/ordered_prefetcher.hpp>
+#include <tools/pack/coco_set.hpp>
 #include <tools/pack/output_folder.hpp>
 #include <tools/pack/sample_encoder.hpp>
 #include <tools/pack/shard_name.hpp>
@@ -34,6 +39,8 @@
 namespace libtrain::pack {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestImageFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kAheadPerThread = 4;
@@ -73,10 +80,13 @@ Progress::Options progress_options(const PackOptions& options) {
 
 class Packing {
  public:
-  Packing(const PackOptions& options, const data::Storage& storage, const data::ImageList& images)
+  /// `coco`, if it is not nullptr, is the set that has the images.
+  Packing(const PackOptions& options, const data::Storage& storage, const data::ImageList& images,
+          const CocoSet* coco = nullptr)
       : options_(options),
         storage_(storage),
         images_(images),
+        coco_(coco),
         order_(order_of(images, options)),
         plan_(plan_of(images, order_, options)),
         progress_(progress_options(options)) {}
@@ -92,7 +102,8 @@ class Packing {
     std::size_t position = 0;
     for (const std::uint64_t samples : plan_) {
       names.push_back(shard_name(options_.prefix, options_.kind, names.size(), plan_.size()));
-      const auto shard = create_shard(options_.kind, output.add(names.back()));
+      const auto path = output.add(names.back());
+      const auto shard = coco_ == nullptr ? create_shard(options_.kind, path) : create_image_archive(path);
       for (std::uint64_t i = 0; i < samples; ++i, ++position) {
         write(prepared.next().value(), position, *shard);
         show_progress(position + 1);
@@ -106,7 +117,7 @@ class Packing {
   /// Everything except the time.
   PackSummary summary() const {
     PackSummary result = summary_;
-    result.classes = images_.classes().size();
+    result.classes = coco_ == nullptr ? images_.classes().size() : coco_->categories;
     result.shards = plan_.size();
     result.unsupported = images_.skipped();
     return result;
@@ -121,12 +132,26 @@ class Packing {
       auto bytes = data::read_all(*file, kLongestImageFile);
       prepared.bytes_read = bytes.size();
       prepared.image = encode_sample(std::move(bytes), file->name(), options_.encoding);
+      if (coco_ != nullptr) require_annotated_size(prepared.image, order_[position], file->name());
     } catch (const data::StorageUnavailable&) {
       throw;  // the error is not about the image
     } catch (const EnvironmentError& error) {
       prepared.damage = error.what();
     }
     return prepared;
+  }
+
+  void require_annotated_size(const EncodedSample& image, std::size_t number, const std::string& name) const {
+    const auto& [width, height] = coco_->sizes[number];
+    if (image.width == width && image.height == height) return;
+    throw EnvironmentError(text("Image '", name, "' is ", image.width, " x ", image.height,
+                                " pixels, but the annotations say ", width, " x ", height, "."));
+  }
+
+  // In the shard, by which annotations refer to the image.
+  std::string_view name_of(std::size_t number) const {
+    const auto path = images_.path(number);
+    return coco_ == nullptr ? path : path.substr(options_.coco.size() + 1);
   }
 
   void write(const PreparedSample& prepared, std::size_t position, ShardWriter& shard) {
@@ -137,7 +162,7 @@ class Packing {
                .number = position,
                .label = label,
                .class_name = images_.class_name(label),
-               .path = images_.path(number)});
+               .path = name_of(number)});
     ++summary_.images;
     summary_.bytes_read += prepared.bytes_read;
     summary_.with_new_markers += prepared.image.has_new_markers ? 1 : 0;
@@ -146,6 +171,9 @@ class Packing {
   }
 
   void leave_out(const std::string& damage) {
+    if (coco_ != nullptr) {
+      throw EnvironmentError(text(damage, " Repair that image, or remove it from the annotations."));
+    }
     if (summary_.damaged == options_.skip_damaged) {
       throw EnvironmentError(text(damage, " Repair or remove that image, or set --skip-damaged to more than ",
                                   options_.skip_damaged, " to leave it out."));
@@ -162,6 +190,7 @@ class Packing {
   const PackOptions& options_;
   const data::Storage& storage_;
   const data::ImageList& images_;
+  const CocoSet* coco_;
   const std::vector<std::size_t> order_;   // the image at each position of the shards
   const std::vector<std::uint64_t> plan_;  // samples of each shard
   Stopwatch clock_;
@@ -205,19 +234,49 @@ void write_shard_indices(ShardKind kind, const std::string& folder, const std::v
   }
 }
 
+// Packs the images into the output folder, with what `add_files` adds.
+PackSummary pack_into(OutputFolder& output, const std::string& folder, Packing& packing, const PackOptions& options,
+                      const std::function<void()>& add_files) {
+  const auto shards = packing.write_shards(output);
+  add_files();
+  output.publish([&](const std::string& name) { return is_shard_name(name, options.prefix, options.kind); });
+  if (options.write_indices) write_shard_indices(options.kind, folder, shards);
+  return packing.summary();
+}
+
+PackSummary pack_folder(const data::Storage& storage, const PackOptions& options) {
+  OutputFolder output{options.output, options.where_not_empty};
+  const auto images = list_images(storage, options);
+  Packing packing{options, storage, images};
+  return pack_into(output, options.output, packing, options, [&] { write_classes(images, output.add("classes.txt")); });
+}
+
+PackSummary pack_coco(const data::Storage& storage, const PackOptions& options) {
+  const auto folder = text(options.output, '/', options.coco);
+  const fs::path annotations = text(options.output, '/', coco_annotations_path(options.coco));
+  if (options.where_not_empty == NotEmpty::refuse && fs::exists(annotations)) {
+    throw UsageError(text("The output folder '", options.output, "' has annotations already: '", annotations.string(),
+                          "'. Choose another folder, or add --force to replace them."));
+  }
+  OutputFolder output{folder, options.where_not_empty};
+  const auto set = list_coco_set(storage, options.coco);
+  Packing packing{options, storage, set.images, &set};
+  std::optional<detail::OutputFile> copy;
+  const auto summary = pack_into(output, folder, packing, options, [&] {
+    fs::create_directories(annotations.parent_path());
+    copy.emplace(annotations.string());
+    copy->write(set.annotations);
+  });
+  copy->commit();  // after the shards: without its annotations, a set is not read
+  return summary;
+}
+
 }  // namespace
 
 PackSummary pack(const PackOptions& options) {
   const Stopwatch clock;
   const auto storage = data::open_storage(options.input);
-  OutputFolder output{options.output, options.where_not_empty};
-  const auto images = list_images(*storage, options);
-  Packing packing{options, *storage, images};
-  const auto shards = packing.write_shards(output);
-  write_classes(images, output.add("classes.txt"));
-  output.publish([&](const std::string& name) { return is_shard_name(name, options.prefix, options.kind); });
-  if (options.write_indices) write_shard_indices(options.kind, options.output, shards);
-  auto summary = packing.summary();
+  auto summary = options.coco.empty() ? pack_folder(*storage, options) : pack_coco(*storage, options);
   summary.seconds = clock.seconds();
   return summary;
 }

@@ -22,9 +22,11 @@ struct PackSummary {
 };
 
 /// Packs an image folder. The shards and classes.txt appear together at the end; after an error none of them exists.
+/// Of a data set in COCO's layout, the shards appear in the folder of the split, and then a copy of its annotations.
 /// Memory: for each thread 4 encoded images and one decoded, and about 100 bytes per image of the folder. Shows
 /// progress on standard error. Throws EnvironmentError for data that cannot be read, for more damaged images than may
-/// be left out, for a storage that fails, and for a full disk; UsageError as OutputFolder and plan_shards().
+/// be left out, for an image of another size than its annotations say, for a storage that fails, and for a full disk;
+/// UsageError as OutputFolder and plan_shards().
 PackSummary pack(const PackOptions& options);
 
 }  // namespace libtrain::pack

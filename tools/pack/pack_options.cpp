@@ -17,7 +17,9 @@ namespace {
 constexpr const char* kDescription =
     "Packs a folder of images, one folder per class, into shards that can be read sequentially: tar archives in\n"
     "WebDataset's layout, or TFRecord files of tf.train.Example. Images are stored byte for byte unless --resize or\n"
-    "--restart-interval is given. Also writes classes.txt, the names of the classes by label.";
+    "--restart-interval is given. Also writes classes.txt, the names of the classes by label. Or packs the images of "
+    "a\n"
+    "data set in COCO's layout into tar archives, in the same layout beside a copy of its annotations (--coco).";
 
 constexpr std::size_t kLongestPrefix = 200;
 
@@ -30,21 +32,34 @@ struct Words {
   bool force = false;
 };
 
+// Returns what CLI11 prints for a value that it refuses.
+std::string folder_name(const std::string& value) {
+  if (!value.empty() && !value.starts_with('.') && value.find('/') == std::string::npos) return {};
+  return text("'", value, "' is not the name of a folder of images in --input, such as train2017");
+}
+
 void add_folder_options(CLI::App& app, PackOptions& options, Words& words) {
   app.add_option("--input", options.input, "The image folder: a local path, or a URI such as az://container/train")
       ->required();
+  auto* const coco = app.add_option("--coco", options.coco,
+                                    "Pack this split, such as train2017, of a data set in COCO's layout at --input: "
+                                    "the images that annotations/instances_train2017.json lists, and that file")
+                         ->check(folder_name, "");
   app.add_option("--output", options.output, "The local folder for the shards; created if it does not exist")
       ->required();
   app.add_flag("--force", words.force,
                "Write to a folder that is not empty; shards of the same prefix and format in it are removed when the "
                "new ones are complete");
   app.add_flag("--allow-empty-classes", options.listing.allow_empty_classes,
-               "Keep the label of a class without images instead of failing");
+               "Keep the label of a class without images instead of failing")
+      ->excludes(coco);
   app.add_flag("--skip-unsupported", options.listing.skip_unsupported,
-               "Leave out images of formats other than JPEG and PNG instead of failing");
+               "Leave out images of formats other than JPEG and PNG instead of failing")
+      ->excludes(coco);
   app.add_option("--skip-damaged", options.skip_damaged,
                  "Largest number of images to leave out, with a warning, because they are damaged or cannot be read")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(coco);
 }
 
 void add_shard_options(CLI::App& app, PackOptions& options, Words& words) {
@@ -76,7 +91,8 @@ void add_image_options(CLI::App& app, PackOptions& options, Words& words) {
       ->check(CLI::Range(4, 8));
   auto* const resize = app.add_option("--resize", options.encoding.short_side,
                                       "Shrink larger images to this shorter side, in pixels, and store them as JPEGs")
-                           ->check(CLI::Range(1, kLargestJpegSide));
+                           ->check(CLI::Range(1, kLargestJpegSide))
+                           ->excludes("--coco");
   app.add_option("--quality", options.encoding.quality, "Quality of those JPEGs")
       ->capture_default_str()
       ->check(CLI::Range(1, 100))
@@ -94,6 +110,11 @@ void interpret(const Words& words, PackOptions& options) {
   if (words.order == "folder" && words.shuffle_seed) {
     throw UsageError(text("--shuffle-seed ", *words.shuffle_seed,
                           " has no effect with --order folder. Remove one of the two options."));
+  }
+  if (!options.coco.empty() && words.format != "tar") {
+    throw UsageError(text("--format ", words.format,
+                          " cannot be combined with --coco: annotations refer to images by their names, which only "
+                          "tar archives list. Set --format tar."));
   }
   options.shuffle_seed = words.shuffle_seed.value_or(0);
   options.kind = words.format == "tar" ? ShardKind::tar : ShardKind::tf_record;
@@ -124,7 +145,7 @@ void resolve(PackOptions& options) {
   }
   options.output = output.path;
   const auto input = data::detail::parse_location(options.input);
-  if (options.prefix.empty()) options.prefix = default_prefix(input);
+  if (options.prefix.empty()) options.prefix = options.coco.empty() ? default_prefix(input) : options.coco;
   require_prefix(options.prefix);
 }
 

@@ -23,6 +23,7 @@ struct PackOptions {
   std::string input = {};   ///< a location for open_storage()
   std::string output = {};  ///< a local path
   NotEmpty where_not_empty = NotEmpty::refuse;
+  std::string coco = {};  ///< a split of a data set in COCO's layout, such as "train2017"; empty: an image folder
   data::ImageFolderOptions listing = {};
   std::uint64_t skip_damaged = 0;  ///< largest number of damaged images to leave out
 

@@ -31,6 +31,19 @@ class TarShardWriter final : public ShardWriter {
   data::TarWriter tar_;
 };
 
+// Labels are elsewhere, and refer to images by their paths.
+class ImageArchiveWriter final : public ShardWriter {
+ public:
+  explicit ImageArchiveWriter(const std::string& path) : tar_(path) {}
+
+  void add(const LabelledSample& sample) override { tar_.add(sample.path, sample.image.bytes); }
+  void finish() override { tar_.finish(); }
+  std::uint64_t bytes() const override { return tar_.bytes(); }
+
+ private:
+  data::TarWriter tar_;
+};
+
 // One tf.train.Example per record, with the feature names of TensorFlow's ImageNet files: image/encoded, image/format
 // ("JPEG" or "PNG"), image/class/label (from 0), image/class/text, image/filename (the path below the folder),
 // image/height and image/width.
@@ -64,6 +77,10 @@ class TfRecordShardWriter final : public ShardWriter {
 std::unique_ptr<ShardWriter> create_shard(ShardKind kind, const std::string& path) {
   if (kind == ShardKind::tar) return std::make_unique<TarShardWriter>(path);
   return std::make_unique<TfRecordShardWriter>(path);
+}
+
+std::unique_ptr<ShardWriter> create_image_archive(const std::string& path) {
+  return std::make_unique<ImageArchiveWriter>(path);
 }
 
 std::uint64_t stored_bytes(ShardKind kind, std::uint64_t image_bytes) {

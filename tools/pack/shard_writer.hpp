@@ -37,6 +37,10 @@ class ShardWriter {
 /// Creates a shard of that kind in an existing local folder.
 std::unique_ptr<ShardWriter> create_shard(ShardKind kind, const std::string& path);
 
+/// Creates a tar archive of images alone, whose members have their paths, in an existing local folder: what
+/// open_named_images() reads.
+std::unique_ptr<ShardWriter> create_image_archive(const std::string& path);
+
 /// The approximate size of a sample in a shard of that kind, if its image has `image_bytes` bytes.
 std::uint64_t stored_bytes(ShardKind kind, std::uint64_t image_bytes);
 

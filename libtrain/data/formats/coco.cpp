@@ -44,9 +44,17 @@ std::uint64_t expected_coordinates(const File& file) {
   return std::min(file.size() / kBytesOfCoordinate, kMaxExpectedCoordinates);
 }
 
+std::string fault_message(const File& file, std::string_view json, const detail::JsonFault& fault) {
+  const auto offset = std::min(static_cast<std::size_t>(fault.at - json.data()), json.size());
+  return text("JSON file '", file.name(), "', byte offset ", offset, fault.record.empty() ? "" : ", ", fault.record,
+              ": expected ", fault.expected, ", found ",
+              detail::json_excerpt(json.substr(offset), "the end of the file"), ".");
+}
+
 // Calls read(text of the file with the padding of simdjson). Throws EnvironmentError that names the file, the byte
-// offset, what was expected and what was found.
-void read_json_file(const File& file, const std::function<void(const simdjson::padded_string&)>& read) {
+// offset, what was expected and what was found. Logs the first annotation that the reader has left out as malformed.
+void read_json_file(const File& file, const detail::CocoReader& reader,
+                    const std::function<void(const simdjson::padded_string&)>& read) {
   if (file.size() > simdjson::SIMDJSON_MAXSIZE_BYTES) {
     throw EnvironmentError(text("JSON file '", file.name(), "' has ", file.size(), " bytes, but at most ",
                                 simdjson::SIMDJSON_MAXSIZE_BYTES, " can be read."));
@@ -57,10 +65,9 @@ void read_json_file(const File& file, const std::function<void(const simdjson::p
   try {
     read(json);
   } catch (const detail::JsonFault& fault) {
-    const auto offset = std::min(static_cast<std::size_t>(fault.at - json.data()), json.size());
-    throw EnvironmentError(text("JSON file '", file.name(), "', byte offset ", offset, ": expected ", fault.expected,
-                                ", found ", detail::json_excerpt(whole.substr(offset), "the end of the file"), "."));
+    throw EnvironmentError(fault_message(file, whole, fault));
   }
+  if (const auto& first = reader.first_malformed()) log_warning(fault_message(file, whole, *first));
 }
 
 // Throws JsonFault unless the text begins and ends with these brackets.
@@ -99,16 +106,19 @@ void sort_by_id(CocoAnnotations& found) {
   std::sort(found.categories.begin(), found.categories.end(), by_id);
 }
 
-void report(const std::string& file, const CocoFindings& findings) {
-  const auto say = [&](std::uint64_t count, std::string_view what) {
-    if (count > 0) log_warning(text("COCO file '", file, "': ", count, " ", what, "."));
+// `objects` are the annotations or results of the file.
+void report(const std::string& file, const CocoFindings& findings, std::string_view objects) {
+  const auto say = [&](std::uint64_t count, std::string_view which, std::string_view what) {
+    if (count > 0) log_warning(text("COCO file '", file, "': ", count, " ", which, " ", what, "."));
   };
-  say(findings.degenerate_boxes, "annotations with a box without area are left out");
-  say(findings.without_polygon, "annotations without a polygon of three points are left out");
-  say(findings.polygons, "polygons of fewer than three points, or of an odd number of coordinates, are left out");
-  say(findings.unknown_images, "annotations of images that are not in the file are left out");
-  say(findings.duplicate_ids, "annotations have the id of another one; COCO's evaluation needs unique ids");
-  say(findings.ids_not_positive, "annotations have an id of 0 or less, which COCO's evaluation counts as no match");
+  say(findings.degenerate_boxes, objects, "with a box without area are left out");
+  say(findings.without_polygon, objects, "without a polygon of three points are left out");
+  say(findings.polygons, "polygons", "of fewer than three points, or of an odd number of coordinates, are left out");
+  say(findings.unknown_images, objects, "of images that the annotation file does not list are left out");
+  say(findings.unknown_categories, objects, "of categories that the annotation file does not list are left out");
+  say(findings.malformed, objects, "are malformed and left out; the line before describes the first");
+  say(findings.duplicate_ids, objects, "have the id of another one; COCO's evaluation needs unique ids");
+  say(findings.ids_not_positive, objects, "have an id of 0 or less, which COCO's evaluation counts as no match");
 }
 
 }  // namespace
@@ -149,32 +159,38 @@ std::vector<std::int64_t> trainable_image_ids(const CocoAnnotations& annotations
 }
 
 CocoAnnotations read_coco(const File& file, const CocoOptions& options) {
-  detail::CocoReader reader{detail::CocoFile::instances, options.use, expected_coordinates(file)};
+  detail::CocoReader reader{detail::CocoFile::instances, options, expected_coordinates(file)};
   CocoAnnotations& found = reader.found();
-  read_json_file(file, [&](const simdjson::padded_string& json) {
+  read_json_file(file, reader, [&](const simdjson::padded_string& json) {
     read_sections(json, reader);
     sort_by_id(found);
-    detail::link_coco_objects(found.objects, reader.references(), found, detail::CocoFile::instances, found.findings);
+    reader.check_ids();
+    reader.link(found);
   });
-  detail::check_coco_ids(found.objects, found.findings);
-  report(file.name(), found.findings);
+  report(file.name(), found.findings, "annotations");
   return std::move(found);
 }
 
 CocoObjects read_coco_results(const File& file, const CocoAnnotations& truth, const CocoOptions& options) {
-  detail::CocoReader reader{detail::CocoFile::results, options.use, expected_coordinates(file)};
-  CocoObjects& objects = reader.found().objects;
-  read_json_file(file, [&](const simdjson::padded_string& json) {
+  detail::CocoReader reader{detail::CocoFile::results, options, expected_coordinates(file)};
+  CocoAnnotations& found = reader.found();
+  read_json_file(file, reader, [&](const simdjson::padded_string& json) {
     require_brackets(json, '[', ']', "'[' of a results file");
     detail::parse_json(json, [&](ondemand::document& document) {
       ondemand::array array;
       if (document.get_array().get(array) != simdjson::SUCCESS) throw detail::JsonFault{.expected = "an array"};
       detail::for_each_json_element(array, "results", [&](ondemand::value& each) { reader.read_annotation(each); });
     });
-    detail::link_coco_objects(objects, reader.references(), truth, detail::CocoFile::results, reader.found().findings);
+    reader.link(truth);
   });
-  report(file.name(), reader.found().findings);
-  return std::move(objects);
+  const std::uint64_t strangers = found.findings.unknown_images;
+  if (strangers > 0 && found.objects.annotations.empty() && found.findings.unknown_categories == 0) {
+    throw EnvironmentError(text("COCO file '", file.name(), "': none of its ", strangers,
+                                " results is of an image that the annotation file lists. Give the results and the "
+                                "annotations of the same images."));
+  }
+  report(file.name(), found.findings, "results");
+  return std::move(found.objects);
 }
 
 }  // namespace libtrain::data

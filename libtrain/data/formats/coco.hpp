@@ -96,9 +96,11 @@ struct CocoFindings {
   std::uint64_t degenerate_boxes = 0;  ///< annotations left out because of a width or height of 0 or less
   std::uint64_t without_polygon = 0;   ///< annotations left out because none of their polygons is usable
   std::uint64_t polygons = 0;          ///< polygons left out: fewer than three points, or an odd number of coordinates
-  std::uint64_t unknown_images = 0;    ///< annotations left out because their image is not in the file
-  std::uint64_t duplicate_ids = 0;     ///< annotations kept with the id of an earlier one
-  std::uint64_t ids_not_positive = 0;  ///< annotations kept with an id that pycocotools interprets as "no match"
+  std::uint64_t unknown_images = 0;    ///< annotations or results left out because of an unknown image
+  std::uint64_t unknown_categories = 0;  ///< results left out because of an unknown category
+  std::uint64_t malformed = 0;           ///< annotations left out with CocoMalformed::leave_out
+  std::uint64_t duplicate_ids = 0;       ///< annotations kept with the id of an earlier one
+  std::uint64_t ids_not_positive = 0;    ///< annotations kept with an id that pycocotools interprets as "no match"
 
   bool operator==(const CocoFindings&) const = default;
 };
@@ -129,9 +131,20 @@ enum class CocoUse {
   evaluation,  ///< every annotation is kept, as in pycocotools
 };
 
+/// What happens with an annotation or a result that is malformed within well-formed JSON: a missing key, a value of the
+/// wrong type, a box of three numbers, runs that do not add up, a category that is not in the file.
+enum class CocoMalformed {
+  refuse,     ///< EnvironmentError
+  leave_out,  ///< it is left out and counted; the first one is described in the log
+};
+
 struct CocoOptions {
   CocoUse use = CocoUse::training;
+  CocoMalformed malformed = CocoMalformed::refuse;
 };
+
+/// What is compared in an evaluation: pycocotools' iouType "bbox" or "segm".
+enum class CocoIouType { boxes, masks };
 
 /// Reads a COCO instances file (https://cocodataset.org/#format-data): an object with the arrays `images`, `categories`
 /// and `annotations`, of which the last two may be missing, in any order and with keys in any order. Unknown keys are
@@ -144,14 +157,18 @@ struct CocoOptions {
 /// positive width and height and, if they have polygons, one with three points and an even number of coordinates
 /// (detectron2's rules); others are left out. Annotations of unknown images are left out; ids that are 0, negative or
 /// not unique are kept. All these are counted in CocoFindings and logged. Run-length masks must add up to their size.
-/// Throws EnvironmentError that names the file, the byte offset, what was expected and what was found: for invalid
-/// JSON, missing keys, wrong types, duplicate image or category ids, and annotations of an unknown category.
+/// With CocoUse::evaluation, the last of several annotations with one id replaces the others, as it does in
+/// pycocotools. Throws EnvironmentError that names the file, the byte offset, the id of the annotation if it has one,
+/// what was expected and what was found: for invalid JSON, missing keys, wrong types, duplicate image or category ids,
+/// and annotations of an unknown category.
 CocoAnnotations read_coco(const File& file, const CocoOptions& options = {});
 
 /// Reads a COCO results file: an array of objects with `image_id`, `category_id`, `score` and `bbox` or a run-length
-/// `segmentation` or both. As in pycocotools' loadRes, the id is the position in the file from 1 on, the area is that
-/// of the box, or that of the mask if there is no box, and then the box is computed from the mask. Images and
-/// categories are those of `truth`; an unknown id is an EnvironmentError, as is everything that read_coco refuses.
+/// `segmentation` or both. As in pycocotools' loadRes, the id is the position in the file from 1 on. The area of a
+/// result with both is that of the box if the first result in the file has a box, and that of the mask otherwise; a box
+/// that is missing is computed from the mask. Images and categories are those of `truth`; results of others are left
+/// out and logged. Throws EnvironmentError if all results are of other images, and as read_coco; errors name the
+/// position of the result instead of its id.
 CocoObjects read_coco_results(const File& file, const CocoAnnotations& truth, const CocoOptions& options = {});
 
 }  // namespace libtrain::data

@@ -28,7 +28,9 @@ SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOption
           .remainder = options.remainder,
           .blocks = options.order == Order::blocks ? dataset.blocks() : std::vector<std::uint64_t>{},
           .blocks_at_once = options.blocks_at_once,
-          .repetitions = options.repetitions};
+          .repetitions = options.repetitions,
+          .groups = options.groups,
+          .group_chunk = options.group_chunk};
 }
 
 // Makes torch's operators run on the calling thread alone when this thread calls them. at::set_num_threads(1) would
@@ -84,7 +86,7 @@ void LoaderCore::resume(const LoaderState& state) {
   if (state.order != 0 && state.order != sampler_.fingerprint()) {
     throw UsageError(
         "The loader's state was saved with another sample order. Resume with the same Order, blocks_at_once, "
-        "repetitions and division into shards.");
+        "repetitions, groups, group_chunk and division into shards.");
   }
   const std::size_t ranks = state.bad_samples.size();
   const auto world_size = static_cast<std::size_t>(shard_.world_size);

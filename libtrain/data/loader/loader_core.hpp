@@ -34,6 +34,9 @@ struct LoaderOptions {
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;  ///< for Order::blocks: number of files whose samples are mixed
   std::uint64_t repetitions = 1;      ///< see SamplerOptions; each has random numbers of its own
+  /// See SamplerOptions: CocoDetection::aspect_ratio_groups() has those of images that are padded to the same size.
+  std::vector<std::uint8_t> groups = {};
+  std::uint64_t group_chunk = 64;
 };
 
 namespace detail {

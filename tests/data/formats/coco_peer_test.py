@@ -219,6 +219,26 @@ class CocoPeer(unittest.TestCase):
                         each["bbox"] = [float(value) for value in each["bbox"]]
                     self.require_objects(loaded, self.output("results", file, path))
 
+    def test_written_results_are_those_that_loadres_reads(self):
+        for rng, path, coco in self.random_files():
+            results = []
+            for _ in range(20):
+                image = rng.choice(list(coco.imgs.values()))
+                mask = random_mask(rng, image["height"], image["width"])
+                results.append({"image_id": image["id"], "category_id": rng.choice(list(coco.cats)),
+                                "bbox": [coordinate(rng, 30) for _ in range(4)], "score": rng.random(),
+                                "segmentation": {"size": list(mask.shape), "counts": compressed(mask)}})
+            results.sort(key=lambda each: each["image_id"])
+            file, written = self.folder / "results.json", self.folder / "written.json"
+            write_json(rng, file, results)
+            for keys in ("both", "bbox", "segmentation"):
+                self.output("rewrite", file, path, keys, written)
+                left_out = {"bbox": {"segmentation"}, "segmentation": {"bbox"}, "both": set()}[keys]
+                self.assertEqual(json.loads(written.read_text()),
+                                 [{name: each[name] for name in each if name not in left_out} for each in results])
+                with contextlib.redirect_stdout(io.StringIO()):
+                    self.assertEqual(len(coco.loadRes(str(written)).anns), len(results))
+
     def test_csv_rows_are_those_of_the_csv_module(self):
         for seed in range(FILES):
             rng = random.Random(seed)

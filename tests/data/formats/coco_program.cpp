@@ -3,6 +3,7 @@
 //
 //   coco_program instances FILE PIXELS   images, categories, annotations; pixels of all masks to PIXELS
 //   coco_program results FILE TRUTH      the same of results
+//   coco_program rewrite FILE TRUTH KEYS TO   writes results again, with these keys, as ranks would that exchange them
 //   coco_program iou FILE                overlaps of all masks of an image with each other
 //   coco_program csv FILE SEPARATOR      fields of each row
 //   coco_program lines FILE COLUMN       one field of each row
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/coco.hpp>
+#include <libtrain/data/formats/coco_results.hpp>
 #include <libtrain/data/formats/csv.hpp>
 #include <libtrain/data/formats/json_lines.hpp>
 
@@ -106,6 +109,26 @@ void print_results(const std::string& path, const std::string& truth_path) {
   print_objects(data::read_coco_results(*read_file(path), truth), truth, nullptr);
 }
 
+void rewrite_results(const std::string& path, const std::string& truth_path, const std::string& keys,
+                     const std::string& to) {
+  const auto truth = data::read_coco(*read_file(truth_path), {.use = data::CocoUse::evaluation});
+  const auto found = data::read_coco_results(*read_file(path), truth);
+  std::vector<data::CocoResult> results;
+  for (const auto& each : found.annotations) {
+    data::CocoResult& result = results.emplace_back();
+    result.image_id = truth.images[each.image].id;
+    result.category_id = truth.categories[each.category].id;
+    result.score = each.score;
+    result.box = each.box;
+    if (each.kind == data::CocoShape::run_length) result.mask = mask_of(found, each, truth.images[each.image]);
+  }
+  results = data::unpack_coco_results(data::pack_coco_results(results));
+  static const std::map<std::string, data::CocoResultKeys> kKeys{{"bbox", data::CocoResultKeys::bbox},
+                                                                 {"segmentation", data::CocoResultKeys::segmentation},
+                                                                 {"both", data::CocoResultKeys::both}};
+  data::write_coco_results(to, results, kKeys.at(keys));
+}
+
 void print_overlaps(const std::string& path) {
   const auto found = data::read_coco(*read_file(path), {.use = data::CocoUse::evaluation});
   for (std::size_t number = 0; number < found.images.size(); ++number) {
@@ -146,6 +169,8 @@ void run(const std::vector<std::string>& words) {
     print_instances(words.at(2), words.at(3));
   } else if (command == "results") {
     print_results(words.at(2), words.at(3));
+  } else if (command == "rewrite") {
+    rewrite_results(words.at(2), words.at(3), words.at(4), words.at(5));
   } else if (command == "iou") {
     print_overlaps(words.at(2));
   } else if (command == "csv") {

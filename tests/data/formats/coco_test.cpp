@@ -12,6 +12,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <tests/data/memory_file.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 
 namespace libtrain::data {
@@ -227,16 +228,65 @@ TEST(Coco, ResultsAreReadAgainstTheGroundTruth) {
   EXPECT_EQ(box.area, 1.5);
 }
 
-TEST(Coco, ResultsOfOtherImagesAreRefused) {
+TEST(Coco, TheFirstResultDecidesWhatTheAreasAre) {
+  const auto truth = read(with_annotations(""));
+  const std::string mask = R"({"image_id": 7, "category_id": 1, "score": 1, "segmentation": {"size": [10, 12],
+                               "counts": "02f3"})";
+  const std::string with_both = mask + R"(, "bbox": [1, 2, 3, 4]})";
+  const auto areas = [&](const std::string& json) {
+    std::vector<double> found;
+    for (const auto& each : read_coco_results(*memory_file(json), truth).annotations) found.push_back(each.area);
+    return found;
+  };
+  EXPECT_THAT(areas("[" + with_both + "]"), ElementsAre(12));
+  EXPECT_THAT(areas("[" + mask + "}," + with_both + "]"), ElementsAre(2, 2));
+  EXPECT_THAT(areas("[" + mask + R"(, "bbox": []}])"), ElementsAre(2));
+  // pycocotools refuses these.
+  const std::string box = R"({"image_id": 7, "category_id": 1, "score": 1, "bbox": [1, 2, 3, 5]})";
+  EXPECT_THAT(areas("[" + with_both + "," + mask + "}," + box + "]"), ElementsAre(12, 2, 15));
+  EXPECT_THAT(areas("[" + mask + "}," + box + "," + with_both + "]"), ElementsAre(2, 15, 2));
+}
+
+TEST(Coco, ResultsOfOtherImagesAndCategoriesAreLeftOut) {
+  const auto truth = read(with_annotations(""));
+  const auto results = [&](const std::string& json) { return read_coco_results(*memory_file(json, "r.json"), truth); };
+  const std::string other_image = R"({"image_id": 8, "category_id": 90, "bbox": [1, 2, 3, 4], "score": 1})";
+  const std::string other_category = R"({"image_id": 7, "category_id": 91, "bbox": [1, 2, 3, 4], "score": 1})";
+  const std::string known = R"({"image_id": 7, "category_id": 90, "bbox": [1, 2, 3, 4], "score": 1})";
+  const libtrain::test::CapturedLog log{LogLevel::warning};
+  const auto found = results("[" + other_image + "," + other_category + "," + known + "]");
+  ASSERT_EQ(found.annotations.size(), 1u);
+  EXPECT_EQ(found.annotations[0].id, 3);
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("1 results of images"), HasSubstr("1 results of categories")));
+  EXPECT_TRUE(results("[" + other_category + "]").annotations.empty());
+  EXPECT_TRUE(results("[]").annotations.empty());
+  EXPECT_THAT(message_of<EnvironmentError>([&] { results("[" + other_image + "," + other_image + "]"); }),
+              AllOf(HasSubstr("'r.json'"), HasSubstr("none of its 2 results is of an image")));
+}
+
+TEST(Coco, ResultsWithoutTheirKeysAreRefused) {
   const auto truth = read(with_annotations(""));
   const auto message = [&](const std::string& json) {
     return message_of<EnvironmentError>([&] { read_coco_results(*memory_file(json, "r.json"), truth); });
   };
-  EXPECT_THAT(message(R"([{"image_id": 8, "category_id": 90, "bbox": [1, 2, 3, 4], "score": 1}])"),
-              AllOf(HasSubstr("'r.json'"), HasSubstr("byte offset 1"), HasSubstr("not for 8")));
-  EXPECT_THAT(message(R"([{"image_id": 7, "category_id": 91, "bbox": [1, 2, 3, 4], "score": 1}])"), HasSubstr("91"));
-  EXPECT_THAT(message(R"([{"image_id": 7, "category_id": 90, "bbox": [1, 2, 3, 4]}])"), HasSubstr("'score'"));
+  EXPECT_THAT(message(R"([{"image_id": 7, "category_id": 90, "bbox": [1, 2, 3, 4]}])"),
+              AllOf(HasSubstr("'r.json'"), HasSubstr("byte offset 1"), HasSubstr("'score'")));
+  EXPECT_THAT(message(R"([{"image_id": 7, "category_id": 90, "score": 1}])"),
+              HasSubstr("'bbox', or a run-length mask"));
   EXPECT_THAT(message(R"({"images": []})"), HasSubstr("results file"));
+}
+
+// pycocotools keeps annotations in a dictionary: those of one id are the last of them.
+TEST(Coco, InAnEvaluationTheLastAnnotationOfAnIdReplacesTheOthers) {
+  const std::string box = R"("category_id": 1, "bbox": [0, 0, 1, 1], "area": )";
+  const std::string json = with_annotations(R"({"id": 4, "image_id": 7, )" + box + R"(1}, {"id": 4, "image_id": 30, )" +
+                                            box + R"(2}, {"id": 5, "image_id": 7, )" + box + "3}");
+  const libtrain::test::SilentLog silence;
+  const auto evaluation = read(json, {.use = CocoUse::evaluation});
+  EXPECT_EQ(evaluation.findings, CocoFindings{.duplicate_ids = 1});
+  ASSERT_EQ(evaluation.objects.of_image(1).size(), 2u);
+  for (const auto& each : evaluation.objects.of_image(1)) EXPECT_EQ(each.area, 2);
+  EXPECT_EQ(read(json).objects.of_image(0).size(), 2u);
 }
 
 TEST(Coco, AnErrorNamesFileOffsetAndWhatWasThere) {

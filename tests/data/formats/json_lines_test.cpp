@@ -19,12 +19,13 @@ using libtrain::test::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-JsonLines open(const std::string& text) {
+JsonLines open_lines(const std::string& text) {
   return JsonLines{memory_file(text, "rows.jsonl")};
 }
 
 TEST(JsonLines, ReadsStringsAndNumbersByName) {
-  const auto file = open("{\"text\": \"caf\\u00e9 \\\"x\\\"\", \"label\": 3}\n{\"label\": -1.5e2, \"text\": \"\"}\n");
+  const auto file =
+      open_lines("{\"text\": \"caf\\u00e9 \\\"x\\\"\", \"label\": 3}\n{\"label\": -1.5e2, \"text\": \"\"}\n");
   ASSERT_EQ(file.size(), 2u);
   EXPECT_EQ(file.field(0, "text"), "caf\xc3\xa9 \"x\"");
   EXPECT_EQ(file.field(1, "text"), "");
@@ -34,7 +35,7 @@ TEST(JsonLines, ReadsStringsAndNumbersByName) {
 }
 
 TEST(JsonLines, NumbersAndTruthsAreTextToo) {
-  const auto file = open(R"({"a": 0.10 , "b": true, "c": false, "d": 12})");
+  const auto file = open_lines(R"({"a": 0.10 , "b": true, "c": false, "d": 12})");
   EXPECT_EQ(file.field(0, "a"), "0.10");
   EXPECT_EQ(file.field(0, "b"), "true");
   EXPECT_EQ(file.field(0, "c"), "false");
@@ -42,34 +43,34 @@ TEST(JsonLines, NumbersAndTruthsAreTextToo) {
 }
 
 TEST(JsonLines, BlankLinesAreNoRows) {
-  const auto file = open("\n \t\r\n{\"a\": 1}\r\n\n  {\"a\": 2}");
+  const auto file = open_lines("\n \t\r\n{\"a\": 1}\r\n\n  {\"a\": 2}");
   ASSERT_EQ(file.size(), 2u);
   EXPECT_EQ(file.integer(1, "a"), 2);
   EXPECT_EQ(file.line(0), "{\"a\": 1}");
-  EXPECT_EQ(open("").size(), 0u);
-  EXPECT_EQ(open(" \n\n").size(), 0u);
+  EXPECT_EQ(open_lines("").size(), 0u);
+  EXPECT_EQ(open_lines(" \n\n").size(), 0u);
 }
 
 TEST(JsonLines, LongLinesAreWhole) {
   const std::string text(3 << 20, 'y');
-  const auto file = open("{\"t\": \"" + text + "\"}\n{\"t\": \"z\"}\n");
+  const auto file = open_lines("{\"t\": \"" + text + "\"}\n{\"t\": \"z\"}\n");
   ASSERT_EQ(file.size(), 2u);
   EXPECT_EQ(file.field(0, "t"), text);
   EXPECT_EQ(file.field(1, "t"), "z");
 }
 
 TEST(JsonLines, NestedValuesAreSkipped) {
-  const auto file = open(R"({"x": {"a": [1, {"a": 2}]}, "\u0061": 7})");
+  const auto file = open_lines(R"({"x": {"a": [1, {"a": 2}]}, "\u0061": 7})");
   EXPECT_EQ(file.integer(0, "a"), 7);
 }
 
 TEST(JsonLines, OfTheSameKeyTwiceTheLastCounts) {
-  EXPECT_EQ(open(R"({"a": 1, "b": 3, "a": "2"})").field(0, "a"), "2");
+  EXPECT_EQ(open_lines(R"({"a": 1, "b": 3, "a": "2"})").field(0, "a"), "2");
 }
 
 // Files are read a megabyte at a time.
 TEST(JsonLines, ErrorsNameTheLineOnBothSidesOfAMegabyte) {
-  const auto file = open("1\n" + std::string(1 << 20, ' ') + "\n{}\n2\n\n");
+  const auto file = open_lines("1\n" + std::string(1 << 20, ' ') + "\n{}\n2\n\n");
   ASSERT_EQ(file.size(), 3u);
   const auto message = [&](std::uint64_t row) { return message_of<EnvironmentError>([&] { file.field(row, "a"); }); };
   EXPECT_THAT(message(0), AllOf(HasSubstr("line 1,"), HasSubstr("byte offset 0:")));
@@ -78,7 +79,7 @@ TEST(JsonLines, ErrorsNameTheLineOnBothSidesOfAMegabyte) {
 
 TEST(JsonLines, ErrorsNameLineAndOffset) {
   const auto message = [](const std::string& row) {
-    return message_of<EnvironmentError>([&] { open("{}\n\n" + row + "\n").field(1, "a"); });
+    return message_of<EnvironmentError>([&] { open_lines("{}\n\n" + row + "\n").field(1, "a"); });
   };
   EXPECT_THAT(message(R"({"b": 1})"),
               AllOf(HasSubstr("'rows.jsonl'"), HasSubstr("line 3"), HasSubstr("byte offset 4"), HasSubstr("'a'")));
@@ -96,7 +97,7 @@ TEST(JsonLines, ErrorsNameLineAndOffset) {
 }
 
 TEST(JsonLines, WrongTypesAndRowsAreRefused) {
-  const auto file = open(R"({"a": "1", "b": 1.5})");
+  const auto file = open_lines(R"({"a": "1", "b": 1.5})");
   EXPECT_THROW(file.integer(0, "a"), EnvironmentError);
   EXPECT_THROW(file.number(0, "a"), EnvironmentError);
   EXPECT_THROW(file.integer(0, "b"), EnvironmentError);

@@ -108,7 +108,8 @@ class MutatedJson : public ::testing::Test {
 };
 
 CocoOptions options_of(std::uint64_t mutation) {
-  return {.use = mutation % 3 == 0 ? CocoUse::evaluation : CocoUse::training};
+  return {.use = mutation % 3 == 0 ? CocoUse::evaluation : CocoUse::training,
+          .malformed = mutation % 4 == 1 ? CocoMalformed::leave_out : CocoMalformed::refuse};
 }
 
 TEST_F(MutatedJson, InstancesAreReadOrRefused) {

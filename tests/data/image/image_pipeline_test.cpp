@@ -14,7 +14,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/image/detail/jpeg.hpp>
-#include <libtrain/data/image/detail/png.hpp>
+#include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
@@ -369,7 +369,7 @@ TEST(ImagePipeline, TheGeometrySaysWhereThingsAre) {
   Image image = constant_picture(160, 120, 1, 0);
   const ImageBox object{40, 30, 120, 90};
   for (int y = 30; y < 90; ++y) std::fill_n(image.row(y) + 40, 80, std::uint8_t{255});
-  const File file = detail::encode_png(image);
+  const File file = encode_png(image);
   ImagePipelineOptions options{.width = 64, .height = 48, .channels = 1, .type = PixelType::uint8};
   std::vector<ImagePipelineOptions> ways(4, options);
   ways[0].short_side = 96;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,7 +12,6 @@
 
 #include <tests/data/image/decoders.hpp>
 #include <tests/data/image/jpeg_writer.hpp>
-#include <tests/data/image/pictures.hpp>
 #include <tests/data/image/png_writer.hpp>
 #include <tests/support/message_of.hpp>
 
@@ -26,7 +24,6 @@ using libtrain::test::cropped;
 using libtrain::test::decode_png;
 using libtrain::test::message_of;
 using libtrain::test::write_png;
-using test::random_picture;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -109,30 +106,6 @@ TEST(PngDecoder, RefusesOptionsThatDoNotFit) {
   EXPECT_THAT(
       message_of<UsageError>([&] { decode_png(file, {.crop = Crop{.x = 0, .y = 0, .width = 24, .height = 1}}); }),
       HasSubstr("23 x 17 pixels"));
-}
-
-TEST(PngEncoder, KeepsEveryPixel) {
-  for (const int channels : {1, 3}) {
-    for (const auto& [width, height] : {std::pair{1, 1}, std::pair{37, 21}, std::pair{3, 300}}) {
-      const Image picture = random_picture(width, height, channels);
-      const auto file = detail::encode_png(picture);
-      const PngHeader header = parse_png_header(file, "file");
-      EXPECT_EQ(header.color, channels == 1 ? PngColor::grey : PngColor::rgb);
-      EXPECT_EQ(header.bit_depth, 8);
-      EXPECT_FALSE(header.interlaced);
-      const Image decoded = decode_png(file, {.channels = channels});
-      EXPECT_EQ(decoded.width, width);
-      EXPECT_EQ(decoded.height, height);
-      EXPECT_EQ(decoded.pixels, picture.pixels);
-    }
-  }
-}
-
-TEST(PngEncoder, RefusesWhatIsNoPicture) {
-  EXPECT_THAT(message_of<UsageError>([] { detail::encode_png({.width = 2, .height = 2}); }), HasSubstr("0 bytes"));
-  Image picture = random_picture(2, 2, 3);
-  picture.channels = 2;
-  EXPECT_THAT(message_of<UsageError>([&] { detail::encode_png(picture); }), HasSubstr("2 channels"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include <libtrain/data/image/decode_image.hpp>
 #include <libtrain/data/image/detail/jpeg.hpp>
-#include <libtrain/data/image/detail/png.hpp>
+#include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/image/geometry.hpp>
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/image/image_pipeline.hpp>
@@ -124,7 +124,7 @@ TEST(ScaledDecoding, IsNotUsedUnlessItWasAskedFor) {
 }
 
 TEST(ScaledDecoding, LeavesPngsAlone) {
-  const File file = detail::encode_png(smooth_picture(300, 200, 3));
+  const File file = encode_png(smooth_picture(300, 200, 3));
   ImagePipelineOptions scaled = bytes_of_size(64, 64, true);
   ImagePipelineOptions exact = bytes_of_size(64, 64, false);
   scaled.short_side = exact.short_side = 80;

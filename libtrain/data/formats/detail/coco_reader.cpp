@@ -39,8 +39,6 @@ std::vector<double> numbers_of(ondemand::value& value, std::string_view name) {
   return numbers;
 }
 
-constexpr std::uint32_t kNoImage = UINT32_MAX;
-
 template <typename Records>
 CocoIdTable positions_of(const Records& records) {
   CocoIdTable table{records.size()};
@@ -49,25 +47,17 @@ CocoIdTable positions_of(const Records& records) {
   return table;
 }
 
-// Groups annotations by image, in the order of the file, by a counting sort.
-void group_by_image(CocoObjects& objects, std::size_t images) {
-  auto& first = objects.first_of_image;
-  first.assign(images + 1, 0);
-  for (const auto& annotation : objects.annotations) {
-    if (annotation.image != kNoImage) ++first[annotation.image + std::size_t{1}];
-  }
-  for (std::size_t image = 0; image < images; ++image) first[image + 1] += first[image];
-  std::vector<CocoAnnotation> grouped(first[images]);
-  std::vector<std::uint64_t> next(first.begin(), first.end());
-  for (const auto& annotation : objects.annotations) {
-    if (annotation.image != kNoImage) grouped[next[annotation.image]++] = annotation;
-  }
-  objects.annotations = std::move(grouped);
+// The `id` of an annotation, which may follow after a fault; std::nullopt if there is none, or it cannot be read.
+std::optional<std::int64_t> id_of(ondemand::object object) {
+  std::int64_t id = 0;
+  if (object.find_field_unordered("id").get_int64().get(id) != simdjson::SUCCESS) return std::nullopt;
+  return id;
 }
 
 }  // namespace
 
-CocoReader::CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordinates) : file_(file), use_(use) {
+CocoReader::CocoReader(CocoFile file, const CocoOptions& options, std::uint64_t expected_coordinates)
+    : file_(file), options_(options) {
   found_.objects.shapes.coordinates.reserve(expected_coordinates);
 }
 
@@ -129,16 +119,44 @@ void CocoReader::read_category(ondemand::value& value) {
 
 void CocoReader::read_annotation(ondemand::value& value) {
   const Marks marks = mark();
-  const char* const begin = json_begin(value);
-  Entry entry{.reference = {.at = begin}};
+  Entry entry{.reference = {.at = json_begin(value)}};
+  if (file_ == CocoFile::results) entry.annotation.id = ++results_;
+  std::optional<ondemand::object> object;
+  try {
+    object = json_object(value, "annotations");
+    read_members(*object, entry);
+    complete(entry);
+  } catch (JsonFault& fault) {
+    if (fault.at == nullptr) throw;  // not well-formed
+    if (file_ == CocoFile::results) {
+      fault.record = text("result ", results_);
+    } else if (object && object->reset().error() == simdjson::SUCCESS) {
+      if (const auto id = id_of(*object)) fault.record = text("annotation ", *id);
+    }
+    if (options_.malformed == CocoMalformed::refuse) throw;
+    // The parser goes on after the object if it stands within.
+    if (object && object->reset().error() != simdjson::SUCCESS) throw;
+    roll_back(marks);
+    leave_out(fault);
+    return;
+  }
+  if (!is_kept(entry)) {
+    roll_back(marks);
+    return;
+  }
+  found_.objects.annotations.push_back(entry.annotation);
+  references_.push_back(entry.reference);
+}
+
+void CocoReader::read_members(ondemand::object& object, Entry& entry) {
   auto& annotation = entry.annotation;
-  auto object = json_object(value, "annotations");
   for_each_json_field(object, [&](std::string_view key, ondemand::value& field) {
     if (key == "segmentation") {
       read_segmentation(field, entry);
     } else if (key == "bbox") {
       const char* const box_begin = json_begin(field);
       const auto box = numbers_of(field, key);
+      if (box.empty() && file_ == CocoFile::results) return;
       if (box.size() != 4) throw JsonFault{box_begin, "four numbers for 'bbox'"};
       annotation.box = {.x = box[0], .y = box[1], .width = box[2], .height = box[3]};
       entry.has_box = true;
@@ -161,40 +179,42 @@ void CocoReader::read_annotation(ondemand::value& value) {
       entry.has_score = true;
     }
   });
-  complete(entry, begin);
-  if (!is_kept(entry)) {
-    roll_back(marks);
-    return;
-  }
-  found_.objects.annotations.push_back(annotation);
-  references_.push_back(entry.reference);
 }
 
-void CocoReader::complete(Entry& entry, const char* begin) {
-  auto& annotation = entry.annotation;
+void CocoReader::complete(Entry& entry) {
+  const char* const begin = entry.reference.at;
   require_key(entry.has_image, "image_id", begin);
   require_key(entry.has_category, "category_id", begin);
-  const bool results = file_ == CocoFile::results;
-  if (results) {
-    require_key(entry.has_score, "score", begin);
-    annotation.id = static_cast<std::int64_t>(found_.objects.annotations.size()) + 1;
-    annotation.crowd = false;
-    if (!entry.has_box && annotation.kind == CocoShape::run_length) {
-      const RunLengthView runs = found_.objects.shapes.run_length(annotation.shape);
-      annotation.box = mask_box(runs);
-      annotation.area = static_cast<double>(mask_area(runs));
-      return;
-    }
-  } else {
-    require_key(entry.has_id, "id", begin);
-  }
+  if (file_ == CocoFile::results) return complete_result(entry);
+  require_key(entry.has_id, "id", begin);
   require_key(entry.has_box, "bbox", begin);
-  if (results || !entry.has_area) annotation.area = annotation.box.width * annotation.box.height;
+  if (!entry.has_area) entry.annotation.area = entry.annotation.box.width * entry.annotation.box.height;
+}
+
+void CocoReader::complete_result(Entry& entry) {
+  auto& annotation = entry.annotation;
+  require_key(entry.has_score, "score", entry.reference.at);
+  annotation.crowd = false;
+  const bool has_mask = annotation.kind == CocoShape::run_length;
+  if (!entry.has_box && !has_mask) {
+    throw JsonFault{entry.reference.at, "an object with the key 'bbox', or a run-length mask as 'segmentation'"};
+  }
+  if (!results_have_boxes_) results_have_boxes_ = entry.has_box;
+  annotation.area = annotation.box.width * annotation.box.height;
+  if (!has_mask || (entry.has_box && *results_have_boxes_)) return;
+  const RunLengthView runs = found_.objects.shapes.run_length(annotation.shape);
+  annotation.area = static_cast<double>(mask_area(runs));
+  if (!entry.has_box) annotation.box = mask_box(runs);
+}
+
+void CocoReader::leave_out(const JsonFault& fault) {
+  if (found_.findings.malformed == 0) first_malformed_ = fault;
+  ++found_.findings.malformed;
 }
 
 bool CocoReader::is_kept(const Entry& entry) {
   const auto& annotation = entry.annotation;
-  const bool training = use_ == CocoUse::training && file_ == CocoFile::instances;
+  const bool training = options_.use == CocoUse::training && file_ == CocoFile::instances;
   found_.findings.polygons += entry.listed_polygons - annotation.polygons;
   if (training && (annotation.box.width <= 0 || annotation.box.height <= 0)) {
     ++found_.findings.degenerate_boxes;
@@ -315,37 +335,62 @@ void CocoReader::append_counts(const std::vector<double>& counts, std::uint64_t 
   if (left > 0) throw JsonFault{begin, text("counts that add up to ", pixels, ", not to ", pixels - left)};
 }
 
-void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
-                       CocoFile file, CocoFindings& findings) {
+void CocoReader::check_ids() {
+  auto& annotations = found_.objects.annotations;
+  CocoIdTable ids{annotations.size()};
+  for (std::size_t number = annotations.size(); number-- > 0;) {
+    if (annotations[number].id <= 0) ++found_.findings.ids_not_positive;
+    if (ids.insert(annotations[number].id, static_cast<std::uint32_t>(number))) continue;
+    ++found_.findings.duplicate_ids;
+    if (options_.use == CocoUse::training) continue;
+    const std::uint32_t last = *ids.find(annotations[number].id);
+    annotations[number] = annotations[last];
+    references_[number] = references_[last];
+  }
+}
+
+void CocoReader::link(const CocoAnnotations& truth) {
   const CocoIdTable images = positions_of(truth.images);
   const CocoIdTable categories = positions_of(truth.categories);
-  for (std::size_t number = 0; number < references.size(); ++number) {
-    const CocoReference& reference = references[number];
-    CocoAnnotation& annotation = objects.annotations[number];
+  for (std::size_t number = 0; number < references_.size(); ++number) {
+    const CocoReference& reference = references_[number];
+    CocoAnnotation& annotation = found_.objects.annotations[number];
+    annotation.image = kNoCocoImage;
     const auto image = images.find(reference.image_id);
-    annotation.image = image.value_or(kNoImage);
     if (!image) {
-      if (file == CocoFile::results) {
-        throw JsonFault{reference.at, text("a result for an image of the ground truth, not for ", reference.image_id)};
-      }
-      ++findings.unknown_images;
+      ++found_.findings.unknown_images;
       continue;
     }
     const auto category = categories.find(reference.category_id);
-    if (!category) {
-      throw JsonFault{reference.at, text("an object of a known category, not of ", reference.category_id)};
+    if (category) {
+      annotation.image = *image;
+      annotation.category = *category;
+    } else if (file_ == CocoFile::results) {
+      ++found_.findings.unknown_categories;
+    } else {
+      JsonFault fault{.at = reference.at,
+                      .expected = text("an object of a known category, not of ", reference.category_id),
+                      .record = text("annotation ", annotation.id)};
+      if (options_.malformed == CocoMalformed::refuse) throw fault;
+      leave_out(fault);
     }
-    annotation.category = *category;
   }
-  group_by_image(objects, truth.images.size());
+  group_coco_objects(found_.objects, truth.images.size());
 }
 
-void check_coco_ids(const CocoObjects& objects, CocoFindings& findings) {
-  CocoIdTable ids{objects.annotations.size()};
+void group_coco_objects(CocoObjects& objects, std::size_t images) {
+  auto& first = objects.first_of_image;
+  first.assign(images + 1, 0);
   for (const auto& annotation : objects.annotations) {
-    if (annotation.id <= 0) ++findings.ids_not_positive;
-    if (!ids.insert(annotation.id, 0)) ++findings.duplicate_ids;
+    if (annotation.image != kNoCocoImage) ++first[annotation.image + std::size_t{1}];
   }
+  for (std::size_t image = 0; image < images; ++image) first[image + 1] += first[image];
+  std::vector<CocoAnnotation> grouped(first[images]);
+  std::vector<std::uint64_t> next(first.begin(), first.end());
+  for (const auto& annotation : objects.annotations) {
+    if (annotation.image != kNoCocoImage) grouped[next[annotation.image]++] = annotation;
+  }
+  objects.annotations = std::move(grouped);
 }
 
 }  // namespace libtrain::data::detail

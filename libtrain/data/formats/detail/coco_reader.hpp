@@ -76,22 +76,33 @@ struct CocoReference {
 
 enum class CocoFile { instances, results };
 
-/// Reads the objects of a file's sections one by one; all functions throw JsonFault.
+/// Reads the objects of a file's sections one by one, and then links them; all functions throw JsonFault.
 class CocoReader {
  public:
   /// Reserves address space for `expected_coordinates`; memory is used only for actual coordinates.
-  CocoReader(CocoFile file, CocoUse use, std::uint64_t expected_coordinates);
+  CocoReader(CocoFile file, const CocoOptions& options, std::uint64_t expected_coordinates);
 
   void read_image(simdjson::ondemand::value& value);
   void read_category(simdjson::ondemand::value& value);
+
+  /// With CocoMalformed::leave_out, counts an annotation that is malformed instead of throwing. Faults name its id.
   void read_annotation(simdjson::ondemand::value& value);
+
+  /// Counts ids that are not positive or not unique and, for an evaluation, replaces annotations by the last one with
+  /// their id. Call it after the last annotation.
+  void check_ids();
+
+  /// Sets the positions of each annotation's image and category in `truth`, whose images and categories are sorted, and
+  /// groups the annotations by image. Those of unknown images are left out and counted, as are results of unknown
+  /// categories; annotations of unknown categories are malformed.
+  void link(const CocoAnnotations& truth);
 
   /// Images, categories and annotations in the order of the file; the annotations' positions of images and categories
   /// are not set.
   CocoAnnotations& found() { return found_; }
 
-  /// One for each annotation.
-  const std::vector<CocoReference>& references() const { return references_; }
+  /// What was wrong with the first annotation that was left out as malformed.
+  const std::optional<JsonFault>& first_malformed() const { return first_malformed_; }
 
  private:
   // An annotation and the keys of its object.
@@ -115,8 +126,11 @@ class CocoReader {
     std::size_t masks = 0;
   };
 
-  void complete(Entry& entry, const char* begin);
+  void read_members(simdjson::ondemand::object& object, Entry& entry);
+  void complete(Entry& entry);
+  void complete_result(Entry& entry);
   bool is_kept(const Entry& entry);
+  void leave_out(const JsonFault& fault);
 
   void read_segmentation(simdjson::ondemand::value& value, Entry& entry);
   void read_polygons(simdjson::ondemand::value& value, Entry& entry);
@@ -127,20 +141,20 @@ class CocoReader {
   void roll_back(const Marks& marks);
 
   CocoFile file_;
-  CocoUse use_;
+  CocoOptions options_;
   CocoAnnotations found_;
-  std::vector<CocoReference> references_;
+  std::vector<CocoReference> references_;  // of each annotation
+  std::optional<JsonFault> first_malformed_;
+  std::int64_t results_ = 0;                // as many as have been read, those left out included
+  std::optional<bool> results_have_boxes_;  // whether the first has one
   CocoIdTable image_ids_;
   CocoIdTable category_ids_;
 };
 
-/// Sets the positions of each annotation's image and category in `truth`, whose images and categories are sorted, and
-/// groups annotations by image. Annotations of unknown images are dropped and counted (CocoFile::instances) or are an
-/// error (CocoFile::results). Throws JsonFault.
-void link_coco_objects(CocoObjects& objects, const std::vector<CocoReference>& references, const CocoAnnotations& truth,
-                       CocoFile file, CocoFindings& findings);
+/// CocoAnnotation::image of an annotation that group_coco_objects() leaves out.
+inline constexpr std::uint32_t kNoCocoImage = UINT32_MAX;
 
-/// Counts ids of annotations that are not positive or not unique.
-void check_coco_ids(const CocoObjects& objects, CocoFindings& findings);
+/// Groups annotations by image, in their order, by a counting sort.
+void group_coco_objects(CocoObjects& objects, std::size_t images);
 
 }  // namespace libtrain::data::detail

@@ -20,6 +20,7 @@ inline constexpr std::string_view kJsonSpace = " \t\r\n";
 struct JsonFault {
   const char* at = nullptr;   ///< the place in the text; null for the position of the parser
   std::string expected = {};  ///< completes "expected ...": an integer for 'id'
+  std::string record = {};    ///< the record of the file that has the fault, such as "annotation 5", if that is known
 };
 
 /// The position of the first byte of `text` that is not valid UTF-8: no overlong forms, no surrogates, nothing above

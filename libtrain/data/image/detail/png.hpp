@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include <libtrain/data/image/decode_options.hpp>
 #include <libtrain/data/image/image.hpp>
@@ -23,9 +22,5 @@ namespace libtrain::data::detail {
 ///
 /// `header` is the file's, and the memory of `to` is reused. After an error `to` has unspecified content.
 void decode_png(std::span<const std::byte> file, const PngHeader& header, const DecodeOptions& options, Image& to);
-
-/// The image as a PNG of 8 bits, grey or RGB, not interlaced. Throws UsageError for an image that is empty or does not
-/// match its bytes, EnvironmentError if libspng fails. Any thread may call it.
-std::vector<std::byte> encode_png(const Image& image);
 
 }  // namespace libtrain::data::detail
