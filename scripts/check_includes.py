@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "observe": {"base"},
     "checkpoint": {"base"},
     "train": {"base", "numeric", "launch", "comm", "sync", "optim", "data", "observe", "checkpoint"},
-    "models": set(),
+    "models": {"base"},
 }
 # Files at the top, such as the umbrella header, may include everything except the models, which are a separate library.
 TOP_MAY_INCLUDE = set(MAY_INCLUDE) - {"models"}

@@ -8,9 +8,6 @@
 // not: then labels are numbers.
 
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
-#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -26,14 +23,13 @@
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/make_model.hpp>
 
+#include "../image_files.hpp"
+
 namespace lt = libtrain;
 
 namespace {
 
-using OpenImage = std::function<std::unique_ptr<const lt::data::File>()>;
-
 constexpr std::size_t kBatchSize = 32;
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 
 struct Options {
   std::string model = {};
@@ -42,27 +38,6 @@ struct Options {
   bool as_json = false;
   std::vector<std::string> images = {};
 };
-
-bool is_image(const std::string& path) {
-  auto extension = std::filesystem::path{path}.extension().string();
-  for (auto& letter : extension) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
-void find_images(const std::string& location, std::vector<OpenImage>& images) {
-  const bool is_uri = location.find("://") != std::string::npos;
-  if (is_uri ? is_image(location.substr(0, location.find('?'))) : !std::filesystem::is_directory(location)) {
-    images.push_back([location] { return lt::data::open_file(location); });
-    return;
-  }
-  const auto storage = lt::data::open_storage(location);
-  const auto others = images.size();
-  for (const auto& file : storage->list("")) {
-    if (is_image(file.path)) images.push_back([storage, path = file.path] { return storage->open(path); });
-  }
-  if (images.size() > others) return;
-  throw lt::EnvironmentError("There is no .jpg, .jpeg or .png file in '" + storage->name() + "'. Check the path.");
-}
 
 struct Batch {
   std::vector<std::string> names = {};
@@ -82,7 +57,7 @@ Batch read_batch(std::span<const OpenImage> images, const lt::data::ImagePipelin
       try {
         const auto file = images[index]();
         batch.names[index] = file->name();
-        const auto bytes = lt::data::read_all(*file, kLargestFile);
+        const auto bytes = lt::data::read_all(*file, kLargestImageFile);
         lt::data::SampleRandom random(0, 0, index);  // nothing is drawn from it
         pipeline.run(std::as_bytes(std::span{bytes}), file->name(), random,
                      {pixels + index * pipeline.bytes(), pipeline.bytes()});

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <libtrain/models/mnist.hpp>
@@ -64,6 +65,9 @@ void add_model(const std::string& name, MakeModel make) {
 }
 
 std::shared_ptr<ImageClassifier> make_model(const std::string& name, const ModelOptions& options) {
+  if (options.classes < 1) {
+    throw std::invalid_argument("ModelOptions::classes is " + std::to_string(options.classes) + ". Give at least 1.");
+  }
   const auto found = models().find(name);
   if (found != models().end()) return found->second(options);
   std::string names;

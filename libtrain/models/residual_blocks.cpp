@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <libtrain/models/frozen_batch_norm.hpp>
+
 namespace libtrain::models::detail {
 
 namespace {
@@ -12,6 +14,12 @@ namespace {
 void zero_scale(const torch::nn::AnyModule& norm) {
   const at::NoGradGuard no_grad;
   norm.ptr()->named_parameters(/*recurse=*/false)["weight"].zero_();
+}
+
+// The norm of the shortcut's convolution, or x if the shortcut is empty.
+at::Tensor shortcut_of(torch::nn::SequentialImpl& shortcut, const at::Tensor& x) {
+  if (shortcut.is_empty()) return x;
+  return convolve(*shortcut[0]->as<torch::nn::Conv2d>(), *(shortcut.begin() + 1), x);
 }
 
 }  // namespace
@@ -24,6 +32,11 @@ torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t ke
 
 torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels) {
   return factory ? factory(channels) : torch::nn::AnyModule(torch::nn::BatchNorm2d(channels));
+}
+
+at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x) {
+  if (auto* frozen = norm.ptr()->as<FrozenBatchNorm2d>()) return frozen->after(convolution, x);
+  return norm.forward(convolution.forward(x));
 }
 
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion) {
@@ -52,9 +65,9 @@ BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
 }
 
 at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
-  at::Tensor out = bn1_.forward(conv1_->forward(x)).relu_();
-  out = bn2_.forward(conv2_->forward(out));
-  out += downsample_->is_empty() ? x : downsample_->forward(x);
+  at::Tensor out = convolve(*conv1_, bn1_, x).relu_();
+  out = convolve(*conv2_, bn2_, out);
+  out += shortcut_of(*downsample_, x);
   return out.relu_();
 }
 
@@ -80,10 +93,10 @@ BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
 }
 
 at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
-  at::Tensor out = bn1_.forward(conv1_->forward(x)).relu_();
-  out = bn2_.forward(conv2_->forward(out)).relu_();
-  out = bn3_.forward(conv3_->forward(out));
-  out += downsample_->is_empty() ? x : downsample_->forward(x);
+  at::Tensor out = convolve(*conv1_, bn1_, x).relu_();
+  out = convolve(*conv2_, bn2_, out).relu_();
+  out = convolve(*conv3_, bn3_, out);
+  out += shortcut_of(*downsample_, x);
   return out.relu_();
 }
 

@@ -29,6 +29,9 @@ torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t ke
 
 torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels);
 
+/// The norm of the convolution of x; a FrozenBatchNorm2d as one operator.
+at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x);
+
 /// 1x1 convolution and norm for the shortcut of a block whose output differs in shape from its input, else empty.
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion);
 

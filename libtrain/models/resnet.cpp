@@ -23,13 +23,16 @@ void check(const ResNetOptions& options) {
     throw std::invalid_argument("ResNetOptions::layers has " + std::to_string(options.layers.size()) +
                                 " entries. Give 1 to 4, one for each stage.");
   }
-  const std::int64_t least = std::min({*std::min_element(options.layers.begin(), options.layers.end()), options.classes,
-                                       options.width, options.input_channels, options.groups, options.group_width});
+  const std::int64_t least = std::min({*std::min_element(options.layers.begin(), options.layers.end()), options.width,
+                                       options.input_channels, options.groups, options.group_width});
   if (least < 1) {
     throw std::invalid_argument(
-        "ResNetOptions::layers, classes, width, groups, group_width and input_channels must be at least 1, but one of "
-        "them is " +
+        "ResNetOptions::layers, width, groups, group_width and input_channels must be at least 1, but one of them is " +
         std::to_string(least) + ".");
+  }
+  if (options.classes < 0) {
+    throw std::invalid_argument("ResNetOptions::classes is " + std::to_string(options.classes) +
+                                ". Give at least 1, or 0 for features without a classifier.");
   }
   if (options.block == Block::basic && (options.groups != 1 || options.group_width != kGroupWidth)) {
     throw std::invalid_argument("ResNetOptions::groups and group_width are of bottlenecks. Set Block::bottleneck.");
@@ -69,7 +72,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options), channe
     stages_.push_back(
         register_module("layer" + std::to_string(i + 1), make_stage(options.layers[i], width, i == 0 ? 1 : 2)));
   }
-  fc_ = register_module("fc", torch::nn::Linear(channels_, options.classes));
+  if (options.classes > 0) fc_ = register_module("fc", torch::nn::Linear(channels_, options.classes));
   initialize();
 }
 
@@ -107,9 +110,21 @@ void ResNetImpl::initialize() {
   }
 }
 
+at::Tensor ResNetImpl::stem(const at::Tensor& images) {
+  const at::Tensor x = detail::convolve(*conv1_, bn1_, images).relu_();
+  return options_.stem == Stem::imagenet ? at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1}) : x;
+}
+
+std::vector<at::Tensor> ResNetImpl::features(const at::Tensor& images) {
+  at::Tensor x = stem(images);
+  std::vector<at::Tensor> outputs;
+  for (auto& stage : stages_) outputs.push_back(x = stage->forward(x));
+  return outputs;
+}
+
 at::Tensor ResNetImpl::forward(const at::Tensor& images) {
-  at::Tensor x = bn1_.forward(conv1_->forward(images)).relu_();
-  if (options_.stem == Stem::imagenet) x = at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1});
+  if (!fc_) throw std::logic_error("This ResNet has no classes to predict. Call features(), or give it classes.");
+  at::Tensor x = stem(images);
   for (auto& stage : stages_) x = stage->forward(x);
   x = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
   if (options_.dropout > 0) x = at::dropout(x, options_.dropout, is_training());

@@ -26,7 +26,7 @@ enum class Stem {
 struct ResNetOptions {
   Block block = Block::basic;                       ///< set by the functions below
   std::vector<std::int64_t> layers = {2, 2, 2, 2};  ///< blocks of each stage, 1 to 4 stages; set by the functions below
-  std::int64_t classes = 1000;
+  std::int64_t classes = 1000;  ///< 0: no classifier, for a network of which only features() is used
   /// Channels of the first stage (before a bottleneck's factor of 4), doubled in each next one.
   std::int64_t width = 64;
   /// Groups of a bottleneck's 3x3 convolution, which has groups * group_width / 64 times as many channels as `width`:
@@ -56,13 +56,19 @@ class ResNetImpl : public ImageClassifier {
   /// Throws std::invalid_argument for other than 1 to 4 stages, or a number out of range.
   explicit ResNetImpl(const ResNetOptions& options = {});
 
+  /// Throws std::logic_error without classes.
   at::Tensor forward(const at::Tensor& images) override;
+
+  /// The output of each stage, the finest first: `width` channels (times a bottleneck's factor of 4) of the image's
+  /// size divided by 4 (1 with Stem::small), and in each next one twice as many channels of half the size.
+  std::vector<at::Tensor> features(const at::Tensor& images);
 
   const ResNetOptions& options() const { return options_; }
 
  private:
   torch::nn::Sequential make_stage(std::int64_t blocks, std::int64_t width, std::int64_t stride);
   void initialize();
+  at::Tensor stem(const at::Tensor& images);
 
   const ResNetOptions options_;
   std::int64_t channels_;  // of the output of the stages created so far

@@ -86,8 +86,28 @@ class Comparisons(BenchTest):
         self.assertEqual((ours["implementation"], theirs["implementation"]), ("libtrain", "pycocotools"))
         self.assertEqual(ours["annotations"], theirs["annotations"])
 
+    def test_mask_rcnn(self):
+        for workload in "nms_2000", "roi_align":
+            job = self.run_script("compare_mask_rcnn.py", "--program", jobs.program("bench_mask_rcnn"),
+                                  f"--workload={workload}", "--rounds=1", "--iterations=1", "--json", self.json)
+            records = self.records(job, "mask_rcnn", workload=workload)
+            self.assertEqual([each["implementation"] for each in records][:2], ["libtrain", "torchvision"])
+            self.json.unlink()
+
+    def test_coco_evaluation(self):
+        job = self.run_script("compare_coco_evaluation.py", "--program", jobs.program("bench_coco_evaluation"),
+                              "--images=20", "--detections=5", "--rounds=1", "--json", self.json)
+        records = self.records(job, "coco_evaluation", images=20, detections=100)
+        self.assertEqual([(each["implementation"], each["type"]) for each in records],
+                         [("libtrain", "bbox"), ("libtrain", "segm"), ("pycocotools", "bbox"), ("pycocotools", "segm")])
+        for ours, theirs in zip(records[:2], records[2:]):
+            self.assertGreater(ours["stats"][0], 0)
+            for a, b in zip(ours["stats"], theirs["stats"], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-12)
+
 
 if __name__ == "__main__":
-    jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_start_up",
-                          "bench_train_step", "train_resnet")
+    jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_coco_evaluation",
+                          "bench_mask_rcnn",
+                          "bench_start_up", "bench_train_step", "train_resnet")
     unittest.main()

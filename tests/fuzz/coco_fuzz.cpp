@@ -44,7 +44,10 @@ std::vector<std::string> fuzz_seeds() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   lt::set_log_level(lt::LogLevel::error);
-  const data::CocoOptions options{.use = data::CocoUse::evaluation};
+  const bool leave_out = size % 2 == 0;
+  const data::CocoOptions options{
+      .use = data::CocoUse::evaluation,
+      .malformed = leave_out ? data::CocoMalformed::leave_out : data::CocoMalformed::refuse};
   const std::string json{reinterpret_cast<const char*>(bytes), size};
   try {
     data::read_coco(*data::memory_file(json), options);

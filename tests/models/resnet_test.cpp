@@ -266,7 +266,7 @@ TEST(ResNet, RefusesImpossibleOptions) {
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {}}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 1, 1, 1, 1}}), std::invalid_argument);
   EXPECT_THROW(ResNet(ResNetOptions{.layers = {1, 0}}), std::invalid_argument);
-  EXPECT_THROW(resnet18({.classes = 0}), std::invalid_argument);
+  EXPECT_THROW(resnet18({.classes = -1}), std::invalid_argument);
 }
 
 }  // namespace

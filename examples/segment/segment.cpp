@@ -1,0 +1,238 @@
+// Finds objects in images with a trained Mask R-CNN, in one process on the CPU:
+//
+//   segment --weights outputs/model.safetensors photos             photos/a.jpg becomes segmented/a.png
+//   segment --weights outputs/model.safetensors --json photos      a list of what was found
+//   segment --weights maskrcnn_resnet50_fpn_coco.pth --model resnet50 --norm-epsilon 0 cat.jpg
+//
+// An image is given as a file, or as a folder, for all .jpg, .jpeg and .png files below it; a URI is one of a file if
+// it ends like that. Weights that train_mask_rcnn has written name their model and classes. Those of torchvision do
+// not: then labels are numbers.
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <libtrain/libtrain.hpp>
+#include <libtrain/models/mask_rcnn/image_batch.hpp>
+#include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
+
+#include "../image_files.hpp"
+
+namespace lt = libtrain;
+namespace models = libtrain::models;
+
+namespace {
+
+constexpr int kSmallImage = 300;  // pixels of the shorter side: labels would hide what is smaller
+constexpr int kEnlarged = 4;
+
+struct Options {
+  std::string model = {};
+  std::string weights = {};
+  std::int64_t classes = 91;
+  double norm_epsilon = -1;  // that of the weights
+  double score_threshold = 0.5;
+  double mask_threshold = 0.5;
+  bool as_json = false;
+  std::string output = "segmented";
+  std::vector<std::string> images = {};
+};
+
+// An image as the network sees it, and as it is drawn on.
+struct Photo {
+  std::string name = {};
+  lt::data::Image pixels = {};
+  torch::Tensor seen = {};  // [3, H, W]
+};
+
+Photo read_photo(const OpenImage& open, const lt::DetectorInfo& info) {
+  const auto file = open();
+  Photo photo{.name = file->name()};
+  const auto bytes = lt::data::read_all(*file, kLargestImageFile);
+  const auto encoded = std::as_bytes(std::span{bytes});
+  photo.pixels = lt::data::decode_image(encoded, {.name = photo.name});
+  lt::data::ImagePipeline pipeline{
+      {.shorter_side = lt::data::ShorterSide{.min_size = info.min_size, .max_size = info.max_size}}};
+  lt::data::SampleRandom random(0, 0, 0);  // nothing is drawn from it
+  const auto plan = pipeline.plan(lt::data::read_image_header(encoded, photo.name), random, photo.name);
+  photo.seen = torch::empty({3, plan.geometry.height, plan.geometry.width});
+  pipeline.render(plan, encoded, photo.name, random,
+                  {static_cast<std::byte*>(photo.seen.mutable_data_ptr()), pipeline.bytes(plan)});
+  return photo;
+}
+
+models::MaskRcnn load_model(const Options& options, const lt::DetectorInfo& info) {
+  if (info.model.empty()) {
+    throw lt::UsageError("'" + options.weights + "' does not name its model. Give it as --model, such as resnet50.");
+  }
+  models::MaskRcnnOptions model_options;
+  model_options.classes = info.classes.empty() ? options.classes : 1 + std::ssize(info.classes);
+  model_options.frozen_batch_norm = info.frozen_batch_norm;
+  model_options.norm_epsilon = options.norm_epsilon < 0 ? info.norm_epsilon : options.norm_epsilon;
+  auto model = models::make_mask_rcnn(info.model, model_options);
+  lt::LoadWeightsOptions loading;
+  for (const auto& [from, to] : models::renamed_mask_rcnn_tensors()) loading.rename.push_back({from, to});
+  lt::load_weights(*model, options.weights, loading);
+  model->eval();
+  return model;
+}
+
+// What was found in one image, with masks in the image's size.
+struct Found {
+  std::vector<lt::data::DrawnDetection> objects;
+};
+
+Found find_objects(models::MaskRcnnImpl& model, const Photo& photo, const lt::DetectorInfo& info,
+                   const Options& options) {
+  const auto batch = lt::data::pad_detections({{.image = photo.seen, .target = {}}}, 32);
+  const models::ImageSize seen{photo.seen.size(1), photo.seen.size(2)};
+  const models::ImageSize size{photo.pixels.height, photo.pixels.width};
+  auto detections = model.detect({.images = batch.images, .sizes = {seen}}).front();
+  const auto count = detections.scores.ge(options.score_threshold).sum().item<std::int64_t>();  // they are sorted
+  for (auto* tensor : {&detections.boxes, &detections.labels, &detections.scores, &detections.masks}) {
+    *tensor = tensor->slice(0, 0, count);
+  }
+  models::resize_boxes(detections, seen, size);
+  Found found;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto box = detections.boxes[k].contiguous();
+    // One at a time: each is as large as the photo.
+    const auto columns =
+        models::paste_masks(detections.masks.slice(0, k, k + 1), box.unsqueeze(0), size, options.mask_threshold)
+            .transpose(1, 2)
+            .contiguous();
+    const auto* corner = box.const_data_ptr<float>();
+    const auto label = detections.labels[k].item<std::int64_t>();
+    found.objects.push_back(
+        {.box = {corner[0], corner[1], corner[2], corner[3]},
+         .name = info.classes.empty() ? std::to_string(label) : info.classes[static_cast<std::size_t>(label - 1)],
+         .score = detections.scores[k].item<float>(),
+         .mask =
+             lt::data::encode_mask({columns.const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(columns.numel())},
+                                   static_cast<std::uint32_t>(size.height), static_cast<std::uint32_t>(size.width))});
+  }
+  return found;
+}
+
+std::string to_json(const std::string& image, const Found& found) {
+  nlohmann::ordered_json object{{"image", image},
+                                {"boxes", nlohmann::ordered_json::array()},
+                                {"labels", nlohmann::ordered_json::array()},
+                                {"scores", nlohmann::ordered_json::array()},
+                                {"masks", nlohmann::ordered_json::array()}};
+  for (const auto& each : found.objects) {
+    object["boxes"].push_back(each.box);
+    object["labels"].push_back(each.name);
+    object["scores"].push_back(*each.score);
+    object["masks"].push_back(
+        {{"size", {each.mask->height, each.mask->width}}, {"counts", lt::data::to_coco_string(*each.mask)}});
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// A name of its own for each image of the folder, so that images of the same name do not replace each other.
+std::filesystem::path output_path(const Options& options, const std::string& image, std::set<std::string>& names) {
+  const auto without_query = image.substr(0, image.find('?'));
+  const auto stem = std::filesystem::path{without_query}.stem().string();
+  auto name = stem + ".png";
+  for (int number = 2; !names.insert(name).second; ++number) name = stem + "-" + std::to_string(number) + ".png";
+  return std::filesystem::path{options.output} / name;
+}
+
+void draw(Photo& photo, const Found& found, const std::filesystem::path& path) {
+  const bool is_small = std::min(photo.pixels.width, photo.pixels.height) < kSmallImage;
+  lt::data::draw_detections(photo.pixels, found.objects, {.enlarge = is_small ? kEnlarged : 1});
+  lt::data::write_png(photo.pixels, path.string());
+}
+
+// Throws at the end if some images could not be read; the others have been segmented.
+void segment(const Options& options) {
+  auto info = lt::read_detector_info(options.weights);
+  if (!options.model.empty()) info.model = options.model;
+  auto model = load_model(options, info);
+  std::vector<OpenImage> images;
+  for (const auto& location : options.images) find_images(location, images);
+  std::error_code failure;
+  if (!options.as_json) std::filesystem::create_directories(options.output, failure);
+  if (failure) {
+    throw lt::EnvironmentError("Cannot create the folder '" + options.output + "': " + failure.message() +
+                               ". Choose another one as --output.");
+  }
+
+  const torch::NoGradGuard no_gradients;
+  std::set<std::string> names;
+  std::vector<std::string> rows;
+  std::size_t done = 0;
+  for (const auto& image : images) {
+    std::optional<Photo> photo;
+    try {
+      photo = read_photo(image, info);
+    } catch (const lt::data::StorageUnavailable&) {
+      throw;
+    } catch (const lt::EnvironmentError& error) {
+      std::cerr << "segment: " << error.what() << '\n';
+      continue;
+    }
+    const auto found = find_objects(*model, *photo, info, options);
+    if (options.as_json) {
+      rows.push_back(to_json(photo->name, found));
+    } else {
+      const auto path = output_path(options, photo->name, names);
+      draw(*photo, found, path);
+      std::cout << path.string() << ": " << found.objects.size() << " objects in " << photo->name << '\n';
+    }
+    ++done;
+  }
+  if (options.as_json) std::cout << '[' << lt::join(rows, ",\n ") << "]\n";
+  if (!std::cout.flush()) throw lt::EnvironmentError("Cannot write the results. Check the space on the disk.");
+  if (done == images.size()) return;
+  throw lt::EnvironmentError(
+      lt::text(images.size() - done, " of ", images.size(), " images cannot be read. The others have been segmented."));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Finds objects in images with a trained Mask R-CNN."};
+  Options options;
+  app.add_option("--model", options.model, "resnet50, resnet101 or tiny (default: the one that the weights name)");
+  app.add_option("--weights", options.weights, "A .pth or safetensors file")->required();
+  app.add_option("--classes", options.classes, "Number of classes with the background, for weights without names")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1'000'000));
+  app.add_option("--norm-epsilon", options.norm_epsilon,
+                 "0 for weights that torchvision calls COCO_V1 (default: what the weights say, or 1e-5)")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--score-threshold", options.score_threshold, "Least score of an object")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--json", options.as_json, "Print a list of objects with image, boxes, labels, scores and masks");
+  app.add_option("--output", options.output, "Folder for the pictures")->capture_default_str();
+  app.add_option("IMAGES", options.images, "Files, folders and URIs")->required();
+  try {
+    app.parse(argc, argv);
+    segment(options);
+    return static_cast<int>(lt::ExitCode::success);
+  } catch (const CLI::ParseError& error) {
+    return static_cast<int>(app.exit(error) == 0 ? lt::ExitCode::success : lt::ExitCode::usage);
+  } catch (const lt::Error& error) {
+    std::cerr << "segment: " << error.what() << '\n';
+    return static_cast<int>(error.exit_code());
+  } catch (const std::invalid_argument& error) {  // an unknown model
+    std::cerr << "segment: " << error.what() << '\n';
+    return static_cast<int>(lt::ExitCode::usage);
+  } catch (const std::exception& error) {
+    std::cerr << "segment: " << error.what() << '\n';
+    return static_cast<int>(lt::ExitCode::failure);
+  }
+}

@@ -1,0 +1,426 @@
+// Trains Mask R-CNN on COCO, or on another data set in its format, on any number of ranks:
+//
+//   mpirun -n 8 train_mask_rcnn --data coco --backbone-weights resnet50.pth    26 epochs, as torchvision does
+//   mpirun -n 8 train_mask_rcnn --data coco --backbone-weights resnet50.pth --recipe nvidia --iter 1000   a benchmark
+//   make_shapes --output shapes && mpirun -n 2 train_mask_rcnn --data shapes --recipe shapes
+//
+// The data, in a local folder or at a URI, are the folders train2017 and val2017 of pictures (or of archives that
+// libtrain-pack has written), and their annotations.
+
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <libtrain/libtrain.hpp>
+#include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
+
+#include "coco_data.hpp"
+#include "recipes.hpp"
+
+namespace lt = libtrain;
+namespace ltd = libtrain::data;
+namespace models = libtrain::models;
+
+namespace {
+
+constexpr std::int64_t kPictures = 4;      // drawn in each evaluation
+constexpr double kDrawnScore = 0.5;        // detections with less are not drawn
+constexpr std::uint64_t kGroupChunk = 64;  // consecutive images of one aspect ratio
+constexpr std::int64_t kNoLimit = 1000000000;
+
+// ---- Data
+
+ltd::CocoDetection open_split(lt::Context& context, const std::string& folder, ltd::CocoUse use) {
+  const auto size = [&](const char* name) { return static_cast<int>(context.integer(name, 32, 65535)); };
+  return {context.storage("data"),
+          folder,
+          "annotations/instances_" + folder + ".json",
+          {.use = use,
+           .malformed = context.flag("skip-malformed") ? ltd::CocoMalformed::leave_out : ltd::CocoMalformed::refuse,
+           .masks = use == ltd::CocoUse::training,
+           .images = {.shorter_side = ltd::ShorterSide{.min_size = size("min-size"), .max_size = size("max-size")},
+                      .flip_probability = use == ltd::CocoUse::training ? context.number("hflip", 0, 1) : 0}}};
+}
+
+ltd::DetectionBatch pad(const std::vector<ltd::DetectionSample>& samples) {
+  return ltd::pad_detections(samples, 32);
+}
+
+// Each object needs a mask, and an evaluation an object.
+void require_masks(const ltd::CocoDetection& set, const std::string& folder) {
+  std::int64_t objects = 0;
+  std::int64_t without_mask = 0;
+  std::int64_t first = 0;
+  for (const auto& each : set.annotations().objects.annotations) {
+    if (each.crowd) continue;
+    ++objects;
+    if (each.kind == ltd::CocoShape::none && without_mask++ == 0) first = each.id;
+  }
+  if (without_mask > 0) {
+    throw lt::EnvironmentError(lt::text(without_mask, " of ", objects, " objects of '", folder,
+                                        "' have no segmentation, the first is annotation ", first,
+                                        ". Mask R-CNN learns masks: add them, or leave these annotations out."));
+  }
+  if (objects == 0) {
+    throw lt::EnvironmentError("The annotations of '" + folder +
+                               "' have no object that is not a crowd. Check the file.");
+  }
+}
+
+bool has_initial_weights(const lt::Context& context) {
+  return !context.option("weights").empty() || !context.option("backbone-weights").empty();
+}
+
+lt::DetectorInfo detector_info(const lt::Context& context, const ltd::CocoDetection& set) {
+  lt::DetectorInfo info{.model = context.choice("model", models::mask_rcnn_names()),
+                        .min_size = static_cast<int>(context.integer("min-size")),
+                        .max_size = static_cast<int>(context.integer("max-size"))};
+  // Constant batch norms would leave random weights without any normalisation.
+  info.frozen_batch_norm = info.model != "tiny" && has_initial_weights(context);
+  info.norm_epsilon = context.number("norm-epsilon", 0, 1);
+  for (const auto& category : set.classes()) {
+    info.classes.push_back(category.name);
+    info.category_ids.push_back(category.id);
+  }
+  return info;
+}
+
+// ---- Settings
+
+std::vector<std::int64_t> ascending(const lt::Context& context, const char* name) {
+  std::vector<std::int64_t> all;
+  std::istringstream list(context.option(name));
+  for (std::string word; std::getline(list, word, ',');) {
+    std::int64_t number = 0;
+    const auto* const end = word.data() + word.size();
+    if (std::from_chars(word.data(), end, number).ptr != end || number < 1 || (!all.empty() && number <= all.back())) {
+      throw lt::UsageError("Option --" + std::string(name) + " is '" + list.str() +
+                           "', which is not a list of numbers in ascending order. Write it as 16,22.");
+    }
+    all.push_back(number);
+  }
+  return all;
+}
+
+lt::optim::Schedule schedule(const lt::Context& context, const lt::TrainingLength& length) {
+  const double factor = context.number("gamma", 0, 1);
+  const auto steps = ascending(context, "decay-iters");
+  auto decay = lt::optim::multi_step_decay({.milestones = steps, .factor = factor});
+  if (steps.empty()) {
+    decay = lt::optim::by_epoch(
+        lt::optim::multi_step_decay({.milestones = ascending(context, "decay-epochs"), .factor = factor}),
+        length.steps_per_epoch);
+  }
+  return lt::optim::warm_up(
+      {.steps = context.integer("warmup-iters", 0, kNoLimit), .first_factor = context.number("warmup-factor", 0, 1)},
+      decay);
+}
+
+double learning_rate(const lt::Context& context, std::int64_t images_per_step) {
+  return context.number("learning-rate", 0) * static_cast<double>(images_per_step) /
+         context.number("reference-batch", 1);
+}
+
+lt::Precision precision(lt::Context& context) {
+  const auto word = context.choice("precision", {"float32", "bfloat16", "auto"});
+  if (word == "auto") return lt::fastest_precision(context.communicator(), context.device());
+  return word == "bfloat16" ? lt::Precision::bfloat16 : lt::Precision::float32;
+}
+
+lt::TrainerOptions trainer_options(lt::Context& context) {
+  const auto steps = context.integer("iter", 0, kNoLimit);
+  lt::TrainerOptions options{
+      .epochs = steps > 0 ? kNoLimit : context.integer("epochs", 1, kNoLimit),
+      .max_steps = steps,
+      .precision = precision(context),
+      .schedule = [&context](const lt::TrainingLength& length) { return schedule(context, length); },
+      .channels_last = context.flag("channels-last"),
+      .evaluate_every_epochs = context.flag("skip-test") ? 0 : context.integer("evaluate-epochs", 0, kNoLimit),
+      .log_every_steps = context.integer("log-iters", 1, kNoLimit)};
+  options.checkpoints.every_steps = context.integer("checkpoint-iters", 0, kNoLimit);
+  if (context.flag("skip-test")) return options;
+  options.checkpoints.metric = "bbox_ap";
+  options.checkpoints.best = lt::CheckpointRetention::Best::highest;
+  return options;
+}
+
+// Weights to begin with: of all of Mask R-CNN, or of the ResNet in it.
+void load_initial_weights(const lt::Context& context, models::MaskRcnnImpl& model) {
+  if (!context.option("weights").empty()) {
+    lt::LoadWeightsOptions options;
+    for (const auto& [from, to] : models::renamed_mask_rcnn_tensors()) options.rename.push_back({from, to});
+    // The predictors, also if the file's are of as many classes.
+    if (context.flag("new-classes")) {
+      options.may_be_missing = {"roi_heads.box_predictor.", "roi_heads.mask_predictor.mask_fcn_logits."};
+      for (const auto& name : options.may_be_missing) options.rename.push_back({name, "left out " + name});
+      options.may_be_unexpected = {"left out "};
+    }
+    lt::load_weights(model, context.option("weights"), options);
+  }
+  if (!context.option("backbone-weights").empty()) {
+    const auto backbone = model.named_modules()["backbone.body"];
+    const auto loaded = lt::load_weights(*backbone, context.option("backbone-weights"),
+                                         {.may_be_unexpected = {"fc.", "bn1.", "layer"}});
+    for (const auto& name : loaded.unexpected) {
+      // A frozen batch norm counts no batches.
+      if (name.starts_with("fc.") || name.ends_with(".num_batches_tracked")) continue;
+      throw lt::UsageError("'" + context.option("backbone-weights") + "' has the tensor '" + name +
+                           "', which the backbone of --model " + context.option("model") +
+                           " does not have. Give the weights of that ResNet.");
+    }
+  }
+}
+
+// ---- Evaluation and pictures
+
+ltd::Image to_picture(const torch::Tensor& normalised) {
+  const auto mean = torch::tensor(c10::ArrayRef<float>(ltd::kImageNetNormalization.mean)).view({3, 1, 1});
+  const auto deviation =
+      torch::tensor(c10::ArrayRef<float>(ltd::kImageNetNormalization.standard_deviation)).view({3, 1, 1});
+  const auto pixels = ((normalised.cpu() * deviation + mean) * 255)
+                          .round()
+                          .clamp(0, 255)
+                          .to(torch::kByte)
+                          .permute({1, 2, 0})
+                          .contiguous();
+  ltd::Image image{.width = static_cast<int>(pixels.size(1)), .height = static_cast<int>(pixels.size(0))};
+  image.pixels.assign(pixels.const_data_ptr<std::uint8_t>(), pixels.const_data_ptr<std::uint8_t>() + pixels.numel());
+  return image;
+}
+
+void show(lt::Trackers& trackers, std::int64_t step, std::int64_t number, const torch::Tensor& normalised,
+          const models::ImageSize& size, const models::Detections& detections, const lt::DetectorInfo& info) {
+  auto image = to_picture(normalised.slice(1, 0, size.height).slice(2, 0, size.width));
+  std::vector<ltd::DrawnDetection> drawn;
+  for (std::int64_t k = 0; k < detections.scores.size(0); ++k) {
+    const auto score = detections.scores[k].item<double>();
+    if (score < kDrawnScore) break;  // they are sorted
+    const auto box = detections.boxes[k].cpu();
+    const auto label = static_cast<std::size_t>(detections.labels[k].item<std::int64_t>() - 1);
+    ltd::DrawnDetection detection{
+        .box = {box[0].item<double>(), box[1].item<double>(), box[2].item<double>(), box[3].item<double>()},
+        .name = info.classes[label],
+        .score = score};
+    if (detections.masks.defined()) {
+      const auto columns = models::paste_masks(detections.masks.slice(0, k, k + 1).cpu(), box.unsqueeze(0), size, 0.5)
+                               .transpose(1, 2)
+                               .contiguous();
+      detection.mask =
+          ltd::encode_mask({columns.const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(columns.numel())},
+                           static_cast<std::uint32_t>(size.height), static_cast<std::uint32_t>(size.width));
+    }
+    drawn.push_back(std::move(detection));
+  }
+  ltd::draw_detections(image, drawn, {.enlarge = size.height < 300 ? 3 : 1});
+  const auto png = ltd::encode_png(image);
+  trackers.log_image(
+      lt::text("predictions/", number), step,
+      {.bytes = {reinterpret_cast<const char*>(png.data()), png.size()}, .height = image.height, .width = image.width});
+}
+
+// COCO's numbers over the images of all ranks, each once; `tables` has all of them as text.
+std::map<std::string, double> evaluate(lt::Context& context, lt::Trainer& trainer, models::MaskRcnnImpl& model,
+                                       ltd::DataLoaderOf<ltd::DetectionBatch>& loader, const ltd::CocoDetection& set,
+                                       const lt::DetectorInfo& info, std::string& tables) {
+  std::vector<ltd::CocoResult> results;
+  std::int64_t shown = 0;
+  for (const auto& batch : loader.epoch(0)) {
+    if (batch.targets.empty()) continue;
+    const auto images = image_batch(batch);
+    const auto detections = model.detect(images);
+    for (std::size_t k = 0; k < detections.size(); ++k) {
+      if (context.rank() == 0 && shown < kPictures) {
+        show(trainer.trackers(), trainer.state().step, shown++, batch.images[static_cast<std::int64_t>(k)],
+             images.sizes[k], detections[k], info);
+      }
+      const auto& annotations = set.annotations();
+      add_results(detections[k], images.sizes[k],
+                  annotations.images[annotations.find_image(batch.targets[k].image_id).value()], info.category_ids,
+                  results);
+    }
+  }
+  const auto all = context.communicator().all_gather_bytes(ltd::pack_coco_results(results));
+  if (context.rank() != 0) return {};
+  results = ltd::unpack_coco_results(lt::join(all, ""));
+  std::map<std::string, double> values;
+  tables.clear();
+  const auto add = [&](const std::string& name, ltd::CocoIouType type) {
+    const auto& truth = set.annotations();
+    const auto evaluation = ltd::evaluate_coco(truth, ltd::link_coco_results(results, truth, type),
+                                               {.type = type, .threads = at::get_num_threads()});
+    tables += name + "\n" + ltd::coco_summary(evaluation.stats);
+    const std::vector<std::string> keys = {"ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large"};
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      // -1: there is no object of such a size.
+      if (evaluation.stats[k] >= 0) values[name + "_" + keys[k]] = evaluation.stats[k];
+    }
+  };
+  add("bbox", ltd::CocoIouType::boxes);
+  if (model.options().masks) add("segm", ltd::CocoIouType::masks);
+  return values;
+}
+
+// ---- Training
+
+// Images per second as NVIDIA's benchmark computes them: with everything, and from the first record to the last.
+class Throughput {
+ public:
+  Throughput(std::int64_t images_per_step, std::int64_t steps_per_record)
+      : images_per_step_(images_per_step), steps_per_record_(steps_per_record) {}
+
+  void after_step() {
+    if (++steps_ % steps_per_record_ != 0) return;
+    last_ = Clock::now();
+    last_steps_ = steps_;
+    if (first_steps_ == 0) {
+      first_ = last_;
+      first_steps_ = steps_;
+    }
+  }
+
+  void summarize(lt::Context& context) const {
+    const auto images = [this](std::int64_t steps, Clock::time_point from, Clock::time_point to) {
+      return static_cast<double>(steps * images_per_step_) / std::chrono::duration<double>(to - from).count();
+    };
+    if (steps_ > 0) context.summary().set("train_perf_fps", images(steps_, begin_, Clock::now()));
+    if (last_steps_ > first_steps_) context.summary().set("dfps", images(last_steps_ - first_steps_, first_, last_));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t images_per_step_;
+  const std::int64_t steps_per_record_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point first_, last_;
+  std::int64_t steps_ = 0;
+  std::int64_t first_steps_ = 0;
+  std::int64_t last_steps_ = 0;
+};
+
+void train(lt::Context& context) {
+  const auto set = open_split(context, context.option("train"), ltd::CocoUse::training);
+  require_masks(set, context.option("train"));
+  const auto info = detector_info(context, set);
+  const auto metadata = lt::detector_metadata(info);
+  std::optional<ltd::CocoDetection> held_out;
+  if (!context.flag("skip-test")) {
+    held_out.emplace(open_split(context, context.option("val"), ltd::CocoUse::evaluation));
+    require_masks(*held_out, context.option("val"));
+    if (detector_info(context, *held_out).category_ids != info.category_ids) {
+      throw lt::UsageError("The annotations of --train and --val have different categories. Give both the same list.");
+    }
+  }
+
+  const auto images_per_rank = context.integer("images-per-rank", 1, 100000);
+  const auto images_per_step = images_per_rank * context.world_size();
+  models::MaskRcnnOptions model_options;
+  model_options.classes = 1 + std::ssize(info.classes);
+  model_options.frozen_batch_norm = info.frozen_batch_norm;
+  model_options.norm_epsilon = info.norm_epsilon;
+  model_options.trainable_stages = has_initial_weights(context) ? context.integer("trainable-stages", 0, 5) : 5;
+  if (!info.frozen_batch_norm && info.model != "tiny") {
+    context.progress().print("No --weights and no --backbone-weights: batch norms and all layers are trained.");
+  }
+  auto model = models::make_mask_rcnn(info.model, model_options);
+  load_initial_weights(context, *model);
+  model->to(context.device());
+  std::vector<torch::Tensor> trainable;
+  for (const auto& parameter : model->parameters()) {
+    if (parameter.requires_grad()) trainable.push_back(parameter);
+  }
+  lt::optim::FusedSgd sgd{trainable, torch::optim::SGDOptions(learning_rate(context, images_per_step))
+                                         .momentum(context.number("momentum", 0, 1))
+                                         .weight_decay(context.number("weight-decay", 0))};
+  lt::Trainer trainer{context, model, sgd, trainer_options(context)};
+
+  const auto workers = static_cast<int>(context.integer("workers", 0, 1024));
+  ltd::DataLoaderOf loader(set, pad,
+                           {.batch_size = static_cast<std::uint64_t>(images_per_rank),
+                            .workers = workers,
+                            .remainder = ltd::Remainder::drop,
+                            .groups = set.aspect_ratio_groups(),
+                            .group_chunk = kGroupChunk},
+                           context.shard());
+  std::optional<ltd::DataLoaderOf<ltd::DetectionBatch>> evaluated;
+  std::string tables;
+  if (held_out) {
+    evaluated.emplace(
+        *held_out, pad,
+        ltd::LoaderOptions{
+            .batch_size = 1, .workers = workers, .order = ltd::Order::sequential, .remainder = ltd::Remainder::exact},
+        context.shard());
+    trainer.evaluate_with([&] { return evaluate(context, trainer, *model, *evaluated, *held_out, info, tables); });
+  }
+  Throughput throughput(images_per_step, context.integer("log-iters"));
+  trainer.after_step([&](const lt::TrainingState&) { throughput.after_step(); });
+
+  trainer.fit(loader, [&](const ltd::DetectionBatch& batch) -> lt::StepResult {
+    std::vector<models::ObjectTargets> targets;
+    for (const auto& target : batch.targets)
+      targets.push_back(object_targets(target, context.seed(), trainer.state().step));
+    const auto losses = model->losses(image_batch(batch), targets);
+    return {losses.sum(),
+            {{"loss_objectness", losses.objectness},
+             {"loss_rpn_box_reg", losses.proposal_boxes},
+             {"loss_classifier", losses.classifier},
+             {"loss_box_reg", losses.boxes},
+             {"loss_mask", losses.masks}}};
+  });
+  throughput.summarize(context);
+  if (!tables.empty()) context.progress().print(tables);
+  context.progress().print(ltd::describe(loader.statistics()));
+  if (context.rank() == 0) lt::save_weights(*model, context.output_directory() / "model.safetensors", metadata);
+}
+
+std::vector<lt::Option> options() {
+  return {
+      {.name = "data", .help = "Folder or URI with pictures and annotations", .may_change = true},
+      {"train", "Folder of the training pictures; annotations are annotations/instances_NAME.json", "train2017"},
+      {"val", "The same for the evaluation", "val2017"},
+      {.name = "skip-malformed", .help = "Leave out and count malformed annotations", .flag = true},
+      {"model", "resnet50, resnet101 or tiny", "resnet50"},
+      {.name = "weights", .help = "Weights of Mask R-CNN to begin with", .value = "", .may_change = true},
+      {.name = "new-classes", .help = "Leave the predictors of --weights out", .flag = true},
+      {.name = "backbone-weights", .help = "Weights of the ResNet to begin with", .value = "", .may_change = true},
+      {"norm-epsilon", "Of constant batch norms: 0 for weights that torchvision calls COCO_V1", "1e-5"},
+      {"trainable-stages", "How many stages of a ResNet with initial weights are trained, from the last on: 0 to 5",
+       "3"},
+      {"images-per-rank", "Images per rank and step", "2"},
+      {"precision", "float32, bfloat16 or auto (bfloat16 where it is faster)", "float32"},
+      {.name = "channels-last", .help = "Layout of images and weights for GPUs", .flag = true},
+      {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
+      {"min-size", "Pixels of the shorter side", "800"},
+      {"max-size", "Limit of the longer side in pixels", "1333"},
+      {"hflip", "Probability of mirroring", "0.5"},
+      {.name = "skip-test", .help = "Without evaluations", .flag = true},
+      {"evaluate-epochs", "Epochs between evaluations; 0: only at the end", "1"},
+      {"log-iters", "Steps between records", "20"},
+      {"checkpoint-iters", "Steps between checkpoints; 0: only after epochs", "2500"},
+      // Settings of the recipes
+      {"epochs", "Passes over the training images", "26"},
+      {"iter", "Steps; 0: as many as the epochs have", "0"},
+      {"learning-rate", "Rate for --reference-batch images per step; it grows with the images per step", "0.02"},
+      {"reference-batch", "Images per step of all ranks for which the rate is", "16"},
+      {"warmup-iters", "Steps in which the rate rises", "1000"},
+      {"warmup-factor", "Share of the rate in the first step", "0.001"},
+      {"decay-epochs", "Epochs after which the rate falls", "16,22"},
+      {"decay-iters", "Steps after which the rate falls, instead", ""},
+      {"gamma", "By which factor it falls", "0.1"},
+      {"momentum", "Momentum", "0.9"},
+      {"weight-decay", "Weight decay", "1e-4"},
+  };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lt::run(argc, argv,
+                 {.description = "Trains Mask R-CNN on COCO or on data in its format.",
+                  .options = options(),
+                  .recipes = recipes()},
+                 train);
+}
