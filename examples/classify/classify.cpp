@@ -12,7 +12,6 @@
 #include <iostream>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include <libtrain/models/make_model.hpp>
 
 #include "../image_files.hpp"
+#include "../without_ranks.hpp"
 
 namespace lt = libtrain;
 
@@ -148,20 +148,5 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--json", options.as_json, "Print a list of objects with image, label, probability and logits");
   app.add_option("IMAGES", options.images, "Files, folders and URIs")->required();
-  try {
-    app.parse(argc, argv);
-    classify(options);
-    return static_cast<int>(lt::ExitCode::success);
-  } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? lt::ExitCode::success : lt::ExitCode::usage);
-  } catch (const lt::Error& error) {
-    std::cerr << "classify: " << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  } catch (const std::invalid_argument& error) {  // an unknown model
-    std::cerr << "classify: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::usage);
-  } catch (const std::exception& error) {
-    std::cerr << "classify: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return run_without_ranks(app, argc, argv, "classify", [&] { classify(options); });
 }

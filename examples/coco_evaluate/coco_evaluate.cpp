@@ -21,6 +21,8 @@
 #include <libtrain/data/formats/coco.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
+#include "../without_ranks.hpp"
+
 namespace lt = libtrain;
 
 namespace {
@@ -96,17 +98,5 @@ int main(int argc, char** argv) {
   app.add_flag("--per-category", options.per_category, "Print the numbers of each category, too; -1: no ground truth");
   app.add_flag("--skip-malformed", options.skip_malformed,
                "Leave out and count malformed annotations and results instead of ending with an error");
-  try {
-    app.parse(argc, argv);
-    evaluate(options);
-    return static_cast<int>(lt::ExitCode::success);
-  } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? lt::ExitCode::success : lt::ExitCode::usage);
-  } catch (const lt::Error& error) {
-    std::cerr << "coco_evaluate: " << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  } catch (const std::exception& error) {
-    std::cerr << "coco_evaluate: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return run_without_ranks(app, argc, argv, "coco_evaluate", [&] { evaluate(options); });
 }

@@ -38,6 +38,8 @@
 #include <libtrain/data/image/image.hpp>
 #include <libtrain/data/sample_random.hpp>
 
+#include "../without_ranks.hpp"
+
 namespace lt = libtrain;
 namespace fs = std::filesystem;
 
@@ -392,21 +394,12 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(
           CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));  // negative ones would wrap around
-  try {
-    app.parse(argc, argv);
-    make_shapes(options);
-    if (std::cout.flush()) return static_cast<int>(lt::ExitCode::success);
-    throw lt::EnvironmentError("Cannot print the result. Check the space on the disk.");
-  } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? lt::ExitCode::success : lt::ExitCode::usage);
-  } catch (const lt::Error& error) {
-    std::cerr << "make_shapes: " << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  } catch (const std::system_error& error) {  // of the file system
-    std::cerr << "make_shapes: " << error.what() << ". Choose another --output, or change its permissions.\n";
-    return static_cast<int>(lt::ExitCode::environment);
-  } catch (const std::exception& error) {
-    std::cerr << "make_shapes: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return run_without_ranks(app, argc, argv, "make_shapes", [&] {
+    try {
+      make_shapes(options);
+    } catch (const std::system_error& error) {  // of the file system
+      throw lt::EnvironmentError(std::string(error.what()) + ". Choose another --output, or change its permissions.");
+    }
+    if (!std::cout.flush()) throw lt::EnvironmentError("Cannot print the result. Check the space on the disk.");
+  });
 }

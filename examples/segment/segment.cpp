@@ -15,7 +15,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,9 @@
 #include <libtrain/models/mask_rcnn/image_batch.hpp>
 #include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 
+#include "../detected_objects.hpp"
 #include "../image_files.hpp"
+#include "../without_ranks.hpp"
 
 namespace lt = libtrain;
 namespace models = libtrain::models;
@@ -42,7 +43,6 @@ struct Options {
   std::int64_t classes = 91;
   double norm_epsilon = -1;  // that of the weights
   double score_threshold = 0.5;
-  double mask_threshold = 0.5;
   bool as_json = false;
   std::string output = "segmented";
   std::vector<std::string> images = {};
@@ -87,50 +87,23 @@ models::MaskRcnn load_model(const Options& options, const lt::DetectorInfo& info
   return model;
 }
 
-// What was found in one image, with masks in the image's size.
-struct Found {
-  std::vector<lt::data::DrawnDetection> objects;
-};
-
-Found find_objects(models::MaskRcnnImpl& model, const Photo& photo, const lt::DetectorInfo& info,
-                   const Options& options) {
+std::vector<lt::data::DrawnDetection> find_objects(models::MaskRcnnImpl& model, const Photo& photo,
+                                                   const lt::DetectorInfo& info, const Options& options) {
   const auto batch = lt::data::pad_detections({{.image = photo.seen, .target = {}}}, 32);
   const models::ImageSize seen{photo.seen.size(1), photo.seen.size(2)};
   const models::ImageSize size{photo.pixels.height, photo.pixels.width};
   auto detections = model.detect({.images = batch.images, .sizes = {seen}}).front();
-  const auto count = detections.scores.ge(options.score_threshold).sum().item<std::int64_t>();  // they are sorted
-  for (auto* tensor : {&detections.boxes, &detections.labels, &detections.scores, &detections.masks}) {
-    *tensor = tensor->slice(0, 0, count);
-  }
   models::resize_boxes(detections, seen, size);
-  Found found;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const auto box = detections.boxes[k].contiguous();
-    // One at a time: each is as large as the photo.
-    const auto columns =
-        models::paste_masks(detections.masks.slice(0, k, k + 1), box.unsqueeze(0), size, options.mask_threshold)
-            .transpose(1, 2)
-            .contiguous();
-    const auto* corner = box.const_data_ptr<float>();
-    const auto label = detections.labels[k].item<std::int64_t>();
-    found.objects.push_back(
-        {.box = {corner[0], corner[1], corner[2], corner[3]},
-         .name = info.classes.empty() ? std::to_string(label) : info.classes[static_cast<std::size_t>(label - 1)],
-         .score = detections.scores[k].item<float>(),
-         .mask =
-             lt::data::encode_mask({columns.const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(columns.numel())},
-                                   static_cast<std::uint32_t>(size.height), static_cast<std::uint32_t>(size.width))});
-  }
-  return found;
+  return detected_objects(detections, size, options.score_threshold, info.classes);
 }
 
-std::string to_json(const std::string& image, const Found& found) {
+std::string to_json(const std::string& image, const std::vector<lt::data::DrawnDetection>& found) {
   nlohmann::ordered_json object{{"image", image},
                                 {"boxes", nlohmann::ordered_json::array()},
                                 {"labels", nlohmann::ordered_json::array()},
                                 {"scores", nlohmann::ordered_json::array()},
                                 {"masks", nlohmann::ordered_json::array()}};
-  for (const auto& each : found.objects) {
+  for (const auto& each : found) {
     object["boxes"].push_back(each.box);
     object["labels"].push_back(each.name);
     object["scores"].push_back(*each.score);
@@ -149,9 +122,9 @@ std::filesystem::path output_path(const Options& options, const std::string& ima
   return std::filesystem::path{options.output} / name;
 }
 
-void draw(Photo& photo, const Found& found, const std::filesystem::path& path) {
+void draw(Photo& photo, const std::vector<lt::data::DrawnDetection>& found, const std::filesystem::path& path) {
   const bool is_small = std::min(photo.pixels.width, photo.pixels.height) < kSmallImage;
-  lt::data::draw_detections(photo.pixels, found.objects, {.enlarge = is_small ? kEnlarged : 1});
+  lt::data::draw_detections(photo.pixels, found, {.enlarge = is_small ? kEnlarged : 1});
   lt::data::write_png(photo.pixels, path.string());
 }
 
@@ -189,7 +162,7 @@ void segment(const Options& options) {
     } else {
       const auto path = output_path(options, photo->name, names);
       draw(*photo, found, path);
-      std::cout << path.string() << ": " << found.objects.size() << " objects in " << photo->name << '\n';
+      std::cout << path.string() << ": " << found.size() << " objects in " << photo->name << '\n';
     }
     ++done;
   }
@@ -219,20 +192,5 @@ int main(int argc, char** argv) {
   app.add_flag("--json", options.as_json, "Print a list of objects with image, boxes, labels, scores and masks");
   app.add_option("--output", options.output, "Folder for the pictures")->capture_default_str();
   app.add_option("IMAGES", options.images, "Files, folders and URIs")->required();
-  try {
-    app.parse(argc, argv);
-    segment(options);
-    return static_cast<int>(lt::ExitCode::success);
-  } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? lt::ExitCode::success : lt::ExitCode::usage);
-  } catch (const lt::Error& error) {
-    std::cerr << "segment: " << error.what() << '\n';
-    return static_cast<int>(error.exit_code());
-  } catch (const std::invalid_argument& error) {  // an unknown model
-    std::cerr << "segment: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::usage);
-  } catch (const std::exception& error) {
-    std::cerr << "segment: " << error.what() << '\n';
-    return static_cast<int>(lt::ExitCode::failure);
-  }
+  return run_without_ranks(app, argc, argv, "segment", [&] { segment(options); });
 }

@@ -9,6 +9,8 @@
 #include <libtrain/models/mask_rcnn/image_batch.hpp>
 #include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 
+#include "../detected_objects.hpp"
+
 /// What a network takes and gives, as batches and results of COCO data sets.
 
 inline libtrain::models::ImageBatch image_batch(const libtrain::data::DetectionBatch& batch) {
@@ -31,15 +33,20 @@ inline libtrain::models::ObjectTargets object_targets(const libtrain::data::Dete
           .seed = libtrain::models::sampling_seed(seed, step, target.image_id)};
 }
 
-/// Adds the detections in an image, of which the network has seen one of size `seen`, to the results.
+inline libtrain::models::Detections on_cpu(const libtrain::models::Detections& detections) {
+  return {.boxes = detections.boxes.cpu(),
+          .labels = detections.labels.cpu(),
+          .scores = detections.scores.cpu(),
+          .masks = detections.masks.defined() ? detections.masks.cpu() : torch::Tensor()};
+}
+
+/// Adds the detections in an image, on the CPU, of which the network has seen one of size `seen`, to the results.
 inline void add_results(libtrain::models::Detections detections, const libtrain::models::ImageSize& seen,
                         const libtrain::data::CocoImage& image, std::span<const std::int64_t> category_ids,
                         std::vector<libtrain::data::CocoResult>& results) {
   const libtrain::models::ImageSize size{image.height, image.width};
   libtrain::models::resize_boxes(detections, seen, size);
-  const auto boxes = detections.boxes.cpu();
-  const auto labels = detections.labels.cpu();
-  const auto scores = detections.scores.cpu();
+  const auto& [boxes, labels, scores, masks] = detections;
   for (std::int64_t k = 0; k < labels.size(0); ++k) {
     const auto* box = boxes.const_data_ptr<float>() + 4 * k;
     libtrain::data::CocoResult result{
@@ -47,16 +54,7 @@ inline void add_results(libtrain::models::Detections detections, const libtrain:
         .category_id = category_ids[static_cast<std::size_t>(labels[k].item<std::int64_t>() - 1)],
         .score = scores[k].item<float>(),
         .box = {box[0], box[1], double{box[2]} - box[0], double{box[3]} - box[1]}};
-    if (detections.masks.defined()) {
-      // One at a time, column by column: each is as large as the image.
-      const auto columns =
-          libtrain::models::paste_masks(detections.masks.slice(0, k, k + 1).cpu(), boxes.slice(0, k, k + 1), size, 0.5)
-              .transpose(1, 2)
-              .contiguous();
-      result.mask = libtrain::data::encode_mask(
-          {columns.const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(columns.numel())},
-          static_cast<std::uint32_t>(size.height), static_cast<std::uint32_t>(size.width));
-    }
+    if (masks.defined()) result.mask = detected_mask(detections, k, size);
     results.push_back(std::move(result));
   }
 }

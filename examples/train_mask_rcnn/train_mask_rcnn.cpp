@@ -7,17 +7,16 @@
 // The data, in a local folder or at a URI, are the folders train2017 and val2017 of pictures (or of archives that
 // libtrain-pack has written), and their annotations.
 
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 
+#include "../ascending_numbers.hpp"
 #include "coco_data.hpp"
 #include "recipes.hpp"
 
@@ -91,28 +90,13 @@ lt::DetectorInfo detector_info(const lt::Context& context, const ltd::CocoDetect
 
 // ---- Settings
 
-std::vector<std::int64_t> ascending(const lt::Context& context, const char* name) {
-  std::vector<std::int64_t> all;
-  std::istringstream list(context.option(name));
-  for (std::string word; std::getline(list, word, ',');) {
-    std::int64_t number = 0;
-    const auto* const end = word.data() + word.size();
-    if (std::from_chars(word.data(), end, number).ptr != end || number < 1 || (!all.empty() && number <= all.back())) {
-      throw lt::UsageError("Option --" + std::string(name) + " is '" + list.str() +
-                           "', which is not a list of numbers in ascending order. Write it as 16,22.");
-    }
-    all.push_back(number);
-  }
-  return all;
-}
-
 lt::optim::Schedule schedule(const lt::Context& context, const lt::TrainingLength& length) {
   const double factor = context.number("gamma", 0, 1);
-  const auto steps = ascending(context, "decay-iters");
+  const auto steps = ascending_numbers(context, "decay-iters");
   auto decay = lt::optim::multi_step_decay({.milestones = steps, .factor = factor});
   if (steps.empty()) {
     decay = lt::optim::by_epoch(
-        lt::optim::multi_step_decay({.milestones = ascending(context, "decay-epochs"), .factor = factor}),
+        lt::optim::multi_step_decay({.milestones = ascending_numbers(context, "decay-epochs"), .factor = factor}),
         length.steps_per_epoch);
   }
   return lt::optim::warm_up(
@@ -195,27 +179,8 @@ ltd::Image to_picture(const torch::Tensor& normalised) {
 void show(lt::Trackers& trackers, std::int64_t step, std::int64_t number, const torch::Tensor& normalised,
           const models::ImageSize& size, const models::Detections& detections, const lt::DetectorInfo& info) {
   auto image = to_picture(normalised.slice(1, 0, size.height).slice(2, 0, size.width));
-  std::vector<ltd::DrawnDetection> drawn;
-  for (std::int64_t k = 0; k < detections.scores.size(0); ++k) {
-    const auto score = detections.scores[k].item<double>();
-    if (score < kDrawnScore) break;  // they are sorted
-    const auto box = detections.boxes[k].cpu();
-    const auto label = static_cast<std::size_t>(detections.labels[k].item<std::int64_t>() - 1);
-    ltd::DrawnDetection detection{
-        .box = {box[0].item<double>(), box[1].item<double>(), box[2].item<double>(), box[3].item<double>()},
-        .name = info.classes[label],
-        .score = score};
-    if (detections.masks.defined()) {
-      const auto columns = models::paste_masks(detections.masks.slice(0, k, k + 1).cpu(), box.unsqueeze(0), size, 0.5)
-                               .transpose(1, 2)
-                               .contiguous();
-      detection.mask =
-          ltd::encode_mask({columns.const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(columns.numel())},
-                           static_cast<std::uint32_t>(size.height), static_cast<std::uint32_t>(size.width));
-    }
-    drawn.push_back(std::move(detection));
-  }
-  ltd::draw_detections(image, drawn, {.enlarge = size.height < 300 ? 3 : 1});
+  ltd::draw_detections(image, detected_objects(detections, size, kDrawnScore, info.classes),
+                       {.enlarge = size.height < 300 ? 3 : 1});
   const auto png = ltd::encode_png(image);
   trackers.log_image(
       lt::text("predictions/", number), step,
@@ -233,14 +198,14 @@ std::map<std::string, double> evaluate(lt::Context& context, lt::Trainer& traine
     const auto images = image_batch(batch);
     const auto detections = model.detect(images);
     for (std::size_t k = 0; k < detections.size(); ++k) {
+      const auto found = on_cpu(detections[k]);
       if (context.rank() == 0 && shown < kPictures) {
         show(trainer.trackers(), trainer.state().step, shown++, batch.images[static_cast<std::int64_t>(k)],
-             images.sizes[k], detections[k], info);
+             images.sizes[k], found, info);
       }
       const auto& annotations = set.annotations();
-      add_results(detections[k], images.sizes[k],
-                  annotations.images[annotations.find_image(batch.targets[k].image_id).value()], info.category_ids,
-                  results);
+      add_results(found, images.sizes[k], annotations.images[annotations.find_image(batch.targets[k].image_id).value()],
+                  info.category_ids, results);
     }
   }
   const auto all = context.communicator().all_gather_bytes(ltd::pack_coco_results(results));
@@ -310,7 +275,8 @@ void train(lt::Context& context) {
   if (!context.flag("skip-test")) {
     held_out.emplace(open_split(context, context.option("val"), ltd::CocoUse::evaluation));
     require_masks(*held_out, context.option("val"));
-    if (detector_info(context, *held_out).category_ids != info.category_ids) {
+    const auto other = detector_info(context, *held_out);
+    if (other.category_ids != info.category_ids || other.classes != info.classes) {
       throw lt::UsageError("The annotations of --train and --val have different categories. Give both the same list.");
     }
   }
@@ -383,9 +349,9 @@ std::vector<lt::Option> options() {
       {"val", "The same for the evaluation", "val2017"},
       {.name = "skip-malformed", .help = "Leave out and count malformed annotations", .flag = true},
       {"model", "resnet50, resnet101 or tiny", "resnet50"},
-      {.name = "weights", .help = "Weights of Mask R-CNN to begin with", .value = "", .may_change = true},
+      {.name = "weights", .help = "Weights of Mask R-CNN to begin with", .value = ""},
       {.name = "new-classes", .help = "Leave the predictors of --weights out", .flag = true},
-      {.name = "backbone-weights", .help = "Weights of the ResNet to begin with", .value = "", .may_change = true},
+      {.name = "backbone-weights", .help = "Weights of the ResNet to begin with", .value = ""},
       {"norm-epsilon", "Of constant batch norms: 0 for weights that torchvision calls COCO_V1", "1e-5"},
       {"trainable-stages", "How many stages of a ResNet with initial weights are trained, from the last on: 0 to 5",
        "3"},

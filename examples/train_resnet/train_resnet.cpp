@@ -8,17 +8,16 @@
 // classes, or shards (tar, TFRecord, Parquet).
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/make_model.hpp>
 
+#include "../ascending_numbers.hpp"
 #include "recipes.hpp"
 #include "synthetic_images.hpp"
 #include "throughput.hpp"
@@ -82,17 +81,7 @@ Settings::Settings(lt::Context& context)
 }
 
 std::vector<std::int64_t> milestones(const lt::Context& context) {
-  std::vector<std::int64_t> all;
-  std::istringstream list(context.option("milestones"));
-  for (std::string word; std::getline(list, word, ',');) {
-    std::int64_t epoch = 0;
-    const auto* const end = word.data() + word.size();
-    if (std::from_chars(word.data(), end, epoch).ptr != end || epoch < 1 || (!all.empty() && epoch <= all.back())) {
-      throw lt::UsageError("Option --milestones is '" + list.str() +
-                           "', which is not a list of epochs in ascending order. Write it as 30,60,80.");
-    }
-    all.push_back(epoch);
-  }
+  auto all = ascending_numbers(context, "milestones");
   if (context.rank() == 0 && !all.empty() && all.back() >= context.integer("epochs")) {
     lt::log_warning(lt::text("With --epochs ", context.option("epochs"), " the learning rate does not fall at epoch ",
                              all.back(), " of --milestones. Set --milestones, or --schedule cosine."));

@@ -26,21 +26,9 @@ SEED_VARIABLE = "LIBTRAIN_TEST_SEED"
 jobs.require_packages("numpy", "pycocotools")
 
 import numpy as np
-import pycocotools.mask
+from coco_masks import compressed, counts_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
-
-
-def compressed(mask):
-    return pycocotools.mask.encode(np.asfortranarray(mask))["counts"].decode()
-
-
-def counts_of(mask):
-    """The runs of a mask, zeros first."""
-    pixels = mask.flatten(order="F")
-    borders = np.flatnonzero(np.diff(pixels)) + 1
-    runs = np.diff(np.concatenate([[0], borders, [pixels.size]])).tolist()
-    return [0, *runs] if pixels[0] else runs
 
 
 class RandomSet:

@@ -12,7 +12,7 @@ import numpy
 import torch
 from safetensors.torch import load_file, save_file
 from torchvision.models import resnet50
-from torchvision.models.detection import _utils, rpn as torchvision_rpn
+from torchvision.models.detection import rpn as torchvision_rpn
 from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
 from torchvision.models.detection.mask_rcnn import MaskRCNN
 from torchvision.ops.misc import FrozenBatchNorm2d
@@ -36,9 +36,8 @@ def mix_bits(bits):
 class SeededSampler:
     """Chooses as libtrain's sample_labels: an independent implementation in place of torchvision's random one."""
 
-    def __init__(self, original, seeds):
-        self.count, self.fraction = original.batch_size_per_image, original.positive_fraction
-        self.seeds = seeds
+    def __init__(self, count, fraction, seeds):
+        self.count, self.fraction, self.seeds = count, fraction, seeds
 
     def __call__(self, labels_of_images):
         masks = [], []
@@ -73,15 +72,9 @@ def make_model(seeds, **options):
         model.rpn.head.cls_logits.weight *= 30
         model.rpn.head.bbox_pred.weight *= 3
         model.roi_heads.box_predictor.cls_score.weight *= 10
-    use_seeds(model, seeds)
+    model.rpn.fg_bg_sampler = SeededSampler(256, 0.5, seeds)
+    model.roi_heads.fg_bg_sampler = SeededSampler(512, 0.25, [~seed & (2 ** 64 - 1) for seed in seeds])
     return model
-
-
-def use_seeds(model, seeds):
-    model.rpn.fg_bg_sampler = SeededSampler(model.rpn.fg_bg_sampler if not isinstance(
-        model.rpn.fg_bg_sampler, SeededSampler) else _utils.BalancedPositiveNegativeSampler(256, 0.5), seeds)
-    model.roi_heads.fg_bg_sampler = SeededSampler(_utils.BalancedPositiveNegativeSampler(512, 0.25),
-                                                  [~seed & (2 ** 64 - 1) for seed in seeds])
 
 
 def make_images(sizes):

@@ -5,15 +5,10 @@
 // Each stage gets torchvision's inputs, so that a proposal on the edge of a threshold does not hide what follows. With
 // --steps, the losses of steps of SGD instead, of the images' part of each rank.
 
-#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <libtrain/checkpoint/detail/weights_file.hpp>
-#include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/mask_rcnn/detail/box_head.hpp>
@@ -24,26 +19,16 @@
 #include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 #include <libtrain/models/mask_rcnn/operators.hpp>
 
+#include <tests/models/named_tensors.hpp>
+
 namespace lt = libtrain;
+using lt::test::NamedTensors;
+using lt::test::write_tensors;
 namespace models = libtrain::models;
 
 namespace {
 
-using Tensors = std::map<std::string, at::Tensor>;
-
-void write(const std::string& path, const Tensors& tensors) {
-  std::vector<lt::TensorInfo> infos;
-  std::vector<at::Tensor> values;
-  for (const auto& [name, tensor] : tensors) {
-    values.push_back(tensor.detach().contiguous());
-    infos.push_back({name, lt::detail::stored_type(name, tensor.scalar_type()), tensor.sizes().vec()});
-  }
-  lt::write_safetensors(path, infos, [&](std::size_t index) {
-    return std::span{static_cast<const std::byte*>(values[index].const_data_ptr()), values[index].nbytes()};
-  });
-}
-
-std::vector<at::Tensor> list_of(const Tensors& inputs, const std::string& name) {
+std::vector<at::Tensor> list_of(const NamedTensors& inputs, const std::string& name) {
   std::vector<at::Tensor> result;
   while (inputs.contains(name + "." + std::to_string(result.size()))) {
     result.push_back(inputs.at(name + "." + std::to_string(result.size())));
@@ -51,7 +36,7 @@ std::vector<at::Tensor> list_of(const Tensors& inputs, const std::string& name) 
   return result;
 }
 
-std::vector<models::ObjectTargets> targets_of(const Tensors& inputs) {
+std::vector<models::ObjectTargets> targets_of(const NamedTensors& inputs) {
   std::vector<models::ObjectTargets> targets;
   const auto boxes = list_of(inputs, "boxes");
   const auto labels = list_of(inputs, "labels");
@@ -80,14 +65,15 @@ struct Parts : torch::nn::Module {
   models::detail::MaskHead masks;
 };
 
-void add(Tensors& result, const std::string& name, const std::vector<at::Tensor>& tensors) {
+void add(NamedTensors& result, const std::string& name, const std::vector<at::Tensor>& tensors) {
   for (std::size_t k = 0; k < tensors.size(); ++k) result[name + "." + std::to_string(k)] = tensors[k];
 }
 
-Tensors run_stages(const models::MaskRcnnOptions& options, const Tensors& inputs, const std::string& weights) {
+NamedTensors run_stages(const models::MaskRcnnOptions& options, const NamedTensors& inputs,
+                        const std::string& weights) {
   Parts parts(options);
   lt::load_weights(parts, weights);
-  Tensors result;
+  NamedTensors result;
   const auto images = list_of(inputs, "image");
   parts.to(images.front().scalar_type());
   const auto batch = models::make_image_batch(images, {.min_size = 256, .max_size = 400});
@@ -159,7 +145,7 @@ Tensors run_stages(const models::MaskRcnnOptions& options, const Tensors& inputs
   return result;
 }
 
-Tensors run_steps(lt::Context& context, const models::MaskRcnnOptions& options, const Tensors& inputs) {
+NamedTensors run_steps(lt::Context& context, const models::MaskRcnnOptions& options, const NamedTensors& inputs) {
   models::MaskRcnn model(options);
   lt::load_weights(*model, context.option("weights"));
   const auto images = list_of(inputs, "image");
@@ -196,7 +182,7 @@ void run_model(lt::Context& context) {
   const models::MaskRcnnOptions options{.classes = context.integer("classes"), .trainable_stages = 3};
   const auto result = context.integer("steps") > 0 ? run_steps(context, options, inputs)
                                                    : run_stages(options, inputs, context.option("weights"));
-  if (context.rank() == 0) write(context.option("result"), result);
+  if (context.rank() == 0) write_tensors(context.option("result"), result);
 }
 
 }  // namespace

@@ -6,36 +6,21 @@
 // "evaluation_logits", "training_logits" and "gradient.<parameter>" of rank 0's part, then "losses" of N steps of SGD,
 // means over the ranks, and the model after them under its own names.
 
-#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
-#include <libtrain/checkpoint/detail/weights_file.hpp>
-#include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/make_model.hpp>
 
+#include <tests/models/named_tensors.hpp>
+
 namespace lt = libtrain;
+using lt::test::NamedTensors;
+using lt::test::write_tensors;
 
 namespace {
-
-using Tensors = std::map<std::string, at::Tensor>;
-
-void write(const std::string& path, const Tensors& tensors) {
-  std::vector<lt::TensorInfo> infos;
-  std::vector<at::Tensor> values;
-  for (const auto& [name, tensor] : tensors) {
-    values.push_back(tensor.detach().contiguous());
-    infos.push_back({name, lt::detail::stored_type(name, tensor.scalar_type()), tensor.sizes().vec()});
-  }
-  lt::write_safetensors(path, infos, [&](std::size_t index) {
-    return std::span{static_cast<const std::byte*>(values[index].const_data_ptr()), values[index].nbytes()};
-  });
-}
 
 at::Tensor part_of_rank(const at::Tensor& whole, const lt::Context& context) {
   const auto length = whole.size(0) / context.world_size();
@@ -49,7 +34,7 @@ void run_model(lt::Context& context) {
   const auto model = lt::models::make_model(
       context.option("model"), {.classes = context.integer("classes"), .input_channels = context.integer("channels")});
   lt::load_weights(*model, context.option("weights"));
-  Tensors result;
+  NamedTensors result;
 
   model->eval();
   {
@@ -78,7 +63,7 @@ void run_model(lt::Context& context) {
   }
   result["losses"] = torch::tensor(losses, torch::kDouble);
   for (const auto& [name, tensor] : lt::optim::named_tensors(*model)) result[name] = tensor;
-  if (context.rank() == 0) write(context.option("result"), result);
+  if (context.rank() == 0) write_tensors(context.option("result"), result);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 USAGE, ENVIRONMENT = 2, 3
 LOSSES = {"loss", "loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"}
@@ -116,6 +117,35 @@ class Training(OnShapes):
                                                "norm": "batch", "norm_epsilon": "[1e-05]"})
         self.assertEqual(self.records("evaluation"), [])
 
+    def first_losses(self, *options):
+        shutil.rmtree(self.output, ignore_errors=True)
+        self.require_success(self.run_it("--iter", 1, "--log-iters", 1, "--skip-test", *options))
+        return self.records("step")[0]
+
+    def test_weights_are_where_the_training_begins(self):
+        trained = self.first_losses("--weights", WEIGHTS)
+        self.assertLess(trained["loss_classifier"], 0.7)
+        # As many classes, but not these. Another seed than that of the training from which the weights are: its new
+        # predictors would be those with which it began.
+        renewed = self.first_losses("--weights", WEIGHTS, "--new-classes", "--seed", 5)
+        self.assertGreater(renewed["loss_classifier"], 1.0)
+        self.assertGreater(renewed["loss_mask"], 0.6)
+        self.assertLess(renewed["loss_objectness"], 0.5 * self.first_losses()["loss_objectness"])
+
+    def test_a_backbone_is_taken_from_the_file_of_its_resnet_alone(self):
+        body = {name.removeprefix("backbone.body."): tensor for name, tensor in load_file(WEIGHTS).items()
+                if name.startswith("backbone.body.")}
+        body["fc.weight"] = numpy.zeros((7, 5), numpy.float32)
+        file = jobs.temporary_directory(self) / "body.safetensors"
+        save_file(body, file)
+        self.assertNotEqual(self.first_losses("--backbone-weights", file), self.first_losses())
+        # A deeper ResNet has all tensors of this one, and more.
+        body["layer3.1.conv1.weight"] = numpy.zeros((64, 64, 3, 3), numpy.float32)
+        save_file(body, file)
+        shutil.rmtree(self.output)
+        jobs.require_refusal(self, self.run_it("--iter", 1, "--backbone-weights", file), USAGE, "body.safetensors",
+                             "'layer3.1.conv1.weight'")
+
     def test_rates_follow_the_recipe(self):
         job = self.run_it("--model", "tiny", "--iter", 6, "--log-iters", 1, "--skip-test", "--images-per-rank", 2,
                           "--warmup-iters", 2, "--decay-iters", "3,5", "--min-size", 64, recipe="nvidia")
@@ -180,6 +210,10 @@ class Refusals(OnShapes):
 
     def test_splits_of_different_categories_are_refused(self):
         self.change(lambda content: content["categories"].append({"id": 9, "name": "star"}))
+        self.refuse(exit_code=USAGE, words=("--train and --val", "categories"))
+
+    def test_splits_with_other_names_for_the_same_ids_are_refused(self):
+        self.change(lambda content: content["categories"].reverse() or content["categories"][0].update(name="star"))
         self.refuse(exit_code=USAGE, words=("--train and --val", "categories"))
 
     def test_missing_files_and_wrong_words_are_named(self):

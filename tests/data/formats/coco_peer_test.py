@@ -22,6 +22,7 @@ jobs.require_packages("numpy", "pycocotools")
 
 import numpy as np
 import pycocotools.mask
+from coco_masks import compressed, counts_of
 from pycocotools.coco import COCO
 
 
@@ -50,18 +51,6 @@ def random_mask(rng, height, width):
         top, left = rng.randrange(height), rng.randrange(width)
         mask[top:top + rng.randint(1, height), left:left + rng.randint(1, width)] = rng.randint(0, 1)
     return mask
-
-
-def compressed(mask):
-    return pycocotools.mask.encode(np.asfortranarray(mask))["counts"].decode()
-
-
-def counts_of(mask):
-    """The runs of a mask, zeros first."""
-    pixels = mask.flatten(order="F")
-    borders = np.flatnonzero(np.diff(pixels)) + 1
-    runs = np.diff(np.concatenate([[0], borders, [pixels.size]])).tolist()
-    return [0, *runs] if pixels[0] else runs
 
 
 def annotation(rng, number, image, categories):

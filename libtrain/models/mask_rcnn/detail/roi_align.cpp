@@ -319,50 +319,59 @@ void check_mask_targets(const at::Tensor& masks, const at::Tensor& boxes, const 
               "mask_targets needs boxes [K, 4] and matches int64 [K].");
 }
 
-at::Tensor roi_align_cpu(at::TensorList maps, const at::Tensor& boxes, const at::Tensor& images,
-                         const at::Tensor& levels, at::ArrayRef<double> scales, std::int64_t output_size,
-                         std::int64_t sampling_ratio) {
+namespace {
+
+// Checks the arguments, and calls function(T(), boxes, their number) for maps of the type T.
+template <typename Function>
+auto with_boxes(at::TensorList maps, const at::Tensor& boxes, const at::Tensor& images, const at::Tensor& levels,
+                at::ArrayRef<double> scales, std::int64_t output_size, std::int64_t sampling_ratio,
+                const Function& function) {
   check_roi_align(maps, boxes, images, levels, scales, output_size);
   const at::Tensor image_numbers = images.contiguous();
   const at::Tensor level_numbers = levels.contiguous();
   check_range(image_numbers, maps[0].size(0), "image");
   check_range(level_numbers, static_cast<std::int64_t>(maps.size()), "map");
   return dispatch(maps[0].scalar_type(), [&](auto value) {
-    using T = decltype(value);
-    const at::Tensor corners = boxes.to(type_of<Sum<T>>()).contiguous();
-    return crop_all<T>(in_one_format(maps),
-                       {.boxes = corners.const_data_ptr<Sum<T>>(),
-                        .images = image_numbers.const_data_ptr<std::int64_t>(),
-                        .levels = level_numbers.const_data_ptr<std::int64_t>(),
-                        .scales = scales,
-                        .output_size = output_size,
-                        .sampling_ratio = sampling_ratio},
-                       corners.size(0));
+    using S = Sum<decltype(value)>;
+    const at::Tensor corners = boxes.to(type_of<S>()).contiguous();
+    return function(value,
+                    Boxes<S>{.boxes = corners.const_data_ptr<S>(),
+                             .images = image_numbers.const_data_ptr<std::int64_t>(),
+                             .levels = level_numbers.const_data_ptr<std::int64_t>(),
+                             .scales = scales,
+                             .output_size = output_size,
+                             .sampling_ratio = sampling_ratio},
+                    corners.size(0));
   });
+}
+
+}  // namespace
+
+at::Tensor roi_align_cpu(at::TensorList maps, const at::Tensor& boxes, const at::Tensor& images,
+                         const at::Tensor& levels, at::ArrayRef<double> scales, std::int64_t output_size,
+                         std::int64_t sampling_ratio) {
+  return with_boxes(maps, boxes, images, levels, scales, output_size, sampling_ratio,
+                    [&](auto value, const auto& of_maps, std::int64_t count) {
+                      return crop_all<decltype(value)>(in_one_format(maps), of_maps, count);
+                    });
 }
 
 std::vector<at::Tensor> roi_align_backward_cpu(const at::Tensor& gradient, at::TensorList maps, const at::Tensor& boxes,
                                                const at::Tensor& images, const at::Tensor& levels,
                                                at::ArrayRef<double> scales, std::int64_t output_size,
                                                std::int64_t sampling_ratio) {
-  check_roi_align(maps, boxes, images, levels, scales, output_size);
-  const at::Tensor image_numbers = images.contiguous();
-  const at::Tensor level_numbers = levels.contiguous();
-  return dispatch(maps[0].scalar_type(), [&](auto value) {
-    using T = decltype(value);
-    const auto in_format = in_one_format(maps);
-    const auto format =
-        layout_of(in_format.front()).channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-    const at::Tensor corners = boxes.to(type_of<Sum<T>>()).contiguous();
-    return spread_all<T>(gradient.contiguous(format), in_format,
-                         {.boxes = corners.const_data_ptr<Sum<T>>(),
-                          .images = image_numbers.const_data_ptr<std::int64_t>(),
-                          .levels = level_numbers.const_data_ptr<std::int64_t>(),
-                          .scales = scales,
-                          .output_size = output_size,
-                          .sampling_ratio = sampling_ratio},
-                         corners.size(0));
-  });
+  return with_boxes(maps, boxes, images, levels, scales, output_size, sampling_ratio,
+                    [&](auto value, const auto& of_maps, std::int64_t count) {
+                      const std::int64_t sizes[] = {count, maps[0].size(1), output_size, output_size};
+                      TORCH_CHECK(gradient.sizes().equals(sizes) && gradient.scalar_type() == maps[0].scalar_type(),
+                                  "roi_align_backward needs a gradient ", at::IntArrayRef(sizes),
+                                  " of the maps' type, but got ", gradient.sizes(), " of ", gradient.scalar_type(),
+                                  ".");
+                      const auto in_format = in_one_format(maps);
+                      const auto format = layout_of(in_format.front()).channels_last ? at::MemoryFormat::ChannelsLast
+                                                                                     : at::MemoryFormat::Contiguous;
+                      return spread_all<decltype(value)>(gradient.contiguous(format), in_format, of_maps, count);
+                    });
 }
 
 at::Tensor mask_targets_cpu(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matches,
