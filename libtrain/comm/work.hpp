@@ -61,9 +61,9 @@ class [[nodiscard]] Work {
   /// Never true for a collective that is recorded into a graph.
   bool done() const { return !pending_ || pending_->done(); }
 
-  /// std::nullopt until it has finished, and always for a single process, for staged collectives, and for those that
-  /// are recorded into a graph. Of a collective on a GPU, times of the GPU on the host's clock: asking does not wait
-  /// for it.
+  /// std::nullopt until it has finished, and always for a single process and for collectives that are recorded into a
+  /// graph. Of a collective on a GPU over NCCL, times of the GPU on the host's clock: asking does not wait for it; over
+  /// host memory, those on the host, without the copies to the GPU.
   std::optional<WorkTimes> times() const { return pending_ ? pending_->times() : std::nullopt; }
 
  private:

@@ -189,9 +189,7 @@ int run_rank(int argc, char** argv, const Program& program, Connection connectio
     if (!communicator) {
       ConnectOptions options{.device = line.device, .communicator = {.timeout = milliseconds_of(line.timeout_s)}};
       options.connect_timeout = milliseconds_of(line.connect_timeout_s.value_or(line.timeout_s));
-      options.on_failure = [failed, launch = *launch](const std::string& reason) {
-        failed->report({ExitCode::communication, ErrorScope::this_rank, reason}, launch);
-      };
+      options.on_failure = detail::FailedRun::reporter(failed, *launch);
       connection = connect(*launch, options);
     }
     const auto run_id = detail::agree_on_run_id(*communicator);

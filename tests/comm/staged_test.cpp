@@ -228,6 +228,21 @@ TEST(HostOnlyStaged, DoneBringsTheResult) {
   });
 }
 
+TEST(HostOnlyStaged, HasTheTimesOfItsPieces) {
+  on_ranks([](Communicator& communicator) {
+    const auto owner = stage(communicator);
+    const auto called = WorkTimes::Clock::now();
+    auto work = owner->all_reduce(torch::ones({5 << 20}));  // in several pieces
+    work.wait();
+    const auto times = work.times();
+    ASSERT_TRUE(times.has_value());
+    EXPECT_LE(called, times->called);
+    EXPECT_LE(times->called, times->began);
+    EXPECT_LT(times->began, times->ended);
+    EXPECT_LE(times->ended, WorkTimes::Clock::now());
+  });
+}
+
 TEST(HostOnlyStaged, ControlSplitAndAllocateWork) {
   on_ranks([](Communicator& communicator) {
     const auto owner = stage(communicator);

@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,6 +63,24 @@ TEST(FailedRun, WritesTheCollectivesOfAFailureThatAnotherThreadFinds) {
   EXPECT_THAT(log.lines(), SizeIs(1));
   EXPECT_THAT(log.lines(), Contains(AllOf(HasSubstr("rank 0 of 2 on "), HasSubstr("NCCL reports that a peer is lost."),
                                           HasSubstr("collectives.rank*.txt"))));
+}
+
+// A communicator for GPUs keeps what it reports to, and its threads must not outlive the run.
+TEST(FailedRun, LeavesItsCommunicatorToTheRun) {
+  const test::TemporaryFolder folder;
+  run_ranks(2, [&](Communicator& communicator) {
+    auto failed = std::make_shared<FailedRun>();
+    const auto report = FailedRun::reporter(failed, launch_of(communicator));
+    auto owned = std::shared_ptr<Communicator>(&communicator, [report](Communicator*) {});
+    const std::weak_ptr<Communicator> seen = owned;
+    communicator.barrier();
+    failed->follow(std::move(owned), folder.path(), "0123");
+    EXPECT_FALSE(seen.expired());
+    failed.reset();
+    EXPECT_TRUE(seen.expired());
+    report("This comes after the run.");
+    communicator.barrier();
+  });
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ void FailedRun::report(const Failure& failure, const Launch& launch) {
   report_failure(failure, launch.rank.value, launch.world_size.value, write_collectives(failure));
 }
 
+std::function<void(const std::string& reason)> FailedRun::reporter(const std::shared_ptr<FailedRun>& failed,
+                                                                   const Launch& launch) {
+  return [weak = std::weak_ptr{failed}, launch](const std::string& reason) {
+    if (const auto run = weak.lock()) run->report({ExitCode::communication, ErrorScope::this_rank, reason}, launch);
+  };
+}
+
 int FailedRun::end(const Failure& failure, const std::optional<Launch>& launch, Communicator* communicator) {
   if (!is_first()) std::this_thread::sleep_for(kTimeToEndProcess);
   return end_failed_job(failure, launch, communicator, write_collectives(failure));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,11 @@ class FailedRun {
   /// Writes the collectives and reports; the caller ends the process. Returns at once if another thread has failed
   /// before. Any thread may call it.
   void report(const Failure& failure, const Launch& launch);
+
+  /// For ConnectOptions::on_failure: calls report(). It does not keep `failed`, which refers to the communicator, which
+  /// keeps this function: neither would be destroyed.
+  static std::function<void(const std::string& reason)> reporter(const std::shared_ptr<FailedRun>& failed,
+                                                                 const Launch& launch);
 
   /// The same, and ends the job as end_failed_job() does. Any thread may call it.
   int end(const Failure& failure, const std::optional<Launch>& launch, Communicator* communicator);

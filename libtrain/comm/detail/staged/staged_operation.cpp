@@ -41,6 +41,12 @@ bool StagedOperation::done() {
   return pieces_.empty() && last_->is_passed();
 }
 
+std::optional<WorkTimes> StagedOperation::times() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !pieces_.empty() || failure_) return {};
+  return times_;
+}
+
 bool StagedOperation::writes(const at::Tensor& tensor) const {
   const std::less<> before;
   return before(begin_, end_of(tensor)) && before(tensor.const_data_ptr(), end_);
@@ -73,6 +79,10 @@ void StagedOperation::copy_to_device(std::size_t end) {
   for (; copied_ < end; ++copied_) {
     auto& piece = pieces_[copied_];
     piece.work.wait();
+    if (const auto of_piece = piece.work.times()) {
+      if (!times_) times_ = of_piece;
+      times_->ended = of_piece->ended;
+    }
     if (!piece.output.defined()) continue;
     piece.output.copy_(piece.staged_output, /*non_blocking=*/true);
     // The piece may have the last reference to the tensor, and be destroyed before the copy has finished.

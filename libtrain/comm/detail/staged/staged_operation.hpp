@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -41,6 +42,10 @@ class StagedOperation : public Pending {
   /// Copies the pieces that the host has finished. Returns true when all copies have finished, for every stream.
   bool done() override;
 
+  /// From the first piece to the last on the host, without the copies to the device. std::nullopt until all copies have
+  /// been made.
+  std::optional<WorkTimes> times() override;
+
   /// Whether the copies write to memory of `tensor`.
   bool writes(const at::Tensor& tensor) const;
 
@@ -57,6 +62,7 @@ class StagedOperation : public Pending {
   StagingBuffers buffers_;
   std::shared_ptr<const StreamMark> last_;  // the call at first, then the last copy
   std::exception_ptr failure_;
+  std::optional<WorkTimes> times_;  // of the pieces that have been copied
 };
 
 }  // namespace libtrain::detail
