@@ -12,7 +12,8 @@
 #   parity            gradients of two processes, compared with PyTorch's DistributedDataParallel over NCCL
 #   speed             ResNet-50 in bf16 and channels_last, in turns with PyTorch
 #   synchronizations  how often the host waits for the GPU in a training step
-# Three groups of at most 3 minutes each: tests sanitizer, nccl parity, speed synchronizations.
+#   mask_rcnn         Mask R-CNN and its operators, in turns with torchvision, which Python must have
+# In four groups of at most 3 minutes each: tests sanitizer, nccl parity, speed synchronizations, mask_rcnn.
 #
 # Needs one GPU, Python 3 with PyTorch, and the programs. "pack" builds them, on any machine, for a machine that cannot
 # build them, and puts them into the folder (default build/gpu-check/pack) with this script, the peers in Python and the
@@ -27,7 +28,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 most_bytes=60000000
-programs=(tests/gpu_tests bin/bench_train_step bin/ddp_parity_program bin/fault_program)
+programs=(tests/gpu_tests bin/bench_mask_rcnn bin/bench_train_step bin/ddp_parity_program bin/fault_program)
 files=(scripts/gpu_check.sh scripts/gpu_check.py scripts/lib.sh bench/peers tests/sync/ddp_parity_peer.py)
 
 # Prints the shared libraries of a program that a machine with LibTorch, the C library and the C++ library may lack.

@@ -1,6 +1,10 @@
-"""Mask R-CNN and its operators in torchvision: the peer of bench_mask_rcnn, and with --make its weights and inputs."""
+"""Mask R-CNN and its operators in torchvision: the peer of bench_mask_rcnn, and with --make its weights and inputs.
+
+On a GPU a time ends when the device has ended.
+"""
 
 import argparse
+import contextlib
 import json
 import pathlib
 import resource
@@ -20,8 +24,14 @@ WORKLOADS = ("step", "inference", "nms_2000", "nms_20000", "roi_align")
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--make", metavar="FOLDER", type=pathlib.Path, help="write weights and inputs, and end")
+    parser.add_argument("--images", type=int, default=2, help="of a step, with --make (default: 2)")
+    parser.add_argument("--side", type=int, default=320, help="of these images, in pixels (default: 320)")
     parser.add_argument("--data", type=pathlib.Path, help="folder with what --make writes")
-    parser.add_argument("--workload", choices=WORKLOADS, default="step")
+    parser.add_argument("--workload", choices=WORKLOADS, nargs="+", default=["step"], help="one or several")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32",
+                        help="of the forward pass of step and inference")
+    parser.add_argument("--channels-last", action="store_true", help="instead of PyTorch's layout")
     parser.add_argument("--iterations", type=int, default=15, help="timed runs (default: 15)")
     parser.add_argument("--json", metavar="FILE", help="append the record to this file")
     options = parser.parse_args()
@@ -44,7 +54,7 @@ def random_boxes(count, size, smallest, largest, generator):
     return torch.cat([corners, corners + sides], 1)
 
 
-def make_inputs(folder):
+def make_inputs(folder, images, side):
     torch.manual_seed(1)
     # Batch norms with the statistics of images keep activations in range, as trained weights do.
     body = torchvision.models.resnet50(norm_layer=lambda channels: torch.nn.BatchNorm2d(channels, momentum=None))
@@ -58,14 +68,14 @@ def make_inputs(folder):
     torch.save(model.state_dict(), folder / "weights.pth")
 
     generator = torch.Generator().manual_seed(2)
-    boxes = torch.stack([random_boxes(8, 320, 20, 160, generator) for _ in range(2)])
-    masks = torch.zeros(2, 8, 320, 320, dtype=torch.uint8)
-    for image in range(2):
+    boxes = torch.stack([random_boxes(8, side, 20, side / 2, generator) for _ in range(images)])
+    masks = torch.zeros(images, 8, side, side, dtype=torch.uint8)
+    for image in range(images):
         for number, (left, top, right, bottom) in enumerate(boxes[image].long().tolist()):
             masks[image, number, top:bottom, left:right] = 1
     inputs = {
-        "train_images": torch.randn(2, 3, 320, 320, generator=generator), "boxes": boxes, "masks": masks,
-        "labels": torch.randint(1, 91, (2, 8), generator=generator),
+        "train_images": torch.randn(images, 3, side, side, generator=generator), "boxes": boxes, "masks": masks,
+        "labels": torch.randint(1, 91, (images, 8), generator=generator),
         "photo": torch.rand(3, 480, 640, generator=generator),
         "map": torch.randn(1, 256, 200, 272, generator=generator),
         "map_boxes": random_boxes(512, 800, 16, 200, generator),
@@ -81,6 +91,8 @@ def timed(options, work):
     for iteration in range(-2, options.iterations):
         start = time.perf_counter()
         work()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
         if iteration >= 0:
             seconds.append(time.perf_counter() - start)
     return seconds
@@ -89,19 +101,32 @@ def timed(options, work):
 def load_model(options, **sizes):
     model = make_model(**sizes)
     model.load_state_dict(torch.load(options.data / "weights.pth"))
-    return model
+    return model.to(options.device, memory_format=layout(options))
+
+
+def layout(options):
+    return torch.channels_last if options.channels_last else torch.contiguous_format
+
+
+def autocast(options):
+    """Of a forward pass."""
+    return torch.autocast(options.device, torch.bfloat16) if options.precision == "bf16" else contextlib.nullcontext()
 
 
 def time_steps(options, inputs):
     # The images are ready: their transform only puts them into one tensor.
-    model = load_model(options, min_size=320, max_size=320, image_mean=[0, 0, 0], image_std=[1, 1, 1]).train()
-    sgd = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-6, momentum=0.9)
-    images = list(inputs["train_images"])
+    side = inputs["train_images"].size(-1)
+    model = load_model(options, min_size=side, max_size=side, image_mean=[0, 0, 0], image_std=[1, 1, 1]).train()
+    fused = True if options.device == "cuda" else None
+    sgd = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-6, momentum=0.9, fused=fused)
+    images = list(inputs["train_images"].contiguous(memory_format=layout(options)))
     targets = [{name: inputs[name][k] for name in ("boxes", "labels", "masks")} for k in range(len(images))]
 
     def step():
         sgd.zero_grad()
-        sum(model(images, targets).values()).backward()
+        with autocast(options):
+            loss = sum(model(images, targets).values())
+        loss.backward()
         sgd.step()
 
     return timed(options, step)
@@ -109,19 +134,19 @@ def time_steps(options, inputs):
 
 def time_inference(options, inputs):
     model = load_model(options).eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), autocast(options):
         return timed(options, lambda: model([inputs["photo"]]))
 
 
-def time_nms(options, inputs):
-    boxes, scores = inputs[options.workload + "_boxes"], inputs[options.workload + "_scores"]
+def time_nms(options, workload, inputs):
+    boxes, scores = inputs[workload + "_boxes"], inputs[workload + "_scores"]
     return timed(options, lambda: torchvision.ops.nms(boxes, scores, 0.7))
 
 
 def time_roi_align(options, inputs):
-    features = inputs["map"].requires_grad_()
-    boxes = torch.cat([torch.zeros(len(inputs["map_boxes"]), 1), inputs["map_boxes"]], 1)
-    gradient = torch.ones(len(boxes), features.size(1), 7, 7)
+    features = inputs["map"].contiguous(memory_format=layout(options)).requires_grad_()
+    boxes = torch.nn.functional.pad(inputs["map_boxes"], (1, 0))  # all of image 0
+    gradient = features.new_ones(len(boxes), features.size(1), 7, 7)
 
     def work():
         features.grad = None
@@ -130,31 +155,45 @@ def time_roi_align(options, inputs):
     return timed(options, work)
 
 
+def time_workload(options, workload, inputs):
+    if workload == "step":
+        return time_steps(options, inputs)
+    if workload == "inference":
+        return time_inference(options, inputs)
+    if workload == "roi_align":
+        return time_roi_align(options, inputs)
+    return time_nms(options, workload, inputs)
+
+
 def main():
     options = parse_arguments()
     if options.make:
-        make_inputs(options.make)
+        make_inputs(options.make, options.images, options.side)
         return
-    inputs = load_file(options.data / "inputs.safetensors")
-    torch.manual_seed(1)
-    work = {"step": time_steps, "inference": time_inference, "roi_align": time_roi_align}.get(options.workload, time_nms)
-    seconds = work(options, inputs)
-    record = {
-        "event": "mask_rcnn",
-        "time": time.time(),
-        "implementation": "torchvision",
-        "workload": options.workload,
-        "channels_last": False,
-        "threads": torch.get_num_threads(),
-        "iterations": len(seconds),
-        "median_s": statistics.median(seconds),
-        "min_s": min(seconds),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }
-    if options.json:
-        with open(options.json, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-    print(f"{options.workload}: minimum {record['min_s']:.4f} s, median {record['median_s']:.4f} s of {len(seconds)}")
+    torch.backends.cudnn.benchmark = options.device == "cuda"
+    inputs = load_file(options.data / "inputs.safetensors", device=options.device)
+    for workload in options.workload:
+        torch.manual_seed(1)
+        seconds = time_workload(options, workload, inputs)
+        record = {
+            "event": "mask_rcnn",
+            "time": time.time(),
+            "implementation": "torchvision",
+            "workload": workload,
+            "device": options.device,
+            "precision": options.precision,
+            "channels_last": options.channels_last,
+            "threads": torch.get_num_threads(),
+            "iterations": len(seconds),
+            "median_s": statistics.median(seconds),
+            "min_s": min(seconds),
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+        if options.json:
+            with open(options.json, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        print(f"{workload}: minimum {record['min_s']:.4f} s, median {record['median_s']:.4f} s of {len(seconds)}",
+              flush=True)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Runner(unittest.TestCase):
     def test_errors_that_the_sanitizer_finds_are_a_failure(self):
         self.program("gpu_tests", PASSING)
         for errors, result in ((0, "passed"), (2, "failed")):
-            self.program("compute-sanitizer", f'while [[ $1 == -* || $1 == [9m]* ]]; do shift; done\n"$@"\n'
+            self.program("compute-sanitizer", f'while [[ $1 == -* || $1 == [9mn]* ]]; do shift; done\n"$@"\n'
                                               f'echo "========= ERROR SUMMARY: {errors} errors"')
             with mock.patch.object(shutil, "which", lambda *_, **__: str(self.folder / "bin/compute-sanitizer")):
                 _, (row,), _ = self.check("sanitizer")
@@ -221,6 +221,28 @@ open(sys.argv[sys.argv.index("--json") + 1], "a").write("".join(json.dumps(each)
             self.assertTrue(rows[0].found.startswith(f"{ours / 1000:.3f} ({ours} and 1000 samples/s"), rows[0].found)
         turns = (self.folder / "calls").read_text().split()[1:7]  # after --help
         self.assertEqual(turns, ["libtrain", "pytorch", "pytorch", "libtrain", "libtrain", "pytorch"])
+
+    def test_mask_rcnn_is_compared_workload_by_workload(self):
+        record = """
+import json, sys
+words = sys.argv[1:]
+if "--make" not in words:
+    with open(words[words.index("--json") + 1], "a") as file:
+        for workload in words[words.index("--workload") + 1:]:
+            file.write(json.dumps({"workload": workload, "median_s": FACTOR * len(workload)}) + "\\n")
+"""
+        self.peer("bench/peers/mask_rcnn.py", record.replace("FACTOR", "3"))
+        self.peer("ours.py", record.replace("FACTOR", "2"))
+        self.program("gpu_tests", PASSING)
+        self.program("bench_mask_rcnn", f'exec "{sys.executable}" "{self.folder}/ours.py" "$@"')
+        _, rows, _ = self.check("mask_rcnn")
+        self.assertEqual([(row.what.rsplit(" ", 1)[1], row.result) for row in rows],
+                         [(workload, "passed" if goal <= 1.5 else "failed")
+                          for workload, goal in gpu_check.MASK_RCNN_GOALS.items()])
+        self.assertTrue(all(row.found.startswith("1.50 times as fast (") for row in rows), rows)
+        self.peer("bench/peers/mask_rcnn.py", "raise SystemExit('no torchvision')")
+        _, (row,), _ = self.check("mask_rcnn")
+        self.assertEqual((row.result, row.found), ("failed", "torchvision: exit code 1: no torchvision"))
 
     def test_waits_are_counted_within_steps(self):
         def event(name, ts, dur=1, cat="cuda_runtime"):
@@ -289,7 +311,7 @@ class Script(unittest.TestCase):
         self.assertEqual(exit_code, 0)
         for part in gpu_check.PARTS:
             self.assertRegex(stdout, rf"(?m)^  {part} ")
-        groups = re.search(r"Three groups .*: (.*)\.", stdout)[1]
+        groups = re.search(r"four groups .*: (.*)\.", stdout)[1]
         self.assertEqual(groups.replace(",", "").split(), list(gpu_check.PARTS))
 
     def build_programs(self, library_bytes=0):
@@ -298,7 +320,7 @@ class Script(unittest.TestCase):
 tree=build/gpu-check
 mkdir -p $tree/bin $tree/tests
 echo "LibTorch_CPU_LIBRARY:FILEPATH=/packages/torch/lib/libtorch_cpu.so" >$tree/CMakeCache.txt
-for program in tests/gpu_tests bin/bench_train_step bin/ddp_parity_program bin/fault_program; do
+for program in tests/gpu_tests bin/bench_mask_rcnn bin/bench_train_step bin/ddp_parity_program bin/fault_program; do
   cp "$(type -P true)" $tree/$program
 done
 """)
@@ -319,7 +341,7 @@ echo "	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)"
         self.assertRegex(stdout, r"gpu_check: build/gpu-check/pack has \d+ MB\n$")
         pack = self.root / "build/gpu-check/pack"
         self.assertEqual(sorted(path.name for path in (pack / "bin").iterdir()),
-                         ["bench_train_step", "ddp_parity_program", "fault_program", "gpu_tests"])
+                         ["bench_mask_rcnn", "bench_train_step", "ddp_parity_program", "fault_program", "gpu_tests"])
         self.assertEqual([path.name for path in (pack / "lib").iterdir()], ["libjpeg.so.62"])
         # The script in the folder runs from there, and a second pack replaces the folder.
         done = subprocess.run([pack / "scripts/gpu_check.sh"], env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},

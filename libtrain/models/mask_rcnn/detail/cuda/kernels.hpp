@@ -42,8 +42,8 @@ enum class MapType { float32, float64, bfloat16, float16, uint8 };
 
 void launch_roi_align(const DeviceCrops& crops, MapType type, void* output, cudaStream_t stream);
 
-/// Adds to `crops.maps`, float or double sums that begin as zeros. One thread adds to a cell at a time, in the order of
-/// the boxes: the same bits each time.
+/// Writes every cell of `crops.maps`, which are of the gradient's type. One thread adds up a cell, in the order of the
+/// boxes: the same bits each time.
 void launch_roi_align_backward(const DeviceCrops& crops, MapType type, const void* gradient, cudaStream_t stream);
 
 /// Which of `count` boxes, sorted by falling score, non-maximum suppression keeps. `overlaps` is memory for count *

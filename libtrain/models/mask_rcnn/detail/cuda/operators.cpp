@@ -8,7 +8,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -64,6 +63,10 @@ struct Call {
         levels(all_levels.defined() ? all_levels.contiguous() : at::Tensor()) {
     TORCH_CHECK(maps.size() <= kMaxMaps, "roi_align takes up to ", kMaxMaps, " maps on a GPU, but got ", maps.size(),
                 ".");
+    constexpr std::int64_t kMostNumbers = std::numeric_limits<std::int32_t>::max();
+    const std::int64_t numbers = all_boxes.size(0) * maps.front().size(1) * output_size * output_size;
+    TORCH_CHECK(numbers <= kMostNumbers, "roi_align computes up to ", kMostNumbers, " numbers on a GPU, but got ",
+                all_boxes.size(0), " boxes, which have ", numbers, ".");
     for (const auto& map : maps) {
       crops.maps[crops.map_count] = {.values = map.data_ptr(),
                                      .scale = scales[static_cast<std::size_t>(crops.map_count)],
@@ -116,17 +119,14 @@ std::vector<at::Tensor> roi_align_backward_cuda(const at::Tensor& gradient, at::
   check_roi_align(maps, boxes, images, levels, scales, output_size);
   const c10::DeviceGuard guard(maps[0].device());
   const auto format = format_of(maps[0]);
-  std::vector<at::Tensor> sums;
-  for (const auto& map : maps) {
-    sums.push_back(at::zeros_like(map, map.options().dtype(sum_type(map.scalar_type())), format));
-  }
+  std::vector<at::Tensor> gradients;
+  for (const auto& map : maps) gradients.push_back(at::empty_like(map, map.options(), format));
   const at::Tensor crops = gradient.contiguous(format);
-  const Call call(sums, boxes, images, levels, scales, output_size, sampling_ratio, format);
+  const Call call(gradients, boxes, images, levels, scales, output_size, sampling_ratio, format);
   launch_roi_align_backward(call.crops, type_of(crops.scalar_type()), crops.const_data_ptr(),
                             c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  for (auto& sum : sums) sum = sum.to(maps[0].scalar_type());
-  return sums;
+  return gradients;
 }
 
 at::Tensor mask_targets_cuda(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matches,
