@@ -30,19 +30,41 @@ constexpr std::int64_t kPictures = 4;      // drawn in each evaluation
 constexpr double kDrawnScore = 0.5;        // detections with less are not drawn
 constexpr std::uint64_t kGroupChunk = 64;  // consecutive images of one aspect ratio
 constexpr std::int64_t kNoLimit = 1000000000;
+constexpr const char* kStages = "3";  // defaults of options that tiny does not have
+constexpr const char* kEpsilon = "1e-5";
 
 // ---- Data
 
+ltd::Interval scale_jitter(lt::Context& context) {
+  const ltd::Interval scale{context.number("min-scale", 0.001, 100), context.number("max-scale", 0.001, 100)};
+  if (scale.low <= scale.high) return scale;
+  throw lt::UsageError("Option --min-scale is " + context.option("min-scale") + ", but --max-scale is " +
+                       context.option("max-scale") + ". Give both, the smaller one first.");
+}
+
+bool has_scale_jitter(lt::Context& context) {
+  return scale_jitter(context) != ltd::Interval{1, 1};
+}
+
 ltd::CocoDetection open_split(lt::Context& context, const std::string& folder, ltd::CocoUse use) {
+  const bool training = use == ltd::CocoUse::training;
   const auto size = [&](const char* name) { return static_cast<int>(context.integer(name, 32, 65535)); };
+  const int min_size = size("min-size");
+  const int max_size = size("max-size");
+  ltd::ImagePipelineOptions images{.flip_probability = training ? context.number("hflip", 0, 1) : 0};
+  if (training && has_scale_jitter(context)) {
+    images.scale_jitter = {.width = max_size, .height = max_size, .scale = scale_jitter(context)};
+  } else {
+    images.shorter_side = {.min_size = min_size, .max_size = max_size};
+  }
   return {context.storage("data"),
           folder,
           "annotations/instances_" + folder + ".json",
           {.use = use,
            .malformed = context.flag("skip-malformed") ? ltd::CocoMalformed::leave_out : ltd::CocoMalformed::refuse,
-           .masks = use == ltd::CocoUse::training,
-           .images = {.shorter_side = ltd::ShorterSide{.min_size = size("min-size"), .max_size = size("max-size")},
-                      .flip_probability = use == ltd::CocoUse::training ? context.number("hflip", 0, 1) : 0}}};
+           .masks = training,
+           .images = images,
+           .copy_paste = training ? context.number("copy-paste", 0, 1) : 0}};
 }
 
 ltd::DetectionBatch pad(const std::vector<ltd::DetectionSample>& samples) {
@@ -115,10 +137,11 @@ lt::Precision precision(lt::Context& context) {
   return word == "bfloat16" ? lt::Precision::bfloat16 : lt::Precision::float32;
 }
 
-lt::TrainerOptions trainer_options(lt::Context& context) {
+lt::TrainerOptions trainer_options(lt::Context& context, std::int64_t steps_per_epoch) {
   const auto steps = context.integer("iter", 0, kNoLimit);
+  const auto epochs = context.integer("epochs", 1, kNoLimit);
   lt::TrainerOptions options{
-      .epochs = steps > 0 ? kNoLimit : context.integer("epochs", 1, kNoLimit),
+      .epochs = steps > 0 ? (steps - 1) / std::max<std::int64_t>(steps_per_epoch, 1) + 1 : epochs,
       .max_steps = steps,
       .precision = precision(context),
       .schedule = [&context](const lt::TrainingLength& length) { return schedule(context, length); },
@@ -187,13 +210,17 @@ void show(lt::Trackers& trackers, std::int64_t step, std::int64_t number, const 
       {.bytes = {reinterpret_cast<const char*>(png.data()), png.size()}, .height = image.height, .width = image.width});
 }
 
-// COCO's numbers over the images of all ranks, each once; `tables` has all of them as text.
-std::map<std::string, double> evaluate(lt::Context& context, lt::Trainer& trainer, models::MaskRcnnImpl& model,
-                                       ltd::DataLoaderOf<ltd::DetectionBatch>& loader, const ltd::CocoDetection& set,
-                                       const lt::DetectorInfo& info, std::string& tables) {
+// COCO's numbers over the images of all ranks, each once; `tables` has all of them as text. std::nullopt if the run was
+// asked to stop.
+std::optional<std::map<std::string, double>> evaluate(lt::Context& context, lt::Trainer& trainer,
+                                                      models::MaskRcnnImpl& model,
+                                                      ltd::DataLoaderOf<ltd::DetectionBatch>& loader,
+                                                      const ltd::CocoDetection& set, const lt::DetectorInfo& info,
+                                                      const std::function<bool()>& must_stop, std::string& tables) {
   std::vector<ltd::CocoResult> results;
   std::int64_t shown = 0;
   for (const auto& batch : loader.epoch(0)) {
+    if (must_stop()) return std::nullopt;
     if (batch.targets.empty()) continue;
     const auto images = image_batch(batch);
     const auto detections = model.detect(images);
@@ -209,9 +236,9 @@ std::map<std::string, double> evaluate(lt::Context& context, lt::Trainer& traine
     }
   }
   const auto all = context.communicator().all_gather_bytes(ltd::pack_coco_results(results));
-  if (context.rank() != 0) return {};
-  results = ltd::unpack_coco_results(lt::join(all, ""));
   std::map<std::string, double> values;
+  if (context.rank() != 0) return values;
+  results = ltd::unpack_coco_results(lt::join(all, ""));
   tables.clear();
   const auto add = [&](const std::string& name, ltd::CocoIouType type) {
     const auto& truth = set.annotations();
@@ -287,7 +314,14 @@ void train(lt::Context& context) {
   model_options.classes = 1 + std::ssize(info.classes);
   model_options.frozen_batch_norm = info.frozen_batch_norm;
   model_options.norm_epsilon = info.norm_epsilon;
-  model_options.trainable_stages = has_initial_weights(context) ? context.integer("trainable-stages", 0, 5) : 5;
+  if (info.model == "tiny" &&
+      (context.option("trainable-stages") != kStages || context.option("norm-epsilon") != kEpsilon)) {
+    throw lt::UsageError(
+        "Options --trainable-stages and --norm-epsilon are of resnet50 and resnet101: all layers of tiny are trained, "
+        "and its batch norms are not constants.");
+  }
+  const auto trainable_stages = context.integer("trainable-stages", 0, 5);
+  model_options.trainable_stages = has_initial_weights(context) ? trainable_stages : 5;
   if (!info.frozen_batch_norm && info.model != "tiny") {
     context.progress().print("No --weights and no --backbone-weights: batch norms and all layers are trained.");
   }
@@ -301,16 +335,19 @@ void train(lt::Context& context) {
   lt::optim::FusedSgd sgd{trainable, torch::optim::SGDOptions(learning_rate(context, images_per_step))
                                          .momentum(context.number("momentum", 0, 1))
                                          .weight_decay(context.number("weight-decay", 0))};
-  lt::Trainer trainer{context, model, sgd, trainer_options(context)};
 
   const auto workers = static_cast<int>(context.integer("workers", 0, 1024));
+  // Of images that are cropped, the shape does not follow from that of the file.
+  const auto groups = has_scale_jitter(context) ? std::vector<std::uint8_t>() : set.aspect_ratio_groups();
   ltd::DataLoaderOf loader(set, pad,
                            {.batch_size = static_cast<std::uint64_t>(images_per_rank),
                             .workers = workers,
                             .remainder = ltd::Remainder::drop,
-                            .groups = set.aspect_ratio_groups(),
+                            .groups = groups,
                             .group_chunk = kGroupChunk},
                            context.shard());
+  const auto steps_per_epoch = static_cast<std::int64_t>(loader.batches_per_epoch());
+  lt::Trainer trainer{context, model, sgd, trainer_options(context, steps_per_epoch)};
   std::optional<ltd::DataLoaderOf<ltd::DetectionBatch>> evaluated;
   std::string tables;
   if (held_out) {
@@ -319,7 +356,9 @@ void train(lt::Context& context) {
         ltd::LoaderOptions{
             .batch_size = 1, .workers = workers, .order = ltd::Order::sequential, .remainder = ltd::Remainder::exact},
         context.shard());
-    trainer.evaluate_with([&] { return evaluate(context, trainer, *model, *evaluated, *held_out, info, tables); });
+    trainer.evaluate_with([&](const std::function<bool()>& must_stop) {
+      return evaluate(context, trainer, *model, *evaluated, *held_out, info, must_stop, tables);
+    });
   }
   Throughput throughput(images_per_step, context.integer("log-iters"));
   trainer.after_step([&](const lt::TrainingState&) { throughput.after_step(); });
@@ -352,9 +391,9 @@ std::vector<lt::Option> options() {
       {.name = "weights", .help = "Weights of Mask R-CNN to begin with", .value = ""},
       {.name = "new-classes", .help = "Leave the predictors of --weights out", .flag = true},
       {.name = "backbone-weights", .help = "Weights of the ResNet to begin with", .value = ""},
-      {"norm-epsilon", "Of constant batch norms: 0 for weights that torchvision calls COCO_V1", "1e-5"},
+      {"norm-epsilon", "Of constant batch norms: 0 for weights that torchvision calls COCO_V1", kEpsilon},
       {"trainable-stages", "How many stages of a ResNet with initial weights are trained, from the last on: 0 to 5",
-       "3"},
+       kStages},
       {"images-per-rank", "Images per rank and step", "2"},
       {"precision", "float32, bfloat16 or auto (bfloat16 where it is faster)", "float32"},
       {.name = "channels-last", .help = "Layout of images and weights for GPUs", .flag = true},
@@ -362,6 +401,11 @@ std::vector<lt::Option> options() {
       {"min-size", "Pixels of the shorter side", "800"},
       {"max-size", "Limit of the longer side in pixels", "1333"},
       {"hflip", "Probability of mirroring", "0.5"},
+      {"min-scale",
+       "Random scales of the size at which an image fits into a square of --max-size, to which it is cropped: 0.1",
+       "1"},
+      {"max-scale", "and 2 for large-scale jittering; 1 and 1: none, but --min-size and --max-size", "1"},
+      {"copy-paste", "Probability that objects of another image are pasted onto an image", "0"},
       {.name = "skip-test", .help = "Without evaluations", .flag = true},
       {"evaluate-epochs", "Epochs between evaluations; 0: only at the end", "1"},
       {"log-iters", "Steps between records", "20"},

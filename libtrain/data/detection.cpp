@@ -14,6 +14,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/aspect_ratio_groups.hpp>
+#include <libtrain/data/copy_paste.hpp>
 #include <libtrain/data/formats/detail/polygon_mask.hpp>
 #include <libtrain/data/formats/run_length.hpp>
 #include <libtrain/data/sources/named_images.hpp>
@@ -118,6 +119,13 @@ CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::
         "TrivialAugment and RandAugment move the content of an image, but not its boxes and masks. Leave them out for "
         "CocoDetection, or change colours with color_jitter.");
   }
+  // Negated, so that NaN is refused.
+  if (!(options.copy_paste >= 0 && options.copy_paste <= 1)) {
+    throw UsageError(text("CocoDetectionOptions::copy_paste is ", options.copy_paste, ", expected 0 to 1."));
+  }
+  if (options.copy_paste > 0 && !options.masks) {
+    throw UsageError("CocoDetectionOptions::copy_paste pastes objects by their masks. Set ::masks, too.");
+  }
   const ImagePipeline checks_the_options(options.images);
   annotations_ = read_coco(*storage->open(annotations), {.use = options.use, .malformed = options.malformed});
   images_ = chosen_images(annotations_, options.use);
@@ -129,6 +137,15 @@ CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::
 }
 
 DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) const {
+  DetectionSample sample = read(index, random);
+  if (options_.copy_paste > 0 && random.uniform() < options_.copy_paste) {
+    const int other = random.integer(0, static_cast<int>(images_.size() - 1));
+    paste_objects(read(static_cast<std::uint64_t>(other), random), random, sample);
+  }
+  return sample;
+}
+
+DetectionSample CocoDetection::read(std::uint64_t index, SampleRandom& random) const {
   // One per thread, so that its memory is reused.
   thread_local EncodedImage encoded;
   source_->read(index, encoded);

@@ -63,6 +63,9 @@ struct CocoDetectionOptions {
   /// How images and their objects are resized, cropped and mirrored. Only float32 and NCHW, without TrivialAugment and
   /// RandAugment; a uint8_step must not move objects.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
+  /// Probability that objects of another image, which is chosen at random and read and augmented like the image itself,
+  /// are pasted onto an image: see paste_objects() (libtrain/data/copy_paste.hpp). Needs masks.
+  double copy_paste = 0;
   /// A local folder for the indices of tar archives: see ShardOptions.
   std::string index_folder = {};
 };
@@ -82,7 +85,8 @@ class CocoDetection : public DatasetOf<DetectionSample> {
 
   std::uint64_t size() const override { return images_.size(); }
 
-  /// Objects are left out if a crop leaves less than a pixel of them. Throws EnvironmentError if the image cannot be
+  /// Objects are left out if a crop leaves less than a pixel of them. With copy_paste it depends on another image of
+  /// the set, which `random` chooses. Throws EnvironmentError if the image cannot be
   /// read or its size differs from the annotations.
   DetectionSample get(std::uint64_t index, SampleRandom& random) const override;
 
@@ -103,6 +107,7 @@ class CocoDetection : public DatasetOf<DetectionSample> {
   const CocoAnnotations& annotations() const { return annotations_; }
 
  private:
+  DetectionSample read(std::uint64_t index, SampleRandom& random) const;
   DetectionTarget target_of(std::size_t image, const Geometry& geometry) const;
   void paint_mask(const CocoAnnotation& annotation, const CocoImage& image, const Geometry& geometry,
                   std::uint8_t* mask) const;

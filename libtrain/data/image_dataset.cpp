@@ -44,10 +44,10 @@ struct ImageDataset::Workspace {
 ImageDataset::ImageDataset(std::shared_ptr<const ImageSource> source, const ImagePipelineOptions& images)
     : source_(std::move(source)), images_(images) {
   if (!source_) throw UsageError("ImageDataset was given no source.");
-  if (images_.shorter_side) {
+  if (has_own_sizes(images_)) {
     throw UsageError(
-        "ImageDataset needs images of one size, but ImagePipelineOptions::shorter_side gives each image its own size. "
-        "Leave the option out, or read the images with an ImagePipeline in your own Dataset.");
+        "ImageDataset needs images of one size, but ImagePipelineOptions::shorter_side and ::scale_jitter give each "
+        "image its own size. Leave the option out, or read the images with an ImagePipeline in your own Dataset.");
   }
   give_back(std::make_unique<Workspace>(images_));  // its pipeline checks the options
 }

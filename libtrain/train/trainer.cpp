@@ -43,6 +43,15 @@ void Trainer::evaluate_with(std::function<std::map<std::string, double>()> evalu
   }});
 }
 
+void Trainer::evaluate_with(
+    std::function<std::optional<std::map<std::string, double>>(const std::function<bool()>& must_stop)> evaluate) {
+  loop_->add_evaluation({.values = [evaluate = std::move(evaluate), this] {
+    auto values = evaluate([this] { return must_stop_evaluation(); });
+    if (values) values = values_of_rank_0(*values, communicator());
+    return values;
+  }});
+}
+
 void Trainer::add_evaluation(std::vector<std::string> names, std::function<std::optional<Evaluation>()> evaluate) {
   auto values_of = [names, evaluate = std::move(evaluate)] {
     std::optional<std::map<std::string, double>> values;

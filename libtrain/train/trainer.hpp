@@ -223,6 +223,11 @@ class Trainer {
   /// rank 0's values count. Without gradients, and all modules in evaluation mode. It is not cut short by a stop.
   void evaluate_with(std::function<std::map<std::string, double>()> evaluate);
 
+  /// The same for one that takes long: all ranks call `must_stop()` equally often, such as after each batch, and return
+  /// std::nullopt when it is true, which it then is on all ranks. The run that continues evaluates again.
+  void evaluate_with(
+      std::function<std::optional<std::map<std::string, double>>(const std::function<bool()>& must_stop)> evaluate);
+
   /// Calls `callback` after each step, or after each epoch and its evaluation, on all ranks.
   void after_step(std::function<void(const TrainingState&)> callback);
   void after_epoch(std::function<void(const TrainingState&)> callback);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -212,6 +213,58 @@ TEST(CocoDetection, CropsCutObjectsOffAndLeaveOutWhatIsGone) {
   }
   EXPECT_GT(cut, 5);
   EXPECT_GT(gone, 5);
+}
+
+TEST(CocoDetection, ScalesImagesAtRandomWithTheirObjects) {
+  Pictures pictures;
+  pictures.add(64, 48,
+               {{.x = 4, .y = 10, .width = 20, .height = 20, .category = 7},
+                {.x = 40, .y = 20, .width = 20, .height = 20, .category = 20, .crowd = true}});
+  CocoDetectionOptions options = resized_to(64, 0.5);
+  options.images.shorter_side = {};
+  options.images.scale_jitter = ScaleJitter{.width = 64, .height = 64, .scale = {0.4, 2}};
+  const CocoDetection set = pictures.open(options);
+  std::set<std::int64_t> widths;
+  for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
+    SampleRandom random(1, epoch, 0);
+    const DetectionSample sample = set.get(0, random);
+    widths.insert(sample.image.size(2));
+    for (std::int64_t object = 0; object < sample.target.labels.size(0); ++object) {
+      const std::int64_t channel = sample.target.crowd[object].item<bool>() ? 1 : 0;
+      EXPECT_GT(overlap(sample.target.masks[object], sample.image[channel].gt(0.5)), 0.75) << "epoch " << epoch;
+    }
+  }
+  EXPECT_EQ(*widths.rbegin(), 64);
+  EXPECT_GT(widths.size(), 8U);
+}
+
+TEST(CocoDetection, PastesObjectsOfOtherImages) {
+  Pictures pictures;
+  pictures.add(60, 40, {{.x = 2, .y = 2, .width = 20, .height = 30, .category = 7}});
+  pictures.add(50, 40, {{.x = 20, .y = 8, .width = 20, .height = 30, .category = 3}});
+  CocoDetectionOptions options = resized_to(40, 0);
+  options.copy_paste = 1;
+  const CocoDetection set = pictures.open(options);
+  int pasted = 0;
+  for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
+    SampleRandom random(1, epoch, 0);
+    const DetectionSample sample = set.get(0, random);
+    ASSERT_EQ(sample.image.sizes(), (at::IntArrayRef{3, 40, 60}));
+    // All are red: together they cover the red pixels.
+    EXPECT_GT(overlap(sample.target.masks.amax(0), sample.image[0].gt(0.5)), 0.9) << "epoch " << epoch;
+    for (std::int64_t object = 0; object < sample.target.labels.size(0); ++object) {
+      pasted += sample.target.labels[object].item<int>() == 1 ? 1 : 0;  // "line" has the smallest id
+    }
+    SampleRandom same(1, epoch, 0);
+    EXPECT_TRUE(set.get(0, same).image.equal(sample.image));
+  }
+  EXPECT_NEAR(pasted, 50, 5 * 6.2);  // the other image and its object, with a probability of a half each
+
+  options.copy_paste = 1.5;
+  EXPECT_THAT(message_of<UsageError>([&] { pictures.open(options); }), HasSubstr("copy_paste is 1.5"));
+  options.copy_paste = 0.5;
+  options.masks = false;
+  EXPECT_THAT(message_of<UsageError>([&] { pictures.open(options); }), HasSubstr("by their masks"));
 }
 
 TEST(CocoDetection, LabelsAreTheCategoriesByIdFromOneOn) {

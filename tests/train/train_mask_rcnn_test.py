@@ -117,6 +117,15 @@ class Training(OnShapes):
                                                "norm": "batch", "norm_epsilon": "[1e-05]"})
         self.assertEqual(self.records("evaluation"), [])
 
+    def test_images_are_scaled_at_random_and_objects_are_pasted(self):
+        plain = self.first_losses()
+        jittered = self.first_losses("--min-scale", 0.5, "--max-scale", 1.5)
+        pasted = self.first_losses("--copy-paste", 1)
+        for changed in (jittered, pasted):
+            self.assertTrue(LOSSES <= changed.keys())
+            self.assertNotEqual(changed["loss"], plain["loss"])
+        self.assertEqual(self.first_losses("--copy-paste", 1)["loss"], pasted["loss"])
+
     def first_losses(self, *options):
         shutil.rmtree(self.output, ignore_errors=True)
         self.require_success(self.run_it("--iter", 1, "--log-iters", 1, "--skip-test", *options))
@@ -184,6 +193,11 @@ class Refusals(OnShapes):
         content = json.loads(self.annotations.read_text())
         function(content)
         self.annotations.write_text(json.dumps(content))
+
+    def test_options_that_have_no_effect_or_no_sense_are_named(self):
+        self.refuse("--min-scale", 2, exit_code=USAGE, words=("--min-scale is 2", "--max-scale is 1"))
+        self.refuse("--copy-paste", 2, exit_code=USAGE, words=("copy-paste",))
+        self.refuse("--trainable-stages", 2, exit_code=USAGE, words=("--trainable-stages", "tiny"))
 
     def test_malformed_annotations_are_named_or_left_out(self):
         def damage(content):

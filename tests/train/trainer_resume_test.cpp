@@ -3,7 +3,9 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -220,6 +222,44 @@ TEST(TrainerResume, RepeatsTheLastEvaluationAndHasFinishedThen) {
         EXPECT_EQ(run.records("evaluation", "label").size(), 1U);
         EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
       }
+    }
+  });
+}
+
+// One by a function of the program, which asks.
+TEST(TrainerResume, CutsAnEvaluationOfTheProgramShort) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    int asked = 0;
+    int evaluated = 0;
+    const auto fit = [&](bool raises) {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.epochs = 1;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.evaluate_with(
+          [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
+            for (int batch = 0; batch < 500; ++batch) {
+              if (raises && batch == 3 && communicator.rank() == 0) std::raise(SIGTERM);
+              if (must_stop()) return std::nullopt;
+              ++asked;
+            }
+            ++evaluated;
+            return std::map<std::string, double>{{"rank", communicator.rank()}};
+          });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return trainer.state().evaluation;
+    };
+    EXPECT_THROW(fit(true), StoppedOnRequest);
+    EXPECT_LT(asked, 500);
+    EXPECT_EQ(evaluated, 0);
+    communicator.barrier();
+    EXPECT_EQ(fit(false), (std::map<std::string, double>{{"rank", 0}}));  // rank 0's count
+    EXPECT_EQ(evaluated, 1);
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(run.records("evaluation", "rank").size(), 1U);
     }
   });
 }

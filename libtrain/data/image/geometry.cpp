@@ -14,6 +14,10 @@ namespace libtrain::data {
 
 namespace {
 
+// Of ScaleJitter: sides of 65535 pixels stay far below the limit of int.
+constexpr double kSmallestScale = 0.001;
+constexpr double kLargestScale = 100;
+
 constexpr int kAttempts = 10;
 
 void check_size(int width, int height) {
@@ -125,6 +129,27 @@ ResizedCrop resized_whole(int width, int height, const ShorterSide& options) {
   const auto resized = [scale](int side) { return std::max(1, static_cast<int>(side * scale)); };
   ResizedCrop result{.width = resized(width), .height = resized(height)};
   result.crop = {.width = result.width, .height = result.height};
+  return result;
+}
+
+ResizedCrop random_scaled_crop(int width, int height, const ScaleJitter& options, SampleRandom& random) {
+  check_size(width, height);
+  for (const int side : {options.width, options.height}) {
+    if (side >= 1 && side <= kLongestSide) continue;
+    throw UsageError(text("ScaleJitter has limits of ", options.width, " x ", options.height, " pixels, expected 1 to ",
+                          kLongestSide, "."));
+  }
+  check_interval(options.scale, kSmallestScale, kLargestScale, "ScaleJitter::scale");
+  const double fitting =
+      std::min(static_cast<double>(options.width) / width, static_cast<double>(options.height) / height);
+  const double scale = fitting * uniform(options.scale, random);
+  const auto resized = [scale](int side) { return std::max(1, static_cast<int>(side * scale)); };
+  ResizedCrop result{.width = resized(width), .height = resized(height)};
+  Crop& crop = result.crop;
+  crop.width = std::min(result.width, options.width);
+  crop.height = std::min(result.height, options.height);
+  crop.x = random.integer(0, result.width - crop.width);
+  crop.y = random.integer(0, result.height - crop.height);
   return result;
 }
 

@@ -98,6 +98,18 @@ struct ShorterSide {
 /// precision, and at least 1. Throws UsageError for options outside 1 to 65535, and for an image size below 1.
 ResizedCrop resized_whole(int width, int height, const ShorterSide& options);
 
+/// Large-scale jittering: torchvision's ScaleJitter and FixedSizeCrop, without the padding to one size.
+struct ScaleJitter {
+  int width = 1024;  ///< limits of the result
+  int height = 1024;
+  Interval scale = {0.1, 2.0};  ///< 1 is the size at which the whole image just fits
+};
+
+/// The whole image at a random scale, uniform over `scale`, both sides rounded down and at least 1; of what exceeds the
+/// limits a rectangle at a uniformly distributed position. Throws UsageError for limits outside 1 to 65535, for scales
+/// outside 0.001 to 100, and for an image size below 1.
+ResizedCrop random_scaled_crop(int width, int height, const ScaleJitter& options, SampleRandom& random);
+
 namespace detail {
 
 /// Which part of an image file to decode, and how to resize it. The pixels are the same as after decoding the whole

@@ -20,7 +20,7 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
   const int width = options.width;
   const int height = options.height;
   const bool sides_fit = width >= 1 && height >= 1 && width <= kLongestSide && height <= kLongestSide;
-  if (!options.shorter_side && !sides_fit) {
+  if (!has_own_sizes(options) && !sides_fit) {
     throw UsageError(text("ImagePipelineOptions has a size of ", width, " x ", height,
                           " pixels, expected sides from 1 to ", kLongestSide, "."));
   }
@@ -28,11 +28,11 @@ void require_pipeline_options(const ImagePipelineOptions& options) {
     throw UsageError(text("ImagePipelineOptions::channels is ", options.channels, ", expected 1 (grey) or 3 (RGB)."));
   }
   const int crops = int{options.random_resized_crop.has_value()} + int{options.random_crop.has_value()} +
-                    int{options.shorter_side.has_value()};
+                    int{options.shorter_side.has_value()} + int{options.scale_jitter.has_value()};
   if (crops > 1) {
     throw UsageError(
-        "ImagePipelineOptions has more than one of ::random_resized_crop, ::random_crop and ::shorter_side. Set at "
-        "most one of them.");
+        "ImagePipelineOptions has more than one of ::random_resized_crop, ::random_crop, ::shorter_side and "
+        "::scale_jitter. Set at most one of them.");
   }
   if (crops == 0 && options.short_side < std::max(width, height)) {
     throw UsageError(text("ImagePipelineOptions::short_side is ", options.short_side, " for images of ", width, " x ",
@@ -86,8 +86,9 @@ void choose_crop(const ImagePipelineOptions& options, const ImageHeader& header,
     return;
   }
   const ResizedCrop resized =
-      options.shorter_side ? resized_whole(width, height, *options.shorter_side)
-                           : resized_center_crop(width, height, options.short_side, options.width, options.height);
+      options.shorter_side   ? resized_whole(width, height, *options.shorter_side)
+      : options.scale_jitter ? random_scaled_crop(width, height, *options.scale_jitter, random)
+                             : resized_center_crop(width, height, options.short_side, options.width, options.height);
   const Crop& crop = resized.crop;
   const double x_scale = static_cast<double>(width) / resized.width;
   const double y_scale = static_cast<double>(height) / resized.height;
@@ -118,7 +119,7 @@ ImagePlan draw(const ImagePipelineOptions& options, const ImageHeader& header, S
 // Throws now what the steps would throw at the first image.
 void try_steps(const ImagePipelineOptions& options) {
   SampleRandom random(0, 0, 0);
-  const int side = options.shorter_side ? 1 : std::max(options.width, options.height);
+  const int side = has_own_sizes(options) ? 1 : std::max(options.width, options.height);
   draw(options, {.width = side, .height = side}, random);
   const std::array<std::uint8_t, 3> pixel{};
   std::array<float, 3> finished{};
@@ -164,10 +165,11 @@ ImagePipeline::ImagePipeline(const ImagePipelineOptions& options) : options_(opt
 }
 
 std::size_t ImagePipeline::bytes() const {
-  if (options_.shorter_side) {
+  if (has_own_sizes(options_)) {
     throw UsageError(
-        "ImagePipelineOptions::shorter_side gives each image its own size. Call bytes(plan), or leave the option out "
-        "if all images must have one size.");
+        "ImagePipelineOptions::shorter_side and ::scale_jitter give each image its own size. Call bytes(plan), or "
+        "leave "
+        "the option out if all images must have one size.");
   }
   return bytes({.geometry = {.width = options_.width, .height = options_.height}});
 }

@@ -26,11 +26,13 @@ struct ImagePipelineOptions {
   int height = 224;
   int channels = 3;  ///< 3: red, green, blue; 1: grey
 
-  /// The part of the file's image that is used. Set at most one of the three; without any, the shorter side is resized
-  /// to `short_side` pixels, at least the larger of width and height, and the centre is cropped.
+  /// The part of the file's image that is used. Set at most one of the four; without any, the shorter side is resized
+  /// to `short_side` pixels, at least the larger of width and height, and the centre is cropped. With the last two each
+  /// image has its own size, not width x height.
   std::optional<RandomResizedCropOptions> random_resized_crop = {};  ///< a random rectangle, resized
   std::optional<RandomCropOptions> random_crop = {};                 ///< a rectangle of the finished size, with padding
-  std::optional<ShorterSide> shorter_side = {};  ///< the whole image: each has its own size, not width x height
+  std::optional<ShorterSide> shorter_side = {};                      ///< the whole image
+  std::optional<ScaleJitter> scale_jitter = {};                      ///< the whole image at a random scale, or a part
   int short_side = 256;
 
   double flip_probability = 0;  ///< of mirroring horizontally
@@ -55,6 +57,11 @@ struct ImagePipelineOptions {
 
   std::uint64_t maximum_pixels = kMaxPixels;  ///< limit for a file's image
 };
+
+/// Whether each image has its own size: with shorter_side or scale_jitter.
+inline bool has_own_sizes(const ImagePipelineOptions& options) {
+  return options.shorter_side.has_value() || options.scale_jitter.has_value();
+}
 
 /// ImageNet's training augmentation: random resized crop to `side` x `side` and horizontal flip.
 ImagePipelineOptions training_images(int side = 224);
@@ -88,7 +95,7 @@ class ImagePipeline {
   const ImagePipelineOptions& options() const { return options_; }
 
   /// Bytes of a finished image: width * height * channels * element_bytes(type). Throws UsageError with
-  /// ImagePipelineOptions::shorter_side, which gives each image its own size.
+  /// options that give each image its own size.
   std::size_t bytes() const;
   std::size_t bytes(const ImagePlan& plan) const;
 

@@ -203,6 +203,46 @@ TEST(Geometry, ResizesWholePicturesAsDetectionModels) {
   expect(5000, 1, {.min_size = 100, .max_size = 200}, 200, 1);  // which torch refuses
 }
 
+TEST(Geometry, ScalesPicturesAtRandomAndCropsWhatIsLarger) {
+  SampleRandom random(1, 2, 3);
+  // 40 x 30 just fits as 80 x 60; half of it, and one and a half, of which each place has the same probability.
+  const ScaleJitter half{.width = 80, .height = 100, .scale = {0.5, 0.5}};
+  EXPECT_EQ(random_scaled_crop(40, 30, half, random), (ResizedCrop{40, 30, {0, 0, 40, 30}}));
+  const ScaleJitter larger{.width = 80, .height = 85, .scale = {1.5, 1.5}};
+  std::map<std::pair<int, int>, int> places;
+  for (int i = 0; i < 9000; ++i) {
+    const ResizedCrop result = random_scaled_crop(40, 30, larger, random);
+    ASSERT_EQ(std::pair(result.width, result.height), std::pair(120, 90));
+    ASSERT_EQ(std::pair(result.crop.width, result.crop.height), std::pair(80, 85));
+    ++places[{result.crop.x, result.crop.y}];
+  }
+  EXPECT_EQ(places.size(), 41U * 6U);
+  for (const auto& [place, count] : places) EXPECT_NEAR(count, 9000 / 246.0, 6 * 6.1);
+
+  double sum = 0;
+  for (int i = 0; i < 9000; ++i) {
+    const ResizedCrop result = random_scaled_crop(1000, 500, {.width = 1000, .height = 1000}, random);
+    EXPECT_GE(result.width, 100);
+    EXPECT_LE(result.width, 2000);
+    sum += result.width;
+  }
+  EXPECT_NEAR(sum / 9000, 1050, 5 * 548 / std::sqrt(9000));
+  EXPECT_EQ(random_scaled_crop(1, 65535, {.scale = {0.001, 0.001}}, random).crop, (Crop{0, 0, 1, 1}));
+}
+
+TEST(Geometry, RefusesScalesThatNoPictureHas) {
+  SampleRandom random(0, 0, 0);
+  const auto refuses = [&](const ScaleJitter& options) {
+    return message_of<UsageError>([&] { random_scaled_crop(30, 20, options, random); });
+  };
+  EXPECT_THAT(refuses({.width = 0}), HasSubstr("limits of 0 x 1024"));
+  EXPECT_THAT(refuses({.height = 65536}), HasSubstr("1024 x 65536"));
+  EXPECT_THAT(refuses({.scale = {0, 1}}), HasSubstr("ScaleJitter::scale is drawn from 0 to 1"));
+  EXPECT_THAT(refuses({.scale = {2, 1}}), HasSubstr("from 2 to 1"));
+  EXPECT_THAT(refuses({.scale = {1, 101}}), HasSubstr("from 1 to 101"));
+  EXPECT_THAT(message_of<UsageError>([&] { random_scaled_crop(0, 20, {}, random); }), HasSubstr("0 x 20"));
+}
+
 TEST(RandomCrop, ReachesEveryPlaceOfThePaddedPictureEquallyOften) {
   constexpr int kDraws = 9000;
   SampleRandom random(1, 2, 3);

@@ -102,6 +102,10 @@ std::vector<Variant> variants() {
     options.shorter_side = ShorterSide{.min_size = 50, .max_size = 90};
     options.flip_probability = 0.5;
   });
+  add("scale jitter", training, [](Options& options) {
+    options.random_resized_crop = {};
+    options.scale_jitter = ScaleJitter{.width = 90, .height = 70, .scale = {0.3, 2}};
+  });
   add("erasing", training, [](Options& options) { options.random_erasing = RandomErasingOptions{.probability = 1}; });
   add("grey", evaluation, [](Options& options) { options.channels = 1; });
   add("grey, all steps", training, [](Options& options) {
@@ -162,7 +166,9 @@ Image cropped_and_resized(const Image& whole, const ImagePipelineOptions& option
     return resized_to(whole, size.width, size.height);
   }
   const ResizedCrop resized =
-      resized_center_crop(whole.width, whole.height, options.short_side, options.width, options.height);
+      options.scale_jitter
+          ? random_scaled_crop(whole.width, whole.height, *options.scale_jitter, random)
+          : resized_center_crop(whole.width, whole.height, options.short_side, options.width, options.height);
   return cropped(resized_to(whole, resized.width, resized.height), resized.crop);
 }
 
