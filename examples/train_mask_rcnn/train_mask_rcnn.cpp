@@ -313,6 +313,8 @@ void train(lt::Context& context) {
   models::MaskRcnnOptions model_options;
   model_options.classes = 1 + std::ssize(info.classes);
   model_options.frozen_batch_norm = info.frozen_batch_norm;
+  // A rank has few images: their statistics alone are so noisy that the network learns less on more ranks.
+  if (!info.frozen_batch_norm) model_options.norm = lt::sync_batch_norm_factory(context.communicator());
   model_options.norm_epsilon = info.norm_epsilon;
   if (info.model == "tiny" &&
       (context.option("trainable-stages") != kStages || context.option("norm-epsilon") != kEpsilon)) {

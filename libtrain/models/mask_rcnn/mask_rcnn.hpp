@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
 #include <torch/nn/pimpl.h>
 
 #include <libtrain/models/resnet.hpp>
@@ -69,8 +70,12 @@ struct MaskRcnnOptions {
   std::vector<std::int64_t> layers = {3, 4, 6, 3};  ///< blocks of each of the body's 4 stages
   std::int64_t width = 64;                          ///< channels of the first stage: ResNetOptions::width
   /// Whether the body's batch norms are constants, for a body with trained weights and few images a step; otherwise
-  /// they compute statistics, of each rank's images.
+  /// they compute statistics: see `norm`.
   bool frozen_batch_norm = true;
+  /// Without frozen_batch_norm: as ResNetOptions::norm. Empty: torch::nn::BatchNorm2d, whose statistics are of each
+  /// rank's images, which may be few; with the function that libtrain::sync_batch_norm_factory returns they are of
+  /// those of all ranks.
+  std::function<torch::nn::AnyModule(std::int64_t channels)> norm = {};
   double norm_epsilon = 1e-5;  ///< of frozen batch norms; 0 for torchvision's weights COCO_V1
   /// How many of conv1, layer1, ... layer4 of the body are trained, counted from the end; 5 for all, with bn1.
   std::int64_t trainable_stages = 3;

@@ -28,7 +28,7 @@ ResNetOptions body_options(const MaskRcnnOptions& options) {
   body.layers = options.layers;
   body.width = options.width;
   body.classes = 0;
-  if (options.frozen_batch_norm) body.norm = frozen_batch_norm_factory(options.norm_epsilon);
+  body.norm = options.frozen_batch_norm ? frozen_batch_norm_factory(options.norm_epsilon) : options.norm;
   return body;
 }
 
