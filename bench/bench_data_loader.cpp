@@ -48,6 +48,10 @@ double seconds_since_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+bench::TimedWorkload timed_workload(const std::string& name, int threads, const bench::LoaderData& files) {
+  return {name, threads, bench::make_loader_workload(name, threads, files)};
+}
+
 void serve(const bench::LoaderData& files) {
   std::map<std::pair<std::string, int>, bench::TimedWorkload> workloads;
   for (std::string line; std::getline(std::cin, line);) {
@@ -60,7 +64,7 @@ void serve(const bench::LoaderData& files) {
     const std::pair key{name, threads};
     auto found = workloads.find(key);
     if (found == workloads.end()) {
-      found = workloads.emplace(key, bench::TimedWorkload{name, threads, files}).first;
+      found = workloads.emplace(key, timed_workload(name, threads, files)).first;
     }
     bench::LoaderRounds rounds;
     found->second.run(rounds);
@@ -80,7 +84,7 @@ void print_row(const std::string& name, const bench::LoaderRounds& rounds) {
 
 void measure(const Options& options, const bench::LoaderData& files) {
   std::vector<bench::TimedWorkload> workloads;
-  for (const std::string& name : options.workloads) workloads.emplace_back(name, options.threads, files);
+  for (const std::string& name : options.workloads) workloads.push_back(timed_workload(name, options.threads, files));
   std::vector<bench::LoaderRounds> rounds(workloads.size());
   for (int number = 0; number < options.rounds; ++number) {
     for (std::size_t turn = 0; turn < workloads.size(); ++turn) {

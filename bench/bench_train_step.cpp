@@ -232,7 +232,7 @@ int main(int argc, char** argv) {
   return lt::run(argc, argv,
                  {.description = "Times training steps on synthetic data, each rank alone and all ranks synchronised.",
                   .options = {{"workload", bench::workload_names(), "resnet18"},
-                              {"batch", "Samples per rank (0: 8 images or sentences, 64 vectors)", "0"},
+                              {"batch", "Samples per rank (0: 8 images or sentences, 2 of mask_rcnn, 64 vectors)", "0"},
                               {"image-size", "Height and width of the images", "64"},
                               {"precision", "float32, or forward in bf16 or fp16", "float32"},
                               {"channels-last", "yes: images and weights in that layout; or no", "no"},

@@ -23,7 +23,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3, help="how often each program runs (default: 3)")
     parser.add_argument("--workload", choices=tuple(DEFAULT_BATCH), default="resnet18")
     parser.add_argument("--ranks", type=int, default=2, help="1 shows what synchronizing costs alone (default: 2)")
-    parser.add_argument("--batch", type=int, help="samples per rank (default: 8 images or sentences, 64 vectors)")
+    parser.add_argument("--batch", type=int,
+                        help="samples per rank (default: 8 images or sentences, 2 of mask_rcnn, 64 vectors)")
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--iterations", type=int, default=30, help="timed steps of each kind in a run (default: 30)")
     parser.add_argument("--warmup", type=int, default=5)

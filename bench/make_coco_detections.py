@@ -58,6 +58,11 @@ def jittered(rng, ellipse):
             [radius * rng.uniform(0.8, 1.25) for radius in radii])
 
 
+def random_image(rng, number):
+    width, height = (640, 480) if rng.random() < 0.7 else (480, 640)
+    return {"id": number, "width": width, "height": height, "file_name": f"{number:012}.jpg"}
+
+
 def make_image(rng, image, detections):
     """The annotations, without ids, and results of an image."""
     from pycocotools import mask
@@ -86,18 +91,22 @@ def make_image(rng, image, detections):
     return annotations, results
 
 
-def main():
-    options = parse_arguments()
-    rng = random.Random(options.seed)
+def make_instances(rng, count, detections):
+    """What the two files contain."""
     images, annotations, results = [], [], []
-    for number in range(1, options.images + 1):
-        width, height = (640, 480) if rng.random() < 0.7 else (480, 640)
-        images.append({"id": number, "width": width, "height": height, "file_name": f"{number:012}.jpg"})
-        of_image, found = make_image(rng, images[-1], options.detections)
+    for number in range(1, count + 1):
+        images.append(random_image(rng, number))
+        of_image, found = make_image(rng, images[-1], detections)
         annotations += [each | {"id": len(annotations) + place} for place, each in enumerate(of_image, 1)]
         results += found
     categories = [{"id": number, "name": f"category {number}"} for number in CATEGORIES]
-    instances = {"images": images, "annotations": annotations, "categories": categories}
+    return {"images": images, "annotations": annotations, "categories": categories}, results
+
+
+def main():
+    options = parse_arguments()
+    instances, results = make_instances(random.Random(options.seed), options.images, options.detections)
+    images, annotations = instances["images"], instances["annotations"]
     options.folder.mkdir(parents=True, exist_ok=True)
     for name, value in (("instances.json", instances), ("results.json", results)):
         with open(options.folder / name, "w", encoding="ascii") as file:

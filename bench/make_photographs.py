@@ -32,38 +32,43 @@ def parse_arguments():
     return options
 
 
-def smooth(rng, shape):
+def smooth(rng, shape, size):
     """Few random values, spread over the whole picture."""
     few = Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8))
-    return few.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+    return few.resize(size, Image.Resampling.BICUBIC)
 
 
 def draw_shapes(rng, image):
     pen = ImageDraw.Draw(image)
     for _ in range(SHAPES):
-        x, y = int(rng.integers(0, WIDTH)), int(rng.integers(0, HEIGHT))
+        x, y = int(rng.integers(0, image.width)), int(rng.integers(0, image.height))
         width, height = (int(side) for side in rng.integers(20, 160, 2))
         color = tuple(int(value) for value in rng.integers(0, 256, 3))
         draw = pen.ellipse if rng.random() < 0.5 else pen.rectangle
         draw([x - width // 2, y - height // 2, x + width // 2, y + height // 2], fill=color)
 
 
-def photograph(seed, number):
+def photograph(seed, number, size=(WIDTH, HEIGHT)):
+    """Of so many pixels, width and height."""
     rng = np.random.default_rng((seed, number))
-    image = smooth(rng, (5, 6, 3))
+    image = smooth(rng, (5, 6, 3), size)
     draw_shapes(rng, image)
-    strength = np.asarray(smooth(rng, (4, 5)), dtype=np.float32) * (GRAIN / 128)
-    grain = rng.standard_normal((HEIGHT, WIDTH), dtype=np.float32) * strength
+    strength = np.asarray(smooth(rng, (4, 5), size), dtype=np.float32) * (GRAIN / 128)
+    grain = rng.standard_normal(size[::-1], dtype=np.float32) * strength
     # Less contrast leaves room for grain at both ends.
     pixels = np.asarray(image, dtype=np.float32) * 0.8 + 25 + grain[..., None]
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+def save(image, path):
+    image.save(path, quality=95, subsampling="4:2:0")
 
 
 def write(folder, images, seed):
     for number in range(images):
         place = folder / f"class_{number % CLASSES}"
         place.mkdir(exist_ok=True)
-        photograph(seed, number).save(place / f"{number:06}.jpg", quality=95, subsampling="4:2:0")
+        save(photograph(seed, number), place / f"{number:06}.jpg")
 
 
 def make(folder, images, seed=0):

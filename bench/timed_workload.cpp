@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <utility>
+
 #include <libtrain/base/build_info.hpp>
 #include <libtrain/base/clock.hpp>
 #include <libtrain/observe/detail/percentile.hpp>
@@ -23,8 +25,8 @@ double core_seconds_of_process() {
 
 }  // namespace
 
-TimedWorkload::TimedWorkload(const std::string& name, int threads, const LoaderData& files)
-    : workload_(make_loader_workload(name, threads, files)), head_("loader") {
+TimedWorkload::TimedWorkload(const std::string& name, int threads, std::unique_ptr<LoaderWorkload> workload)
+    : workload_(std::move(workload)), head_("loader") {
   head_.set("implementation", "libtrain").set("workload", name).set("threads", threads);
   workload_->warm_up(head_);
 }

@@ -19,8 +19,8 @@ struct LoaderRounds {
 /// A workload that is warm, to be timed round by round.
 class TimedWorkload {
  public:
-  /// Throws as make_loader_workload(), and what the work throws.
-  TimedWorkload(const std::string& name, int threads, const LoaderData& files);
+  /// `threads` is for the record. Throws what the work throws.
+  TimedWorkload(const std::string& name, int threads, std::unique_ptr<LoaderWorkload> workload);
 
   /// Adds one round.
   void run(LoaderRounds& rounds);

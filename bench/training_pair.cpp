@@ -1,5 +1,7 @@
 #include <bench/training_pair.hpp>
 
+#include <cstddef>
+#include <limits>
 #include <stdexcept>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -13,28 +15,49 @@ namespace libtrain::bench {
 
 namespace {
 
-std::unique_ptr<torch::optim::Optimizer> make_sgd(const torch::nn::Module& module, Sgd sgd) {
-  const auto options = torch::optim::SGDOptions(0.001).momentum(0.9);
-  if (sgd == Sgd::fused) return std::make_unique<optim::FusedSgd>(module.parameters(), options);
-  return std::make_unique<torch::optim::SGD>(module.parameters(), options);
+std::unique_ptr<torch::optim::Optimizer> make_sgd(const Workload& workload, Sgd sgd) {
+  const auto options = torch::optim::SGDOptions(workload.learning_rate).momentum(0.9);
+  if (sgd == Sgd::fused) return std::make_unique<optim::FusedSgd>(workload.module->parameters(), options);
+  return std::make_unique<torch::optim::SGD>(workload.module->parameters(), options);
+}
+
+Workload seeded_workload(const TrainingPairOptions& options, std::uint64_t seed) {
+  torch::manual_seed(seed);
+  return make_workload(options.workload, options.batch, options.image_size, options.placement);
+}
+
+std::uint64_t draw_seed() {
+  return static_cast<std::uint64_t>(
+      torch::randint(std::numeric_limits<std::int64_t>::max(), {1}, torch::kLong).item<std::int64_t>());
+}
+
+void copy_weights(const torch::nn::Module& from, const torch::nn::Module& to) {
+  const torch::NoGradGuard no_grad;
+  const auto copy = [](const auto& sources, const auto& targets) {
+    for (std::size_t k = 0; k < sources.size(); ++k) targets[k].copy_(sources[k]);
+  };
+  copy(from.parameters(), to.parameters());
+  copy(from.buffers(), to.buffers());
 }
 
 }  // namespace
 
-TrainingPair::Side::Side(const TrainingPairOptions& options)
-    : workload(make_workload(options.workload, options.batch, options.image_size, options.placement)),
-      sgd(make_sgd(*workload.module, options.sgd)) {
+TrainingPair::Side::Side(const TrainingPairOptions& options, std::uint64_t seed)
+    : workload(seeded_workload(options, seed)), sgd(make_sgd(workload, options.sgd)) {
   if (options.precision == at::kHalf) scaler.emplace();
 }
 
 TrainingPair::TrainingPair(const TrainingPairOptions& options, Communicator& communicator)
     : options_(options),
       communicator_(communicator),
-      alone_(options),
-      together_(options),
+      seed_(draw_seed()),
+      alone_(options, seed_),
+      together_(options, seed_),
       synchronizer_(
           *together_.workload.module, communicator,
-          {.buckets = {.bucket_bytes = options.bucket_bytes}, .overlap = options.overlap, .trace = options.trace}) {}
+          {.buckets = {.bucket_bytes = options.bucket_bytes}, .overlap = options.overlap, .trace = options.trace}) {
+  copy_weights(*together_.workload.module, *alone_.workload.module);
+}
 
 void TrainingPair::step_alone() {
   alone_.sgd->zero_grad();

@@ -34,8 +34,8 @@ struct TrainingPairOptions {
 /// of a synchronised one would also run in steps alone. A step is zero_grad, forward, backward and SGD with momentum.
 class TrainingPair {
  public:
-  /// Data and the weights of the network trained alone are drawn from torch's generator: seed it differently on each
-  /// rank. All ranks must call it.
+  /// Data are drawn from torch's generator: seed it differently on each rank. Both networks start with rank 0's weights
+  /// and have the same data on a rank, so that their steps take the same time. All ranks must call it.
   TrainingPair(const TrainingPairOptions& options, Communicator& communicator);
 
   /// On a GPU both return once their work is queued: see wait_for_device().
@@ -58,7 +58,7 @@ class TrainingPair {
 
  private:
   struct Side {
-    explicit Side(const TrainingPairOptions& options);
+    Side(const TrainingPairOptions& options, std::uint64_t seed);
     Workload workload;
     std::unique_ptr<torch::optim::Optimizer> sgd;
     std::optional<optim::LossScaler> scaler;
@@ -69,6 +69,7 @@ class TrainingPair {
 
   const TrainingPairOptions options_;
   Communicator& communicator_;
+  const std::uint64_t seed_;
   Side alone_;
   Side together_;
   GradientSynchronizer synchronizer_;

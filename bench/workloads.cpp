@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -15,6 +16,7 @@
 #include <bench/roberta_encoder.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 #include <libtrain/models/resnet.hpp>
 #include <libtrain/train/channels_last.hpp>
 
@@ -25,6 +27,8 @@ namespace {
 constexpr std::int64_t kClasses = 1000;
 constexpr std::int64_t kMlpFeatures = 1024;
 constexpr std::int64_t kMlpHidden = 2048;
+constexpr std::int64_t kObjects = 8;   // of an image
+constexpr double kBranchScale = 0.25;  // the weight of the last batch norm of each bottleneck block
 
 struct Recipe {
   std::string_view name;
@@ -59,6 +63,54 @@ Workload resnet50(std::int64_t batch, std::int64_t image_size, const Placement& 
   return with_images(models::resnet50(), batch, image_size, placement);
 }
 
+// Boxes of a sixteenth to half of the image's side, with masks that fill them.
+std::vector<models::ObjectTargets> random_objects(std::int64_t images, std::int64_t side, c10::Device device) {
+  std::vector<models::ObjectTargets> targets;
+  for (std::int64_t image = 0; image < images; ++image) {
+    const double smallest = static_cast<double>(side) / 16;
+    const auto sides = smallest + torch::rand({kObjects, 2}) * (static_cast<double>(side) / 2 - smallest);
+    const auto corners = torch::rand({kObjects, 2}) * (static_cast<double>(side) - sides);
+    const auto boxes = torch::cat({corners, corners + sides}, 1);
+    const auto masks = torch::zeros({kObjects, side, side}, torch::kByte);
+    const auto pixels = boxes.to(torch::kLong);
+    const auto edges = pixels.accessor<std::int64_t, 2>();
+    for (std::int64_t k = 0; k < kObjects; ++k) {
+      const auto [left, top, right, bottom] = std::array{edges[k][0], edges[k][1], edges[k][2], edges[k][3]};
+      masks[k].slice(0, top, bottom).slice(1, left, right).fill_(1);
+    }
+    const auto labels = torch::randint(1, models::MaskRcnnOptions{}.classes, {kObjects}, torch::kLong);
+    targets.push_back({boxes.to(device), labels.to(device), masks.to(device), 0});
+  }
+  return targets;
+}
+
+Workload mask_rcnn(std::int64_t batch, std::int64_t image_size, const Placement& placement) {
+  if (image_size % 32 != 0) {
+    throw UsageError(text("Option --image-size is ", image_size, ": mask_rcnn takes multiples of 32."));
+  }
+  models::MaskRcnn model = models::mask_rcnn_resnet50_fpn();
+  // Frozen batch norms without the statistics of images let activations grow with every block.
+  for (const auto& buffer : model->named_buffers()) {
+    if (buffer.key().ends_with("bn3.weight")) buffer.value().fill_(kBranchScale);
+  }
+  if (placement.format == at::MemoryFormat::ChannelsLast) to_channels_last(*model);
+  model->to(placement.device);
+  const auto images = torch::randn({batch, 3, image_size, image_size}).contiguous(placement.format);
+  const models::ImageBatch inputs{
+      .images = images.to(placement.device),
+      .sizes = std::vector(static_cast<std::size_t>(batch), models::ImageSize{image_size, image_size})};
+  auto targets = random_objects(batch, image_size, placement.device);
+  std::int64_t step = 0;
+  const auto loss = [model, inputs, targets = std::move(targets), step]() mutable {
+    for (std::size_t k = 0; k < targets.size(); ++k) {
+      targets[k].seed = models::sampling_seed(1, step, static_cast<std::int64_t>(k));
+    }
+    ++step;
+    return model->losses(inputs, targets).sum();
+  };
+  return {.module = model.ptr(), .loss = loss, .takes_images = true, .learning_rate = 1e-6};
+}
+
 Workload mlp(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
   return with_data(torch::nn::Sequential{torch::nn::Linear(kMlpFeatures, kMlpHidden), torch::nn::ReLU(),
                                          torch::nn::Linear(kMlpHidden, kMlpHidden), torch::nn::ReLU(),
@@ -76,8 +128,9 @@ Workload tensors100(std::int64_t batch, std::int64_t /*image_size*/, const Place
                    placement);
 }
 
-constexpr std::array kRecipes{Recipe{"resnet18", 8, resnet18}, Recipe{"resnet50", 8, resnet50}, Recipe{"mlp", 64, mlp},
-                              Recipe{"roberta", 8, roberta}, Recipe{"tensors100", 64, tensors100}};
+constexpr std::array kRecipes{Recipe{"resnet18", 8, resnet18},   Recipe{"resnet50", 8, resnet50},
+                              Recipe{"mask_rcnn", 2, mask_rcnn}, Recipe{"mlp", 64, mlp},
+                              Recipe{"roberta", 8, roberta},     Recipe{"tensors100", 64, tensors100}};
 
 const Recipe& recipe_of(const std::string& name) {
   const auto found =

@@ -20,23 +20,26 @@ struct Placement {
 /// A network and one batch of synthetic data for it.
 struct Workload {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<at::Tensor()> loss;  ///< forward and cross entropy on the batch
+  std::function<at::Tensor()> loss;  ///< forward and cross entropy on the batch, or the sum of a detector's losses
   bool takes_images = false;         ///< of `image_size`, which the others do not look at
+  double learning_rate = 0.001;
 };
 
 /// A batch of `batch` samples for
 ///   "resnet18", "resnet50"  images of `image_size` squared, 1000 classes;
+///   "mask_rcnn"             Mask R-CNN with ResNet-50-FPN, images of `image_size` squared with 8 objects each. The
+///                           time of a step depends on how many proposals meet an object: weights hardly change;
 ///   "mlp"                   1024-2048-2048-1000 with ReLU: few large gradients;
 ///   "roberta"               see RobertaEncoder: a few large gradients and many middling ones;
 ///   "tensors100"            see ResidualMlp: many small gradients.
-/// Throws UsageError for another name.
+/// Throws UsageError for another name, and for an `image_size` that the network does not take.
 Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size,
                        const Placement& placement = {});
 
-/// 8 images or sentences, 64 vectors. Throws UsageError for another name.
+/// 8 images or sentences, 2 images with objects, 64 vectors. Throws UsageError for another name.
 std::int64_t default_batch(const std::string& name);
 
-/// "resnet18, resnet50, mlp, roberta or tensors100"
+/// "resnet18, resnet50, mask_rcnn, mlp, roberta or tensors100"
 std::string workload_names();
 
 }  // namespace libtrain::bench

@@ -17,11 +17,10 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workload_sizes import DEFAULT_BATCH, IMAGE_WORKLOADS
-from workloads import make_batch, make_model
+from workloads import learning_rate, loss_of, make_batch, make_model
 
 FEWEST_ITERATIONS_TO_TRUST = 15
 FIRST_STEPS = 10
@@ -31,7 +30,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=sorted(DEFAULT_BATCH), default="resnet18")
     parser.add_argument("--ranks", type=positive, default=2, help="processes to start (default: 2)")
-    parser.add_argument("--batch", type=positive, help="samples per rank (default: 8 images or sentences, 64 vectors)")
+    parser.add_argument("--batch", type=positive,
+                        help="samples per rank (default: 8 images or sentences, 2 of mask_rcnn, 64 vectors)")
     parser.add_argument("--image-size", type=positive, default=64, help="height and width of images (default: 64)")
     parser.add_argument("--iterations", type=positive, default=30, help="timed steps of each kind (default: 30)")
     parser.add_argument("--warmup", type=int, default=5, help="untimed steps of each kind before (default: 5)")
@@ -50,6 +50,8 @@ def parse_arguments():
     )
     parser.add_argument("--json", metavar="FILE", help="append the records to this file, one JSON object a line")
     options = parser.parse_args()
+    if options.workload == "mask_rcnn" and options.image_size % 32 != 0:
+        parser.error(f"--image-size is {options.image_size}: mask_rcnn takes multiples of 32")
     options.batch = options.batch or DEFAULT_BATCH[options.workload]
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     return options
@@ -65,14 +67,15 @@ def positive(text):
 class Step:
     """A model with its optimizer and its one batch; calling it trains one step."""
 
-    def __init__(self, model, batch):
+    def __init__(self, workload, model, batch):
+        self.workload = workload
         self.model = model
-        self.inputs, self.labels = batch
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+        self.batch = batch
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate(workload), momentum=0.9)
 
     def __call__(self):
         self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.model(self.inputs), self.labels).backward()
+        loss_of(self.workload, self.model, self.batch).backward()
         self.optimizer.step()
 
 
@@ -80,14 +83,14 @@ def make_steps(options, rank):
     """A local step and a DDP step, each with a network of its own."""
     batch = make_batch(options.workload, options.batch, options.image_size, seed=1000 + rank)
     torch.manual_seed(0)
-    local = Step(make_model(options.workload), batch)
+    local = Step(options.workload, make_model(options.workload, options.image_size), batch)
     torch.manual_seed(0)
     replica = DistributedDataParallel(
-        make_model(options.workload),
+        make_model(options.workload, options.image_size),
         gradient_as_bucket_view=options.bucket_view,
         broadcast_buffers=not options.no_broadcast_buffers,
     )
-    return local, Step(replica, batch)
+    return local, Step(options.workload, replica, batch)
 
 
 def seconds_between_barriers(step):

@@ -33,7 +33,8 @@ TIMEOUT = datetime.timedelta(seconds=300)
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=sorted(DEFAULT_BATCH), default="resnet18")
+    parser.add_argument("--workload", choices=sorted(set(DEFAULT_BATCH) - {"mask_rcnn"}), default="resnet18",
+                        help="(default: resnet18; for Mask R-CNN see mask_rcnn.py)")
     parser.add_argument("--ranks", type=positive, default=1, help="processes to start (default: 1)")
     parser.add_argument("--batch", type=positive, help="samples per rank (default: 8 images or sentences, 64 vectors)")
     parser.add_argument("--image-size", type=positive, default=64, help="height and width of images (default: 64)")
@@ -116,7 +117,7 @@ def make_steps(options, rank, device):
 
     def network():
         torch.manual_seed(0)
-        return make_model(options.workload).to(device, memory_format=layout)
+        return make_model(options.workload, options.image_size).to(device, memory_format=layout)
 
     inputs, labels = make_batch(options.workload, options.batch, options.image_size, seed=1000 + rank)
     inputs = inputs.to(device, memory_format=layout if inputs.dim() == 4 else torch.preserve_format)

@@ -54,6 +54,15 @@ def random_boxes(count, size, smallest, largest, generator):
     return torch.cat([corners, corners + sides], 1)
 
 
+def random_target(side, objects, generator):
+    """Of an image: boxes of a sixteenth to half of its side, with masks that fill them."""
+    boxes = random_boxes(objects, side, side / 16, side / 2, generator)
+    masks = torch.zeros(objects, side, side, dtype=torch.uint8)
+    for mask, (left, top, right, bottom) in zip(masks, boxes.long().tolist()):
+        mask[top:bottom, left:right] = 1
+    return {"boxes": boxes, "labels": torch.randint(1, 91, (objects,), generator=generator), "masks": masks}
+
+
 def make_inputs(folder, images, side):
     torch.manual_seed(1)
     # Batch norms with the statistics of images keep activations in range, as trained weights do.
@@ -68,14 +77,9 @@ def make_inputs(folder, images, side):
     torch.save(model.state_dict(), folder / "weights.pth")
 
     generator = torch.Generator().manual_seed(2)
-    boxes = torch.stack([random_boxes(8, side, 20, side / 2, generator) for _ in range(images)])
-    masks = torch.zeros(images, 8, side, side, dtype=torch.uint8)
-    for image in range(images):
-        for number, (left, top, right, bottom) in enumerate(boxes[image].long().tolist()):
-            masks[image, number, top:bottom, left:right] = 1
-    inputs = {
-        "train_images": torch.randn(images, 3, side, side, generator=generator), "boxes": boxes, "masks": masks,
-        "labels": torch.randint(1, 91, (images, 8), generator=generator),
+    targets = [random_target(side, 8, generator) for _ in range(images)]
+    inputs = {name: torch.stack([target[name] for target in targets]) for name in targets[0]} | {
+        "train_images": torch.randn(images, 3, side, side, generator=generator),
         "photo": torch.rand(3, 480, 640, generator=generator),
         "map": torch.randn(1, 256, 200, 272, generator=generator),
         "map_boxes": random_boxes(512, 800, 16, 200, generator),

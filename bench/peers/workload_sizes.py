@@ -1,8 +1,16 @@
 """The sizes of the workloads, without torch. Those of the C++ side: bench/workloads.cpp and the headers it includes."""
 
-# Samples of a rank, unless told otherwise: images, images, vectors, sentences, vectors.
-DEFAULT_BATCH = {"resnet18": 8, "resnet50": 8, "mlp": 64, "roberta": 8, "tensors100": 64}
-IMAGE_WORKLOADS = ("resnet18", "resnet50")
+# Samples of a rank, unless told otherwise: images, images, images with objects, vectors, sentences, vectors.
+DEFAULT_BATCH = {"resnet18": 8, "resnet50": 8, "mask_rcnn": 2, "mlp": 64, "roberta": 8, "tensors100": 64}
+IMAGE_WORKLOADS = ("resnet18", "resnet50", "mask_rcnn")
+
+LEARNING_RATE = 0.001
+# How long a step takes depends on how many proposals meet an object, therefore the weights must hardly change.
+MASK_RCNN_LEARNING_RATE = 1e-6
+MASK_RCNN_OBJECTS = 8  # of an image
+# The weight of the last batch norm of each bottleneck block: frozen ones without the statistics of images let
+# activations grow with every block.
+MASK_RCNN_BRANCH_SCALE = 0.25
 
 CLASSES = 1000
 MLP_FEATURES = 1024

@@ -4,8 +4,13 @@ import torch
 import torchvision
 from torch import nn
 
+import mask_rcnn
 from workload_sizes import (
     CLASSES,
+    LEARNING_RATE,
+    MASK_RCNN_BRANCH_SCALE,
+    MASK_RCNN_LEARNING_RATE,
+    MASK_RCNN_OBJECTS,
     MLP_FEATURES,
     MLP_HIDDEN,
     RESIDUAL_MLP_BLOCKS,
@@ -64,7 +69,25 @@ class ResidualMlp(nn.Module):
         return inputs
 
 
-def make_model(workload):
+class MaskRcnnLoss(nn.Module):
+    """(images, targets) -> the sum of the losses. The images are ready: the model only puts them into one tensor."""
+
+    def __init__(self, image_size):
+        super().__init__()
+        self.model = mask_rcnn.make_model(
+            min_size=image_size, max_size=image_size, image_mean=[0, 0, 0], image_std=[1, 1, 1]
+        )
+        for name, buffer in self.model.named_buffers():
+            if name.endswith("bn3.weight"):
+                buffer.fill_(MASK_RCNN_BRANCH_SCALE)
+
+    def forward(self, images, targets):
+        return sum(self.model(images, targets).values())
+
+
+def make_model(workload, image_size):
+    if workload == "mask_rcnn":
+        return MaskRcnnLoss(image_size)
     if workload == "roberta":
         return RobertaEncoder()
     if workload == "tensors100":
@@ -80,9 +103,23 @@ def make_model(workload):
     return getattr(torchvision.models, workload)(weights=None, num_classes=CLASSES)
 
 
+def learning_rate(workload):
+    return MASK_RCNN_LEARNING_RATE if workload == "mask_rcnn" else LEARNING_RATE
+
+
+def loss_of(workload, model, batch):
+    if workload == "mask_rcnn":
+        return model(*batch)
+    inputs, labels = batch
+    return nn.functional.cross_entropy(model(inputs), labels)
+
+
 def make_batch(workload, batch, image_size, seed):
-    """Inputs and labels for cross entropy, a function of the seed."""
+    """Inputs and labels for cross entropy, or images and targets for a detector, a function of the seed."""
     generator = torch.Generator().manual_seed(seed)
+    if workload == "mask_rcnn":
+        images = list(torch.randn(batch, 3, image_size, image_size, generator=generator))
+        return images, [mask_rcnn.random_target(image_size, MASK_RCNN_OBJECTS, generator) for _ in images]
     if workload == "roberta":
         inputs = torch.randint(ROBERTA_VOCABULARY, (ROBERTA_SEQUENCE, batch), generator=generator)
         classes = ROBERTA_CLASSES

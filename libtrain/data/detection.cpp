@@ -92,12 +92,15 @@ DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::
   }
   const auto rounded_up = [&](std::int64_t size) { return (size + multiple_of - 1) / multiple_of * multiple_of; };
   const auto options = samples.empty() ? at::TensorOptions(at::kFloat) : samples.front().image.options();
-  DetectionBatch batch{.images = at::zeros({std::ssize(samples), 3, rounded_up(height), rounded_up(width)}, options),
+  DetectionBatch batch{.images = at::empty({std::ssize(samples), 3, rounded_up(height), rounded_up(width)}, options),
                        .sizes = at::empty({std::ssize(samples), 2}, at::kLong)};
   auto* sizes = batch.sizes.mutable_data_ptr<std::int64_t>();
   for (std::size_t k = 0; k < samples.size(); ++k) {
     const at::Tensor& image = samples[k].image;
-    batch.images[static_cast<std::int64_t>(k)].narrow(1, 0, image.size(1)).narrow(2, 0, image.size(2)).copy_(image);
+    const at::Tensor padded = batch.images[static_cast<std::int64_t>(k)];
+    padded.slice(1, 0, image.size(1)).slice(2, 0, image.size(2)).copy_(image);
+    padded.slice(1, 0, image.size(1)).slice(2, image.size(2)).zero_();
+    padded.slice(1, image.size(1)).zero_();
     sizes[2 * k] = image.size(1);
     sizes[2 * k + 1] = image.size(2);
     batch.targets.push_back(samples[k].target);

@@ -39,10 +39,12 @@ class Comparisons(BenchTest):
         self.assertEqual(names, {"libtrain", "dd", "torch_save"})
 
     def test_train_step(self):
-        job = self.compare("train_step", "bench_train_step", "--rounds=1", "--workload=mlp", "--batch=2",
-                           "--iterations=1", "--warmup=0")
-        kinds = {(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")}
-        self.assertEqual(len(kinds), 4, kinds)
+        for words in (("--workload=mlp", "--batch=2"), ("--workload=mask_rcnn", "--batch=1", "--image-size=32")):
+            with self.subTest(workload=words[0]):
+                job = self.compare("train_step", "bench_train_step", "--rounds=1", "--iterations=1", "--warmup=0", *words)
+                kinds = {(each["implementation"], each["synchronized"]) for each in self.records(job, "train_step")}
+                self.assertEqual(len(kinds), 4, kinds)
+                self.json.unlink()
 
     def test_train_step_of_the_peer_for_gpus(self):
         job = self.run_script("peers/gpu_train_step.py", "--device", "cpu", "--workload", "mlp", "--ranks", "2", "--batch",
@@ -94,6 +96,16 @@ class Comparisons(BenchTest):
             self.assertEqual([each["implementation"] for each in records][:2], ["libtrain", "torchvision"])
             self.json.unlink()
 
+    def test_coco_loader(self):
+        job = self.run_script("compare_coco_loader.py", "--program", jobs.program("bench_coco_loader"), "--images=6",
+                              "--min-size=100", "--max-size=140", "--rounds=1", "--iterations=2", "--workers=2",
+                              "--json", self.json)
+        records = self.records(job, "loader", workload="coco_images", threads=2, iterations=2, samples=6)
+        self.assertEqual([each["implementation"] for each in records], ["libtrain", "torchvision"])
+        ours, theirs = records
+        self.assertEqual((ours["bytes"], ours["pixels"]), (theirs["bytes"], theirs["pixels"]))
+        self.assertEqual(ours["pixels"], 6 * 100 * 133)
+
     def test_coco_evaluation(self):
         job = self.run_script("compare_coco_evaluation.py", "--program", jobs.program("bench_coco_evaluation"),
                               "--images=20", "--detections=5", "--rounds=1", "--json", self.json)
@@ -108,6 +120,5 @@ class Comparisons(BenchTest):
 
 if __name__ == "__main__":
     jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_coco_evaluation",
-                          "bench_mask_rcnn",
-                          "bench_start_up", "bench_train_step", "train_resnet")
+                          "bench_coco_loader", "bench_mask_rcnn", "bench_start_up", "bench_train_step", "train_resnet")
     unittest.main()

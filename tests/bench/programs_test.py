@@ -48,7 +48,7 @@ class Programs(BenchTest):
         self.assertEqual(cases, {(1, 1), (4, 1), (4, 2)})
 
     def test_train_step(self):
-        for workload in ("resnet18", "mlp", "roberta", "tensors100"):
+        for workload in ("resnet18", "mask_rcnn", "mlp", "roberta", "tensors100"):
             with self.subTest(workload=workload):
                 job = self.run_bench("bench_train_step", "--workload", workload, *SMALL_STEPS, "--json", self.json,
                                      ranks=2)
@@ -101,7 +101,8 @@ class Refusals(BenchTest):
                              ("bench_train_step", "--workload", "x"), ("bench_train_step", "--iterations", "0"),
                              ("bench_train_step", "--bucket-bytes", "0"), ("bench_train_step", "--overlap", "x"),
                              ("bench_train_step", "--precision", "int8"), ("bench_train_step", "--sgd", "x"),
-                             ("bench_train_step", "--channels-last", "x")):
+                             ("bench_train_step", "--channels-last", "x"),
+                             ("bench_train_step", "--image-size", "40", "--workload", "mask_rcnn")):
             with self.subTest(program=name, options=words):
                 job = self.run_bench(name, *words)
                 jobs.require_refusal(self, job, USAGE)

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/nonzero.h>
 #include <gmock/gmock.h>
@@ -336,6 +338,22 @@ TEST(PadDetections, PutsPicturesTopLeft) {
   EXPECT_EQ(batch.targets.size(), 2u);
   EXPECT_EQ(pad_detections({}).images.sizes(), (at::IntArrayRef{0, 3, 0, 0}));
   EXPECT_THROW(pad_detections({}, 0), UsageError);
+}
+
+TEST(PadDetections, FillsPaddingWithZeros) {
+  auto& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, false);  // new memory is NaN
+  const auto images = pad_detections({{at::full({3, 4, 6}, 1, at::kFloat), {}},
+                                      {at::full({3, 5, 2}, 2, at::kFloat), {}},
+                                      {at::full({3, 8, 8}, 3, at::kFloat), {}}},
+                                     8)
+                          .images;
+  const bool was_filled = at::empty({1}, at::kFloat).isnan().item<bool>();
+  context.setDeterministicAlgorithms(false, false);
+  ASSERT_TRUE(was_filled);
+  EXPECT_EQ(images[0].sum().item<double>(), 3 * 4 * 6);
+  EXPECT_EQ(images[1].sum().item<double>(), 2 * 3 * 5 * 2);
+  EXPECT_EQ(images[2].sum().item<double>(), 3 * 3 * 8 * 8);
 }
 
 // All numbers of each image, by its id, mirrored or not.
