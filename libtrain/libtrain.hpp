@@ -29,6 +29,7 @@
 #include <libtrain/comm/threads/run_ranks.hpp>
 #include <libtrain/data/aspect_ratio_groups.hpp>
 #include <libtrain/data/coco_evaluation.hpp>
+#include <libtrain/data/copy_paste.hpp>
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/detection.hpp>
 #include <libtrain/data/formats/coco_results.hpp>
