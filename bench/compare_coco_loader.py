@@ -6,13 +6,12 @@ What counts is images per second of CPU time, all threads and processes together
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, run
+from comparison import ROOT, ProgramFailed, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "coco_loader.py"
 MAKE = ROOT / "bench" / "make_coco_images.py"
@@ -112,8 +111,7 @@ def measure(options):
 
 def main():
     options = parse_arguments()
-    if not os.access(options.program, os.X_OK):
-        sys.exit(f"There is no program {options.program}; build it, or name it with --program.")
+    require_program(options)
     try:
         results = measure(options)
     except ProgramFailed as failure:

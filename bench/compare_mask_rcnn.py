@@ -6,13 +6,12 @@ Only ratios within a round mean something.
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, run
+from comparison import ROOT, ProgramFailed, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "mask_rcnn.py"
 FEWEST_TO_TRUST = 15  # timed runs of each program in all rounds
@@ -76,8 +75,7 @@ def table(results, goals):
 
 def main():
     options = parse_arguments()
-    if not os.access(options.program, os.X_OK):
-        sys.exit(f"There is no program {options.program}; build it, or name it with --program.")
+    require_program(options)
     try:
         with tempfile.TemporaryDirectory(prefix="compare_mask_rcnn_") as folder:
             run([options.python, PEER, "--make", folder], options)

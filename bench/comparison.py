@@ -17,6 +17,12 @@ class ProgramFailed(Exception):
     pass
 
 
+def require_program(options):
+    """Ends the script unless the libtrain program is where the option says."""
+    if not os.access(options.program, os.X_OK):
+        sys.exit(f"There is no program {options.program}; build it, or name it with --program.")
+
+
 def require_programs(options, name):
     """Ends the script unless the libtrain program and mpirun are where the options say."""
     for path, what in ((options.program, name), (options.mpirun, "mpirun")):
