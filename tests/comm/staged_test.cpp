@@ -240,6 +240,10 @@ TEST(HostOnlyStaged, HasTheTimesOfItsPieces) {
     EXPECT_LE(times->called, times->began);
     EXPECT_LT(times->began, times->ended);
     EXPECT_LE(times->ended, WorkTimes::Clock::now());
+    const auto pieces = owner->recent_collectives();
+    ASSERT_EQ(pieces.size(), 6U);  // the last one is empty
+    EXPECT_EQ(times->began, pieces.front().times.began);
+    EXPECT_EQ(times->ended, pieces.back().times.ended);
   });
 }
 
