@@ -38,6 +38,7 @@ debian_packages=(
   "zlib1g-dev|compressed data files|has_header zlib.h"
   "libsimdjson-dev|COCO annotations|has_header simdjson.h"
   "libxxhash-dev|checksums of cached files|has_header xxhash.h"
+  "libpcre2-dev|splits text into words|has_header pcre2posix.h"
   "libeigen3-dev|small dense algebra|has_header eigen3/Eigen/Core"
   "nlohmann-json3-dev|JSON files|has_header nlohmann/json.hpp"
 )
