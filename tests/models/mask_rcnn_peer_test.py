@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import ddp
 import jobs
 import numpy
 import torch
@@ -249,15 +250,13 @@ class MaskRcnn(unittest.TestCase):
         self.assert_close(averaged, together, "steps on two ranks and in one process")
         apart = self.libtrain(model, inputs, "--steps", STEPS, ranks=2)["losses"]
         torch.save((images, targets, seeds), self.folder / "given.pt")
-        torch.multiprocessing.spawn(train_as_rank, (self.folder,), nprocs=2)
+        ddp.run(train_as_rank, self.folder)
         self.assert_close(apart, torch.load(self.folder / "losses.pt"), "steps beside DDP", 1e-3)
         print("largest relative deviations:",
               ", ".join(f"{name} {value:.1e}" for name, value in self.deviations.items()))
 
 
 def train_as_rank(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     images, targets, seeds = torch.load(folder / "given.pt")
     model = make_model(seeds[rank:rank + 1], min_size=96, max_size=10000).train()
     replica = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=False)
@@ -273,7 +272,6 @@ def train_as_rank(rank, folder):
     torch.distributed.all_reduce(losses)
     if rank == 0:
         torch.save(losses / 2, folder / "losses.pt")
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import ddp
 import jobs
 import torch
 import torch.nn.functional as F
@@ -84,15 +85,12 @@ def train(model, images, labels, steps):
 
 
 def train_as_rank(rank, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     given = load_file(folder / "inputs.safetensors")
     images, labels = (tensor.chunk(2)[rank] for tensor in (given["images"], given["labels"]))
     losses = train(torch.nn.parallel.DistributedDataParallel(make("resnet50")), images, labels, STEPS_OF_TWO)
     torch.distributed.all_reduce(losses)
     if rank == 0:
         torch.save(losses / 2, folder / "losses.pt")
-    torch.distributed.destroy_process_group()
 
 
 class Models(unittest.TestCase):
@@ -157,7 +155,7 @@ class Models(unittest.TestCase):
 
     def test_ten_steps_on_two_ranks_are_those_of_ddp(self):
         found = self.libtrain("resnet50", inputs(8), STEPS_OF_TWO, ranks=2)
-        torch.multiprocessing.spawn(train_as_rank, (self.folder,), nprocs=2)
+        ddp.run(train_as_rank, self.folder)
         expected = torch.load(self.folder / "losses.pt")
         self.assertEqual(len(expected), STEPS_OF_TWO)
         for actual, wanted in zip(found["losses"], expected):

@@ -4,6 +4,7 @@ The build's bin directory and mpirun come from LIBTRAIN_BIN, LIBTRAIN_MPIRUN and
 release build and the project's own mpirun are taken.
 """
 
+import faulthandler
 import importlib.util
 import os
 import re
@@ -153,6 +154,7 @@ def _leave_nothing_behind():
 
 
 _leave_nothing_behind()
+faulthandler.register(signal.SIGUSR1, all_threads=True)  # ctest sends it at the test's time limit
 
 
 def wait_until(condition, seconds=30):

@@ -16,6 +16,7 @@ import jobs
 
 jobs.require_packages("PIL", "safetensors", "torch", "torchvision")
 
+import ddp
 import idx_files
 import loader_jobs
 import ranks
@@ -103,8 +104,6 @@ def make(name, rank=0):
 
 def train_as_rank(rank, orders, folder):
     """The example with DDP; rank 0 leaves the means of the losses."""
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     for case, order in orders.items():
         model = torch.nn.parallel.DistributedDataParallel(make(CASES[case].model, rank))
         if CASES[case].float16:
@@ -113,7 +112,6 @@ def train_as_rank(rank, orders, folder):
         torch.distributed.all_reduce(losses)
         if rank == 0:
             torch.save(losses / 2, folder / f"{case}.pt")
-    torch.distributed.destroy_process_group()
 
 
 def accuracy_of_pytorch():
@@ -197,7 +195,7 @@ class Steps(Mnist):
         names = ("DDP", "DDP with fp16_compress_hook")
         self.assertEqual(len({CASES[name][:2] for name in names}), 1)  # one order serves both
         order = self.orders(CASES[names[0]])
-        torch.multiprocessing.spawn(train_as_rank, (dict.fromkeys(names, order), self.data), nprocs=2)
+        ddp.run(train_as_rank, dict.fromkeys(names, order), self.data)
         losses = {name: torch.load(self.data / f"{name}.pt").tolist() for name in names}
         self.assertGreater(max(map(relative_difference, *losses.values())), 10 * TOLERANCE)  # float16 shows
         for name in names:
