@@ -1,0 +1,225 @@
+"""train_text_classification learns from texts, on any number of ranks, killed or not; classify_text uses what it has
+learnt, as does transformers; and both refuse what they cannot use.
+"""
+
+import json
+import random
+import shutil
+import signal
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+jobs.require_packages("safetensors", "scipy", "sklearn", "tokenizers", "torch", "transformers")
+
+import scipy.stats
+import sklearn.metrics
+import torch
+from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaForSequenceClassification
+
+USAGE, ENVIRONMENT, STOPPED = 2, 3, 5
+REVIEWS = jobs.ROOT / "examples/classify_text/reviews"
+MODEL = REVIEWS / "model"
+
+
+def write_tsv(path, rows, header=("sentence", "label")):
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in (header, *rows)))
+
+
+def read_tsv(path):
+    return [line.split("\t") for line in path.read_text().splitlines()[1:]]
+
+
+class OnTexts(unittest.TestCase):
+    def setUp(self):
+        self.folder = jobs.temporary_directory(self)
+        self.output = self.folder / "output"
+        self.data = self.folder / "data"
+        self.data.mkdir()
+
+    def run_it(self, *options, ranks=2, time_limit=120, meanwhile=None):
+        command = [jobs.program("train_text_classification"), "--recipe", "reviews", "--data", self.data, "--tokenizer",
+                   MODEL, "--output", self.output, "--threads", 1, "--precision", "float32", "--quiet", *options]
+        return jobs.run(command, ranks=ranks, time_limit=time_limit, meanwhile=meanwhile)
+
+    def train(self, *options, **how):
+        job = self.run_it(*options, **how)
+        self.assertEqual((job.exit_code, job.reports(), job.left_over), (0, [], ()), job)
+        return job
+
+    def records(self, event):
+        lines = (self.output / "metrics.jsonl").read_text().splitlines()
+        return [record for record in map(json.loads, lines) if record["event"] == event]
+
+    def classify(self, weights, texts, *options):
+        (self.folder / "texts").write_text("".join(text + "\n" for text in texts))
+        with (self.folder / "texts").open() as lines:
+            job = jobs.run([jobs.program("classify_text"), "--json", "--weights", weights, *options], stdin=lines)
+        self.assertEqual(job.exit_code, 0, job)
+        rows = json.loads(job.stdout)
+        self.assertEqual([row["text"] for row in rows], texts)
+        return rows
+
+    def logits_of_transformers(self, weights, texts):
+        model, tokenizer = RobertaForSequenceClassification.from_pretrained(weights), AutoTokenizer.from_pretrained(weights)
+        with torch.no_grad():
+            return model.eval()(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+
+
+class Training(OnTexts):
+    """With a network of small weights, whose numbers say more than what it has learnt."""
+
+    def setUp(self):
+        super().setUp()
+        rows = read_tsv(REVIEWS / "dev.tsv")
+        write_tsv(self.data / "train.tsv", rows[:64])
+        write_tsv(self.data / "dev.tsv", rows[64:101])
+
+    def test_an_evaluation_over_ranks_is_that_of_all_texts(self):
+        self.train("--weights", MODEL, "--epochs", 1, "--learning-rate", "1e-5", ranks=2)
+        evaluation = self.records("evaluation")[-1]
+        rows = read_tsv(self.data / "dev.tsv")
+        texts, labels = [text for text, _ in rows], [label for _, label in rows]
+        found = self.classify(self.output / "model", texts)
+        predicted = [row["label"] for row in found]
+        self.assertAlmostEqual(evaluation["accuracy"], sklearn.metrics.accuracy_score(labels, predicted), delta=1e-9)
+        self.assertAlmostEqual(evaluation["f1"], sklearn.metrics.f1_score(labels, predicted, pos_label="positive"),
+                               delta=1e-9)
+        self.assertAlmostEqual(evaluation["matthews"], sklearn.metrics.matthews_corrcoef(labels, predicted), delta=1e-9)
+
+        # The folder is one of Hugging Face's, too.
+        expected = self.logits_of_transformers(self.output / "model", texts)
+        self.assertLess((torch.tensor([row["logits"] for row in found]) - expected).abs().max(), 1e-5)
+        config = RobertaForSequenceClassification.from_pretrained(self.output / "model").config
+        self.assertEqual(config.id2label, {0: "negative", 1: "positive"})
+
+    def test_pairs_with_numbers(self):
+        rows = read_tsv(REVIEWS / "dev.tsv")[:48]
+        pairs = [(a, b, len(a) / 100) for (a, _), (b, _) in zip(rows[::2], rows[1::2])]
+        for split, part in (("train", pairs[:16]), ("dev", pairs[16:])):
+            write_tsv(self.data / f"{split}.tsv", part, ("sentence1", "sentence2", "score"))
+        self.train("--task", "regression", "--epochs", 2, "--batch-size", 4)
+        evaluation = self.records("evaluation")[-1]
+        held_out = pairs[16:]
+        found = self.classify(self.output / "model", [f"{a}\t{b}" for a, b, _ in held_out], "--pairs")
+        predicted, wanted = [row["logits"][0] for row in found], [number for *_, number in held_out]
+        self.assertAlmostEqual(evaluation["pearson"], scipy.stats.pearsonr(predicted, wanted)[0], delta=1e-4)
+        self.assertAlmostEqual(evaluation["spearman"], scipy.stats.spearmanr(predicted, wanted)[0], delta=1e-4)
+
+    def test_several_labels(self):
+        rows = [(text, ",".join(name for name, word in (("food", "the"), ("place", "was"), ("time", "a"))
+                                if word in text.lower().split())) for text, _ in read_tsv(REVIEWS / "dev.tsv")[:96]]
+        write_tsv(self.data / "train.tsv", rows[:64], ("text", "labels"))
+        write_tsv(self.data / "dev.tsv", rows[64:], ("text", "labels"))
+        self.train("--task", "multi-label", "--epochs", 3, "--batch-size", 8)
+        found = self.classify(self.output / "model", [text for text, _ in rows[64:]])
+        classes = ["food", "place", "time"]
+
+        def matrix(labels):
+            return [[name in row for name in classes] for row in labels]
+
+        wanted, predicted = matrix(row.split(",") for _, row in rows[64:]), matrix(row["labels"] for row in found)
+        self.assertAlmostEqual(self.records("evaluation")[-1]["micro_f1"],
+                               sklearn.metrics.f1_score(wanted, predicted, average="micro", zero_division=0), delta=1e-9)
+
+    def test_masked_language_modelling_makes_a_folder_to_begin_with(self):
+        lines = [text for text, _ in read_tsv(REVIEWS / "dev.tsv")]
+        (self.data / "train.txt").write_text("\n".join(lines[:64]) + "\n")
+        (self.data / "dev.txt").write_text("\n".join(lines[64:96]) + "\n")
+        self.train("--objective", "mlm", "--train", "train.txt", "--dev", "dev.txt", "--epochs", 2, "--batch-size", 8)
+        losses = [record["mlm_loss"] for record in self.records("evaluation")]
+        self.assertLess(losses[-1], losses[0])
+        RobertaForMaskedLM.from_pretrained(self.output / "model")
+        language_model = self.folder / "language_model"
+        shutil.move(self.output / "model", language_model)
+        shutil.rmtree(self.output)
+        self.train("--weights", language_model, "--epochs", 1)
+
+    def test_batches_by_tokens_on_two_ranks_are_those_of_one_process(self):
+        weights = {}
+        for ranks, tokens in ((1, 400), (2, 200)):
+            self.output = self.folder / str(ranks)
+            self.train("--weights", MODEL, "--epochs", 1, "--max-tokens", tokens, "--dropout", 0, "--learning-rate",
+                       "1e-4", ranks=ranks)
+            self.assertGreater(self.records("summary")[-1]["steps"], 3)
+            weights[ranks] = self.logits_of_transformers(self.output / "model", ["The food was not bad at all."])
+        self.assertLess((weights[1] - weights[2]).abs().max(), 1e-4)
+
+
+class Refusals(OnTexts):
+    def setUp(self):
+        super().setUp()
+        self.rows = read_tsv(REVIEWS / "dev.tsv")[:16]
+        for split in ("train", "dev"):
+            write_tsv(self.data / f"{split}.tsv", self.rows)
+
+    def require_refusal(self, exit_code, options, *words, ranks=None):
+        jobs.require_refusal(self, self.run_it("--epochs", 1, *options, ranks=ranks), exit_code, *words)
+
+    def test_of_texts(self):
+        train, dev = self.data / "train.tsv", self.data / "dev.tsv"
+        write_tsv(dev, [*self.rows, ("New", "neutral")])
+        self.require_refusal(ENVIRONMENT, [], dev, "line 18", "'neutral'", "negative, positive", ranks=2)
+        write_tsv(dev, self.rows)
+        self.require_refusal(USAGE, ["--label-column", "stars"], "stars", "sentence, label")
+        train.write_text("")
+        self.require_refusal(ENVIRONMENT, [], train)
+        (self.data / "train.csv").write_text('sentence,label\n"good,1\nbad" one,0\n')
+        self.require_refusal(ENVIRONMENT, ["--train", "train.csv"], "train.csv", "line 3")
+        write_tsv(train, [*self.rows, ("word " * 400, "positive")])
+        self.require_refusal(ENVIRONMENT, ["--long-texts", "refuse"], train, "line 18", "tokens")
+        job = self.train("--epochs", 1, "--long-texts", "leave-out", ranks=None)
+        write_tsv(train, [(text, "positive") for text, _ in self.rows])
+        self.require_refusal(USAGE, [], "'positive'", "two classes")
+        self.require_refusal(ENVIRONMENT, ["--train", "none.tsv"], "none.tsv")
+
+    def test_of_models(self):
+        self.require_refusal(USAGE, ["--model", "huge"], "huge", "base")
+        self.require_refusal(USAGE, ["--model", ""], "--weights")
+        other = self.folder / "other"
+        shutil.copytree(MODEL, other)
+        config = json.loads((other / "config.json").read_text())
+        (other / "config.json").write_text(json.dumps(config | {"vocab_size": 17}))
+        self.require_refusal(USAGE, ["--weights", other], "17")
+        (other / "config.json").write_text(json.dumps(config | {"model_type": "bert"}))
+        self.require_refusal(ENVIRONMENT, ["--weights", other], "bert")
+        (other / "config.json").write_text(json.dumps(config))
+        (other / "model.safetensors").unlink()
+        self.require_refusal(ENVIRONMENT, ["--weights", other], "model.safetensors")
+
+
+class Use(OnTexts):
+    """classify_text."""
+
+    def test_says_something_at_once(self):
+        job = jobs.run([jobs.program("classify_text"), "--weights", MODEL, "The food was not bad at all.",
+                        "I was let down by the room!"])
+        self.assertEqual((job.exit_code, job.stderr), (0, ""), job)
+        self.assertRegex(job.stdout, r"^positive +0\.\d{4}  The food was not bad at all\.\nnegative +0\.\d{4}  I was")
+
+    def test_has_the_stated_accuracy(self):
+        rows = read_tsv(REVIEWS / "dev.tsv")
+        found = self.classify(MODEL, [text for text, _ in rows])
+        right = sum(row["label"] == label for row, (_, label) in zip(found, rows, strict=True))
+        print(f"accuracy of the weights that are part of libtrain: {right / len(rows):.4f}")
+        self.assertGreaterEqual(right / len(rows), ACCURACY)
+
+    def test_cuts_long_texts_and_says_so(self):
+        job = jobs.run([jobs.program("classify_text"), "--json", "--weights", MODEL, "good " * 500, "good"])
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertEqual([row.get("truncated", False) for row in json.loads(job.stdout)], [True, False])
+        self.assertIn("1 of 2 texts have more than", job.stderr)
+
+    def test_refusals(self):
+        def refusal(*arguments):
+            job = jobs.run([jobs.program("classify_text"), *arguments])
+            self.assertEqual(len(job.stderr.splitlines()), 1, job)
+            return job.exit_code, job.stderr
+
+        self.assertEqual(refusal("--weights", self.folder / "none", "text")[0], ENVIRONMENT)
+        code, message = refusal("--weights", MODEL, "--pairs", "one text")
+        self.assertEqual(code, USAGE)
+        self.assertIn("'one text' has no tab", message)
