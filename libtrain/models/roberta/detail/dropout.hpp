@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace libtrain::models::detail {
+
+/// What an operator drops: each number with this probability, and the others are divided by the probability to stay.
+struct Dropout {
+  double probability = 0;  ///< 0 drops nothing
+  std::uint64_t seed = 0;  ///< of this operator in this step
+};
+
+}  // namespace libtrain::models::detail
