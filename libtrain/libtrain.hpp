@@ -42,11 +42,14 @@
 #include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/image_dataset.hpp>
 #include <libtrain/data/image_folder.hpp>
+#include <libtrain/data/labelled_texts.hpp>
 #include <libtrain/data/sources/named_images.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/data/storage/staging.hpp>
 #include <libtrain/data/token_batch.hpp>
+#include <libtrain/data/token_masking.hpp>
+#include <libtrain/data/tokenized_texts.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/alerts.hpp>
 #include <libtrain/observe/metrics.hpp>
