@@ -18,6 +18,7 @@ install(FILES
   "${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindArrow.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindNCCL.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindSpng.cmake"
   DESTINATION "${package_dir}")
 foreach(tool libtrain-checkpoint libtrain-info libtrain-inspect libtrain-pack)

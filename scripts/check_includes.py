@@ -20,10 +20,11 @@ MAY_INCLUDE = {
     "comm": {"base", "numeric", "launch"},
     "sync": {"base", "numeric", "launch", "comm", "optim"},
     "optim": {"base", "numeric", "launch", "comm"},
-    "data": {"base", "numeric"},
+    "text": {"base"},
+    "data": {"base", "numeric", "text"},
     "observe": {"base"},
     "checkpoint": {"base"},
-    "train": {"base", "numeric", "launch", "comm", "sync", "optim", "data", "observe", "checkpoint"},
+    "train": {"base", "numeric", "launch", "comm", "sync", "optim", "text", "data", "observe", "checkpoint"},
     "models": {"base"},
 }
 # Files at the top, such as the umbrella header, may include everything except the models, which are a separate library.
