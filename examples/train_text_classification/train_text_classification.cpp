@@ -8,12 +8,14 @@
 // Face has them: config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.json with merges.txt. The
 // result is one, too: model in the folder --output, for classify_text.
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +46,7 @@ lt::Tokenizer open_tokenizer(const lt::Context& context) {
 }
 
 // That of --weights, or a new one; with the classes of the data.
-models::RobertaConfig make_config(const lt::Context& context, const ltd::LabelledTexts& texts,
+models::RobertaConfig make_config(const lt::Context& context, const std::vector<std::string>& classes,
                                   const lt::Tokenizer& tokenizer) {
   const auto weights = context.option("weights");
   models::RobertaConfig config;
@@ -73,7 +75,7 @@ models::RobertaConfig make_config(const lt::Context& context, const ltd::Labelle
   config.masked_lm = is_masked_lm(context);
   if (config.masked_lm) return config;
   options.task = task_of(context);
-  config.classes = texts.classes();
+  config.classes = classes;
   options.classes = options.task == RobertaTask::regression ? 1 : std::ssize(config.classes);
   if (options.classes < 2 && options.task == RobertaTask::single_label) {
     throw lt::UsageError("All texts of --train have the label '" + config.classes.front() +
@@ -141,10 +143,18 @@ ltd::LoaderOptions evaluation_options(const lt::Context& context, const ltd::Tok
   return options;
 }
 
-// Trains `model`, of which `measure` and `step` compute what the objective asks for.
-template <typename Model, typename Evaluate, typename Step>
+// The values of an evaluation by their names; none if the run was asked to stop.
+using Evaluate = std::function<std::optional<std::map<std::string, double>>(const std::function<bool()>& must_stop)>;
+
+struct Metric {
+  std::string name;
+  lt::CheckpointRetention::Best best;
+};
+
+// Trains the model, with evaluations unless `evaluate` is empty, and writes the best weights.
+template <typename Model, typename Step>
 void fit(lt::Context& context, const Model& model, const models::RobertaConfig& config, const lt::Tokenizer& tokenizer,
-         Loader& loader, const std::pair<std::string, bool>& metric, bool evaluates, Evaluate evaluate, Step step) {
+         Loader& loader, const Evaluate& evaluate, const Metric& metric, Step step) {
   load_initial_weights(context, *model, config);
   model->to(context.device());
   const auto adam = torch::optim::AdamWOptions(context.number("learning-rate", 0))
@@ -153,13 +163,12 @@ void fit(lt::Context& context, const Model& model, const models::RobertaConfig& 
                         .weight_decay(context.number("weight-decay", 0));
   lt::optim::FusedAdamW optimizer{lt::optim::parameter_groups(*model, adam), adam};
   auto options = trainer_options(context);
-  if (evaluates) {
-    options.checkpoints.metric = metric.first;
-    options.checkpoints.best =
-        metric.second ? lt::CheckpointRetention::Best::highest : lt::CheckpointRetention::Best::lowest;
+  if (evaluate) {
+    options.checkpoints.metric = metric.name;
+    options.checkpoints.best = metric.best;
   }
   lt::Trainer trainer{context, model, optimizer, options};
-  if (evaluates) trainer.evaluate_with(evaluate);
+  if (evaluate) trainer.evaluate_with(evaluate);
   trainer.fit(loader, step);
   context.progress().print(ltd::describe(loader.statistics()));
   if (context.rank() != 0) return;
@@ -173,49 +182,197 @@ void fit(lt::Context& context, const Model& model, const models::RobertaConfig& 
   models::write_roberta_config(config, folder.string());
 }
 
-// ---- Classification
+// ---- What is learnt
 
-// What the held-out texts should be and what they were taken for, of all ranks, each once: rows of [predicted, wanted]
-// with a loss at the end. Undefined if the run was asked to stop.
-torch::Tensor gather_rows(lt::Context& context, const torch::Tensor& rows) {
-  const auto mine = rows.to(torch::kCPU, torch::kDouble).contiguous();
-  const auto bytes = context.communicator().all_gather_bytes(
-      {static_cast<const char*>(mine.const_data_ptr()), static_cast<std::size_t>(mine.nbytes())});
-  const auto all = lt::join(bytes, "");
-  const auto width = rows.size(1);
-  auto result = torch::empty({static_cast<std::int64_t>(all.size() / sizeof(double)) / width, width}, torch::kDouble);
-  std::memcpy(result.mutable_data_ptr(), all.data(), all.size());
-  return result;
+// The most tokens of a text: --max-length, or what the network takes.
+std::int64_t max_tokens(const lt::Context& context, const models::RobertaConfig& config) {
+  const auto most = config.options.max_tokens();
+  const auto asked = context.integer("max-length", 0);
+  if (asked > most) {
+    throw lt::UsageError(lt::text("--max-length is ", asked, ", but the network takes at most ", most,
+                                  " tokens. Give a smaller number, or 0 for all of them."));
+  }
+  return asked == 0 ? most : asked;
+}
+
+// What the best network is chosen by.
+Metric metric(const lt::Context& context, RobertaTask task) {
+  std::vector<std::string> names = {"accuracy", "f1", "matthews"};
+  if (task == RobertaTask::multi_label) names = {"f1", "macro_f1", "accuracy"};
+  if (task == RobertaTask::regression) names = {"pearson", "spearman", "mse"};
+  const auto name = context.option("metric").empty() ? names.front() : context.choice("metric", names);
+  return {name, name == "mse" ? lt::CheckpointRetention::Best::lowest : lt::CheckpointRetention::Best::highest};
+}
+
+// The metrics of GLUE's tasks over the held-out texts of all ranks, each once.
+std::optional<std::map<std::string, double>> evaluate_classifier(models::RobertaForClassificationImpl& model,
+                                                                 Loader& loader, lt::Communicator& communicator,
+                                                                 const std::function<bool()>& must_stop) {
+  const auto classes = model.options().classes;
+  const auto task = model.options().task;
+  const auto row_of = [&](const torch::Tensor& rows, std::int64_t row) {
+    return std::span<const float>{rows[row].const_data_ptr<float>(), static_cast<std::size_t>(classes)};
+  };
+  // Calls add(logits, labels, row) for each text of a batch.
+  const auto count = [&](auto& counts, const auto& add) {
+    const auto add_batch = [&](const ltd::PackedTokens& batch, auto&) {
+      const auto logits = model.forward(texts_of(batch)).to(torch::kCPU, torch::kFloat).contiguous();
+      const auto labels = batch.labels.cpu();
+      for (std::int64_t row = 0; row < logits.size(0); ++row) add(logits, labels, row);
+    };
+    return lt::count_every_sample(loader, communicator, counts, add_batch, must_stop);
+  };
+  if (task == RobertaTask::single_label) {
+    lt::ClassCounts counts(classes);
+    const auto add = [&](const torch::Tensor& logits, const torch::Tensor& labels, std::int64_t row) {
+      counts.add(labels[row].item<std::int64_t>(), logits[row].argmax().item<std::int64_t>());
+    };
+    if (!count(counts, add)) return std::nullopt;
+    return {{{"accuracy", counts.accuracy()},
+             {"f1", classes == 2 ? counts.f1() : counts.macro_f1()},
+             {"matthews", counts.matthews()}}};
+  }
+  if (task == RobertaTask::multi_label) {
+    lt::SeveralClassCounts counts(classes);
+    const auto add = [&](const torch::Tensor& logits, const torch::Tensor& labels, std::int64_t row) {
+      counts.add(row_of(labels, row), row_of(logits.gt(0).to(torch::kFloat), row));
+    };
+    if (!count(counts, add)) return std::nullopt;
+    return {{{"f1", counts.micro_f1()}, {"macro_f1", counts.macro_f1()}, {"accuracy", counts.accuracy()}}};
+  }
+  lt::NumberPairs counts;
+  const auto add = [&](const torch::Tensor& logits, const torch::Tensor& labels, std::int64_t row) {
+    counts.add(row_of(labels, row)[0], row_of(logits, row)[0]);
+  };
+  if (!count(counts, add)) return std::nullopt;
+  return {{{"pearson", counts.pearson()}, {"spearman", counts.spearman()}, {"mse", counts.mean_squared_error()}}};
 }
 
 void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
-                      std::optional<ltd::LabelledTexts> held_out) {
-  const auto config = make_config(context, texts, tokenizer);
-  const auto max_tokens = max_length(context, config);
-  const auto set = tokenize(context, std::move(texts), tokenizer, max_tokens);
+                      std::optional<ltd::LabelledTexts> held_out_texts) {
+  const auto config = make_config(context, texts.classes(), tokenizer);
+  const auto task = config.options.task;
+  const auto set = tokenize(context, std::move(texts), tokenizer, max_tokens(context, config));
   Loader loader(set, ltd::pack_tokens, loader_options(context, set), context.shard());
   std::optional<ltd::TokenizedTexts> held_out_set;
-  std::optional<Loader> held_out_loader;
-  if (held_out) {
-    held_out_set.emplace(tokenize(context, std::move(*held_out), tokenizer, max_tokens));
-    held_out_loader.emplace(*held_out_set, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
+  std::optional<Loader> held_out;
+  if (held_out_texts) {
+    held_out_set.emplace(tokenize(context, std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out.emplace(*held_out_set, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
   }
   models::RobertaForClassification model(config.options);
-  const auto task = config.options.task;
+  Evaluate evaluate;
+  if (held_out) {
+    evaluate = [&](const std::function<bool()>& must_stop) {
+      return evaluate_classifier(*model, *held_out, context.communicator(), must_stop);
+    };
+  }
+  fit(context, model, config, tokenizer, loader, evaluate, metric(context, task), [&](const ltd::PackedTokens& batch) {
+    return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
+  });
+}
 
-  const auto evaluate = [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
-    std::vector<torch::Tensor> rows;
-    double loss = 0;
-    for (const auto& batch : held_out_loader->epoch(0)) {
-      if (must_stop()) return std::nullopt;
-      if (batch.labels.size(0) == 0) continue;
-      const auto logits = model->forward(texts_of(batch)).to(torch::kFloat);
-      rows.push_back(measure(task, logits, batch.labels));
-    }
-    return summarize(task, gather_rows(context, torch::cat(rows)));
+// The loss of a batch with masks: the mean over its masked tokens, and their number.
+std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model, const ltd::PackedTokens& batch) {
+  const auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
+  const auto logits = model.forward(texts_of(batch), tokens);
+  return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), tokens.size(0)};
+}
+
+void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
+                          std::optional<ltd::LabelledTexts> held_out_texts) {
+  const auto config = make_config(context, {}, tokenizer);
+  const auto& special = tokenizer.special_tokens();
+  if (!special.mask) {
+    throw lt::UsageError("The tokenizer has no <mask>, which --objective mlm needs. Train one with libtrain-tokenizer.");
+  }
+  ltd::MaskingOptions masking{.mask_id = *special.mask, .vocabulary_size = tokenizer.vocabulary_size()};
+  for (const auto& id : {special.bos, special.pad, special.eos, special.unknown}) {
+    if (id) masking.special_ids.push_back(*id);
+  }
+  const auto set = tokenize(context, std::move(texts), tokenizer, max_tokens(context, config));
+  const ltd::MaskedTexts masked(set, masking);
+  Loader loader(masked, ltd::pack_tokens, loader_options(context, set), context.shard());
+  std::optional<ltd::TokenizedTexts> held_out_set;
+  std::optional<ltd::MaskedTexts> held_out_masked;
+  std::optional<Loader> held_out;
+  if (held_out_texts) {
+    held_out_set.emplace(tokenize(context, std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out_masked.emplace(*held_out_set, masking);
+    held_out.emplace(*held_out_masked, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
+  }
+  models::RobertaForMaskedLm model(config.options);
+  Evaluate evaluate;
+  if (held_out) {
+    evaluate = [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
+      auto sums = torch::zeros({2}, torch::kDouble);
+      for (const auto& batch : held_out->epoch(0)) {
+        if (must_stop()) return std::nullopt;
+        if (batch.labels.size(0) == 0) continue;
+        const auto [loss, count] = masked_loss(*model, batch);
+        sums += torch::tensor({loss.item<double>() * static_cast<double>(count), static_cast<double>(count)});
+      }
+      sums = sums.to(context.device());
+      context.communicator().all_reduce(sums).wait();
+      return {{{"mlm_loss", (sums[0] / sums[1]).item<double>()}}};
+    };
+  }
+  fit(context, model, config, tokenizer, loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
+      [&](const ltd::PackedTokens& batch) { return masked_loss(*model, batch).first; });
+}
+
+void train(lt::Context& context) {
+  const auto tokenizer = open_tokenizer(context);
+  const auto storage = context.storage("data");
+  auto texts = read_split(context, storage, "train", words_of(context, "classes"));
+  std::optional<ltd::LabelledTexts> held_out;
+  if (!context.option("dev").empty()) held_out.emplace(read_split(context, storage, "dev", texts.classes()));
+  (is_masked_lm(context) ? train_language_model : train_classifier)(context, tokenizer, std::move(texts),
+                                                                    std::move(held_out));
+}
+
+std::vector<lt::Option> options() {
+  return {
+      {.name = "data", .help = "Folder or URI with the texts", .value = ".", .may_change = true},
+      {"train", "Files of the training texts below --data, with commas between them", "train.tsv"},
+      {"dev", "The same for the held-out texts; empty: none", "dev.tsv"},
+      {"objective", "classification, or mlm for masked language modelling", "classification"},
+      {"task", "single-label, multi-label or regression", "single-label"},
+      {"classes", "Names of the classes, with commas between them; empty: those in the training texts", ""},
+      {"text-column", "Name or number of the column with the texts; empty: found by its name", ""},
+      {"second-column", "The same of the second texts of pairs", ""},
+      {"label-column", "The same of the labels", ""},
+      {.name = "no-header", .help = "CSV and TSV files have no names of columns", .flag = true},
+      {.name = "skip-malformed", .help = "Leave out and count malformed rows", .flag = true},
+      {"long-texts", "Texts of more tokens than --max-length: cut, refuse or leave-out", "cut"},
+      {"max-length", "Most tokens of a text; 0: those that the network takes", "0"},
+      {.name = "weights", .help = "Folder of the network to begin with", .value = ""},
+      {"model", "A new network without --weights: tiny, base or large", ""},
+      {.name = "tokenizer", .help = "Folder of the tokenizer; empty: that of --weights", .value = ""},
+      {"batch-size", "Texts per rank and step", "32"},
+      {"max-tokens", "Tokens per rank and step, in place of --batch-size; 0: any number", "0"},
+      {"accumulate", "Batches in a step", "1"},
+      {"precision", "auto (bfloat16 where it is faster), float32, bfloat16 or float16", "auto"},
+      {.name = "recompute-layers", .help = "Less memory for more time: compute layers again for gradients", .flag = true},
+      {.name = "workers", .help = "Threads that read and encode, per rank", .value = "1", .may_change = true},
+      {"metric", "What the best network is chosen by; empty: accuracy, f1 or pearson, as the task is", ""},
+      {"epochs", "Passes over the training texts", "10"},
+      {"max-steps", "Steps after which the training ends; 0: no limit", "0"},
+      {"learning-rate", "Largest learning rate", "1e-5"},
+      {"warmup", "Share of the steps in which the rate rises", "0.06"},
+      {"weight-decay", "Weight decay, but of biases and norms", "0.1"},
+      {"adam-beta1", "Decay of the mean of gradients", "0.9"},
+      {"adam-beta2", "Decay of the mean of their squares", "0.98"},
+      {"adam-epsilon", "Added to the denominator", "1e-6"},
+      {"max-gradient-norm", "Gradients are clipped to it; 0: never", "0"},
+      {"dropout", "Share of values that are dropped", "0.1"},
   };
-  fit(context, model, config, tokenizer, loader, best_metric(context, task), held_out.has_value(), evaluate,
-      [&](const ltd::PackedTokens& batch) {
-        return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
-      });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lt::run(argc, argv,
+                 {.description = "Teaches a RoBERTa to classify texts.", .options = options(), .recipes = recipes()},
+                 train);
 }
