@@ -10,4 +10,7 @@ struct Dropout {
   std::uint64_t seed = 0;  ///< of this operator in this step
 };
 
+/// Our own loops take widths that are multiples of this.
+inline constexpr std::int64_t kWidthMultiple = 16;
+
 }  // namespace libtrain::models::detail

@@ -6,6 +6,15 @@
 
 namespace libtrain::models::detail {
 
+/// Whether the operators here have loops of their own for numbers of this type, device and width.
+bool has_cpu_kernels(const at::Tensor& values);
+
+/// Calls work(T{}) with the type of a tensor that has_cpu_kernels().
+template <typename Work>
+void with_type(const at::Tensor& tensor, const Work& work) {
+  tensor.scalar_type() == at::kFloat ? work(float{}) : work(c10::BFloat16{});
+}
+
 /// norm(residual + dropout(values + bias)), of the residual's type. `values` and `residual` [N, H]; `bias`, `scale` and
 /// `shift` [H].
 at::Tensor add_and_norm(const at::Tensor& values, const at::Tensor& bias, const at::Tensor& residual,
