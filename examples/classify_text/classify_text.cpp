@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include <torch/types.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-#include <torch/types.h>
 
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/roberta/roberta.hpp>
@@ -89,7 +89,8 @@ class Classifier {
     if (tab == std::string::npos) {
       throw lt::UsageError("With --pairs each text is two with a tab between them, but '" + text + "' has no tab.");
     }
-    return tokenizer_.encode_pair(std::string_view(text).substr(0, tab), std::string_view(text).substr(tab + 1), options);
+    return tokenizer_.encode_pair(std::string_view(text).substr(0, tab), std::string_view(text).substr(tab + 1),
+                                  options);
   }
 
   void run() {

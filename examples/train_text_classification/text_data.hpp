@@ -73,10 +73,11 @@ inline libtrain::data::TokenizedTexts tokenize(libtrain::Context& context, libtr
   };
   const auto rows = texts.size();
   const auto left_out_before = texts.left_out();
-  ltd::TokenizedTexts tokenized(std::move(texts), encode,
-                                {.maximum_tokens = static_cast<std::uint64_t>(max_tokens),
-                                 .bad_texts = long_texts == "leave-out" ? ltd::BadTexts::leave_out : ltd::BadTexts::refuse,
-                                 .threads = static_cast<int>(context.integer("workers", 0, 1024)) + 1});
+  ltd::TokenizedTexts tokenized(
+      std::move(texts), encode,
+      {.maximum_tokens = static_cast<std::uint64_t>(max_tokens),
+       .bad_texts = long_texts == "leave-out" ? ltd::BadTexts::leave_out : ltd::BadTexts::refuse,
+       .threads = static_cast<int>(context.integer("workers", 0, 1024)) + 1});
   std::string words = libtrain::text(rows, " texts");
   if (left_out_before > 0) words += libtrain::text(", ", left_out_before, " malformed ones were left out");
   if (cut > 0) words += libtrain::text(", ", cut.load(), " of more than ", max_tokens, " tokens were cut");

@@ -42,7 +42,8 @@ lt::Tokenizer open_tokenizer(const lt::Context& context) {
   const auto folder = context.option("tokenizer").empty() ? context.option("weights") : context.option("tokenizer");
   if (!folder.empty()) return lt::read_tokenizer(folder);
   throw lt::UsageError(
-      "No tokenizer. Give a folder with one as --weights or --tokenizer; libtrain-tokenizer train makes one from texts.");
+      "No tokenizer. Give a folder with one as --weights or --tokenizer; libtrain-tokenizer train makes one from "
+      "texts.");
 }
 
 // That of --weights, or a new one; with the classes of the data.
@@ -132,7 +133,7 @@ ltd::LoaderOptions loader_options(const lt::Context& context, const ltd::Tokeniz
   ltd::LoaderOptions options{.batch_size = static_cast<std::uint64_t>(context.integer("batch-size", 1)),
                              .workers = static_cast<int>(context.integer("workers", 0, 1024))};
   options.max_tokens = static_cast<std::uint64_t>(context.integer("max-tokens", 0));
-  options.lengths = texts.lengths();
+  if (options.max_tokens > 0) options.lengths = texts.lengths();
   return options;
 }
 
@@ -152,16 +153,16 @@ struct Metric {
 };
 
 // Trains the model, with evaluations unless `evaluate` is empty, and writes the best weights.
-template <typename Model, typename Step>
-void fit(lt::Context& context, const Model& model, const models::RobertaConfig& config, const lt::Tokenizer& tokenizer,
+template <typename Step>
+void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config, const lt::Tokenizer& tokenizer,
          Loader& loader, const Evaluate& evaluate, const Metric& metric, Step step) {
-  load_initial_weights(context, *model, config);
-  model->to(context.device());
+  load_initial_weights(context, model, config);
+  model.to(context.device());
   const auto adam = torch::optim::AdamWOptions(context.number("learning-rate", 0))
                         .betas({context.number("adam-beta1", 0, 1), context.number("adam-beta2", 0, 1)})
                         .eps(context.number("adam-epsilon", 0))
                         .weight_decay(context.number("weight-decay", 0));
-  lt::optim::FusedAdamW optimizer{lt::optim::parameter_groups(*model, adam), adam};
+  lt::optim::FusedAdamW optimizer{lt::optim::parameter_groups(model, adam), adam};
   auto options = trainer_options(context);
   if (evaluate) {
     options.checkpoints.metric = metric.name;
@@ -174,10 +175,10 @@ void fit(lt::Context& context, const Model& model, const models::RobertaConfig& 
   if (context.rank() != 0) return;
 
   const auto best = trainer.best_checkpoint();
-  if (!best.empty()) lt::load_weights(*model, (best / "model.safetensors").string());
+  if (!best.empty()) lt::load_weights(model, (best / "model.safetensors").string());
   const auto folder = context.output_directory() / "model";
   std::filesystem::create_directories(folder);
-  lt::save_weights(*model, (folder / "model.safetensors").string());
+  lt::save_weights(model, (folder / "model.safetensors").string());
   lt::write_tokenizer(tokenizer, folder.string());
   models::write_roberta_config(config, folder.string());
 }
@@ -267,13 +268,14 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd:
       return evaluate_classifier(*model, *held_out, context.communicator(), must_stop);
     };
   }
-  fit(context, model, config, tokenizer, loader, evaluate, metric(context, task), [&](const ltd::PackedTokens& batch) {
+  fit(context, *model, config, tokenizer, loader, evaluate, metric(context, task), [&](const ltd::PackedTokens& batch) {
     return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
   });
 }
 
 // The loss of a batch with masks: the mean over its masked tokens, and their number.
-std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model, const ltd::PackedTokens& batch) {
+std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model,
+                                                   const ltd::PackedTokens& batch) {
   const auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
   const auto logits = model.forward(texts_of(batch), tokens);
   return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), tokens.size(0)};
@@ -284,7 +286,8 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
   const auto config = make_config(context, {}, tokenizer);
   const auto& special = tokenizer.special_tokens();
   if (!special.mask) {
-    throw lt::UsageError("The tokenizer has no <mask>, which --objective mlm needs. Train one with libtrain-tokenizer.");
+    throw lt::UsageError(
+        "The tokenizer has no <mask>, which --objective mlm needs. Train one with libtrain-tokenizer.");
   }
   ltd::MaskingOptions masking{.mask_id = *special.mask, .vocabulary_size = tokenizer.vocabulary_size()};
   for (const auto& id : {special.bos, special.pad, special.eos, special.unknown}) {
@@ -317,7 +320,7 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       return {{{"mlm_loss", (sums[0] / sums[1]).item<double>()}}};
     };
   }
-  fit(context, model, config, tokenizer, loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
+  fit(context, *model, config, tokenizer, loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
       [&](const ltd::PackedTokens& batch) { return masked_loss(*model, batch).first; });
 }
 
@@ -353,7 +356,9 @@ std::vector<lt::Option> options() {
       {"max-tokens", "Tokens per rank and step, in place of --batch-size; 0: any number", "0"},
       {"accumulate", "Batches in a step", "1"},
       {"precision", "auto (bfloat16 where it is faster), float32, bfloat16 or float16", "auto"},
-      {.name = "recompute-layers", .help = "Less memory for more time: compute layers again for gradients", .flag = true},
+      {.name = "recompute-layers",
+       .help = "Less memory for more time: compute layers again for gradients",
+       .flag = true},
       {.name = "workers", .help = "Threads that read and encode, per rank", .value = "1", .may_change = true},
       {"metric", "What the best network is chosen by; empty: accuracy, f1 or pearson, as the task is", ""},
       {"epochs", "Passes over the training texts", "10"},

@@ -24,9 +24,11 @@ TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id
 
 /// Concatenated texts, without padding.
 struct PackedTokens {
-  at::Tensor ids;           ///< int64 [N] for N tokens
-  at::Tensor positions;     ///< int64 [N]: position of each token in its text, from 0 on
-  at::Tensor offsets;       ///< int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1
+  at::Tensor ids;        ///< int64 [N] for N tokens
+  at::Tensor positions;  ///< int64 [N]: position of each token in its text, from 0 on
+  /// int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1. Stays on the CPU, where attention is
+  /// planned.
+  at::Tensor offsets;
   at::Tensor labels;        ///< int64 [B]; of texts with K targets these, float32 [B, K]
   at::Tensor token_labels;  ///< int64 [N]; undefined if the texts have none
 };
@@ -46,7 +48,6 @@ template <typename Visit>
 void visit_tensors(PackedTokens& batch, const Visit& visit) {
   visit(batch.ids);
   visit(batch.positions);
-  visit(batch.offsets);
   visit(batch.labels);
   visit(batch.token_labels);
 }

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from transformers import AutoTokenizer, RobertaForMaskedLM, RobertaForSequenceCl
 USAGE, ENVIRONMENT, STOPPED = 2, 3, 5
 REVIEWS = jobs.ROOT / "examples/classify_text/reviews"
 MODEL = REVIEWS / "model"
+EPOCHS = 12
+ACCURACY = 0.97  # on reviews that are held out
 
 
 def write_tsv(path, rows, header=("sentence", "label")):
@@ -55,9 +58,10 @@ class OnTexts(unittest.TestCase):
         return [record for record in map(json.loads, lines) if record["event"] == event]
 
     def classify(self, weights, texts, *options):
-        (self.folder / "texts").write_text("".join(text + "\n" for text in texts))
-        with (self.folder / "texts").open() as lines:
-            job = jobs.run([jobs.program("classify_text"), "--json", "--weights", weights, *options], stdin=lines)
+        lines = self.folder / "texts"
+        lines.write_text("".join(text + "\n" for text in texts))
+        job = jobs.run(["bash", "-c", 'exec "$@" < ' + str(lines), "bash", jobs.program("classify_text"), "--json",
+                        "--weights", weights, *options])
         self.assertEqual(job.exit_code, 0, job)
         rows = json.loads(job.stdout)
         self.assertEqual([row["text"] for row in rows], texts)
@@ -171,7 +175,8 @@ class Refusals(OnTexts):
         self.require_refusal(ENVIRONMENT, ["--train", "train.csv"], "train.csv", "line 3")
         write_tsv(train, [*self.rows, ("word " * 400, "positive")])
         self.require_refusal(ENVIRONMENT, ["--long-texts", "refuse"], train, "line 18", "tokens")
-        job = self.train("--epochs", 1, "--long-texts", "leave-out", ranks=None)
+        self.train("--epochs", 1, "--long-texts", "leave-out", ranks=None)
+        shutil.rmtree(self.output)
         write_tsv(train, [(text, "positive") for text, _ in self.rows])
         self.require_refusal(USAGE, [], "'positive'", "two classes")
         self.require_refusal(ENVIRONMENT, ["--train", "none.tsv"], "none.tsv")
@@ -223,3 +228,94 @@ class Use(OnTexts):
         code, message = refusal("--weights", MODEL, "--pairs", "one text")
         self.assertEqual(code, USAGE)
         self.assertIn("'one text' has no tab", message)
+
+
+class Learning(OnTexts):
+    """Minutes each."""
+
+    def reviews(self, ranks, folder, *options, **how):
+        self.output = self.folder / folder
+        return self.run_it("--batch-size", 32 // (ranks or 1), "--epochs", EPOCHS, *options, ranks=ranks, time_limit=900,
+                           **how)
+
+    def accuracy(self):
+        return max(record["accuracy"] for record in self.records("evaluation"))
+
+    def use_reviews(self):
+        for split in ("train", "dev"):
+            shutil.copy(REVIEWS / f"{split}.tsv", self.data)
+
+    def test_ranks_agree(self):
+        self.use_reviews()
+        accuracies = {}
+        for ranks in (1, 2, 4):
+            job = self.reviews(ranks, ranks)
+            self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
+            accuracies[ranks] = self.accuracy()
+        print("accuracy by ranks:", accuracies)
+        self.assertGreaterEqual(min(accuracies.values()), ACCURACY)
+        self.assertLess(max(accuracies.values()) - min(accuracies.values()), 0.01)
+
+    def test_a_killed_run_goes_on_with_other_ranks(self):
+        self.use_reviews()
+
+        def kill_in_the_fifth_epoch(process):
+            jobs.wait_until(lambda: (self.output / "metrics.jsonl").exists() and len(self.records("epoch")) >= 4, 600)
+            process.send_signal(signal.SIGKILL)
+
+        job = self.reviews(2, "killed", meanwhile=kill_in_the_fifth_epoch)
+        self.assertNotEqual(job.exit_code, 0)
+        job = self.reviews(1, "killed", "--batch-size", 32, "--resume", "auto")
+        self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
+        self.assertGreaterEqual(self.accuracy(), ACCURACY)
+
+    def test_rules(self):
+        """That no word by itself tells."""
+        words = ["ta", "ke", "mo", "su", "li", "ra", "ne", "po", "du", "fi", "go", "ha"]
+        source = random.Random(22)
+
+        def sentence():
+            return [source.choice(words) for _ in range(source.randrange(4, 12))]
+
+        def first_equals_last():
+            text = sentence()
+            if source.random() < 0.5:
+                text[-1] = text[0]
+            return text, text[0] == text[-1]
+
+        def has_a_pattern():
+            text = sentence()
+            if source.random() < 0.5:
+                at = source.randrange(len(text) - 2)
+                text[at:at + 3] = ["mo", "su", "li"]
+            return text, "mo su li" in " ".join(text)
+
+        def order_of_two():
+            text = [word for word in sentence() if word not in ("ha", "go")] + ["ta", "ke"]
+            first, second = sorted(source.sample(range(len(text)), 2))
+            words_in_order = source.random() < 0.5
+            text[first], text[second] = ("ha", "go") if words_in_order else ("go", "ha")
+            return text, words_in_order
+
+        for rule in (first_equals_last, has_a_pattern, order_of_two):
+            with self.subTest(rule.__name__):
+                seen = {}
+                while len(seen) < 9000:
+                    text, label = rule()
+                    seen[" ".join(text)] = "yes" if label else "no"
+                rows = list(seen.items())
+                write_tsv(self.data / "train.tsv", rows[:8000])
+                write_tsv(self.data / "dev.tsv", rows[8000:])
+                self.output = self.folder / rule.__name__
+                began = time.monotonic()
+                job = self.run_it("--epochs", 10, "--batch-size", 16, "--learning-rate", "2e-3", "--dropout", 0,
+                                  ranks=2, time_limit=300)
+                self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
+                print(f"{rule.__name__}: accuracy {self.accuracy():.4f} in {time.monotonic() - began:.0f} s")
+                self.assertGreaterEqual(self.accuracy(), 0.99)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    jobs.require_programs("train_text_classification", "classify_text")
+    unittest.main()

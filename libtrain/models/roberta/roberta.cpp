@@ -135,10 +135,10 @@ RobertaOptions roberta_large(RobertaOptions options) {
 }
 
 RobertaOptions roberta_tiny(RobertaOptions options) {
-  options.hidden = 128;
+  options.hidden = 64;
   options.layers = 2;
   options.heads = 4;
-  options.feed_forward = 512;
+  options.feed_forward = 256;
   options.positions = 130;
   return options;
 }

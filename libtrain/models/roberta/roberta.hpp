@@ -100,7 +100,7 @@ at::Tensor masked_lm_loss(const at::Tensor& logits, const at::Tensor& labels);
 RobertaOptions roberta_base(RobertaOptions options = {});   // 124,647,170; 124,697,433
 RobertaOptions roberta_large(RobertaOptions options = {});  // 355,361,794; 355,412,057
 
-/// For tests, and texts with simple rules on a CPU: 2 layers of width 128, 4 heads, 130 positions.
+/// For tests, and texts with simple rules on a CPU: 2 layers of width 64, 4 heads, 130 positions.
 RobertaOptions roberta_tiny(RobertaOptions options = {});
 
 /// One of these by its name: "base", "large", "tiny". Throws std::invalid_argument for others.
