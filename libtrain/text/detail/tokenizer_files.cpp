@@ -1,11 +1,11 @@
+#include <libtrain/text/detail/tokenizer_files.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -20,17 +20,11 @@
 #include <libtrain/text/detail/byte_alphabet.hpp>
 #include <libtrain/text/detail/json_place.hpp>
 #include <libtrain/text/detail/post_processor.hpp>
-#include <libtrain/text/detail/tokenizer_core.hpp>
-#include <libtrain/text/tokenizer.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
-namespace fs = std::filesystem;
-using detail::AddedToken;
-using detail::JsonPlace;
-using detail::TokenizerDefinition;
 using Json = nlohmann::json;
 using Ids = std::unordered_map<std::string, std::uint32_t>;
 
@@ -55,6 +49,11 @@ Json parse(const std::string& path) {
   }
 }
 
+// Ids may leave gaps, but no table of all ids becomes much larger than the file.
+std::uint64_t id_limit(std::size_t tokens) {
+  return std::min<std::uint64_t>(2 * std::uint64_t{tokens} + 1000, TokenizerDefinition::kIds);
+}
+
 void set_token(const JsonPlace& place, const std::string& content, std::uint64_t id, TokenizerDefinition& definition) {
   if (id >= definition.tokens.size()) definition.tokens.resize(id + 1);
   std::string& token = definition.tokens[id];
@@ -70,12 +69,12 @@ Ids read_vocabulary(const JsonPlace& place, TokenizerDefinition& definition) {
     const std::string& token = entry.key();
     const JsonPlace value = place.member(token);
     if (token.empty()) value.refuse("a token of at least one character", kGetAgain);
-    const std::uint64_t id = value.integer(TokenizerDefinition::kIds);
+    const std::uint64_t id = value.integer(id_limit(place.value().size()));
     set_token(value, token, id, definition);
     ids.emplace(token, static_cast<std::uint32_t>(id));
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const std::string& letter = detail::letter_of_byte(static_cast<std::uint8_t>(byte));
+    const std::string& letter = letter_of_byte(static_cast<std::uint8_t>(byte));
     if (!ids.contains(letter)) {
       place.refuse(text("a token '", letter, "' for the byte ", byte, " in it"),
                    "Train the vocabulary with the 256 bytes as its initial alphabet.");
@@ -111,7 +110,7 @@ class MergeReader {
   std::uint32_t id_of(const std::string& token, const Where& where) const {
     const auto found = ids_.find(token);
     if (found == ids_.end()) fail(where, text("the vocabulary has no token '", token, "'"));
-    if (!detail::bytes_of_token(token)) fail(where, text("'", token, "' has a character that stands for no byte"));
+    if (!bytes_of_token(token)) fail(where, text("'", token, "' has a character that stands for no byte"));
     return found->second;
   }
 
@@ -189,7 +188,7 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const JsonPlace token = place.element(i);
     token.require_members({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     const JsonPlace id = token.member("id");
-    AddedToken added{.id = static_cast<std::uint32_t>(id.integer(TokenizerDefinition::kIds)),
+    AddedToken added{.id = static_cast<std::uint32_t>(id.integer(id_limit(ids.size() + place.size()))),
                      .content = token.member("content").string(),
                      .single_word = token.member("single_word").flag(),
                      .lstrip = token.member("lstrip").flag(),
@@ -230,6 +229,8 @@ void require_byte_level(const JsonPlace& place) {
   place.require_members({"type", "add_prefix_space", "trim_offsets", "use_regex"});
 }
 
+}  // namespace
+
 TokenizerDefinition read_tokenizer_json(const std::string& path) {
   const Json json = parse(path);
   const JsonPlace file(json, path);
@@ -258,42 +259,11 @@ TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, co
   const Json json = parse(vocabulary);
   const Ids ids = read_vocabulary(JsonPlace(json, vocabulary), definition);
   read_merges_file(merges, ids, definition);
-  const auto add = [&](const char* content) {
-    const auto found = ids.find(content);
-    if (found == ids.end()) return;
-    definition.added_tokens.push_back(
-        {.id = found->second, .content = content, .lstrip = content == std::string{"<mask>"}, .special = true});
-  };
   const bool is_roberta = ids.contains("<s>") && ids.contains("</s>");
-  if (!is_roberta) {
-    add("<|endoftext|>");
-    return definition;
-  }
-  for (const char* content : {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}) add(content);
-  const Json processor{{"type", "RobertaProcessing"},
-                       {"sep", Json::array({"</s>", ids.at("</s>")})},
-                       {"cls", Json::array({"<s>", ids.at("<s>")})},
-                       {"trim_offsets", true},
-                       {"add_prefix_space", false}};
-  detail::read_post_processor(JsonPlace(processor, vocabulary), definition);
+  using Names = std::vector<std::string>;
+  const Names names = is_roberta ? Names{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} : Names{"<|endoftext|>"};
+  use_special_tokens(names, definition);
   return definition;
 }
 
-TokenizerDefinition read_definition(const std::string& path) {
-  if (!fs::is_directory(path)) return read_tokenizer_json(path);
-  const std::string whole = path + "/tokenizer.json";
-  if (fs::exists(whole)) return read_tokenizer_json(whole);
-  const std::string vocabulary = path + "/vocab.json";
-  const std::string merges = path + "/merges.txt";
-  if (fs::exists(vocabulary) && fs::exists(merges)) return read_vocabulary_and_merges(vocabulary, merges);
-  throw EnvironmentError(text("Folder '", path, "' has no tokenizer.json, and not both of vocab.json and merges.txt. ",
-                              "Copy them there, or name the folder that has them."));
-}
-
-}  // namespace
-
-Tokenizer read_tokenizer(const std::string& path) {
-  return Tokenizer(std::make_shared<const detail::TokenizerCore>(read_definition(path)));
-}
-
-}  // namespace libtrain
+}  // namespace libtrain::detail
