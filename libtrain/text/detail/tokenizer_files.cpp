@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,7 +27,7 @@ namespace libtrain::detail {
 namespace {
 
 using Json = nlohmann::json;
-using Ids = std::unordered_map<std::string, std::uint32_t>;
+using Ids = std::unordered_map<std::string_view, std::uint32_t>;  // the tokens are those of the file's JSON
 
 constexpr const char* kOtherTokenizer = "libtrain reads byte-level BPE tokenizers as RoBERTa and GPT-2 have them.";
 constexpr const char* kGetAgain = "Get the file again.";
@@ -54,10 +55,14 @@ std::uint64_t id_limit(std::size_t tokens) {
   return std::min<std::uint64_t>(2 * std::uint64_t{tokens} + 1000, TokenizerDefinition::kIds);
 }
 
-void set_token(const JsonPlace& place, const std::string& content, std::uint64_t id, TokenizerDefinition& definition) {
+// `name`: of the member of `place` that says the id.
+void set_token(const JsonPlace& place, const std::string& name, const std::string& content, std::uint64_t id,
+               TokenizerDefinition& definition) {
   if (id >= definition.tokens.size()) definition.tokens.resize(id + 1);
   std::string& token = definition.tokens[id];
-  if (!token.empty()) place.refuse(text("an id of its own, because '", token, "' has this one"), kGetAgain);
+  if (!token.empty()) {
+    place.member(name).refuse(text("an id of its own, because '", token, "' has this one"), kGetAgain);
+  }
   token = content;
 }
 
@@ -65,13 +70,15 @@ Ids read_vocabulary(const JsonPlace& place, TokenizerDefinition& definition) {
   if (!place.value().is_object()) place.refuse("an object of tokens and their ids", kGetAgain);
   Ids ids;
   ids.reserve(place.value().size());
-  for (const auto& entry : place.value().items()) {
-    const std::string& token = entry.key();
-    const JsonPlace value = place.member(token);
-    if (token.empty()) value.refuse("a token of at least one character", kGetAgain);
-    const std::uint64_t id = value.integer(id_limit(place.value().size()));
-    set_token(value, token, id, definition);
-    ids.emplace(token, static_cast<std::uint32_t>(id));
+  const std::uint64_t limit = id_limit(place.value().size());
+  for (const auto& entry : place.value().get_ref<const Json::object_t&>()) {
+    const auto& [token, value] = entry;
+    const bool is_id = value.is_number_unsigned() && value.get<std::uint64_t>() < limit;
+    if (!is_id) place.member(token).integer(limit);
+    if (token.empty()) place.member(token).refuse("a token of at least one character", kGetAgain);
+    const auto id = value.get<std::uint32_t>();
+    set_token(place, token, token, id, definition);
+    ids.emplace(token, id);
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
     const std::string& letter = letter_of_byte(static_cast<std::uint8_t>(byte));
@@ -86,18 +93,31 @@ Ids read_vocabulary(const JsonPlace& place, TokenizerDefinition& definition) {
 // Adds merges one after the other. `where` says for messages where a merge is.
 class MergeReader {
  public:
-  MergeReader(const Ids& ids, TokenizerDefinition& definition) : ids_(ids), definition_(definition) {}
+  MergeReader(const Ids& ids, TokenizerDefinition& definition)
+      : ids_(ids), definition_(definition), spelling_(definition.tokens.size(), Spelling::unknown) {}
 
   template <typename Where>
-  void add(const std::string& left, const std::string& right, const Where& where) {
+  void add(std::string_view left, std::string_view right, const Where& where) {
     const std::uint32_t left_id = id_of(left, where);
     const std::uint32_t right_id = id_of(right, where);
-    id_of(left + right, where);
+    merged_.assign(left).append(right);
+    id_of(merged_, where);
     if (!seen_.insert((std::uint64_t{left_id} << 32U) | right_id).second) {
       fail(where, text("'", left, " ", right, "' is there a second time"));
     }
     definition_.merges.emplace_back(left_id, right_id);
   }
+
+  // Adds what is written with a space between.
+  template <typename Where>
+  void add(std::string_view pair, const Where& where) {
+    const std::size_t space = pair.find(' ');
+    if (space == std::string_view::npos) fail(where, text("'", pair, "' is not two tokens"));
+    add(pair.substr(0, space), pair.substr(space + 1), where);
+  }
+
+ private:
+  enum class Spelling : std::uint8_t { unknown, of_bytes };
 
   template <typename Where>
   [[noreturn]] static void fail(const Where& where, const std::string& fault) {
@@ -105,18 +125,23 @@ class MergeReader {
         text(where(), ": ", fault, ". Get the files of the tokenizer again: they must fit together."));
   }
 
- private:
   template <typename Where>
-  std::uint32_t id_of(const std::string& token, const Where& where) const {
+  std::uint32_t id_of(std::string_view token, const Where& where) {
     const auto found = ids_.find(token);
     if (found == ids_.end()) fail(where, text("the vocabulary has no token '", token, "'"));
-    if (!bytes_of_token(token)) fail(where, text("'", token, "' has a character that stands for no byte"));
+    Spelling& spelling = spelling_[found->second];
+    if (spelling == Spelling::unknown && !bytes_of_token(token)) {
+      fail(where, text("'", token, "' has a character that stands for no byte"));
+    }
+    spelling = Spelling::of_bytes;
     return found->second;
   }
 
   const Ids& ids_;
   TokenizerDefinition& definition_;
+  std::vector<Spelling> spelling_;  // by id
   std::unordered_set<std::uint64_t> seen_ = {};
+  std::string merged_ = {};
 };
 
 void read_merges(const JsonPlace& place, const std::string& path, const Ids& ids, TokenizerDefinition& definition) {
@@ -126,13 +151,10 @@ void read_merges(const JsonPlace& place, const std::string& path, const Ids& ids
     const Json& merge = place.value()[i];
     const auto where = [&] { return text("File '", path, "', 'model.merges[", i, "]'"); };
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      reader.add(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
-      continue;
+      reader.add(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), where);
+    } else {
+      reader.add(place.element(i).string(), where);
     }
-    const std::string pair = place.element(i).string();
-    const std::size_t space = pair.find(' ');
-    if (space == std::string::npos) MergeReader::fail(where, text("'", pair, "' is not two tokens"));
-    reader.add(pair.substr(0, space), pair.substr(space + 1), where);
   }
 }
 
@@ -141,16 +163,13 @@ void read_merges_file(const std::string& path, const Ids& ids, TokenizerDefiniti
   MergeReader reader(ids, definition);
   std::size_t number = 0;
   for (std::size_t at = 0; at < content.size();) {
-    std::size_t end = std::min(content.find('\n', at), content.size());
-    std::string line = content.substr(at, end - at);
+    const std::size_t end = std::min(content.find('\n', at), content.size());
+    std::string_view line = std::string_view{content}.substr(at, end - at);
     at = end + 1;
     ++number;
-    if (line.ends_with('\r')) line.pop_back();
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with("#version")) continue;
-    const auto where = [&] { return text("File '", path, "', line ", number); };
-    const std::size_t space = line.find(' ');
-    if (space == std::string::npos) MergeReader::fail(where, text("'", line, "' is not two tokens"));
-    reader.add(line.substr(0, space), line.substr(space + 1), where);
+    reader.add(line, [&] { return text("File '", path, "', line ", number); });
   }
 }
 
@@ -201,7 +220,7 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const auto in_model = ids.find(added.content);
     added.in_model = in_model != ids.end();
     if (!added.in_model) {
-      set_token(id, added.content, added.id, definition);
+      set_token(token, "id", added.content, added.id, definition);
     } else if (in_model->second != added.id) {
       id.refuse(text("the id ", in_model->second, " that '", added.content, "' has in the vocabulary"), kGetAgain);
     }
