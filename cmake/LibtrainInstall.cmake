@@ -21,7 +21,7 @@ install(FILES
   "${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake"
   "${CMAKE_CURRENT_LIST_DIR}/FindSpng.cmake"
   DESTINATION "${package_dir}")
-foreach(tool libtrain-checkpoint libtrain-info libtrain-inspect libtrain-pack)
+foreach(tool libtrain-checkpoint libtrain-info libtrain-inspect libtrain-pack libtrain-tokenizer)
   if(TARGET ${tool})
     install(TARGETS ${tool})
   endif()

@@ -83,6 +83,7 @@
 #include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/sync/wire/power_sgd.hpp>
 #include <libtrain/text/tokenizer.hpp>
+#include <libtrain/text/train_tokenizer.hpp>
 #include <libtrain/train/autocast.hpp>
 #include <libtrain/train/channels_last.hpp>
 #include <libtrain/train/checkpoint.hpp>

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/text/detail/tokenizer_core.hpp>
+#include <libtrain/text/detail/tokenizer_files.hpp>
 #include <libtrain/text/detail/utf8.hpp>
 
 namespace libtrain {
@@ -79,6 +81,18 @@ std::size_t text_limit(const detail::TokenizerDefinition& definition, const std:
                         definition.tokens.size(), ". Use the tokenizer that made the ids."));
 }
 
+detail::TokenizerDefinition read_definition(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(path)) return detail::read_tokenizer_json(path);
+  const std::string whole = path + "/tokenizer.json";
+  if (fs::exists(whole)) return detail::read_tokenizer_json(whole);
+  const std::string vocabulary = path + "/vocab.json";
+  const std::string merges = path + "/merges.txt";
+  if (fs::exists(vocabulary) && fs::exists(merges)) return detail::read_vocabulary_and_merges(vocabulary, merges);
+  throw EnvironmentError(text("Folder '", path, "' has no tokenizer.json, and not both of vocab.json and merges.txt. ",
+                              "Copy them there, or name the folder that has them."));
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::shared_ptr<const detail::TokenizerCore> core) : core_(std::move(core)) {}
@@ -128,6 +142,10 @@ const std::string& Tokenizer::token(std::int64_t id) const {
 std::optional<std::int64_t> Tokenizer::find(std::string_view token) const {
   const std::uint32_t* const id = core_->find(token);
   return id == nullptr ? std::nullopt : std::optional<std::int64_t>(*id);
+}
+
+Tokenizer read_tokenizer(const std::string& path) {
+  return Tokenizer(std::make_shared<const detail::TokenizerCore>(read_definition(path)));
 }
 
 }  // namespace libtrain

@@ -117,8 +117,18 @@ class Comparisons(BenchTest):
             for a, b in zip(ours["stats"], theirs["stats"], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-12)
 
+    def test_tokenizer(self):
+        job = self.run_script("compare_tokenizer.py", "--program", jobs.program("bench_tokenizer"), "--megabytes=0.1",
+                              "--vocabulary-size=1000", "--rounds=1", "--json", self.json)
+        records = self.records(job, "tokenizer", threads=1)
+        self.assertEqual([(each["implementation"], each["kind"]) for each in records],
+                         [(name, kind) for name in ("libtrain", "tokenizers") for kind in ("ids", "offsets")])
+        self.assertGreater(records[0]["tokens"], 10000)
+        self.assertEqual(len({each["sum"] for each in records}), 1)
+
 
 if __name__ == "__main__":
     jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_coco_evaluation",
-                          "bench_coco_loader", "bench_mask_rcnn", "bench_start_up", "bench_train_step", "train_resnet")
+                          "bench_coco_loader", "bench_mask_rcnn", "bench_start_up", "bench_tokenizer",
+                          "bench_train_step", "train_resnet")
     unittest.main()

@@ -1,6 +1,8 @@
 #include <libtrain/text/detail/post_processor.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -108,6 +110,29 @@ void read_post_processor(const JsonPlace& place, TokenizerDefinition& definition
   }
   place.require_members({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   read_trimming(place, definition);
+}
+
+void use_special_tokens(const std::vector<std::string>& names, TokenizerDefinition& definition) {
+  const auto id_of = [&](const std::string& name) -> std::optional<std::uint32_t> {
+    const auto found = std::ranges::find(definition.tokens, name);
+    if (found == definition.tokens.end()) return std::nullopt;
+    return static_cast<std::uint32_t>(found - definition.tokens.begin());
+  };
+  const auto is_special = [&](const char* name) {
+    return std::ranges::find(names, name) != names.end() && id_of(name);
+  };
+  for (const std::string& name : names) {
+    if (const auto id = id_of(name)) {
+      definition.added_tokens.push_back({.id = *id, .content = name, .lstrip = name == "<mask>", .special = true});
+    }
+  }
+  if (!is_special("<s>") || !is_special("</s>")) return;
+  const nlohmann::json processor{{"type", "RobertaProcessing"},
+                                 {"sep", nlohmann::json::array({"</s>", *id_of("</s>")})},
+                                 {"cls", nlohmann::json::array({"<s>", *id_of("<s>")})},
+                                 {"trim_offsets", true},
+                                 {"add_prefix_space", definition.add_prefix_space}};
+  read_post_processor(JsonPlace(processor, {}), definition);
 }
 
 }  // namespace libtrain::detail

@@ -46,6 +46,8 @@ TokenizerCore::TokenizerCore(TokenizerDefinition definition)
       first_finder_(definition_.added_tokens, false),
       second_finder_(definition_.added_tokens, true) {
   const auto& tokens = definition_.tokens;
+  ids_.reserve(tokens.size());
+  bytes_.reserve(tokens.size());
   is_special_.resize(tokens.size());
   spaces_.resize(tokens.size());
   for (std::size_t id = 0; id < tokens.size(); ++id) {

@@ -1,12 +1,13 @@
+#include <libtrain/text/detail/tokenizer_files.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,19 +21,13 @@
 #include <libtrain/text/detail/byte_alphabet.hpp>
 #include <libtrain/text/detail/json_place.hpp>
 #include <libtrain/text/detail/post_processor.hpp>
-#include <libtrain/text/detail/tokenizer_core.hpp>
-#include <libtrain/text/tokenizer.hpp>
 
-namespace libtrain {
+namespace libtrain::detail {
 
 namespace {
 
-namespace fs = std::filesystem;
-using detail::AddedToken;
-using detail::JsonPlace;
-using detail::TokenizerDefinition;
 using Json = nlohmann::json;
-using Ids = std::unordered_map<std::string, std::uint32_t>;
+using Ids = std::unordered_map<std::string_view, std::uint32_t>;  // the tokens are those of the file's JSON
 
 constexpr const char* kOtherTokenizer = "libtrain reads byte-level BPE tokenizers as RoBERTa and GPT-2 have them.";
 constexpr const char* kGetAgain = "Get the file again.";
@@ -55,10 +50,19 @@ Json parse(const std::string& path) {
   }
 }
 
-void set_token(const JsonPlace& place, const std::string& content, std::uint64_t id, TokenizerDefinition& definition) {
+// Ids may leave gaps, but no table of all ids becomes much larger than the file.
+std::uint64_t id_limit(std::size_t tokens) {
+  return std::min<std::uint64_t>(2 * std::uint64_t{tokens} + 1000, TokenizerDefinition::kIds);
+}
+
+// `name`: of the member of `place` that says the id.
+void set_token(const JsonPlace& place, const std::string& name, const std::string& content, std::uint64_t id,
+               TokenizerDefinition& definition) {
   if (id >= definition.tokens.size()) definition.tokens.resize(id + 1);
   std::string& token = definition.tokens[id];
-  if (!token.empty()) place.refuse(text("an id of its own, because '", token, "' has this one"), kGetAgain);
+  if (!token.empty()) {
+    place.member(name).refuse(text("an id of its own, because '", token, "' has this one"), kGetAgain);
+  }
   token = content;
 }
 
@@ -66,16 +70,18 @@ Ids read_vocabulary(const JsonPlace& place, TokenizerDefinition& definition) {
   if (!place.value().is_object()) place.refuse("an object of tokens and their ids", kGetAgain);
   Ids ids;
   ids.reserve(place.value().size());
-  for (const auto& entry : place.value().items()) {
-    const std::string& token = entry.key();
-    const JsonPlace value = place.member(token);
-    if (token.empty()) value.refuse("a token of at least one character", kGetAgain);
-    const std::uint64_t id = value.integer(TokenizerDefinition::kIds);
-    set_token(value, token, id, definition);
-    ids.emplace(token, static_cast<std::uint32_t>(id));
+  const std::uint64_t limit = id_limit(place.value().size());
+  for (const auto& entry : place.value().get_ref<const Json::object_t&>()) {
+    const auto& [token, value] = entry;
+    const bool is_id = value.is_number_unsigned() && value.get<std::uint64_t>() < limit;
+    if (!is_id) place.member(token).integer(limit);
+    if (token.empty()) place.member(token).refuse("a token of at least one character", kGetAgain);
+    const auto id = value.get<std::uint32_t>();
+    set_token(place, token, token, id, definition);
+    ids.emplace(token, id);
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const std::string& letter = detail::letter_of_byte(static_cast<std::uint8_t>(byte));
+    const std::string& letter = letter_of_byte(static_cast<std::uint8_t>(byte));
     if (!ids.contains(letter)) {
       place.refuse(text("a token '", letter, "' for the byte ", byte, " in it"),
                    "Train the vocabulary with the 256 bytes as its initial alphabet.");
@@ -87,18 +93,31 @@ Ids read_vocabulary(const JsonPlace& place, TokenizerDefinition& definition) {
 // Adds merges one after the other. `where` says for messages where a merge is.
 class MergeReader {
  public:
-  MergeReader(const Ids& ids, TokenizerDefinition& definition) : ids_(ids), definition_(definition) {}
+  MergeReader(const Ids& ids, TokenizerDefinition& definition)
+      : ids_(ids), definition_(definition), spelling_(definition.tokens.size(), Spelling::unknown) {}
 
   template <typename Where>
-  void add(const std::string& left, const std::string& right, const Where& where) {
+  void add(std::string_view left, std::string_view right, const Where& where) {
     const std::uint32_t left_id = id_of(left, where);
     const std::uint32_t right_id = id_of(right, where);
-    id_of(left + right, where);
+    merged_.assign(left).append(right);
+    id_of(merged_, where);
     if (!seen_.insert((std::uint64_t{left_id} << 32U) | right_id).second) {
       fail(where, text("'", left, " ", right, "' is there a second time"));
     }
     definition_.merges.emplace_back(left_id, right_id);
   }
+
+  // Adds what is written with a space between.
+  template <typename Where>
+  void add(std::string_view pair, const Where& where) {
+    const std::size_t space = pair.find(' ');
+    if (space == std::string_view::npos) fail(where, text("'", pair, "' is not two tokens"));
+    add(pair.substr(0, space), pair.substr(space + 1), where);
+  }
+
+ private:
+  enum class Spelling : std::uint8_t { unknown, of_bytes };
 
   template <typename Where>
   [[noreturn]] static void fail(const Where& where, const std::string& fault) {
@@ -106,18 +125,23 @@ class MergeReader {
         text(where(), ": ", fault, ". Get the files of the tokenizer again: they must fit together."));
   }
 
- private:
   template <typename Where>
-  std::uint32_t id_of(const std::string& token, const Where& where) const {
+  std::uint32_t id_of(std::string_view token, const Where& where) {
     const auto found = ids_.find(token);
     if (found == ids_.end()) fail(where, text("the vocabulary has no token '", token, "'"));
-    if (!detail::bytes_of_token(token)) fail(where, text("'", token, "' has a character that stands for no byte"));
+    Spelling& spelling = spelling_[found->second];
+    if (spelling == Spelling::unknown && !bytes_of_token(token)) {
+      fail(where, text("'", token, "' has a character that stands for no byte"));
+    }
+    spelling = Spelling::of_bytes;
     return found->second;
   }
 
   const Ids& ids_;
   TokenizerDefinition& definition_;
+  std::vector<Spelling> spelling_;  // by id
   std::unordered_set<std::uint64_t> seen_ = {};
+  std::string merged_ = {};
 };
 
 void read_merges(const JsonPlace& place, const std::string& path, const Ids& ids, TokenizerDefinition& definition) {
@@ -127,13 +151,10 @@ void read_merges(const JsonPlace& place, const std::string& path, const Ids& ids
     const Json& merge = place.value()[i];
     const auto where = [&] { return text("File '", path, "', 'model.merges[", i, "]'"); };
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      reader.add(merge[0].get<std::string>(), merge[1].get<std::string>(), where);
-      continue;
+      reader.add(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(), where);
+    } else {
+      reader.add(place.element(i).string(), where);
     }
-    const std::string pair = place.element(i).string();
-    const std::size_t space = pair.find(' ');
-    if (space == std::string::npos) MergeReader::fail(where, text("'", pair, "' is not two tokens"));
-    reader.add(pair.substr(0, space), pair.substr(space + 1), where);
   }
 }
 
@@ -142,16 +163,13 @@ void read_merges_file(const std::string& path, const Ids& ids, TokenizerDefiniti
   MergeReader reader(ids, definition);
   std::size_t number = 0;
   for (std::size_t at = 0; at < content.size();) {
-    std::size_t end = std::min(content.find('\n', at), content.size());
-    std::string line = content.substr(at, end - at);
+    const std::size_t end = std::min(content.find('\n', at), content.size());
+    std::string_view line = std::string_view{content}.substr(at, end - at);
     at = end + 1;
     ++number;
-    if (line.ends_with('\r')) line.pop_back();
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.starts_with("#version")) continue;
-    const auto where = [&] { return text("File '", path, "', line ", number); };
-    const std::size_t space = line.find(' ');
-    if (space == std::string::npos) MergeReader::fail(where, text("'", line, "' is not two tokens"));
-    reader.add(line.substr(0, space), line.substr(space + 1), where);
+    reader.add(line, [&] { return text("File '", path, "', line ", number); });
   }
 }
 
@@ -189,7 +207,7 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const JsonPlace token = place.element(i);
     token.require_members({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     const JsonPlace id = token.member("id");
-    AddedToken added{.id = static_cast<std::uint32_t>(id.integer(TokenizerDefinition::kIds)),
+    AddedToken added{.id = static_cast<std::uint32_t>(id.integer(id_limit(ids.size() + place.size()))),
                      .content = token.member("content").string(),
                      .single_word = token.member("single_word").flag(),
                      .lstrip = token.member("lstrip").flag(),
@@ -202,7 +220,7 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const auto in_model = ids.find(added.content);
     added.in_model = in_model != ids.end();
     if (!added.in_model) {
-      set_token(id, added.content, added.id, definition);
+      set_token(token, "id", added.content, added.id, definition);
     } else if (in_model->second != added.id) {
       id.refuse(text("the id ", in_model->second, " that '", added.content, "' has in the vocabulary"), kGetAgain);
     }
@@ -229,6 +247,8 @@ void require_byte_level(const JsonPlace& place) {
   }
   place.require_members({"type", "add_prefix_space", "trim_offsets", "use_regex"});
 }
+
+}  // namespace
 
 TokenizerDefinition read_tokenizer_json(const std::string& path) {
   const Json json = parse(path);
@@ -258,42 +278,11 @@ TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, co
   const Json json = parse(vocabulary);
   const Ids ids = read_vocabulary(JsonPlace(json, vocabulary), definition);
   read_merges_file(merges, ids, definition);
-  const auto add = [&](const char* content) {
-    const auto found = ids.find(content);
-    if (found == ids.end()) return;
-    definition.added_tokens.push_back(
-        {.id = found->second, .content = content, .lstrip = content == std::string{"<mask>"}, .special = true});
-  };
   const bool is_roberta = ids.contains("<s>") && ids.contains("</s>");
-  if (!is_roberta) {
-    add("<|endoftext|>");
-    return definition;
-  }
-  for (const char* content : {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}) add(content);
-  const Json processor{{"type", "RobertaProcessing"},
-                       {"sep", Json::array({"</s>", ids.at("</s>")})},
-                       {"cls", Json::array({"<s>", ids.at("<s>")})},
-                       {"trim_offsets", true},
-                       {"add_prefix_space", false}};
-  detail::read_post_processor(JsonPlace(processor, vocabulary), definition);
+  using Names = std::vector<std::string>;
+  const Names names = is_roberta ? Names{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} : Names{"<|endoftext|>"};
+  use_special_tokens(names, definition);
   return definition;
 }
 
-TokenizerDefinition read_definition(const std::string& path) {
-  if (!fs::is_directory(path)) return read_tokenizer_json(path);
-  const std::string whole = path + "/tokenizer.json";
-  if (fs::exists(whole)) return read_tokenizer_json(whole);
-  const std::string vocabulary = path + "/vocab.json";
-  const std::string merges = path + "/merges.txt";
-  if (fs::exists(vocabulary) && fs::exists(merges)) return read_vocabulary_and_merges(vocabulary, merges);
-  throw EnvironmentError(text("Folder '", path, "' has no tokenizer.json, and not both of vocab.json and merges.txt. ",
-                              "Copy them there, or name the folder that has them."));
-}
-
-}  // namespace
-
-Tokenizer read_tokenizer(const std::string& path) {
-  return Tokenizer(std::make_shared<const detail::TokenizerCore>(read_definition(path)));
-}
-
-}  // namespace libtrain
+}  // namespace libtrain::detail

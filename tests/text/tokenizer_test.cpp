@@ -1,0 +1,254 @@
+#include <libtrain/text/tokenizer.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <libtrain/base/error.hpp>
+
+#include <tests/support/message_of.hpp>
+#include <tests/support/temporary_folder.hpp>
+#include <tests/text/sample_tokenizer.hpp>
+
+namespace libtrain {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kHello = test::kFirstMerged + 5;
+constexpr std::int64_t kWorld = test::kFirstMerged + 8;
+constexpr std::int64_t kMask = 4;
+
+// The id of a byte that is its own letter.
+std::int64_t id_of(char byte) {
+  return 5 + byte - '!';
+}
+
+class SampleTokenizer : public ::testing::Test {
+ protected:
+  Tokenizer read(const std::string& json = test::sample_tokenizer_json()) {
+    test::write_file(folder_ / "tokenizer.json", json);
+    return read_tokenizer(folder_.path().string());
+  }
+
+  // What the refusal of the sample says after a change.
+  template <typename Change>
+  std::string refusal(const Change& change) {
+    Json json = Json::parse(test::sample_tokenizer_json());
+    change(json);
+    return message_of<EnvironmentError>([&] { read(json.dump()); });
+  }
+
+  std::string refusal_of_files(const std::string& vocabulary, const std::string& merges) {
+    const test::TemporaryFolder folder;
+    test::write_file(folder / "vocab.json", vocabulary);
+    test::write_file(folder / "merges.txt", merges);
+    return message_of<EnvironmentError>([&] { read_tokenizer(folder.path().string()); });
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(SampleTokenizer, MergesInTheOrderThatWasLearnt) {
+  const Encoding encoding = read().encode("hello world held", {.offsets = true});
+  const std::int64_t space = *read().find("Ġ");
+  EXPECT_THAT(encoding.ids, ElementsAre(0, kHello, kWorld, space, test::kFirstMerged + 1, test::kFirstMerged + 7, 2));
+  EXPECT_THAT(encoding.offsets, ElementsAre(TextRange{0, 0}, TextRange{0, 5}, TextRange{6, 11}, TextRange{12, 12},
+                                            TextRange{12, 14}, TextRange{14, 16}, TextRange{0, 0}));
+  EXPECT_EQ(encoding.second_begin, 7U);
+  EXPECT_FALSE(encoding.truncated);
+}
+
+TEST_F(SampleTokenizer, PutsSpecialTokensBetweenAPair) {
+  const Encoding encoding = read().encode_pair("hello", "x", {.offsets = true});
+  EXPECT_THAT(encoding.ids, ElementsAre(0, kHello, 2, 2, id_of('x'), 2));
+  EXPECT_EQ(encoding.second_begin, 4U);
+  EXPECT_EQ(encoding.offsets[4], (TextRange{0, 1}));
+}
+
+TEST_F(SampleTokenizer, FindsSpecialTokensInTheText) {
+  const Tokenizer tokenizer = read();
+  EXPECT_THAT(tokenizer.encode("x  <mask>x").ids, ElementsAre(0, id_of('x'), kMask, id_of('x'), 2));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("x  <mask>x").ids, {.special_tokens = true}), "<s>x<mask>x</s>");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("x  <mask>x").ids), "xx");
+}
+
+TEST_F(SampleTokenizer, TruncatesTheLongerTextFirst) {
+  const Tokenizer tokenizer = read();
+  const Encoding one = tokenizer.encode("hello hello hello", {.max_tokens = 3});
+  EXPECT_THAT(one.ids, ElementsAre(0, kHello, 2));
+  EXPECT_TRUE(one.truncated);
+  const Encoding two = tokenizer.encode_pair("abcdef", "x", {.max_tokens = 7});
+  EXPECT_THAT(two.ids, ElementsAre(0, id_of('a'), id_of('b'), 2, 2, id_of('x'), 2));
+  EXPECT_FALSE(tokenizer.encode("hello", {.max_tokens = 3}).truncated);
+  EXPECT_TRUE(tokenizer.encode("", {.max_tokens = 2}).ids == std::vector<std::int64_t>({0, 2}));
+  EXPECT_THAT(message_of<UsageError>([&] { tokenizer.encode_pair("a", "b", {.max_tokens = 3}); }),
+              AllOf(HasSubstr("max_tokens is 3"), HasSubstr("at least 4")));
+}
+
+TEST_F(SampleTokenizer, KnowsItsTokens) {
+  const Tokenizer tokenizer = read();
+  EXPECT_EQ(tokenizer.vocabulary_size(), 271);
+  EXPECT_EQ(tokenizer.special_tokens().bos, 0);
+  EXPECT_EQ(tokenizer.special_tokens().pad, 1);
+  EXPECT_EQ(tokenizer.special_tokens().eos, 2);
+  EXPECT_EQ(tokenizer.special_tokens().unknown, 3);
+  EXPECT_EQ(tokenizer.special_tokens().mask, kMask);
+  EXPECT_EQ(tokenizer.token(kWorld), "Ġworld");
+  EXPECT_EQ(tokenizer.find("Ġworld"), kWorld);
+  EXPECT_EQ(tokenizer.find("world"), std::nullopt);
+  const std::vector<std::int64_t> unknown{kHello, 271};
+  EXPECT_THAT(message_of<UsageError>([&] { tokenizer.decode(unknown); }), HasSubstr("id 271; its ids are below 271"));
+}
+
+TEST_F(SampleTokenizer, CountsOffsetsOfDamagedBytesInTheTextAsItIs) {
+  // A character of three bytes that is cut, then one that is whole.
+  const Encoding encoding = read().encode("a\xe2\x82-\xe2\x82\xac", {.special_tokens = false, .offsets = true});
+  ASSERT_EQ(encoding.ids.size(), 8U);  // U+FFFD has three bytes, too
+  EXPECT_EQ(encoding.offsets[0], (TextRange{0, 1}));
+  for (const std::size_t token : {1U, 2U, 3U}) EXPECT_EQ(encoding.offsets[token], (TextRange{1, 3}));
+  EXPECT_EQ(encoding.offsets[4], (TextRange{3, 4}));
+  for (const std::size_t token : {5U, 6U, 7U}) EXPECT_EQ(encoding.offsets[token], (TextRange{4, 7}));
+  EXPECT_EQ(read().decode(encoding.ids), "a\xef\xbf\xbd-\xe2\x82\xac");
+}
+
+TEST_F(SampleTokenizer, ServesSeveralThreads) {
+  const Tokenizer tokenizer = read();
+  std::vector<std::string> texts;
+  for (int i = 0; i < 500; ++i) texts.push_back("hello w" + std::to_string(i * 7919) + " wörld <mask> held");
+  std::vector<std::vector<std::int64_t>> expected;
+  for (const auto& text : texts) expected.push_back(tokenizer.encode(text).ids);
+  std::vector<int> wrong(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t thread = 0; thread < wrong.size(); ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::size_t i = 0; i < texts.size(); ++i) wrong[thread] += tokenizer.encode(texts[i]).ids != expected[i];
+      });
+    }
+  }
+  EXPECT_THAT(wrong, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(SampleTokenizer, IsWrittenAsItWasRead) {
+  Json json = Json::parse(test::sample_tokenizer_json());
+  json["truncation"] = {{"direction", "Right"}, {"max_length", 6}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  json["added_tokens"].push_back({{"id", 271},
+                                  {"content", "<new>"},
+                                  {"single_word", true},
+                                  {"lstrip", false},
+                                  {"rstrip", true},
+                                  {"normalized", true},
+                                  {"special", false}});
+  const Tokenizer tokenizer = read(json.dump());
+  const test::TemporaryFolder copy;
+  write_tokenizer(tokenizer, copy / "new");
+  Json written = Json::parse(test::read_file(copy / "new/tokenizer.json"));
+  for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) json["model"][name] = nullptr;
+  EXPECT_EQ(nlohmann::json(written), nlohmann::json(json));
+  EXPECT_EQ(test::read_file(copy / "new/vocab.json"), test::sample_vocab_json() + '\n');
+  EXPECT_EQ(test::read_file(copy / "new/merges.txt"), test::sample_merges_txt());
+  EXPECT_EQ(read_tokenizer(copy / "new").encode("hello world <new> held").ids,
+            tokenizer.encode("hello world <new> held").ids);
+}
+
+TEST_F(SampleTokenizer, RefusesWhatItDoesNotDo) {
+  const auto set = [&](const char* pointer, Json value) {
+    return refusal([&](Json& json) { json[Json::json_pointer(pointer)] = std::move(value); });
+  };
+  EXPECT_THAT(set("/normalizer", {{"type", "NFC"}}), AllOf(HasSubstr("'normalizer' is an object"), HasSubstr("null")));
+  EXPECT_THAT(set("/pre_tokenizer/type", "Whitespace"), HasSubstr(R"('pre_tokenizer.type' is "Whitespace")"));
+  EXPECT_THAT(set("/pre_tokenizer/use_regex", false), HasSubstr("'pre_tokenizer.use_regex' is false"));
+  EXPECT_THAT(set("/pre_tokenizer/pattern", "x"), HasSubstr("'pre_tokenizer.pattern'"));
+  EXPECT_THAT(set("/decoder", nullptr), HasSubstr("'decoder' is null"));
+  EXPECT_THAT(set("/post_processor/type", "BertProcessing"), HasSubstr("BertProcessing"));
+  EXPECT_THAT(set("/post_processor/sep/1", 3), HasSubstr("'post_processor.sep[1]' is 3"));
+  EXPECT_THAT(set("/padding", {{"strategy", "BatchLongest"}}), HasSubstr("'padding'"));
+  EXPECT_THAT(set("/truncation", {{"max_length", 5}, {"direction", "Left"}}), HasSubstr("'truncation.direction'"));
+  EXPECT_THAT(set("/model/type", "WordPiece"), HasSubstr("WordPiece"));
+  EXPECT_THAT(set("/model/dropout", 0.1), HasSubstr("'model.dropout' is 0.1"));
+  EXPECT_THAT(set("/model/byte_fallback", true), HasSubstr("'model.byte_fallback'"));
+  EXPECT_THAT(set("/model/ignore_merges", true), HasSubstr("'model.ignore_merges'"));
+  EXPECT_THAT(set("/model/end_of_word_suffix", "</w>"), HasSubstr("'model.end_of_word_suffix'"));
+  EXPECT_THAT(set("/model/new", 1), HasSubstr("'model.new'"));
+  EXPECT_THAT(set("/model/vocab/hello", 3), HasSubstr("'model.vocab."));
+  EXPECT_THAT(set("/model/vocab/hello", 1 << 20), HasSubstr("below 1542"));
+  EXPECT_THAT(set("/model/merges/3", "o z"), AllOf(HasSubstr("model.merges[3]"), HasSubstr("'oz'")));
+  EXPECT_THAT(set("/model/merges/3", "l l"), AllOf(HasSubstr("model.merges[3]"), HasSubstr("second time")));
+  EXPECT_THAT(set("/added_tokens/4/id", 3), HasSubstr("'added_tokens[4].id' is 3"));
+  EXPECT_THAT(set("/added_tokens/4/content", "<s>"), HasSubstr("'added_tokens[4].content'"));
+  EXPECT_THAT(refusal([](Json& json) { json["model"]["vocab"].erase("Ġ"); }), HasSubstr("for the byte 32"));
+  EXPECT_THAT(refusal([](Json& json) { json.erase("model"); }), HasSubstr("'model' is missing"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read("{\"version\": x"); }), HasSubstr("not JSON at byte 13"));
+}
+
+TEST_F(SampleTokenizer, NamesTheLineOfAWrongMerge) {
+  const std::string vocabulary = test::sample_vocab_json();
+  EXPECT_THAT(refusal_of_files(vocabulary, "#version: 0.2\nl l\nhe\n"), AllOf(HasSubstr("line 3"), HasSubstr("'he'")));
+  EXPECT_THAT(refusal_of_files(vocabulary, "l l\n\nh e\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal_of_files(vocabulary, "l l\nh e l\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal_of_files("[1]", "l l\n"), HasSubstr("an object"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read_tokenizer(folder_.path().string()); }), HasSubstr("vocab.json"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read_tokenizer(folder_ / "none"); }), HasSubstr("No such file"));
+}
+
+TEST_F(SampleTokenizer, TakesVocabularyAndMergesForRoberta) {
+  test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
+  test::write_file(folder_ / "merges.txt", test::sample_merges_txt());
+  const Tokenizer tokenizer = read_tokenizer(folder_.path().string());
+  const std::string text = "hello  <mask> world";
+  EXPECT_EQ(tokenizer.encode(text, {.offsets = true}).offsets, read().encode(text, {.offsets = true}).offsets);
+  EXPECT_EQ(tokenizer.encode_pair(text, "x").ids, read().encode_pair(text, "x").ids);
+}
+
+// Collects the places of all values in `json`.
+void collect(const Json& json, const std::string& at, std::vector<std::string>& places) {
+  if (!at.empty()) places.push_back(at);
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) {
+      if (at == "/model/vocab" && places.size() > 100) continue;  // the bytes are alike
+      std::string escaped = key;
+      if (escaped.find_first_of("~/") == std::string::npos) collect(value, at + '/' + escaped, places);
+    }
+  }
+  for (std::size_t i = 0; json.is_array() && i < json.size(); ++i)
+    collect(json[i], at + '/' + std::to_string(i), places);
+}
+
+TEST_F(SampleTokenizer, TakesOrRefusesAnyValueAnywhere) {
+  const Json whole = Json::parse(test::sample_tokenizer_json());
+  std::vector<std::string> places;
+  collect(whole, "", places);
+  ASSERT_GT(places.size(), 100U);
+  int refused = 0;
+  int taken = 0;
+  for (const std::string& place : places) {
+    for (const char* value : {"null", "true", "-1", "4194303", "1e300", "\"\"", "\"Ġ\"", "[]", "{}", "[[\"A\"]]"}) {
+      SCOPED_TRACE(place + " = " + value);
+      Json json = whole;
+      json[Json::json_pointer(place)] = Json::parse(value);
+      try {
+        read(json.dump()).encode("hello <mask> world", {.offsets = true});
+        ++taken;
+      } catch (const EnvironmentError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(taken, 20);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace libtrain
