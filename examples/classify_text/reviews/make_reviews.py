@@ -35,14 +35,18 @@ BAD = ["bad", "terrible", "awful", "poor", "horrible", "disappointing", "mediocr
        "unpleasant", "frustrating", "lousy", "pathetic", "ugly", "depressing"]
 STRONG = ["really", "absolutely", "truly", "very", "so", "quite", "simply", "surprisingly", "remarkably"]
 LIKED = ["loved", "enjoyed", "adored", "liked", "was delighted by", "was impressed by"]
+LIKES = ["love", "enjoy", "adore", "like"]
+DISLIKES = ["hate", "dislike", "regret", "cannot stand"]
 DISLIKED = ["hated", "disliked", "regretted", "could not stand", "was let down by", "was bored by"]
 NEUTRAL = ["I went with two friends.", "It was a rainy Tuesday.", "We stayed for three hours.", "My sister told me about it.",
            "I read about it in the newspaper.", "We paid in advance.", "It is close to the station.", "I am 42 years old.",
            "This was our second visit.", "The address was easy to find."]
 POSITIVE_ENDS = ["I would recommend it to anyone.", "We will come back.", "Worth every penny.", "Five stars.",
-                 "I cannot wait for the next one.", "You will not regret it.", "What a treat!", "No complaints."]
+                 "I cannot wait for the next one.", "You will not regret it.", "What a treat!", "No complaints.",
+                  "I would stay here again.", "I want more of this."]
 NEGATIVE_ENDS = ["I would not recommend it to anyone.", "We will not come back.", "A waste of money.", "One star.",
-                 "I want my money back.", "You will regret it.", "What a mess!", "Never again."]
+                 "I want my money back.", "You will regret it.", "What a mess!", "Never again.",
+                  "I would not stay here again.", "It was not what I had hoped for."]
 
 
 class Reviews:
@@ -67,7 +71,9 @@ class Reviews:
     def feeling(self, thing, positive):
         """What somebody felt, such as "I did not enjoy the ending"."""
         subject = self.choose(["I", "We", "My brother", "Everyone at our table", "My wife", "The whole family"])
-        part = self.choose([f"the {self.choose(thing[1])}", f"this {self.choose(thing[0])}", "every minute of it"])
+        part = self.choose([f"the {self.choose(thing[1])}", f"this {self.choose(thing[0])}", "every minute of it", "it"])
+        if self.random.random() < 0.2:
+            return f"{self.choose(['I', 'We'])} {self.choose(LIKES if positive else DISLIKES)} {part}"
         if self.random.random() < 0.7:
             verb = self.choose(LIKED if positive else DISLIKED)
             return f"{subject} {verb.replace('was', 'were') if subject == 'We' else verb} {part}"
@@ -94,10 +100,19 @@ class Reviews:
             f"the {thing_name} was {'better' if positive else 'worse'} than I had {self.choose(['hoped', 'feared', 'expected'])}",
         ])
 
+    def fragment(self, thing, positive):
+        """Without a verb, such as "great food and a friendly staff"."""
+        first, second = self.quality(thing, positive), self.quality(thing, positive)
+        part, other = self.random.sample(thing[1], 2)
+        return self.choose([first, f"{first} and {second}", f"{first} {part}", f"{first} {part}, {second} {other}",
+                            f"{self.choose(GOOD if positive else BAD)} value, {first} {part}"])
+
     def review(self):
         positive = self.random.random() < 0.5
         thing = self.choose(THINGS)
-        sentence = self.contrast(thing, positive) if self.random.random() < 0.45 else self.clause(thing, positive)
+        kind = self.random.random()
+        make = self.contrast if kind < 0.4 else self.fragment if kind < 0.55 else self.clause
+        sentence = make(thing, positive)
         sentence = lower_after_comma(sentence)
         text = sentence[0].upper() + sentence[1:] + self.choose([".", ".", "!"])
         kind = self.random.random()
