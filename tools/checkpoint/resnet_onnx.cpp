@@ -26,7 +26,8 @@ constexpr std::int64_t kBottleneckExpansion = 4;
 constexpr float kBatchNormEpsilon = 1e-5F;  // LibTorch's and PyTorch's default, which all ResNets here have
 
 constexpr const char* kAdvice =
-    "Give the weights of a ResNet by torchvision's names, which --prefix and --rename can make of others.";
+    "Give the weights of a ResNet by torchvision's names, or of a RoBERTa classifier by transformers', which --prefix "
+    "and --rename can make of others.";
 
 // What distinguishes one ResNet from another.
 struct ResNetSizes {
