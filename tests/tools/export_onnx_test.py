@@ -1,8 +1,10 @@
-"""libtrain-checkpoint export-onnx: onnxruntime's logits of the exported files, beside PyTorch's of the same weights.
+"""libtrain-checkpoint export-onnx: onnxruntime's logits of the exported files, beside those of torchvision's ResNets
+and transformers' RoBERTa with the same weights.
 
 Runs itself with the project's Python, which has these packages.
 """
 
+import json
 import sys
 import unittest
 from pathlib import Path
@@ -10,13 +12,15 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "support")]
 import jobs
 
-jobs.require_packages("numpy", "onnxruntime", "safetensors", "torch", "torchvision")
+jobs.require_packages("numpy", "onnxruntime", "safetensors", "torch", "torchvision", "transformers")
 
 import onnxruntime
 import torch
 from safetensors.torch import save_file
 from torchvision.models import resnet
 from torchvision.models.resnet import BasicBlock, Bottleneck
+from transformers import RobertaConfig, RobertaForSequenceClassification
+from transformers.utils.logging import disable_progress_bar
 
 from checkpoint_tool_test import ENVIRONMENT, USAGE, Tool, peak_kib, write_checkpoint
 
@@ -81,7 +85,7 @@ class Export(Tool):
 
     def session(self):
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # what fails is raised, too
         options.intra_op_num_threads = 1
         return onnxruntime.InferenceSession(self.output, options, providers=["CPUExecutionProvider"])
 
@@ -260,7 +264,226 @@ class Refusal(Export):
         self.assertEqual((self.output.read_bytes(), set(self.folder.iterdir())), (b"older", names))
 
 
+def roberta(seed=1, **options):
+    """With random norms and biases, and logits and states that are neither constant nor huge."""
+    settings = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+                    max_position_embeddings=40, type_vocab_size=1, layer_norm_eps=1e-5)
+    torch.manual_seed(seed)
+    model = RobertaForSequenceClassification(RobertaConfig(**(settings | options)))
+    for name, parameter in model.named_parameters():
+        if name.endswith("LayerNorm.weight"):
+            torch.nn.init.uniform_(parameter, 0.5, 1.5)
+        elif name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.2)
+        else:  # also the embedding of padding, which is 0 in a new model
+            torch.nn.init.normal_(parameter, std=1 if "embeddings" in name else 2 * parameter.shape[-1] ** -0.5)
+    return model.eval()
+
+
+class RobertaExport(Export):
+    def setUp(self):
+        super().setUp()
+        self.model_folder = self.folder / "classifier"
+
+    def export_roberta(self, model, *arguments):
+        model.save_pretrained(self.model_folder)
+        self.lines("export-onnx", self.model_folder, self.output, "--force", *arguments)
+
+    def change_config(self, **values):
+        path = self.model_folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    def require_logits_of_roberta(self, model, sizes=((1, 1), (3, 7), (5, 38))):
+        """Of batches of texts that have different lengths and are padded on the right, and on the left."""
+        session = self.session()
+        pad = model.config.pad_token_id
+        for count, longest in sizes:
+            generator = torch.Generator().manual_seed(longest)
+            ids = torch.randint(pad + 1, model.config.vocab_size, (count, longest), generator=generator)
+            mask = torch.ones_like(ids)
+            for text in range(1, count):
+                length = max(1, longest * text // count)
+                padding = slice(longest - length) if text == 2 else slice(length, None)
+                ids[text, padding], mask[text, padding] = pad, 0
+            (logits,) = session.run(["logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+            with torch.no_grad():
+                expected = model(ids, attention_mask=mask).logits
+            self.assertEqual(logits.shape, tuple(expected.shape))
+            self.assertGreater(expected.abs().mean(), 0.1)  # so that 1e-4 is a small difference
+            self.assertLess((torch.from_numpy(logits) - expected).abs().max(), 1e-4)
+
+
+class RobertaLogits(RobertaExport):
+    def test_of_several_sizes(self):
+        for options in (dict(),
+                        dict(num_hidden_layers=1, num_labels=1),
+                        dict(num_hidden_layers=12, hidden_size=48, num_attention_heads=3, num_labels=3),
+                        dict(num_attention_heads=1, type_vocab_size=2, layer_norm_eps=1e-12),
+                        dict(num_attention_heads=32, hidden_act="gelu", intermediate_size=7, layer_norm_eps=0.1),
+                        dict(pad_token_id=5, max_position_embeddings=44),
+                        dict(pad_token_id=0, max_position_embeddings=39)):
+            with self.subTest(**options):
+                model = roberta(**options)
+                self.export_roberta(model)
+                self.require_logits_of_roberta(model)
+
+    def test_of_rounded_weights(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            with self.subTest(dtype):
+                model = roberta().to(dtype)
+                self.export_roberta(model)
+                self.require_logits_of_roberta(model.float())
+
+    def test_of_masked_tokens(self):
+        """That are no padding have positions, and padding that is not masked has the position of padding."""
+        model = roberta()
+        self.export_roberta(model)
+        ids = torch.arange(2, 22).view(2, 10)
+        mask = torch.ones_like(ids)
+        mask[0, 3:5] = 0
+        ids[1, 6:8] = model.config.pad_token_id
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        (logits,) = self.session().run(["logits"], {name: values.numpy() for name, values in inputs.items()})
+        with torch.no_grad():
+            expected, unmasked = model(**inputs).logits, model(ids).logits
+        self.assertLess((torch.from_numpy(logits) - expected).abs().max(), 1e-4)
+        self.assertGreater((unmasked - expected)[0].abs().max(), 1e-2)
+
+
+class RobertaFile(RobertaExport):
+    def test_says_what_it_takes_and_gives(self):
+        self.export_roberta(roberta(id2label={0: "no", 1: "jä", 2: "maybe"}, problem_type="multi_label_classification"))
+        session = self.session()
+        self.assertEqual([(value.name, value.type, value.shape) for value in session.get_inputs()],
+                         [("input_ids", "tensor(int64)", ["N", "S"]), ("attention_mask", "tensor(int64)", ["N", "S"])])
+        (logits,) = session.get_outputs()
+        self.assertEqual((logits.name, logits.type, logits.shape), ("logits", "tensor(float)", ["N", 3]))
+        metadata = session.get_modelmeta().custom_metadata_map
+        self.assertEqual(json.loads(metadata.pop("classes")), ["no", "jä", "maybe"])
+        self.assertEqual(metadata, {"problem_type": "multi_label_classification", "max_tokens": "38"})
+
+    def test_has_no_names_if_there_are_none(self):
+        self.export_roberta(roberta(num_labels=1))
+        self.assertEqual(self.session().get_modelmeta().custom_metadata_map,
+                         {"problem_type": "regression", "max_tokens": "38"})
+
+    def test_takes_texts_of_max_tokens(self):
+        self.export_roberta(roberta())
+        session = self.session()
+        ids = torch.full((1, 39), 7).numpy()
+        session.run(["logits"], {"input_ids": ids[:, 1:], "attention_mask": ids[:, 1:]})
+        with self.assertRaisesRegex(Exception, "out of data bounds"):
+            session.run(["logits"], {"input_ids": ids, "attention_mask": ids})
+
+    def test_comes_from_a_file_of_torch(self):
+        model = roberta()
+        model.save_pretrained(self.model_folder)
+        (self.model_folder / "model.safetensors").unlink()
+        torch.save(model.state_dict(), self.model_folder / "pytorch_model.bin")
+        for source in (self.model_folder, self.model_folder / "pytorch_model.bin"):
+            self.lines("export-onnx", source, self.output, "--force")
+            self.require_logits_of_roberta(model)
+
+    def test_comes_from_a_checkpoint_with_the_configuration(self):
+        """Beside its weights, and with names that are changed."""
+        model = roberta()
+        state = {f"module.{name}": tensor for name, tensor in model.state_dict().items()}
+        checkpoint = write_checkpoint(self.folder / "checkpoints", 1, {"model": state})
+        model.config.save_pretrained(checkpoint)
+        self.assertIn("begin with 'module.': give it as --prefix.",
+                      self.refuse(USAGE, "export-onnx", checkpoint, self.output))
+        self.lines("export-onnx", checkpoint, self.output, "--prefix", "module.")
+        self.require_logits_of_roberta(model)
+
+    def test_does_not_need_what_a_classifier_does_not_use(self):
+        """As in files of older versions of transformers, and of pretraining."""
+        model = roberta()
+        model.save_pretrained(self.model_folder)
+        save_file(model.state_dict() | {"roberta.embeddings.position_ids": torch.arange(40)[None],
+                                        "roberta.pooler.dense.weight": torch.ones(32, 32),
+                                        "lm_head.bias": torch.ones(99)},
+                  self.model_folder / "model.safetensors", {"format": "pt", "language": "Latin"})
+        self.lines("export-onnx", self.model_folder, self.output)
+        self.assertEqual(self.session().get_modelmeta().custom_metadata_map["language"], "Latin")
+        self.require_logits_of_roberta(model)
+
+    def test_has_a_folder_that_other_commands_take(self):
+        model = roberta()
+        model.save_pretrained(self.model_folder)
+        copy = self.folder / "copy"
+        copy.mkdir()
+        model.config.save_pretrained(copy)
+        self.lines("convert", self.model_folder, copy / "model.safetensors")
+        checkpoint = write_checkpoint(self.folder / "checkpoints", 1, {"model": model.state_dict()})
+        for other in (copy, copy / "model.safetensors", checkpoint):
+            self.lines("compare", self.model_folder, other)
+        self.lines("average", self.folder / "mean.safetensors", self.model_folder, copy)
+
+
+class RobertaRefusal(RobertaExport):
+    def setUp(self):
+        super().setUp()
+        self.model = roberta()
+        self.model.save_pretrained(self.model_folder)
+        self.weights = self.model_folder / "model.safetensors"
+
+    def refusal(self, exit_code=USAGE):
+        message = self.refuse(exit_code, "export-onnx", self.model_folder, self.output)
+        self.assertFalse(self.output.exists())
+        return message
+
+    def test_names_the_first_of_each_kind(self):
+        state = self.model.state_dict()
+        for name in ("roberta.encoder.layer.1.output.dense.bias", "classifier.dense.bias"):
+            del state[name]
+        scope = "roberta.encoder.layer.0.attention.self."
+        state |= {scope + "distance.weight": torch.ones(3), scope + "query.weight": torch.ones(32, 31)}
+        save_file(state, self.weights)
+        self.assertIn(f"'{self.weights}' does not have the weights of the RoBERTa classifier that its config.json "
+                      "describes: 'roberta.encoder.layer.1.output.dense.bias' is missing (and 1 more), "
+                      f"'{scope}distance.weight' is unexpected, '{scope}query.weight' is F32 of shape [32, 31] instead "
+                      "of [32, 32]. Give the weights and the config.json of one RobertaForSequenceClassification",
+                      self.refusal())
+
+    def test_of_a_configuration_of_another_model(self):
+        layer = "'roberta.encoder.layer."
+        for values, message in (
+                (dict(num_hidden_layers=1), f"{layer}1.attention.output.LayerNorm.bias' is unexpected (and 15 more). "),
+                (dict(num_hidden_layers=1 << 30), f"{layer}2.attention.self.query.weight' is missing (and "),
+                (dict(vocab_size=98), "is F32 of shape [99, 32] instead of [98, 32]. "),
+                (dict(id2label={"0": "a", "1": "b", "2": "c"}),
+                 "'classifier.out_proj.weight' is F32 of shape [2, 32] instead of [3, 32] (and 1 more)")):
+            with self.subTest(**values):
+                self.model.save_pretrained(self.model_folder)
+                self.change_config(**values)
+                self.assertIn(message, self.refusal())
+
+    def test_of_a_wrong_configuration(self):
+        for values, message in (
+                (dict(model_type="bert"), """config.json' has "model_type": "bert". Expected "roberta"."""),
+                (dict(num_attention_heads=5), """has "hidden_size": 32 and "num_attention_heads": 5. """),
+                (dict(hidden_act="relu"), """config.json' has "hidden_act": "relu". """)):
+            with self.subTest(**values):
+                self.model.save_pretrained(self.model_folder)
+                self.change_config(**values)
+                self.assertIn(message, self.refusal(ENVIRONMENT))
+
+    def test_of_a_missing_configuration(self):
+        config = self.model_folder / "config.json"
+        config.unlink()
+        self.assertIn(f"'{config}' cannot be opened. ",
+                      self.refuse(ENVIRONMENT, "export-onnx", self.weights, self.output))
+        self.assertIn(f"'{self.model_folder}' is a folder without checkpoints. Give a checkpoint, a file, or a folder "
+                      "with a config.json and a model.safetensors.", self.refusal(ENVIRONMENT))
+
+    def test_of_a_network_without_a_classifier(self):
+        save_file({name: tensor for name, tensor in self.model.state_dict().items() if name.startswith("roberta.")},
+                  self.weights)
+        self.assertIn("'classifier.dense.weight' is missing (and 3 more). ", self.refusal())
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    disable_progress_bar()
     jobs.require_programs("libtrain-checkpoint")
     unittest.main()

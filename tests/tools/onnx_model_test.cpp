@@ -44,7 +44,7 @@ std::string number(unsigned char tag, unsigned char value) {
 TEST(OnnxModelFile, HasTheBytesOfItsMessages) {
   const OnnxModel model{
       .name = "g",
-      .input = {.name = "x", .shape = {"N", 3}},
+      .inputs = {{.name = "x", .shape = {"N", 3}}, {.name = "z", .type = ElementType::int64, .shape = {"N"}}},
       .output = {.name = "y", .shape = {std::int64_t{5}}},
       .nodes = {{.operation = "Op",
                  .name = "y",
@@ -66,16 +66,17 @@ TEST(OnnxModelFile, HasTheBytesOfItsMessages) {
       field(0x2a, field(0x0a, "s") + number(0x40, 0) + number(0x40, 7) + std::string("\xa0\x01\x07", 3));
   const auto node =
       field(0x0a, "x") + field(0x0a, "w") + field(0x12, "y") + field(0x1a, "y") + field(0x22, "Op") + attributes;
-  const auto value = [](const std::string& name, const std::string& dimensions) {
-    return field(0x0a, name) + field(0x12, field(0x0a, number(0x08, 1) + field(0x12, dimensions)));
+  const auto value = [](const std::string& name, const std::string& dimensions, unsigned char type = 1) {
+    return field(0x0a, name) + field(0x12, field(0x0a, number(0x08, type) + field(0x12, dimensions)));
   };
   const auto input = value("x", field(0x0a, field(0x12, "N")) + field(0x0a, number(0x08, 3)));
+  const auto integers = value("z", field(0x0a, field(0x12, "N")), 7);
   const auto output = value("y", field(0x0a, number(0x08, 5)));
   const auto weight =
       number(0x08, 1) + number(0x08, 2) + number(0x10, 1) + field(0x42, "w") + field(0x4a, one_and_a_half + minus_two);
   const auto scalar = number(0x10, 1) + field(0x42, "scalar") + field(0x4a, one_and_a_half);
-  const auto graph = field(0x0a, node) + field(0x12, "g") + field(0x5a, input) + field(0x62, output) +
-                     field(0x2a, weight) + field(0x2a, scalar);
+  const auto graph = field(0x0a, node) + field(0x12, "g") + field(0x5a, input) + field(0x5a, integers) +
+                     field(0x62, output) + field(0x2a, weight) + field(0x2a, scalar);
   ASSERT_GE(graph.size(), 128U);  // a length of two bytes
   ASSERT_LT(graph.size(), 256U);
   const std::string length{static_cast<char>(graph.size()), '\x01'};

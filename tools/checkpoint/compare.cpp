@@ -153,7 +153,8 @@ class Comparison {
 ExitCode compare(const std::string& first, const std::string& second, const std::optional<std::string>& part,
                  Report& report) {
   Comparison comparison{first, second, report};
-  if (!part && fs::is_directory(first) && fs::is_directory(second)) {
+  const auto may_be_checkpoint = [](const auto& path) { return fs::is_directory(path) && !model_weights(path); };
+  if (!part && may_be_checkpoint(first) && may_be_checkpoint(second)) {
     const auto one = open_checkpoint(first);
     const auto other = open_checkpoint(second);
     one.verify();

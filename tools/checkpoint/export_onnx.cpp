@@ -1,13 +1,28 @@
 #include <tools/checkpoint/export_onnx.hpp>
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <string>
 
+#include <libtrain/models/roberta/roberta_config.hpp>
+
+#include <tools/checkpoint/folders.hpp>
 #include <tools/checkpoint/onnx_model.hpp>
 #include <tools/checkpoint/resnet_onnx.hpp>
+#include <tools/checkpoint/roberta_onnx.hpp>
 
 namespace libtrain::checkpoint_tool {
+
+namespace {
+
+OnnxModel model_of(const std::map<std::string, TensorInfo>& tensors, const std::string& path) {
+  if (!has_roberta_names(tensors)) return resnet_onnx(tensors, path);
+  const auto config = std::filesystem::path{path}.replace_filename(kConfigName);
+  return roberta_onnx(tensors, path, models::read_roberta_config(config.string()));
+}
+
+}  // namespace
 
 void export_onnx(const InputOptions& input, const OutputOptions& output, Report& report) {
   require_usable(output, ".onnx");
@@ -16,8 +31,8 @@ void export_onnx(const InputOptions& input, const OutputOptions& output, Report&
   std::map<std::string, TensorInfo> tensors;
   for (const auto& [name, position] : weights.names()) tensors.emplace(name, reader.tensors()[position]);
 
-  auto model = resnet_onnx(tensors, reader.path());
-  model.metadata = reader.metadata();
+  auto model = model_of(tensors, reader.path());
+  model.metadata.insert(reader.metadata().begin(), reader.metadata().end());
   model.metadata.erase("format");  // which framework's tensors safetensors readers make
   write_onnx(output.path, model, [&](std::size_t index) {
     const auto& name = model.weights[index].name;

@@ -208,14 +208,26 @@ CheckpointFolder open_checkpoint(const std::string& folder) {
   if (is_one_checkpoint(folder)) return CheckpointFolder{folder};
   const auto all = list_checkpoints(root_of(folder));
   if (all.empty()) {
-    throw EnvironmentError(text("'", folder, "' is a folder without checkpoints. Give a checkpoint or a file."));
+    throw EnvironmentError(text("'", folder,
+                                "' is a folder without checkpoints. Give a checkpoint, a file, or a folder with a "
+                                "config.json and a model.safetensors."));
   }
   throw UsageError(
       text("'", folder, "' is a folder of checkpoints. Give one of them, such as '", all.back().folder.string(), "'."));
 }
 
+std::optional<std::string> model_weights(const std::string& path) {
+  const fs::path folder{path};
+  if (!fs::exists(folder / kConfigName) || is_one_checkpoint(folder)) return std::nullopt;
+  for (const auto* const name : {"model.safetensors", "pytorch_model.bin"}) {
+    if (fs::exists(folder / name)) return (folder / name).string();
+  }
+  return std::nullopt;
+}
+
 std::string weights_path(const std::string& path, const std::string& part) {
   if (!fs::is_directory(path)) return path;
+  if (const auto weights = model_weights(path)) return *weights;
   const auto checkpoint = open_checkpoint(path);
   const auto name = part + kPartEnding;
   if (checkpoint.find(name) == nullptr) {

@@ -25,10 +25,15 @@ ExitCode verify(const std::vector<std::string>& paths, Report& report);
 /// Opens one checkpoint. Throws EnvironmentError, and UsageError for a folder that has several.
 CheckpointFolder open_checkpoint(const std::string& folder);
 
-/// The file that a command is to read: `path` itself or, if it is a checkpoint, its part `part`, which is verified.
-/// Throws as open_checkpoint().
+/// The model.safetensors or pytorch_model.bin of a folder as transformers writes it, with a config.json; std::nullopt
+/// for other paths and for a checkpoint.
+std::optional<std::string> model_weights(const std::string& path);
+
+/// The file that a command is to read: `path` itself or, if it is a folder, its model_weights() or, if it is a
+/// checkpoint, its part `part`, which is verified. Throws as open_checkpoint().
 std::string weights_path(const std::string& path, const std::string& part);
 
+inline constexpr const char* kConfigName = "config.json";  ///< of a model's folder
 inline constexpr const char* kPartEnding = ".safetensors";
 inline constexpr const char* kModelPart = "model";  ///< the part that is read if none is named
 

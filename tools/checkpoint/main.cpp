@@ -23,7 +23,8 @@ namespace libtrain::checkpoint_tool {
 namespace {
 
 constexpr const char* kName = "libtrain-checkpoint";
-constexpr const char* kInput = "A safetensors or .pth file, or a checkpoint, step-...";
+constexpr const char* kInput =
+    "A safetensors or .pth file, a checkpoint, step-..., or a folder with config.json and model.safetensors";
 constexpr const char* kPart = "Part of a checkpoint to read, NAME.safetensors";
 
 struct Arguments {
@@ -94,7 +95,9 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   add_force(*convert, arguments);
 
   auto* const export_onnx = app.add_subcommand(
-      "export-onnx", "Writes a ResNet as an ONNX model. The network follows from the names and shapes of the weights.");
+      "export-onnx",
+      "Writes a ResNet or a RoBERTa classifier as an ONNX model. The network follows from the names and shapes of the "
+      "weights, and of a RoBERTa from the config.json beside them.");
   export_onnx->add_option("IN", arguments.input.path, kInput)->required();
   export_onnx->add_option("OUT", arguments.output.path, "The ONNX file to write")->required();
   add_names(*export_onnx, arguments);

@@ -11,7 +11,6 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/output_file.hpp>
 #include <libtrain/base/text.hpp>
-#include <libtrain/checkpoint/tensor_info.hpp>
 
 namespace libtrain::checkpoint_tool {
 
@@ -59,7 +58,7 @@ namespace tensor_proto {
 constexpr std::uint32_t kDimensions = 1, kElement = 2, kName = 8, kData = 9;
 }
 
-constexpr std::uint64_t kFloat32 = 1;  // of TensorProto.DataType
+constexpr std::uint64_t kFloat32 = 1, kInt64 = 7;  // of TensorProto.DataType
 
 constexpr std::uint64_t kLargestMessage = std::numeric_limits<std::int32_t>::max();
 
@@ -104,7 +103,7 @@ std::string encode(const OnnxValue& value) {
     shape.bytes(shape_proto::kDimension, dimension.message());
   }
   WireWriter tensor;
-  tensor.varint(tensor_type_proto::kElement, kFloat32);
+  tensor.varint(tensor_type_proto::kElement, value.type == ElementType::int64 ? kInt64 : kFloat32);
   tensor.bytes(tensor_type_proto::kShape, shape.message());
   WireWriter type;
   type.bytes(type_proto::kTensor, tensor.message());
@@ -139,7 +138,7 @@ std::string encode_structure(const OnnxModel& model) {
   WireWriter graph;
   for (const auto& node : model.nodes) graph.bytes(graph_proto::kNode, encode(node));
   graph.bytes(graph_proto::kName, model.name);
-  graph.bytes(graph_proto::kInput, encode(model.input));
+  for (const auto& input : model.inputs) graph.bytes(graph_proto::kInput, encode(input));
   graph.bytes(graph_proto::kOutput, encode(model.output));
   return graph.take();
 }

@@ -9,10 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include <libtrain/checkpoint/tensor_info.hpp>
+
 namespace libtrain::checkpoint_tool {
 
 // A neural network in the ONNX format (https://github.com/onnx/onnx/blob/main/docs/IR.md), as far as feed-forward
-// networks of float32 need it. All names of inputs, outputs and weights are names of tensors, and unique.
+// networks with weights of float32 need it. All names of inputs, outputs and weights are names of tensors, and unique.
 
 struct OnnxAttribute {
   std::string name = {};
@@ -27,14 +29,15 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes = {};
 };
 
-/// An input or an output of the network: float32.
+/// An input or an output of the network.
 struct OnnxValue {
   std::string name = {};
+  ElementType type = ElementType::float32;  ///< or int64
   /// A number, or the name of a size that only the caller of the network knows. One name stands for one size.
   std::vector<std::variant<std::int64_t, std::string>> shape = {};
 };
 
-/// A tensor of constants, float32.
+/// A tensor of constants, float32. For a few numbers, also int64, there is the operator Constant.
 struct OnnxWeight {
   std::string name = {};
   std::vector<std::int64_t> shape = {};  ///< no number is negative
@@ -42,7 +45,7 @@ struct OnnxWeight {
 
 struct OnnxModel {
   std::string name = {};
-  OnnxValue input = {};
+  std::vector<OnnxValue> inputs = {};
   OnnxValue output = {};
   std::vector<OnnxNode> nodes = {};  ///< each after the nodes whose outputs it takes
   std::vector<OnnxWeight> weights = {};

@@ -12,7 +12,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 
-#include <tools/checkpoint/values.hpp>
+#include <tools/checkpoint/onnx_graph.hpp>
 
 namespace libtrain::checkpoint_tool {
 
@@ -26,7 +26,8 @@ constexpr std::int64_t kBottleneckExpansion = 4;
 constexpr float kBatchNormEpsilon = 1e-5F;  // LibTorch's and PyTorch's default, which all ResNets here have
 
 constexpr const char* kAdvice =
-    "Give the weights of a ResNet by torchvision's names, which --prefix and --rename can make of others.";
+    "Give the weights of a ResNet by torchvision's names, or of a RoBERTa classifier by transformers', which --prefix "
+    "and --rename can make of others.";
 
 // What distinguishes one ResNet from another.
 struct ResNetSizes {
@@ -40,19 +41,6 @@ struct ResNetSizes {
   std::int64_t classes = 0;
 };
 
-std::string described(const TensorInfo& tensor) {
-  return text(to_string(tensor.type), " of shape [", join(tensor.shape, ", "), "]");
-}
-
-// The names of a file that was saved from a model within another one: "module." before each.
-std::string advice_on_names(const Tensors& tensors) {
-  constexpr std::string_view kEnding = ".layer1.0.conv1.weight";
-  const auto found = std::ranges::find_if(tensors, [&](const auto& entry) { return entry.first.ends_with(kEnding); });
-  if (found == tensors.end()) return kAdvice;
-  return text("Its names seem to begin with '", found->first.substr(0, found->first.size() - kEnding.size()),
-              ".': give it as --prefix.");
-}
-
 // The shape of a tensor without which the network is unknown. Its sizes are below 2^31, so that they can be multiplied;
 // larger ones fit no ONNX file.
 const Integers& shape_of(const Tensors& tensors, const std::string& path, const std::string& name,
@@ -61,7 +49,7 @@ const Integers& shape_of(const Tensors& tensors, const std::string& path, const 
   if (found == tensors.end()) {
     throw UsageError(text("'", path, "' does not have the weights of a ResNet: none of its ", tensors.size(),
                           " tensors", tensors.empty() ? "" : text(", such as '", tensors.begin()->first, "',"),
-                          " is called '", name, "'. ", advice_on_names(tensors)));
+                          " is called '", name, "'. ", advice_on_names(tensors, "layer1.0.conv1.weight", kAdvice)));
   }
   const auto& shape = found->second.shape;
   const auto is_size = [](std::int64_t size) { return size > 0 && size <= std::numeric_limits<std::int32_t>::max(); };
@@ -126,13 +114,13 @@ struct Convolution {
 };
 
 // Adds the layers one after the other, with the weights that each needs. A layer's function returns its output's name.
-class ResNetGraph {
+class ResNetGraph : public OnnxGraph {
  public:
   explicit ResNetGraph(const ResNetSizes& sizes) : sizes_(sizes) {
     model_.name = "ResNet";
-    model_.input = {.name = "images", .shape = {"N", sizes.input_channels, "H", "W"}};
+    model_.inputs = {{.name = "images", .shape = {"N", sizes.input_channels, "H", "W"}}};
     model_.output = {.name = "logits", .shape = {"N", sizes.classes}};
-    auto output = stem(model_.input.name);
+    auto output = stem(model_.inputs[0].name);
     std::int64_t channels = sizes.width;
     for (std::size_t stage = 0; stage < sizes.blocks.size(); ++stage) {
       const std::int64_t out = (sizes.width << stage) * (sizes.bottleneck ? kBottleneckExpansion : 1);
@@ -143,20 +131,7 @@ class ResNetGraph {
     head(output, channels);
   }
 
-  OnnxModel take() { return std::move(model_); }
-
  private:
-  std::string add(const std::string& operation, const std::string& name, const std::vector<std::string>& inputs,
-                  const std::vector<OnnxAttribute>& attributes = {}) {
-    model_.nodes.push_back({.operation = operation, .name = name, .inputs = inputs, .attributes = attributes});
-    return name;
-  }
-
-  std::string add_weight(const std::string& name, const Integers& shape) {
-    model_.weights.push_back({.name = name, .shape = shape});
-    return name;
-  }
-
   std::string convolution(const std::string& name, const std::string& input, const Convolution& is) {
     const auto weight = add_weight(name + ".weight", {is.out, is.in / is.groups, is.kernel, is.kernel});
     return add("Conv", name, {input, weight},
@@ -227,49 +202,17 @@ class ResNetGraph {
   }
 
   const ResNetSizes& sizes_;
-  OnnxModel model_;
 };
 
-// The first thing of a kind that is wrong, and how many there are.
-struct Problem {
-  std::string first = {};
-  std::size_t count = 0;
-
-  void add(const std::string& name) {
-    if (count++ == 0) first = name;
-  }
-};
-
-void require_all(const OnnxModel& model, const Tensors& tensors, const std::string& path) {
+// The counters that norms have besides the statistics.
+std::set<std::string> counters_of(const OnnxModel& model) {
   constexpr std::string_view kRunningMean = ".running_mean";
-  Problem missing;
-  Problem unexpected;
-  Problem different;
-  std::set<std::string> known;
+  std::set<std::string> counters;
   for (const auto& weight : model.weights) {
-    known.insert(weight.name);
-    if (weight.name.ends_with(kRunningMean)) {
-      known.insert(weight.name.substr(0, weight.name.size() - kRunningMean.size()) + ".num_batches_tracked");
-    }
-    const auto found = tensors.find(weight.name);
-    if (found == tensors.end()) {
-      missing.add(text("'", weight.name, "' is missing"));
-    } else if (const auto& tensor = found->second; tensor.shape != weight.shape) {
-      different.add(text("'", weight.name, "' is ", described(tensor), " instead of [", join(weight.shape, ", "), "]"));
-    } else if (!has_fractions(tensor.type) || is_complex(tensor.type)) {
-      different.add(text("'", weight.name, "' is ", described(tensor), " instead of F32, F16, BF16 or F64"));
-    }
+    if (!weight.name.ends_with(kRunningMean)) continue;
+    counters.insert(weight.name.substr(0, weight.name.size() - kRunningMean.size()) + ".num_batches_tracked");
   }
-  for (const auto& [name, tensor] : tensors) {
-    if (!known.contains(name)) unexpected.add(text("'", name, "' is unexpected"));
-  }
-  std::vector<std::string> problems;
-  for (const auto& problem : {missing, unexpected, different}) {
-    if (problem.count == 0) continue;
-    problems.push_back(problem.first + (problem.count > 1 ? text(" (and ", problem.count - 1, " more)") : ""));
-  }
-  if (problems.empty()) return;
-  throw UsageError(text("'", path, "' does not have the weights of a ResNet: ", join(problems, ", "), ". ", kAdvice));
+  return counters;
 }
 
 }  // namespace
@@ -277,7 +220,8 @@ void require_all(const OnnxModel& model, const Tensors& tensors, const std::stri
 OnnxModel resnet_onnx(const std::map<std::string, TensorInfo>& tensors, const std::string& path) {
   const auto sizes = read_sizes(tensors, path);
   auto model = ResNetGraph{sizes}.take();
-  require_all(model, tensors, path);
+  require_weights(model, tensors, counters_of(model), text("'", path, "' does not have the weights of a ResNet"),
+                  kAdvice);
   return model;
 }
 
