@@ -42,6 +42,7 @@
 #include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/image_dataset.hpp>
 #include <libtrain/data/image_folder.hpp>
+#include <libtrain/data/labelled_texts.hpp>
 #include <libtrain/data/sources/named_images.hpp>
 #include <libtrain/data/sources/open_image_source.hpp>
 #include <libtrain/data/storage/open_storage.hpp>

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,5 +63,18 @@ class CsvFile {
   std::vector<std::string> columns_;
   detail::RowOffsets rows_;
 };
+
+namespace detail {
+
+/// Reads a CSV file once, a megabyte at a time, and calls visit(fields, line) for each row, the header included, with
+/// the line, from 1 on, in which it begins. `fields` are valid during the call, which may change them. Rows for which
+/// CsvFile's constructor throws are passed to `refuse`, which throws, or returns to go on with the next line. Throws
+/// as that constructor for a quote that is not closed, which could hide any number of rows, a row of more than 64 MiB,
+/// and UTF-16.
+void for_each_csv_row(const File& file, const CsvOptions& options,
+                      const std::function<void(std::span<std::string> fields, std::uint64_t line)>& visit,
+                      const std::function<void(const std::string& message)>& refuse);
+
+}  // namespace detail
 
 }  // namespace libtrain::data

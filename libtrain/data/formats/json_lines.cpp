@@ -76,17 +76,6 @@ void visit_field(const File& file, detail::RowOffsets::Extent row, std::string_v
   }
 }
 
-std::string text_of(ondemand::value& value, std::string_view column) {
-  const char* const begin = detail::json_begin(value);
-  if (*begin == '"') return std::string{detail::json_string(value, column)};
-  if (*begin == 't' || *begin == 'f') return detail::json_flag(value, column) ? "true" : "false";
-  const std::string_view token = value.raw_json_token();
-  if (double number = 0; value.get_double().get(number) != simdjson::SUCCESS) {
-    throw JsonFault{begin, text("a string, a number, true or false for '", column, "'")};
-  }
-  return std::string{token.substr(0, token.find_last_not_of(kJsonSpace) + 1)};
-}
-
 }  // namespace
 
 JsonLines::JsonLines(std::shared_ptr<const File> file)
@@ -94,7 +83,7 @@ JsonLines::JsonLines(std::shared_ptr<const File> file)
 
 std::string JsonLines::field(std::uint64_t row, std::string_view column) const {
   std::string field;
-  visit_field(*file_, rows_[row], column, [&](ondemand::value& value) { field = text_of(value, column); });
+  visit_field(*file_, rows_[row], column, [&](ondemand::value& value) { field = detail::json_text(value, column); });
   return field;
 }
 

@@ -1,6 +1,7 @@
 #include <libtrain/data/formats/text_table.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
 
@@ -28,6 +29,32 @@ void for_each_piece(const File& file, const std::function<void(std::string_view 
     file.read_at(offset, std::as_writable_bytes(std::span{piece.data(), piece.size()}));
     visit(piece, offset);
   }
+}
+
+void for_each_line(const File& file, const std::function<void(std::string_view line, std::uint64_t number)>& visit) {
+  std::string begun;  // of the line that is not complete
+  std::uint64_t number = 1;
+  const auto finish_line = [&](std::string_view line) {
+    visit(line.substr(0, line.size() - (line.ends_with('\r') ? 1 : 0)), number++);
+  };
+  for_each_piece(file, [&](std::string_view piece, std::uint64_t offset) {
+    if (offset == 0 && (piece.starts_with("\xff\xfe") || piece.starts_with("\xfe\xff"))) {
+      throw EnvironmentError(text("File '", file.name(), "', line 1: expected UTF-8, found UTF-16. Convert the file."));
+    }
+    if (offset == 0 && piece.starts_with("\xef\xbb\xbf")) piece.remove_prefix(3);
+    for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      begun += piece.substr(0, end);
+      finish_line(begun);
+      begun.clear();
+      piece.remove_prefix(end + 1);
+    }
+    begun += piece;
+    if (begun.size() > kLongestRow) {
+      throw EnvironmentError(text("File '", file.name(), "', line ", number, ": expected a line of at most ",
+                                  kLongestRow, " bytes, found a longer one. Check the format of the file."));
+    }
+  });
+  if (!begun.empty()) finish_line(begun);
 }
 
 std::uint64_t line_of(const File& file, std::uint64_t offset) {

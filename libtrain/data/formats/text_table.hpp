@@ -41,6 +41,11 @@ class RowOffsets {
 /// Calls visit(piece, its offset) for consecutive pieces of the file, from the beginning to the end.
 void for_each_piece(const File& file, const std::function<void(std::string_view piece, std::uint64_t offset)>& visit);
 
+/// Calls visit(line, its number from 1 on) for the lines of the file, without their line ends (LF or CRLF), in one
+/// pass. A byte order mark is skipped. Throws EnvironmentError, which names file and line, for UTF-16 and for a line of
+/// more than kLongestRow bytes.
+void for_each_line(const File& file, const std::function<void(std::string_view line, std::uint64_t number)>& visit);
+
 /// The number, from 1 on, of the line that contains byte `offset`. Reads the file up to there.
 std::uint64_t line_of(const File& file, std::uint64_t offset);
 

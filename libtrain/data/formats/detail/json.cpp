@@ -116,6 +116,17 @@ std::string_view json_string(ondemand::value& value, std::string_view name) {
   return string;
 }
 
+std::string json_text(ondemand::value& value, std::string_view name) {
+  const char* const begin = json_begin(value);
+  if (*begin == '"') return std::string{json_string(value, name)};
+  if (*begin == 't' || *begin == 'f') return json_flag(value, name) ? "true" : "false";
+  const std::string_view token = value.raw_json_token();
+  if (double number = 0; value.get_double().get(number) != simdjson::SUCCESS) {
+    throw JsonFault{begin, text("a string, a number, true or false for '", name, "'")};
+  }
+  return std::string{token.substr(0, token.find_last_not_of(kJsonSpace) + 1)};
+}
+
 ondemand::object json_object(ondemand::value& value, std::string_view name) {
   ondemand::object object;
   if (value.get_object().get(object) != simdjson::SUCCESS) throw wrong_value(value, "an object", name);

@@ -51,6 +51,9 @@ bool json_flag(simdjson::ondemand::value& value, std::string_view name);
 /// Valid until the parser's next document.
 std::string_view json_string(simdjson::ondemand::value& value, std::string_view name);
 
+/// A string with its escapes resolved, a number as it is written, or "true" or "false".
+std::string json_text(simdjson::ondemand::value& value, std::string_view name);
+
 simdjson::ondemand::object json_object(simdjson::ondemand::value& value, std::string_view name);
 
 simdjson::ondemand::array json_array(simdjson::ondemand::value& value, std::string_view name);
