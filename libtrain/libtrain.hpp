@@ -48,6 +48,8 @@
 #include <libtrain/data/storage/open_storage.hpp>
 #include <libtrain/data/storage/staging.hpp>
 #include <libtrain/data/token_batch.hpp>
+#include <libtrain/data/token_masking.hpp>
+#include <libtrain/data/tokenized_texts.hpp>
 #include <libtrain/launch/launch.hpp>
 #include <libtrain/observe/alerts.hpp>
 #include <libtrain/observe/metrics.hpp>

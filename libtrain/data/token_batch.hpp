@@ -5,33 +5,33 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace libtrain::data {
+#include <libtrain/data/token_sample.hpp>
 
-/// A text as token ids, and its class.
-struct TokenSample {
-  std::vector<std::int64_t> ids = {};
-  std::int64_t label = 0;
-};
+namespace libtrain::data {
 
 /// Texts of different lengths, padded to the length of the longest.
 struct TokenBatch {
   at::Tensor ids;             ///< int64 [B, T]
   at::Tensor attention_mask;  ///< bool [B, T]: true for tokens, false for padding
-  at::Tensor labels;          ///< int64 [B]
+  at::Tensor labels;          ///< int64 [B]; of texts with K targets these, float32 [B, K]
+  at::Tensor token_labels;    ///< int64 [B, T], kNoTokenLabel for padding; undefined if the texts have none
 };
 
 /// T is the length of the longest text, rounded up to a multiple of `multiple_of`; 0 without texts. Throws UsageError
-/// if `multiple_of` is below 1.
+/// if `multiple_of` is below 1, for texts with different numbers of targets, and for some with token labels and some
+/// without, or with another number of them than of ids.
 TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of = 1);
 
 /// Concatenated texts, without padding.
 struct PackedTokens {
-  at::Tensor ids;        ///< int64 [N] for N tokens
-  at::Tensor positions;  ///< int64 [N]: position of each token in its text, from 0 on
-  at::Tensor offsets;    ///< int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1
-  at::Tensor labels;     ///< int64 [B]
+  at::Tensor ids;           ///< int64 [N] for N tokens
+  at::Tensor positions;     ///< int64 [N]: position of each token in its text, from 0 on
+  at::Tensor offsets;       ///< int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1
+  at::Tensor labels;        ///< int64 [B]; of texts with K targets these, float32 [B, K]
+  at::Tensor token_labels;  ///< int64 [N]; undefined if the texts have none
 };
 
+/// Throws UsageError as pad_tokens() does for texts that differ in what they have.
 PackedTokens pack_tokens(const std::vector<TokenSample>& texts);
 
 template <typename Visit>
@@ -39,6 +39,7 @@ void visit_tensors(TokenBatch& batch, const Visit& visit) {
   visit(batch.ids);
   visit(batch.attention_mask);
   visit(batch.labels);
+  visit(batch.token_labels);
 }
 
 template <typename Visit>
@@ -47,6 +48,7 @@ void visit_tensors(PackedTokens& batch, const Visit& visit) {
   visit(batch.positions);
   visit(batch.offsets);
   visit(batch.labels);
+  visit(batch.token_labels);
 }
 
 }  // namespace libtrain::data

@@ -58,6 +58,28 @@ TEST(PackTokens, PutsTextsEndToEnd) {
   EXPECT_THAT(values<std::int64_t>(pack_tokens({}).offsets), ElementsAre(0));
 }
 
+TEST(PackTokens, HasTargetsInPlaceOfClasses) {
+  const std::vector<TokenSample> texts{{.ids = {5, 6}, .targets = {1, 0, 1}}, {.ids = {7}, .targets = {0, 0.5, 0}}};
+  const at::Tensor packed = pack_tokens(texts).labels;
+  ASSERT_EQ(packed.sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_THAT(values<float>(packed), ElementsAre(1, 0, 1, 0, 0.5, 0));
+  EXPECT_TRUE(packed.equal(pad_tokens(texts, 0).labels));
+  const std::vector<TokenSample> mixed{{.ids = {5}, .targets = {1}}, {.ids = {7}}};
+  EXPECT_THAT(message_of<UsageError>([&] { pack_tokens(mixed); }), HasSubstr("with 1 and with 0 targets"));
+}
+
+TEST(PackTokens, HasTheLabelsOfTokens) {
+  const std::vector<TokenSample> texts{{.ids = {5, 6}, .token_labels = {kNoTokenLabel, 9}},
+                                       {.ids = {7, 8, 9}, .token_labels = {1, kNoTokenLabel, 2}}};
+  EXPECT_THAT(values<std::int64_t>(pack_tokens(texts).token_labels), ElementsAre(-100, 9, 1, -100, 2));
+  EXPECT_THAT(values<std::int64_t>(pad_tokens(texts, 0, 4).token_labels),
+              ElementsAre(-100, 9, -100, -100, 1, -100, 2, -100));
+  EXPECT_FALSE(pack_tokens({{{5}, 1}}).token_labels.defined());
+  EXPECT_FALSE(pad_tokens({{{5}, 1}}, 0).token_labels.defined());
+  const std::vector<TokenSample> mixed{{.ids = {5}, .token_labels = {1}}, {.ids = {7}}};
+  EXPECT_THAT(message_of<UsageError>([&] { pad_tokens(mixed, 0); }), HasSubstr("1 ids and 0 token labels"));
+}
+
 // Text i has 1 + i % 5 tokens i, of which a random one is masked (-1), and the label i. Some are damaged.
 class Texts : public DatasetOf<TokenSample> {
  public:
