@@ -131,7 +131,7 @@ class DataLoaderOf {
   /// The batches of `epoch` from step `first_step` on. One epoch at a time; it must not outlive the loader. Throws
   /// UsageError for a step past the end, and if ranks have different data.
   LoaderEpochOf<B> epoch(std::uint64_t epoch, std::uint64_t first_step = 0) & {
-    return {core_, make_(epoch), epoch, core_.position_of_step(first_step)};
+    return {core_, make_(epoch), epoch, core_.position_of_step(epoch, first_step)};
   }
 
   /// The rest of the epoch in which LoaderEpochOf::state() was called. World size and batch size may differ from those
@@ -145,6 +145,7 @@ class DataLoaderOf {
     return {core_, make_(state.epoch), state.epoch, state.position};
   }
 
+  /// Of epoch 0 with LoaderOptions::max_tokens, with which epochs differ: see Sampler::batches().
   std::uint64_t batches_per_epoch() const { return sampler().batches(); }
   const Sampler& sampler() const { return core_.sampler(); }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <libtrain/data/shard.hpp>
@@ -25,7 +27,11 @@ enum class Order {
 
 struct SamplerOptions {
   std::uint64_t dataset_size = 0;
-  std::uint64_t batch_size = 1;  ///< samples per rank and step
+  std::uint64_t batch_size = 1;  ///< samples per rank and step; does not count with `max_tokens`
+  /// Batches by tokens: a step takes samples as long as they have at most so many tokens per rank together. 0: batches
+  /// of batch_size samples.
+  std::uint64_t max_tokens = 0;
+  std::vector<std::uint32_t> lengths = {};  ///< for `max_tokens`: the number of tokens of each sample
   std::uint64_t seed = 0;
   Order order = Order::shuffled;
   Remainder remainder = Remainder::pad;
@@ -48,7 +54,24 @@ inline constexpr std::uint64_t kRepetitionDistance = 256;
 
 /// The order of one epoch: returns the sample at a position in [0, dataset_size), and throws UsageError for others;
 /// repetition number k of sample i is i + k * dataset_size. Any thread may call it, and copies are cheap.
-using EpochOrder = std::function<std::uint64_t(std::uint64_t position)>;
+class EpochOrder {
+ public:
+  EpochOrder(std::uint64_t epoch, std::function<std::uint64_t(std::uint64_t position)> sample_at)
+      : epoch_(epoch), sample_at_(std::move(sample_at)) {}
+
+  std::uint64_t operator()(std::uint64_t position) const { return sample_at_(position); }
+  std::uint64_t epoch() const { return epoch_; }
+
+ private:
+  std::uint64_t epoch_;
+  std::function<std::uint64_t(std::uint64_t position)> sample_at_;
+};
+
+namespace detail {
+
+class TokenSteps;
+
+}  // namespace detail
 
 /// Chooses the samples that a rank reads in a step: a pure function of seed, epoch, step and shard, without state.
 ///
@@ -57,6 +80,15 @@ using EpochOrder = std::function<std::uint64_t(std::uint64_t position)>;
 /// divided into W contiguous slices of equal size (pad: after repeating at most W-1 samples; exact and uneven: equal
 /// within one sample). With Order::blocks the slices are those of the global batch sorted by sample number, each in the
 /// order of the epoch, so that few ranks read the same block (a reader may read a block as a whole).
+///
+/// With `max_tokens` M a step takes consecutive positions as long as their samples have at most W*M tokens: which ones
+/// depends on W*M alone, so W ranks with M make the steps of one rank with W*M. They are divided among the ranks by
+/// length, the longest first, each to the rank with the fewest tokens; a rank reads its own in the order of the epoch.
+/// Ranks have about equally many tokens, M or less on average, and at most (1 - 1/W) of the step's longest sample more.
+/// Only the last step of an epoch may have fewer samples than ranks: `pad` repeats samples from the start of the order
+/// until each rank has one, `exact` and `uneven` leave ranks without one, and `drop` leaves out the last step, which
+/// the end of the data cuts short. Since the number of steps depends on the order, functions that count steps then need
+/// the epoch; for batches of equal size they do not use it.
 ///
 /// With K groups the order consists of chunks of C = `group_chunk` samples; less than C samples in random order follow
 /// them. At most K - 1 chunks have samples of more than one group. Hence in an epoch that is read from its start
@@ -76,7 +108,8 @@ class Sampler {
   /// Throws UsageError for an empty data set, a batch size of zero, a rank outside its world, `drop` with a global
   /// batch larger than the data set, `uneven` with fewer samples than ranks, and Order::blocks with blocks that do not
   /// add up to the data set or with 0 `blocks_at_once`, 0 or more than 1000 `repetitions`, and groups with another
-  /// order or repetitions, of another number of samples or of 2^32 and more, or with a `group_chunk` of 0.
+  /// order or repetitions, of another number of samples or of 2^32 and more, or with a `group_chunk` of 0; and for
+  /// `lengths` of another number of samples, without `max_tokens`, of 0 or of more than `max_tokens`.
   explicit Sampler(SamplerOptions options, Shard shard = {});
 
   /// The order of `epoch`, the same on every rank. With Order::blocks the call takes time and memory proportional to
@@ -85,38 +118,43 @@ class Sampler {
   EpochOrder order(std::uint64_t epoch) const;
 
   /// The samples of this rank in step `step` of an epoch with the order `epoch_order`, with repetitions as there.
-  /// Throws UsageError unless `step` < batches(from).
+  /// Throws UsageError unless `step` < batches(from, epoch_order.epoch()).
   std::vector<std::uint64_t> batch(const EpochOrder& epoch_order, std::uint64_t step, std::uint64_t from = 0) const;
 
   /// The samples of this rank, and of all ranks together, in such a step.
   struct StepSamples {
     std::uint64_t of_rank = 0;
     std::uint64_t of_all = 0;
+    bool are_even = true;  ///< all ranks have equally many
   };
-  /// Throws UsageError unless `step` < steps(from).
-  StepSamples samples(std::uint64_t step, std::uint64_t from = 0) const;
+  /// Throws UsageError unless `step` < steps(from, epoch).
+  StepSamples samples(std::uint64_t step, std::uint64_t from = 0, std::uint64_t epoch = 0) const;
 
   /// A hash of the kind of order, the blocks, `blocks_at_once`, `repetitions`, the groups and `group_chunk`; never 0.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
-  /// The number of batches of this rank from a position on: steps(from) or, with `uneven`, possibly one less.
-  std::uint64_t batches(std::uint64_t from = 0) const;
+  /// The number of batches of this rank from a position on: steps(from, epoch) or, with `uneven`, possibly one less.
+  std::uint64_t batches(std::uint64_t from = 0, std::uint64_t epoch = 0) const;
 
   /// The number of steps from a position on, the same on every rank: the largest number of batches that any rank has.
-  std::uint64_t steps(std::uint64_t from = 0) const;
+  /// With `max_tokens` the first call for an epoch and a position takes time proportional to the number of samples.
+  std::uint64_t steps(std::uint64_t from = 0, std::uint64_t epoch = 0) const;
 
-  /// The position after all ranks have consumed `steps_done` steps from a position on; at most steps(from) steps count.
-  /// At most dataset_size, and less if `drop` leaves samples out.
-  std::uint64_t position_after(std::uint64_t steps_done, std::uint64_t from = 0) const;
+  /// The position after all ranks have consumed `steps_done` steps from a position on; at most steps(from, epoch) steps
+  /// count. At most dataset_size, and less if `drop` leaves samples out.
+  std::uint64_t position_after(std::uint64_t steps_done, std::uint64_t from = 0, std::uint64_t epoch = 0) const;
 
   Remainder remainder() const { return options_.remainder; }
   std::uint64_t batch_size() const { return options_.batch_size; }
+  std::uint64_t max_tokens() const { return options_.max_tokens; }
 
-  /// Whether an epoch has every sample exactly once.
-  bool covers_exactly_once() const { return options_.repetitions == 1 && end(0) == options_.dataset_size; }
+  /// Whether every epoch has every sample exactly once.
+  bool covers_exactly_once() const;
 
  private:
   EpochOrder single_order(std::uint64_t epoch) const;
+  std::shared_ptr<const detail::TokenSteps> token_steps(std::uint64_t from, std::uint64_t epoch) const;
+  void require_position(std::uint64_t from) const;
 
   /// This rank's part of a step: positions [begin, begin + count) of the step's [start, start + size).
   struct Slice {
@@ -135,6 +173,9 @@ class Sampler {
   std::uint64_t world_size_ = 1;
   std::uint64_t global_batch_ = 1;
   std::uint64_t fingerprint_ = 0;
+
+  struct Tokens;
+  std::shared_ptr<Tokens> tokens_;  // null without max_tokens
 };
 
 }  // namespace libtrain::data

@@ -37,8 +37,8 @@ enum class Precision {
 /// How long a training is, for a schedule of the learning rate.
 struct TrainingLength {
   std::int64_t epochs = 0;
-  std::int64_t steps = 0;  ///< of all epochs, or TrainerOptions::max_steps if that is less
-  std::int64_t steps_per_epoch = 0;
+  std::int64_t steps = 0;            ///< of all epochs, or TrainerOptions::max_steps if that is less
+  std::int64_t steps_per_epoch = 0;  ///< of the first epoch: with batches by tokens others may have a few more or less
 };
 
 /// When a Trainer writes checkpoints, to DIR/`folder`, where DIR is `--output`, and which are kept. Besides, it writes

@@ -180,6 +180,68 @@ TEST(DataLoaderOf, ResumesAtAnotherNumberOfRanks) {
   EXPECT_EQ(parts, alone);
 }
 
+// 101 texts of 1 to 5 tokens.
+LoaderOptions by_tokens(std::uint64_t max_tokens, int workers) {
+  LoaderOptions options = exactly_once(1, workers);
+  options.max_tokens = max_tokens;
+  for (std::uint32_t text = 0; text < 101; ++text) options.lengths.push_back(1 + text % 5);
+  return options;
+}
+
+TEST(DataLoaderOf, MakesBatchesByTokens) {
+  const Texts texts(101);
+  Read alone;
+  DataLoaderOf loader(texts, pack_tokens, by_tokens(24, 2));
+  std::uint64_t count = 0;
+  std::int64_t tokens = 0;
+  for (auto& batch : loader.epoch(1)) {
+    EXPECT_LE(batch.ids.size(0), 24);
+    tokens += batch.ids.size(0);
+    add(alone, batch);
+    ++count;
+  }
+  EXPECT_EQ(alone.size(), 101u);
+  EXPECT_EQ(tokens, 301);
+  EXPECT_EQ(count, loader.sampler().steps(0, 1));
+
+  // As many tokens on three ranks, then, within the epoch, fewer on two.
+  Read parts;
+  LoaderState state;
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoaderOf one(texts, pack_tokens, by_tokens(8, 1), {rank, 3});
+    auto epoch = one.epoch(1);
+    for (int step = 0; step < 5; ++step) add(parts, *epoch.next());
+    state = epoch.state();
+  }
+  EXPECT_EQ(state.position, parts.size());
+  for (int rank = 0; rank < 2; ++rank) {
+    DataLoaderOf one(texts, pack_tokens, by_tokens(10, 0), {rank, 2});
+    auto rest = one.resume(LoaderState::from_text(state.to_text()));
+    while (auto batch = rest.next()) add(parts, *batch);
+    EXPECT_EQ(rest.state().position, 101u);
+  }
+  EXPECT_EQ(parts, alone);
+}
+
+TEST(DataLoaderOf, BeginsAnEpochByTokensAtAnyOfItsSteps) {
+  const Texts texts(101);
+  DataLoaderOf loader(texts, pack_tokens, by_tokens(24, 0));
+  std::vector<std::vector<std::int64_t>> all;
+  for (auto& batch : loader.epoch(2)) all.push_back(values<std::int64_t>(batch.labels));
+  for (std::uint64_t step = 0; step <= all.size(); ++step) {
+    std::vector<std::vector<std::int64_t>> rest;
+    for (auto& batch : loader.epoch(2, step)) rest.push_back(values<std::int64_t>(batch.labels));
+    EXPECT_EQ(rest, std::vector(all.begin() + static_cast<std::ptrdiff_t>(step), all.end()));
+  }
+  EXPECT_THROW(loader.epoch(2, all.size() + 1), UsageError);
+}
+
+TEST(DataLoaderOf, NamesATextThatIsLongerThanABatch) {
+  const Texts texts(101);
+  EXPECT_THAT(message_of<UsageError>([&] { DataLoaderOf(texts, pack_tokens, by_tokens(4, 0)); }),
+              HasSubstr("'sample 4' has 5 tokens, and max_tokens is 4"));
+}
+
 TEST(DataLoaderOf, ReplacesBadSamples) {
   const Texts texts(40, {3, 17});
   auto options = exactly_once(8, 2);

@@ -20,9 +20,23 @@ constexpr std::uint64_t kAttempts = 32;
 // Keeps the random numbers of a batch apart from those of its samples.
 constexpr std::uint64_t kBatchNumbers = 0x6261746368;
 
+// As the sampler, but by name.
+void require_fitting(const IndexedDataset& dataset, const LoaderOptions& options) {
+  if (options.max_tokens == 0 || options.lengths.size() != dataset.size()) return;
+  const auto longer =
+      std::ranges::find_if(options.lengths, [&](std::uint64_t length) { return length > options.max_tokens; });
+  if (longer == options.lengths.end()) return;
+  const auto index = static_cast<std::uint64_t>(longer - options.lengths.begin());
+  throw UsageError(text("'", dataset.origin(index).path, "' has ", *longer, " tokens, and max_tokens is ",
+                        options.max_tokens, ". Raise it, or truncate texts."));
+}
+
 SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOptions& options, const Shard& shard) {
+  require_fitting(dataset, options);
   return {.dataset_size = dataset.size(),
           .batch_size = options.batch_size,
+          .max_tokens = options.max_tokens,
+          .lengths = options.lengths,
           .seed = options.seed.value_or(shard.seed),
           .order = options.order,
           .remainder = options.remainder,
@@ -60,12 +74,13 @@ LoaderCore::LoaderCore(const IndexedDataset& dataset, const LoaderOptions& optio
   if (options.prefetch < 1) throw UsageError(text("prefetch is ", options.prefetch, ". It must be at least 1."));
 }
 
-std::uint64_t LoaderCore::position_of_step(std::uint64_t step) const {
-  if (step > sampler_.steps()) {
-    throw UsageError(text("Step ", step, " is past the end of an epoch of ", sampler_.steps(),
+std::uint64_t LoaderCore::position_of_step(std::uint64_t epoch, std::uint64_t step) const {
+  const std::uint64_t steps = sampler_.steps(0, epoch);
+  if (step > steps) {
+    throw UsageError(text("Step ", step, " is past the end of an epoch of ", steps,
                           " steps. Count steps from the start of each epoch."));
   }
-  return sampler_.position_after(step);
+  return sampler_.position_after(step, 0, epoch);
 }
 
 void LoaderCore::resume(const LoaderState& state) {
@@ -150,7 +165,7 @@ EpochCore::EpochCore(LoaderCore& loader, std::unique_ptr<BatchMaker> maker, std:
       epoch_(epoch),
       start_(position),
       order_(loader.sampler_.order(epoch)),
-      engine_(*maker_, {.batches = loader.sampler_.batches(position),
+      engine_(*maker_, {.batches = loader.sampler_.batches(position, epoch),
                         .workers = loader.workers_,
                         .slots = loader.slots_,
                         .indices = [this](std::uint64_t batch) { return indices_of(batch); },
@@ -184,8 +199,8 @@ void EpochCore::give_back() {
 LoaderState EpochCore::state() const {
   const Sampler& sampler = loader_.sampler_;
   // With Remainder::uneven a rank may take its last batch before the others take theirs.
-  const std::uint64_t steps = has_ended_ ? sampler.steps(start_) : taken_;
-  return loader_.state_at(epoch_, sampler.position_after(steps, start_));
+  const std::uint64_t steps = has_ended_ ? sampler.steps(start_, epoch_) : taken_;
+  return loader_.state_at(epoch_, sampler.position_after(steps, start_, epoch_));
 }
 
 std::vector<std::uint64_t> EpochCore::indices_of(std::uint64_t batch) const {
@@ -194,7 +209,8 @@ std::vector<std::uint64_t> EpochCore::indices_of(std::uint64_t batch) const {
 
 std::vector<std::uint64_t> EpochCore::all_indices() const {
   std::vector<std::uint64_t> all;
-  for (std::uint64_t batch = 0; batch < loader_.sampler_.batches(start_); ++batch) {
+  const std::uint64_t batches = loader_.sampler_.batches(start_, epoch_);
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
     for (const std::uint64_t number : indices_of(batch)) all.push_back(number % loader_.dataset_.size());
   }
   return all;

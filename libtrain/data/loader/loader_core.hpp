@@ -24,8 +24,12 @@ namespace libtrain::data {
 
 /// Options of loaders of any batch type.
 struct LoaderOptions {
-  std::uint64_t batch_size = 32;  ///< samples per rank and step
-  int workers = 2;                ///< threads that read; 0 reads in the thread that takes the batch
+  std::uint64_t batch_size = 32;  ///< samples per rank and step; does not count with `max_tokens`
+  /// Batches by tokens, see Sampler: about so many tokens per rank and step, of texts with these `lengths`
+  /// (TokenizedTexts::lengths()), instead of batch_size texts.
+  std::uint64_t max_tokens = 0;
+  std::vector<std::uint32_t> lengths = {};
+  int workers = 2;  ///< threads that read; 0 reads in the thread that takes the batch
   /// Seed of the order and of the samples' random numbers, the same on every rank; by default the shard's.
   std::optional<std::uint64_t> seed = std::nullopt;
   Order order = Order::shuffled;
@@ -34,7 +38,8 @@ struct LoaderOptions {
   BadSampleOptions bad_samples = {};
   std::uint64_t blocks_at_once = 16;  ///< for Order::blocks: number of files whose samples are mixed
   std::uint64_t repetitions = 1;      ///< see SamplerOptions; each has random numbers of its own
-  /// See SamplerOptions: CocoDetection::aspect_ratio_groups() has those of images that are padded to the same size.
+  /// See SamplerOptions: CocoDetection::aspect_ratio_groups() and length_groups() have those of images and texts that
+  /// are padded to the same size.
   std::vector<std::uint8_t> groups = {};
   std::uint64_t group_chunk = 64;
 };
@@ -47,8 +52,8 @@ class LoaderCore {
   /// The data set must outlive it. Throws as DataLoaderOf's constructor.
   LoaderCore(const IndexedDataset& dataset, const LoaderOptions& options, const RankShard& shard);
 
-  /// The position in an epoch's order at which a step starts. Throws UsageError for a step past the end.
-  std::uint64_t position_of_step(std::uint64_t step) const;
+  /// The position in the order of `epoch` at which a step starts. Throws UsageError for a step past the end.
+  std::uint64_t position_of_step(std::uint64_t epoch, std::uint64_t step) const;
 
   /// Adds the state's bad samples. Throws as DataLoaderOf::resume().
   void resume(const LoaderState& state);

@@ -153,7 +153,7 @@ void TrainingLoop::begin(TrainerSteps& steps) {
     throw UsageError("fit() was called twice. Create another Trainer, with another TrainerCheckpoints::folder.");
   if (parts_.empty()) throw UsageError("fit() was called on a trainer without modules. Add them with add().");
   has_begun_ = true;
-  require_batches(steps.sampler(), 0);
+  require_batches(steps.sampler(), 0, 0);
   require_metric_of_evaluations();
   const auto all = configuration(steps.sampler());
   std::vector<std::string> lines;
@@ -207,7 +207,11 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const
   all.emplace("precision", name_of(options_.precision));
   all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");
   if (options_.max_gradient_norm) all.emplace("max_gradient_norm", text(*options_.max_gradient_norm));
-  all.emplace("batch_size", text(sampler.batch_size()));
+  if (sampler.max_tokens() > 0) {
+    all.emplace("max_tokens", text(sampler.max_tokens()));
+  } else {
+    all.emplace("batch_size", text(sampler.batch_size()));
+  }
   if (options_.moving_average) {
     all.emplace(kAverageDecay, text(options_.moving_average->decay));
     all.emplace("moving_average.warm_up", options_.moving_average->warm_up ? "true" : "false");
@@ -258,27 +262,39 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   }
 }
 
-std::int64_t TrainingLoop::steps_per_epoch(const data::Sampler& sampler) const {
-  return ceiling_of_ratio(integer(sampler.steps()), options_.accumulate);
+std::int64_t TrainingLoop::steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const {
+  return ceiling_of_ratio(integer(sampler.steps(0, static_cast<std::uint64_t>(number))), options_.accumulate);
+}
+
+// With batches by tokens epochs may have different numbers of steps.
+std::int64_t TrainingLoop::steps_of_epochs(const data::Sampler& sampler, std::int64_t count) const {
+  if (sampler.max_tokens() == 0) return count * steps_of_epoch(sampler, 0);
+  std::int64_t steps = 0;
+  for (std::int64_t number = 0; number < count; ++number) {
+    if (options_.max_steps > 0 && steps >= options_.max_steps) break;  // an epoch takes a look at all samples
+    steps += steps_of_epoch(sampler, number);
+  }
+  return steps;
 }
 
 void TrainingLoop::make_schedule(const data::Sampler& sampler) {
   if (!options_.schedule) return;
-  const auto of_epoch = steps_per_epoch(sampler);
-  auto steps = options_.epochs * of_epoch;
+  auto steps = steps_of_epochs(sampler, options_.epochs);
   if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
-  schedule_ = options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = of_epoch});
+  schedule_ =
+      options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = steps_of_epoch(sampler, 0)});
 }
 
 void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
-  const auto of_epoch = steps_per_epoch(sampler);
+  const auto of_epoch = steps_of_epoch(sampler, 0);
   const auto former = std::exchange(progress_->steps_per_epoch, of_epoch);
   if (former != 0 && former != of_epoch && options_.max_steps == 0) {
     // Another number of ranks: the schedule goes on at the same place in the data.
-    double epochs_done = static_cast<double>(epoch());
+    auto steps_done = static_cast<double>(steps_of_epochs(sampler, epoch()));
     if (resumed_ && resumed_->epoch == static_cast<std::uint64_t>(epoch()))
-      epochs_done += static_cast<double>(resumed_->position) / static_cast<double>(resumed_->dataset_size);
-    progress_->schedule_offset = std::llround(epochs_done * static_cast<double>(of_epoch)) - step();
+      steps_done += static_cast<double>(resumed_->position) / static_cast<double>(resumed_->dataset_size) *
+                    static_cast<double>(steps_of_epoch(sampler, epoch()));
+    progress_->schedule_offset = std::llround(steps_done) - step();
   }
   if (!schedule_) return;
   for (const auto& part : parts_) {
@@ -313,16 +329,16 @@ void TrainingLoop::train_epoch(TrainerSteps& steps) {
 }
 
 // The ranks take part in a step in equal numbers of rounds, even one that has no samples in it; see TrainerPart.
-void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t from) const {
+void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t from, std::uint64_t number) const {
   if (sampler.remainder() == data::Remainder::uneven) {
     throw UsageError(
         "A trainer needs equally many batches on all ranks, which Remainder::uneven does not give. Use "
         "Remainder::exact.");
   }
-  const auto steps = sampler.steps(from);
+  const auto steps = sampler.steps(from, number);
   if (steps == 0 && from == 0) throw UsageError("fit() was given a loader without batches. Use more data.");
   if (joins() || steps == 0) return;
-  const auto last = sampler.samples(steps - 1, from).of_all;
+  const auto last = sampler.samples(steps - 1, from, number).of_all;
   if (last >= static_cast<std::uint64_t>(context_.world_size())) return;
   throw UsageError(text("The last step of an epoch has ", last, " samples for ", context_.world_size(),
                         " ranks. A trainer of several parts, or with a SyncBatchNorm, needs some on each: use "
@@ -346,8 +362,8 @@ void TrainingLoop::begin_epoch(TrainerSteps& steps) {
     steps.begin_epoch(number);
   }
   resumed_.reset();
-  now_.batches = integer(steps.sampler().steps(now_.from));
-  require_batches(steps.sampler(), now_.from);
+  now_.batches = integer(steps.sampler().steps(now_.from, number));
+  require_batches(steps.sampler(), now_.from, number);
   auto left = ceiling_of_ratio(now_.batches, options_.accumulate);
   if (options_.max_steps > 0) left = std::min(left, options_.max_steps - step());
   context_.progress().begin_epoch({.number = static_cast<int>(epoch() + 1),
@@ -361,7 +377,7 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
   const auto plan = plan_step(steps.sampler());
   prepare_parts();
   for (std::int64_t index = 0; index < plan.batches; ++index, ++now_.batch) {
-    const auto samples = integer(steps.sampler().samples(static_cast<std::uint64_t>(now_.batch), now_.from).of_rank);
+    const auto samples = integer(samples_of(steps.sampler(), now_.batch).of_rank);
     {
       const TraceSpan span{context_.trace(), "data", "wait for a batch"};
       const Stopwatch waiting;
@@ -388,14 +404,19 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
   interval_.seconds += stopwatch.seconds();
 }
 
+data::Sampler::StepSamples TrainingLoop::samples_of(const data::Sampler& sampler, std::int64_t batch) const {
+  return sampler.samples(static_cast<std::uint64_t>(batch), now_.from,
+                         static_cast<std::uint64_t>(progress_->state.epoch));
+}
+
 TrainingLoop::Plan TrainingLoop::plan_step(const data::Sampler& sampler) const {
   Plan plan{.batches = std::min(options_.accumulate, now_.batches - now_.batch)};
   for (std::int64_t index = 0; index < plan.batches; ++index) {
-    const auto samples = sampler.samples(static_cast<std::uint64_t>(now_.batch + index), now_.from);
+    const auto samples = samples_of(sampler, now_.batch + index);
     plan.own += integer(samples.of_rank);
     plan.all += integer(samples.of_all);
     if (samples.of_rank > 0) plan.last = index;
-    if (samples.of_all % static_cast<std::uint64_t>(context_.world_size()) != 0) plan.is_even = false;
+    if (!samples.are_even) plan.is_even = false;
   }
   return plan;
 }

@@ -103,9 +103,10 @@ class TrainingLoop {
   bool is_over() const;
 
   void begin(TrainerSteps& steps);
-  void require_batches(const data::Sampler& sampler, std::uint64_t from) const;
+  void require_batches(const data::Sampler& sampler, std::uint64_t from, std::uint64_t number) const;
   bool joins() const;
-  std::int64_t steps_per_epoch(const data::Sampler& sampler) const;
+  std::int64_t steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const;
+  std::int64_t steps_of_epochs(const data::Sampler& sampler, std::int64_t count) const;
   void make_schedule(const data::Sampler& sampler);
   void follow_schedule(const data::Sampler& sampler);
   void require_metric_of_evaluations() const;
@@ -116,6 +117,7 @@ class TrainingLoop {
   void train_epoch(TrainerSteps& steps);
   void begin_epoch(TrainerSteps& steps);
   void make_step(TrainerSteps& steps);
+  data::Sampler::StepSamples samples_of(const data::Sampler& sampler, std::int64_t batch) const;
   Plan plan_step(const data::Sampler& sampler) const;
   void prepare_parts();
   void settle_parts();

@@ -1,0 +1,45 @@
+#include <libtrain/data/detail/token_steps.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace libtrain::data::detail {
+
+std::vector<std::uint64_t> token_step_starts(const std::function<std::uint64_t(std::uint64_t position)>& length,
+                                             std::uint64_t from, std::uint64_t size, std::uint64_t limit) {
+  std::vector<std::uint64_t> starts{from};
+  std::uint64_t tokens = 0;
+  for (std::uint64_t position = from; position < size; ++position) {
+    const std::uint64_t added = length(position);
+    if (tokens + added > limit && position > starts.back()) {
+      starts.push_back(position);
+      tokens = 0;
+    }
+    tokens += added;
+  }
+  if (starts.back() < size) starts.push_back(size);
+  return starts;
+}
+
+std::vector<std::uint32_t> divide_by_tokens(std::span<const std::uint32_t> lengths, std::uint64_t ranks) {
+  std::vector<std::uint32_t> longest_first(lengths.size());
+  std::iota(longest_first.begin(), longest_first.end(), std::uint32_t{0});
+  std::ranges::stable_sort(longest_first, std::greater<>{}, [&](std::uint32_t sample) { return lengths[sample]; });
+
+  using TokensOfRank = std::pair<std::uint64_t, std::uint32_t>;
+  std::priority_queue<TokensOfRank, std::vector<TokensOfRank>, std::greater<>> emptiest;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) emptiest.emplace(0, rank);
+  std::vector<std::uint32_t> rank_of(lengths.size());
+  for (const std::uint32_t sample : longest_first) {
+    const auto [tokens, rank] = emptiest.top();
+    emptiest.pop();
+    rank_of[sample] = rank;
+    emptiest.emplace(tokens + lengths[sample], rank);
+  }
+  return rank_of;
+}
+
+}  // namespace libtrain::data::detail
