@@ -55,6 +55,7 @@
 #include <libtrain/observe/metrics.hpp>
 #include <libtrain/observe/mlflow.hpp>
 #include <libtrain/observe/progress.hpp>
+#include <libtrain/observe/task_metrics.hpp>
 #include <libtrain/observe/tensor_board.hpp>
 #include <libtrain/observe/tracker.hpp>
 #include <libtrain/optim/device_optimizer.hpp>

@@ -71,6 +71,13 @@ Evaluation EvaluationSums::over_ranks(Communicator& communicator) const {
   return result;
 }
 
+std::vector<std::vector<double>> gather_numbers(const std::vector<double>& numbers, Communicator& communicator) {
+  const CallPurpose purpose{communicator, "merge_over_ranks()"};
+  std::vector<std::vector<double>> of_ranks;
+  for (const auto& bytes : communicator.all_gather_bytes(to_bytes(numbers))) of_ranks.push_back(numbers_of(bytes));
+  return of_ranks;
+}
+
 }  // namespace detail
 
 }  // namespace libtrain

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -54,6 +55,9 @@ class EvaluationSums {
   std::int64_t samples_ = 0;
 };
 
+/// The numbers of each rank. All ranks must call it.
+std::vector<std::vector<double>> gather_numbers(const std::vector<double>& numbers, Communicator& communicator);
+
 /// As evaluate(), in the modes that modules have; std::nullopt if `must_stop()` is true after a batch, which must be
 /// the same on all ranks. All ranks call it equally often.
 template <typename B, typename Measure, typename MustStop>
@@ -90,6 +94,44 @@ Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Com
                     const Measure& measure) {
   const detail::EvaluationMode mode(model);
   return *detail::evaluate_until(loader, communicator, measure, [] { return false; });
+}
+
+/// Adds what the other ranks have counted, so that all ranks have the same: `counts` is a ClassCounts or another class
+/// of libtrain/observe/task_metrics.hpp. All ranks must call it. Throws UsageError, on all ranks, if their counts
+/// differ in kind, such as in the number of classes.
+template <typename Counts>
+void merge_over_ranks(Counts& counts, Communicator& communicator) {
+  const auto of_ranks = detail::gather_numbers(counts.numbers(), communicator);
+  const auto own = static_cast<std::size_t>(communicator.rank());
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    if (rank != own) counts.merge(of_ranks[rank]);
+  }
+}
+
+/// Calls `add(batch, counts)` for each batch of epoch 0 of `loader` that has samples, and then merge_over_ranks(), for
+/// metrics that are not means over samples. An evaluation of a Trainer:
+///
+///     trainer.evaluate_with([&](const std::function<bool()>& must_stop) -> Values {
+///       lt::ClassCounts counts(classes);
+///       if (!lt::count_every_sample(held_out, communicator, counts, add, must_stop)) return std::nullopt;
+///       return {{{"f1", counts.macro_f1()}}};
+///     });
+///
+/// Returns false, with counts that are of no use, once `must_stop()` is true after a batch, which must be the same on
+/// all ranks. All ranks must call it, with modules in the mode that they want. Throws as evaluate().
+template <typename B, typename Counts, typename Add, typename MustStop>
+bool count_every_sample(data::DataLoaderOf<B>& loader, Communicator& communicator, Counts& counts, const Add& add,
+                        const MustStop& must_stop) {
+  detail::require_every_sample_once(loader.sampler());
+  auto epoch = loader.epoch(0);
+  for (auto& batch : epoch) {
+    if (epoch.samples_of_batch() > 0) add(batch, counts);
+    if (must_stop()) return false;
+  }
+  // Remainder::uneven may leave this rank with one batch less.
+  if (loader.sampler().batches() < loader.sampler().steps() && must_stop()) return false;
+  merge_over_ranks(counts, communicator);
+  return true;
 }
 
 }  // namespace libtrain

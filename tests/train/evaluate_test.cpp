@@ -11,6 +11,7 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/observe/task_metrics.hpp>
 
 #include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
@@ -156,6 +157,70 @@ TEST(Evaluate, RefusesALoaderThatRepeatsOrLeavesOutSamples) {
                   }),
                   HasSubstr("Remainder::exact"));
     }
+  });
+}
+
+TEST(CountEverySample, GivesAllRanksTheMetricsOfAllSamples) {
+  on_ranks([](Communicator& communicator) {
+    for (std::uint64_t size = 1; size <= 7; ++size) {
+      const Pixels pixels(size);
+      data::DataLoader loader{
+          pixels, {.batch_size = 2, .workers = 1, .remainder = data::Remainder::exact}, shard_of(communicator)};
+      ClassCounts counts(8);
+      NumberPairs pairs;
+      ClassCounts expected(8);
+      NumberPairs expected_pairs;
+      for (std::uint64_t index = 0; index < size; ++index) {
+        const auto label = static_cast<std::int64_t>(index);
+        expected.add(label, label / 2);
+        expected_pairs.add(static_cast<double>(label), static_cast<double>(label % 3) / 7);
+      }
+      const auto never = [] { return false; };
+      const auto for_labels = [](const data::Batch& batch, const auto& take) {
+        for (std::int64_t place = 0; place < batch.size(); ++place) take(batch.labels[place].item<std::int64_t>());
+      };
+      ASSERT_TRUE(count_every_sample(
+          loader, communicator, counts,
+          [&](const data::Batch& batch, ClassCounts& to) {
+            for_labels(batch, [&](std::int64_t label) { to.add(label, label / 2); });
+          },
+          never));
+      ASSERT_TRUE(count_every_sample(
+          loader, communicator, pairs,
+          [&](const data::Batch& batch, NumberPairs& to) {
+            for_labels(batch, [&](std::int64_t label) {
+              to.add(static_cast<double>(label), static_cast<double>(label % 3) / 7);
+            });
+          },
+          never));
+      EXPECT_EQ(counts.numbers(), expected.numbers());
+      EXPECT_EQ(counts.matthews(), expected.matthews());
+      EXPECT_EQ(pairs.samples(), size);
+      EXPECT_EQ(pairs.spearman(), expected_pairs.spearman());
+      EXPECT_EQ(pairs.pearson(), expected_pairs.pearson());
+    }
+  });
+}
+
+TEST(CountEverySample, EndsOnAllRanksWhenItMustStop) {
+  on_ranks([](Communicator& communicator) {
+    const Pixels pixels(static_cast<std::uint64_t>(4 * communicator.world_size()));
+    data::DataLoader loader{
+        pixels, {.batch_size = 1, .workers = 0, .remainder = data::Remainder::exact}, shard_of(communicator)};
+    ClassCounts counts(100);
+    int batches = 0;
+    EXPECT_FALSE(count_every_sample(
+        loader, communicator, counts, [&](const data::Batch&, ClassCounts&) { ++batches; },
+        [&] { return batches == 2; }));
+    EXPECT_EQ(batches, 2);
+  });
+}
+
+TEST(MergeOverRanks, RefusesDifferentCountsOnAllRanks) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    ClassCounts counts(communicator.rank() == 0 ? 3 : 2);
+    EXPECT_THAT(message_of<UsageError>([&] { merge_over_ranks(counts, communicator); }), HasSubstr("are added to"));
   });
 }
 
