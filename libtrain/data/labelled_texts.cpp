@@ -25,6 +25,7 @@ namespace libtrain::data {
 namespace {
 
 constexpr std::size_t kShownClasses = 10;
+constexpr std::uint64_t kMostReserved = std::uint64_t{1} << 30;  // the size of a file may be wrong
 
 // An integer of a label, for the order of classes; std::nullopt for any other name.
 std::optional<long long> integer_of(const std::string& name) {
@@ -83,7 +84,7 @@ class detail::LabelledTextsReader {
     }
     file_ = {.name = name, .has_lines = format != TextFormat::parquet};
     // The texts of most formats are less. Pages that are not written take no memory.
-    texts_.bytes_.reserve(texts_.bytes_.size() + file->size());
+    texts_.bytes_.reserve(texts_.bytes_.size() + std::min(file->size(), kMostReserved));
     const std::uint64_t before = texts_.size();
     const std::uint64_t left_out_before = texts_.left_out_;
     read_text_rows(std::move(file), format, options_,

@@ -27,21 +27,22 @@ using ::testing::HasSubstr;
 
 using Named = std::pair<std::string, std::string>;
 
-LabelledTexts read(const std::vector<Named>& contents, const LabelledTextsOptions& options = {}) {
+LabelledTexts read_texts(const std::vector<Named>& contents, const LabelledTextsOptions& options = {}) {
   std::vector<std::unique_ptr<const File>> files;
   for (const auto& [name, content] : contents) files.push_back(memory_file(content, name));
   return LabelledTexts(std::move(files), options);
 }
 
-LabelledTexts read(const std::string& name, const std::string& content, const LabelledTextsOptions& options = {}) {
-  return read({{name, content}}, options);
+LabelledTexts read_texts(const std::string& name, const std::string& content,
+                         const LabelledTextsOptions& options = {}) {
+  return read_texts({{name, content}}, options);
 }
 
-std::string fault(const std::string& name, const std::string& content, const LabelledTextsOptions& options = {}) {
-  return message_of<EnvironmentError>([&] { read(name, content, options); });
+std::string fault_in(const std::string& name, const std::string& content, const LabelledTextsOptions& options = {}) {
+  return message_of<EnvironmentError>([&] { read_texts(name, content, options); });
 }
 
-std::vector<std::string> rows(const LabelledTexts& texts) {
+std::vector<std::string> rows_of(const LabelledTexts& texts) {
   std::vector<std::string> all;
   for (std::uint64_t row = 0; row < texts.size(); ++row) {
     std::string line(texts.text(row));
@@ -56,8 +57,8 @@ std::vector<std::string> rows(const LabelledTexts& texts) {
 
 TEST(LabelledTexts, ReadsCsvWithQuotesAndLineBreaks) {
   const auto texts =
-      read("a.csv", "id,label,text\r\n1,good,\"said \"\"yes\"\",\nand went\"\r\n2,bad,no\r\n3,good,fine");
-  EXPECT_THAT(rows(texts), ElementsAre("said \"yes\",\nand went 1", "no 0", "fine 1"));
+      read_texts("a.csv", "id,label,text\r\n1,good,\"said \"\"yes\"\",\nand went\"\r\n2,bad,no\r\n3,good,fine");
+  EXPECT_THAT(rows_of(texts), ElementsAre("said \"yes\",\nand went 1", "no 0", "fine 1"));
   EXPECT_THAT(texts.classes(), ElementsAre("bad", "good"));
   EXPECT_FALSE(texts.has_pairs());
   EXPECT_EQ(texts.origin(0).path, "a.csv, line 2");
@@ -66,106 +67,108 @@ TEST(LabelledTexts, ReadsCsvWithQuotesAndLineBreaks) {
 }
 
 TEST(LabelledTexts, ReadsTabsWithoutQuotes) {
-  const auto texts = read("a.tsv", "sentence\tlabel\n\"half a quote\t1\na 5\" disk\t0\n");
-  EXPECT_THAT(rows(texts), ElementsAre("\"half a quote 1", "a 5\" disk 0"));
+  const auto texts = read_texts("a.tsv", "sentence\tlabel\n\"half a quote\t1\na 5\" disk\t0\n");
+  EXPECT_THAT(rows_of(texts), ElementsAre("\"half a quote 1", "a 5\" disk 0"));
 }
 
 // The columns of CoLA, which has no header.
 TEST(LabelledTexts, FindsColumnsByNumber) {
-  const auto texts = read("train.tsv", "gj04\t1\t\tOur friends win.\ngj04\t0\t*\tThem win.\n",
-                          {.header = CsvHeader::none, .text_column = "3", .label_column = "1"});
-  EXPECT_THAT(rows(texts), ElementsAre("Our friends win. 1", "Them win. 0"));
-  EXPECT_THAT(rows(read("a.csv", "x,y\nwords,a\n", {.text_column = "0", .label_column = "1"})), ElementsAre("words 0"));
+  const auto texts = read_texts("train.tsv", "gj04\t1\t\tOur friends win.\ngj04\t0\t*\tThem win.\n",
+                                {.header = CsvHeader::none, .text_column = "3", .label_column = "1"});
+  EXPECT_THAT(rows_of(texts), ElementsAre("Our friends win. 1", "Them win. 0"));
+  EXPECT_THAT(rows_of(read_texts("a.csv", "x,y\nwords,a\n", {.text_column = "0", .label_column = "1"})),
+              ElementsAre("words 0"));
 }
 
 TEST(LabelledTexts, FindsPairsByUsualNames) {
-  EXPECT_THAT(rows(read("a.tsv", "index\tquestion\tsentence\tlabel\n0\tq\ts\tentailment\n")), ElementsAre("q|s 0"));
-  EXPECT_THAT(rows(read("a.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\ta\tb\n")),
+  EXPECT_THAT(rows_of(read_texts("a.tsv", "index\tquestion\tsentence\tlabel\n0\tq\ts\tentailment\n")),
+              ElementsAre("q|s 0"));
+  EXPECT_THAT(rows_of(read_texts("a.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\ta\tb\n")),
               ElementsAre("a|b 0"));
-  EXPECT_THAT(rows(read("a.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t5\t6\ta\tb\t0\n")),
+  EXPECT_THAT(rows_of(read_texts("a.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t5\t6\ta\tb\t0\n")),
               ElementsAre("a|b 0"));
-  EXPECT_THAT(rows(read("a.csv", "premise,hypothesis,label1,gold_label\na,b,x,y\n")), ElementsAre("a|b 0"));
+  EXPECT_THAT(rows_of(read_texts("a.csv", "premise,hypothesis,label1,gold_label\na,b,x,y\n")), ElementsAre("a|b 0"));
   // With a name for the texts there is no pair unless it is asked for.
-  EXPECT_THAT(rows(read("a.csv", "sentence1,sentence2,label\na,b,x\n", {.text_column = "sentence2"})),
+  EXPECT_THAT(rows_of(read_texts("a.csv", "sentence1,sentence2,label\na,b,x\n", {.text_column = "sentence2"})),
               ElementsAre("b 0"));
-  EXPECT_THAT(rows(read("a.csv", "one,two,label\na,b,x\n", {.text_column = "two", .second_column = "one"})),
+  EXPECT_THAT(rows_of(read_texts("a.csv", "one,two,label\na,b,x\n", {.text_column = "two", .second_column = "one"})),
               ElementsAre("b|a 0"));
 }
 
 TEST(LabelledTexts, ReadsJsonLines) {
-  const auto texts = read("a.jsonl",
-                          "{\"text\": \"tab\\there\", \"label\": 10, \"more\": {\"text\": [1]}}\n\n"
-                          "{\"label\": 9, \"text\": \"\\u00e9\"}\n");
-  EXPECT_THAT(rows(texts), ElementsAre("tab\there 1", "\xc3\xa9 0"));
+  const auto texts = read_texts("a.jsonl",
+                                "{\"text\": \"tab\\there\", \"label\": 10, \"more\": {\"text\": [1]}}\n\n"
+                                "{\"label\": 9, \"text\": \"\\u00e9\"}\n");
+  EXPECT_THAT(rows_of(texts), ElementsAre("tab\there 1", "\xc3\xa9 0"));
   EXPECT_THAT(texts.classes(), ElementsAre("9", "10"));
   EXPECT_EQ(texts.origin(1).path, "a.jsonl, line 3");
 }
 
 TEST(LabelledTexts, SortsIntegersByValueAndNamesByBytes) {
-  EXPECT_THAT(read("a.csv", "text,label\na,10\nb,9\nc,0\n").classes(), ElementsAre("0", "9", "10"));
-  EXPECT_THAT(read("a.csv", "text,label\na,10\nb,9\nc,x\n").classes(), ElementsAre("10", "9", "x"));
-  const auto all = read("a.csv", "text,label\na,2\nb,0\nc,1\n");
-  EXPECT_THAT(rows(all), ElementsAre("a 2", "b 0", "c 1"));
+  EXPECT_THAT(read_texts("a.csv", "text,label\na,10\nb,9\nc,0\n").classes(), ElementsAre("0", "9", "10"));
+  EXPECT_THAT(read_texts("a.csv", "text,label\na,10\nb,9\nc,x\n").classes(), ElementsAre("10", "9", "x"));
+  const auto all = read_texts("a.csv", "text,label\na,2\nb,0\nc,1\n");
+  EXPECT_THAT(rows_of(all), ElementsAre("a 2", "b 0", "c 1"));
 }
 
 TEST(LabelledTexts, HaveTheGivenClassesInTheirOrder) {
   const LabelledTextsOptions options{.classes = {"good", "bad", "unused"}};
-  const auto texts = read("a.csv", "text,label\na,bad\nb,good\n", options);
-  EXPECT_THAT(rows(texts), ElementsAre("a 1", "b 0"));
+  const auto texts = read_texts("a.csv", "text,label\na,bad\nb,good\n", options);
+  EXPECT_THAT(rows_of(texts), ElementsAre("a 1", "b 0"));
   EXPECT_THAT(texts.classes(), ElementsAre("good", "bad", "unused"));
-  EXPECT_THAT(fault("a.csv", "text,label\na,bad\nb,ugly\n", options),
+  EXPECT_THAT(fault_in("a.csv", "text,label\na,bad\nb,ugly\n", options),
               AllOf(HasSubstr("file 'a.csv', line 3: expected one of the labels good, bad, unused, found 'ugly'."),
                     HasSubstr("BadTexts::leave_out")));
-  EXPECT_THAT(message_of<UsageError>([] { read("a.csv", "text,label\na,b\n", {.classes = {"b", "b"}}); }),
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "text,label\na,b\n", {.classes = {"b", "b"}}); }),
               HasSubstr("'b' is given twice"));
 }
 
 TEST(LabelledTexts, HaveSeveralClassesEach) {
   const LabelledTextsOptions options{.labels = TextLabels::several_classes};
   const auto texts =
-      read({{"a.csv", "text,labels\na,\"red, blue\"\nb,\nc,\"blue,blue\"\n"},
-            {"b.jsonl", "{\"text\": \"d\", \"labels\": [\"red\", \"a, b\"]}\n{\"text\": \"e\", \"labels\": []}"}},
-           options);
+      read_texts({{"a.csv", "text,labels\na,\"red, blue\"\nb,\nc,\"blue,blue\"\n"},
+                  {"b.jsonl", "{\"text\": \"d\", \"labels\": [\"red\", \"a, b\"]}\n{\"text\": \"e\", \"labels\": []}"}},
+                 options);
   EXPECT_THAT(texts.classes(), ElementsAre("a, b", "blue", "red"));
-  EXPECT_THAT(rows(texts), ElementsAre("a 1 2", "b", "c 1", "d 0 2", "e"));
-  EXPECT_THAT(
-      rows(read("a.tsv", "text\tlabel\na\tx|y\n", {.labels = TextLabels::several_classes, .label_separator = '|'})),
-      ElementsAre("a 0 1"));
-  EXPECT_THAT(fault("b.jsonl", "{\"text\": \"d\", \"label\": [\"red\"]}"), HasSubstr("line 1: expected one label"));
-  EXPECT_THAT(fault("a.csv", "text,labels\na,\"red,,blue\"\n", options), HasSubstr("expected a label, found none"));
+  EXPECT_THAT(rows_of(texts), ElementsAre("a 1 2", "b", "c 1", "d 0 2", "e"));
+  EXPECT_THAT(rows_of(read_texts("a.tsv", "text\tlabel\na\tx|y\n",
+                                 {.labels = TextLabels::several_classes, .label_separator = '|'})),
+              ElementsAre("a 0 1"));
+  EXPECT_THAT(fault_in("b.jsonl", "{\"text\": \"d\", \"label\": [\"red\"]}"), HasSubstr("line 1: expected one label"));
+  EXPECT_THAT(fault_in("a.csv", "text,labels\na,\"red,,blue\"\n", options), HasSubstr("expected a label, found none"));
 }
 
 TEST(LabelledTexts, HaveNumbers) {
   const LabelledTextsOptions options{.labels = TextLabels::numbers};
-  const auto texts = read({{"a.tsv", "sentence1\tsentence2\tscore\na\tb\t5.000\n"},
-                           {"b.jsonl", "{\"sentence1\": \"c\", \"sentence2\": \"d\", \"score\": -1.5e-1}"}},
-                          options);
+  const auto texts = read_texts({{"a.tsv", "sentence1\tsentence2\tscore\na\tb\t5.000\n"},
+                                 {"b.jsonl", "{\"sentence1\": \"c\", \"sentence2\": \"d\", \"score\": -1.5e-1}"}},
+                                options);
   EXPECT_EQ(texts.number(0), 5.0);
   EXPECT_EQ(texts.number(1), -0.15);
   EXPECT_TRUE(texts.classes().empty());
   for (const std::string bad : {"x", "nan", "inf", "1e999", "", "1 2", "0x1"}) {
-    EXPECT_THAT(fault("a.csv", "text,label\na," + bad + "\n", options),
+    EXPECT_THAT(fault_in("a.csv", "text,label\na," + bad + "\n", options),
                 HasSubstr("line 2: expected a number as the label, found '" + bad + "'"));
   }
 }
 
 TEST(LabelledTexts, MayHaveNoLabels) {
   const LabelledTextsOptions options{.labels = TextLabels::none};
-  EXPECT_THAT(rows(read({{"a.txt", "one line\r\n\nanother"}, {"b.csv", "text,x\nthird,2\n"}}, options)),
+  EXPECT_THAT(rows_of(read_texts({{"a.txt", "one line\r\n\nanother"}, {"b.csv", "text,x\nthird,2\n"}}, options)),
               ElementsAre("one line", "another", "third"));
-  EXPECT_THAT(message_of<UsageError>([] { read("a.txt", "one\n"); }), HasSubstr("TextLabels::none"));
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.txt", "one\n"); }), HasSubstr("TextLabels::none"));
 }
 
 TEST(LabelledTexts, JoinShardsAndKnowWhereEachRowIs) {
-  const auto texts = read({{"one.csv", "text,label\na,x\nb,y\n"}, {"two.tsv", "label\ttext\nw\tc\n"}});
-  EXPECT_THAT(rows(texts), ElementsAre("a 1", "b 2", "c 0"));
+  const auto texts = read_texts({{"one.csv", "text,label\na,x\nb,y\n"}, {"two.tsv", "label\ttext\nw\tc\n"}});
+  EXPECT_THAT(rows_of(texts), ElementsAre("a 1", "b 2", "c 0"));
   EXPECT_EQ(texts.origin(1).path, "one.csv, line 3");
   EXPECT_EQ(texts.origin(2).path, "two.tsv, line 2");
   EXPECT_THROW(texts.origin(3), UsageError);
   EXPECT_THROW(texts.text(3), UsageError);
   EXPECT_THROW(texts.label(3), UsageError);
   EXPECT_THAT(message_of<UsageError>(
-                  [] { read({{"one.csv", "text,label\na,x\n"}, {"two.csv", "text1,text2,label\na,b,x\n"}}); }),
+                  [] { read_texts({{"one.csv", "text,label\na,x\n"}, {"two.csv", "text1,text2,label\na,b,x\n"}}); }),
               HasSubstr("'two.csv' has pairs of texts"));
 }
 
@@ -173,18 +176,20 @@ TEST(LabelledTexts, NameTheColumnsThatExist) {
   for (const auto& options : {LabelledTextsOptions{.text_column = "body"},
                               {.label_column = "body"},
                               {.text_column = "text", .second_column = "body"}}) {
-    EXPECT_THAT(message_of<UsageError>([&] { read("a.csv", "text,label\na,x\n", options); }),
+    EXPECT_THAT(message_of<UsageError>([&] { read_texts("a.csv", "text,label\na,x\n", options); }),
                 HasSubstr("File 'a.csv' has no column 'body'; it has: text, label."));
-    EXPECT_THAT(message_of<UsageError>([&] { read("a.jsonl", "{\"text\": \"a\", \"label\": 1}", options); }),
+    EXPECT_THAT(message_of<UsageError>([&] { read_texts("a.jsonl", "{\"text\": \"a\", \"label\": 1}", options); }),
                 HasSubstr("File 'a.jsonl' has no column 'body'; it has: text, label."));
   }
-  EXPECT_THAT(message_of<UsageError>([] { read("a.csv", "words,label\na,x\n"); }), HasSubstr("it has: words, label."));
-  EXPECT_THAT(message_of<UsageError>([] { read("a.csv", "text,mark\na,x\n"); }), HasSubstr("it has: text, mark."));
-  EXPECT_THAT(message_of<UsageError>([] { read("a.csv", "text,a,a\nx,y,z\n", {.label_column = "a"}); }),
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "words,label\na,x\n"); }),
+              HasSubstr("it has: words, label."));
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "text,mark\na,x\n"); }),
+              HasSubstr("it has: text, mark."));
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "text,a,a\nx,y,z\n", {.label_column = "a"}); }),
               HasSubstr("more than one column 'a'"));
-  EXPECT_THAT(message_of<UsageError>([] { read("a.docx", "text,label\na,x\n"); }),
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.docx", "text,label\na,x\n"); }),
               AllOf(HasSubstr("'a.docx'"), HasSubstr(".csv, .tsv, .jsonl")));
-  EXPECT_THAT(message_of<UsageError>([] { read(std::vector<Named>{}); }), HasSubstr("no files"));
+  EXPECT_THAT(message_of<UsageError>([] { read_texts(std::vector<Named>{}); }), HasSubstr("no files"));
 }
 
 struct BadRow {
@@ -228,7 +233,7 @@ const std::vector<BadRow> kBadRows{
 
 TEST(LabelledTexts, RefuseBadRowsByFileAndLine) {
   for (const auto& bad : kBadRows) {
-    EXPECT_THAT(fault(bad.name, bad.content), AllOf(HasSubstr("'" + bad.name + "'"), HasSubstr(bad.message)));
+    EXPECT_THAT(fault_in(bad.name, bad.content), AllOf(HasSubstr("'" + bad.name + "'"), HasSubstr(bad.message)));
   }
 }
 
@@ -236,8 +241,8 @@ TEST(LabelledTexts, CountAndDescribeBadRowsThatAreLeftOut) {
   for (const auto& bad : kBadRows) {
     SCOPED_TRACE(bad.message);
     const test::CapturedLog log;
-    const auto texts = read(bad.name, bad.content, {.bad_texts = BadTexts::leave_out});
-    EXPECT_THAT(rows(texts), ElementsAre("before 0", "after 1"));
+    const auto texts = read_texts(bad.name, bad.content, {.bad_texts = BadTexts::leave_out});
+    EXPECT_THAT(rows_of(texts), ElementsAre("before 0", "after 1"));
     EXPECT_EQ(texts.left_out(), 1u);
     EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("1 row of the texts is left out"), HasSubstr(bad.message))));
   }
@@ -246,15 +251,15 @@ TEST(LabelledTexts, CountAndDescribeBadRowsThatAreLeftOut) {
 TEST(LabelledTexts, LeaveOutLabelsThatAreNotGiven) {
   const test::SilentLog silence;
   const auto texts =
-      read("a.csv", "text,label\na,x\nb,z\nc,y\n", {.classes = {"x", "y"}, .bad_texts = BadTexts::leave_out});
-  EXPECT_THAT(rows(texts), ElementsAre("a 0", "c 1"));
+      read_texts("a.csv", "text,label\na,x\nb,z\nc,y\n", {.classes = {"x", "y"}, .bad_texts = BadTexts::leave_out});
+  EXPECT_THAT(rows_of(texts), ElementsAre("a 0", "c 1"));
   EXPECT_EQ(texts.origin(1).path, "a.csv, line 4");
 }
 
 // It could hide all rows after it.
 TEST(LabelledTexts, RefuseAnOpenQuoteInAnyCase) {
   for (const auto bad_texts : {BadTexts::refuse, BadTexts::leave_out}) {
-    EXPECT_THAT(fault("a.csv", "text,label\na,x\n\"b,x\nc,y\nd,y\n", {.bad_texts = bad_texts}),
+    EXPECT_THAT(fault_in("a.csv", "text,label\na,x\n\"b,x\nc,y\nd,y\n", {.bad_texts = bad_texts}),
                 HasSubstr("line 3, byte offset 15: expected RFC 4180, found a quote that is not closed"));
   }
 }
@@ -262,32 +267,48 @@ TEST(LabelledTexts, RefuseAnOpenQuoteInAnyCase) {
 TEST(LabelledTexts, RefuseFilesWithoutTexts) {
   const LabelledTextsOptions leave_out{.bad_texts = BadTexts::leave_out};
   for (const std::string content : {"", "text,label\n", "\n\n"}) {
-    EXPECT_THAT(fault("a.csv", content), HasSubstr("file 'a.csv': expected texts, found none."));
-    EXPECT_THAT(fault("a.csv", content, leave_out), HasSubstr("expected texts, found none"));
+    EXPECT_THAT(fault_in("a.csv", content), HasSubstr("file 'a.csv': expected texts, found none."));
+    EXPECT_THAT(fault_in("a.csv", content, leave_out), HasSubstr("expected texts, found none"));
     const test::SilentLog silence;
-    const auto texts = read({{"a.csv", content}, {"b.csv", "text,label\na,x\n"}}, leave_out);
+    const auto texts = read_texts({{"a.csv", content}, {"b.csv", "text,label\na,x\n"}}, leave_out);
     EXPECT_EQ(texts.size(), 1u);
     EXPECT_EQ(texts.left_out(), 1u);
   }
-  EXPECT_THAT(fault("a.jsonl", "\n"), HasSubstr("'a.jsonl': expected texts, found none"));
-  EXPECT_THAT(fault("a.csv", "text,label\n,x\n", leave_out), HasSubstr("found none that can be used"));
+  EXPECT_THAT(fault_in("a.jsonl", "\n"), HasSubstr("'a.jsonl': expected texts, found none"));
+  EXPECT_THAT(fault_in("a.csv", "text,label\n,x\n", leave_out), HasSubstr("found none that can be used"));
 }
 
 TEST(LabelledTexts, RowsLongerThanAPieceAreWhole) {
   const std::string words(3 << 20, 'w');
-  const auto csv = read("a.csv", "text,label\n\"" + words + "\n\",x\nshort,y\n");
+  const auto csv = read_texts("a.csv", "text,label\n\"" + words + "\n\",x\nshort,y\n");
   EXPECT_EQ(csv.text(0), words + "\n");
   EXPECT_EQ(csv.text(1), "short");
   EXPECT_EQ(csv.origin(1).path, "a.csv, line 4");
   const auto json =
-      read("a.jsonl", "{\"text\": \"" + words + "\", \"label\": 1}\n{\"text\": \"short\", \"label\": 1}\n");
+      read_texts("a.jsonl", "{\"text\": \"" + words + "\", \"label\": 1}\n{\"text\": \"short\", \"label\": 1}\n");
   EXPECT_EQ(json.text(0), words);
   EXPECT_EQ(json.text(1), "short");
 }
 
+TEST(LabelledTexts, RefuseOtherEncodingsAndEndlessRows) {
+  for (const std::string mark : {"\xff\xfe", "\xfe\xff"}) {
+    for (const std::string name : {"a.csv", "a.tsv", "a.jsonl"}) {
+      EXPECT_THAT(fault_in(name, mark + "text,label\n"), AllOf(HasSubstr(name), HasSubstr("UTF-16")));
+    }
+  }
+  EXPECT_EQ(read_texts("a.jsonl", "\xef\xbb\xbf{\"text\": \"a\", \"label\": 1}").size(), 1u);
+  for (const auto format : {TextFormat::csv, TextFormat::lines}) {
+    std::vector<std::unique_ptr<const File>> files;
+    files.push_back(std::make_unique<const ZeroFile>());
+    EXPECT_THAT(message_of<EnvironmentError>(
+                    [&] { LabelledTexts(std::move(files), {.format = format, .labels = TextLabels::none}); }),
+                AllOf(HasSubstr("'zeros', line 1"), HasSubstr("67108864 bytes")));
+  }
+}
+
 TEST(LabelledTexts, IdentityChangesWithTextsAndLabels) {
   const auto identity = [](const std::string& content, const LabelledTextsOptions& options = {}) {
-    return read("a.csv", "text,label\n" + content, options).identity();
+    return read_texts("a.csv", "text,label\n" + content, options).identity();
   };
   EXPECT_EQ(identity("a,x\nb,y\n"), identity("a,x\r\n\"b\",y"));
   EXPECT_NE(identity("a,x\nb,y\n"), identity("a,x\nb,x\n"));
@@ -302,8 +323,8 @@ TEST(ReadLabelledTexts, ReadsFilesAndFolders) {
   write_file(folder / "b.csv", "text,label\nb,x\n");
   write_file(folder / "a.jsonl", "{\"text\": \"a\", \"label\": \"y\"}");
   write_file(folder / "README.md", "not a text");
-  EXPECT_THAT(rows(read_labelled_texts({folder.path().string()})), ElementsAre("a 1", "b 0"));
-  EXPECT_THAT(rows(read_labelled_texts({folder / "b.csv", folder.path().string() + "/"})),
+  EXPECT_THAT(rows_of(read_labelled_texts({folder.path().string()})), ElementsAre("a 1", "b 0"));
+  EXPECT_THAT(rows_of(read_labelled_texts({folder / "b.csv", folder.path().string() + "/"})),
               ElementsAre("b 0", "a 1", "b 0"));
   EXPECT_THAT(message_of<EnvironmentError>([&] { read_labelled_texts({folder / "c.csv"}); }), HasSubstr("c.csv"));
   const test::TemporaryFolder empty;

@@ -24,15 +24,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Numbers = std::vector<std::uint64_t>;
-constexpr std::uint64_t kToTheEnd = ~std::uint64_t{0};
+constexpr std::uint64_t kEveryStep = ~std::uint64_t{0};
 
 struct Draw {
   std::mt19937_64 random;
   std::uint64_t operator()(std::uint64_t low, std::uint64_t high) { return low + random() % (high - low + 1); }
 };
 
-SamplerOptions by_tokens(std::vector<std::uint32_t> lengths, std::uint64_t max_tokens,
-                         Remainder remainder = Remainder::exact, Order order = Order::shuffled) {
+SamplerOptions token_options(std::vector<std::uint32_t> lengths, std::uint64_t max_tokens,
+                             Remainder remainder = Remainder::exact, Order order = Order::shuffled) {
   SamplerOptions options{.dataset_size = lengths.size(), .max_tokens = max_tokens, .lengths = std::move(lengths)};
   options.order = order;
   options.remainder = remainder;
@@ -44,7 +44,7 @@ SamplerOptions random_options(Draw& draw) {
   std::vector<std::uint32_t> lengths(draw(1, 300));
   const std::uint64_t longest = draw(1, 60);
   for (auto& length : lengths) length = static_cast<std::uint32_t>(std::min(draw(1, longest), draw(1, longest)));
-  SamplerOptions options = by_tokens(std::move(lengths), longest + draw(0, 100));
+  SamplerOptions options = token_options(std::move(lengths), longest + draw(0, 100));
   options.seed = draw(0, 1000);
   switch (draw(0, 4)) {
     case 0:
@@ -70,8 +70,8 @@ SamplerOptions random_options(Draw& draw) {
 // Step by step, the samples of each rank.
 using Steps = std::vector<std::vector<Numbers>>;
 
-Steps steps_of(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from = 0,
-               std::uint64_t most_steps = kToTheEnd) {
+Steps token_steps_of(const SamplerOptions& options, int world_size, std::uint64_t epoch, std::uint64_t from = 0,
+                     std::uint64_t most_steps = kEveryStep) {
   Steps steps;
   for (int rank = 0; rank < world_size; ++rank) {
     const Sampler sampler(options, {.rank = rank, .world_size = world_size});
@@ -86,18 +86,18 @@ Steps steps_of(const SamplerOptions& options, int world_size, std::uint64_t epoc
   return steps;
 }
 
-Numbers all_of(const std::vector<Numbers>& step) {
+Numbers of_all_ranks(const std::vector<Numbers>& step) {
   Numbers samples;
   for (const auto& of_rank : step) samples.insert(samples.end(), of_rank.begin(), of_rank.end());
   return samples;
 }
 
-Numbers sorted(Numbers samples) {
+Numbers ascending(Numbers samples) {
   std::ranges::sort(samples);
   return samples;
 }
 
-Numbers whole_order(const SamplerOptions& options, std::uint64_t epoch) {
+Numbers order_of_epoch(const SamplerOptions& options, std::uint64_t epoch) {
   const EpochOrder order = Sampler(options).order(epoch);
   Numbers samples;
   for (std::uint64_t i = 0; i < options.dataset_size; ++i) samples.push_back(order(i));
@@ -117,7 +117,7 @@ std::uint64_t tokens_of(const SamplerOptions& options, const Numbers& samples) {
 // From the definition: greedily from `from` on.
 std::vector<Numbers> expected_steps(const SamplerOptions& options, std::uint64_t world, std::uint64_t epoch,
                                     std::uint64_t from) {
-  const Numbers order = whole_order(options, epoch);
+  const Numbers order = order_of_epoch(options, epoch);
   std::vector<Numbers> steps;
   for (std::uint64_t position = from; position < order.size(); ++position) {
     const auto sample = order[position];
@@ -159,7 +159,7 @@ TEST(SamplerTokens, TakeTheOrderAsFarAsItFitsAndDivideItByLength) {
     SCOPED_TRACE(::testing::Message() << options.dataset_size << " samples from " << from << " on, " << world
                                       << " ranks, " << options.max_tokens << " tokens");
     const auto expected = expected_steps(options, static_cast<std::uint64_t>(world), epoch, from);
-    const auto steps = steps_of(options, world, epoch, from);
+    const auto steps = token_steps_of(options, world, epoch, from);
     ASSERT_EQ(steps.size(), expected.size());
     for (std::size_t step = 0; step < steps.size(); ++step) {
       ASSERT_EQ(steps[step], expected_division(options, expected[step], static_cast<std::size_t>(world)));
@@ -195,13 +195,13 @@ TEST(SamplerTokens, StepsDependOnTheTokensOfAllRanksAlone) {
     const std::uint64_t per_rank = options.max_tokens;
     const std::uint64_t epoch = draw(0, 3);
     options.max_tokens = 12 * per_rank;
-    const Steps alone = steps_of(options, 1, epoch);
+    const Steps alone = token_steps_of(options, 1, epoch);
     for (const int world : {2, 3, 4, 12}) {
       options.max_tokens = 12 * per_rank / static_cast<std::uint64_t>(world);
-      const Steps steps = steps_of(options, world, epoch);
+      const Steps steps = token_steps_of(options, world, epoch);
       ASSERT_EQ(steps.size(), alone.size()) << world << " ranks";
       for (std::size_t step = 0; step < steps.size(); ++step) {
-        ASSERT_EQ(sorted(all_of(steps[step])), sorted(all_of(alone[step])));
+        ASSERT_EQ(ascending(of_all_ranks(steps[step])), ascending(of_all_ranks(alone[step])));
       }
     }
   }
@@ -219,25 +219,25 @@ TEST(SamplerTokens, GoOnAtAnyPositionOnOtherRanksWithoutRepeatingOrSkipping) {
     for (int leg = 0; leg < 4; ++leg) {
       options.max_tokens = longest + draw(0, 100);
       const auto world = static_cast<int>(draw(1, 4));
-      const std::uint64_t steps = leg == 3 ? kToTheEnd : draw(0, 4);
-      for (const auto& step : steps_of(options, world, epoch, position, steps)) {
-        const auto of_all = all_of(step);
+      const std::uint64_t steps = leg == 3 ? kEveryStep : draw(0, 4);
+      for (const auto& step : token_steps_of(options, world, epoch, position, steps)) {
+        const auto of_all = of_all_ranks(step);
         read.insert(read.end(), of_all.begin(), of_all.end());
       }
       position = Sampler(options, {.rank = world - 1, .world_size = world}).position_after(steps, position, epoch);
       EXPECT_EQ(position, read.size());
     }
     EXPECT_EQ(position, options.dataset_size);
-    ASSERT_EQ(sorted(read), sorted(whole_order(options, epoch)));
+    ASSERT_EQ(ascending(read), ascending(order_of_epoch(options, epoch)));
   }
 }
 
 // Steps of 20 tokens for two ranks: the last one has a single sample.
-const std::vector<std::uint32_t> kFew{10, 6, 3, 1, 5, 5, 5, 5, 9};
+const std::vector<std::uint32_t> kFewLengths{10, 6, 3, 1, 5, 5, 5, 5, 9};
 
 TEST(SamplerTokens, KeepThePromisesOfEachRemainder) {
   const auto few = [](Remainder remainder) {
-    return steps_of(by_tokens(kFew, 10, remainder, Order::sequential), 2, 0);
+    return token_steps_of(token_options(kFewLengths, 10, remainder, Order::sequential), 2, 0);
   };
   const std::vector<Numbers> first{{0}, {1, 2, 3}};
   const std::vector<Numbers> second{{4, 6}, {5, 7}};
@@ -247,31 +247,31 @@ TEST(SamplerTokens, KeepThePromisesOfEachRemainder) {
   EXPECT_THAT(few(Remainder::drop), ElementsAre(first, second));
 
   const auto end_of = [](Remainder remainder) {
-    const Sampler sampler(by_tokens(kFew, 10, remainder, Order::sequential), {.rank = 1, .world_size = 2});
-    return std::vector<std::uint64_t>{sampler.steps(), sampler.batches(), sampler.position_after(kToTheEnd),
+    const Sampler sampler(token_options(kFewLengths, 10, remainder, Order::sequential), {.rank = 1, .world_size = 2});
+    return std::vector<std::uint64_t>{sampler.steps(), sampler.batches(), sampler.position_after(kEveryStep),
                                       sampler.covers_exactly_once() ? 1u : 0u};
   };
   EXPECT_THAT(end_of(Remainder::exact), ElementsAre(3, 3, 9, 1));
   EXPECT_THAT(end_of(Remainder::uneven), ElementsAre(3, 2, 9, 1));
   EXPECT_THAT(end_of(Remainder::pad), ElementsAre(3, 3, 9, 0));
   EXPECT_THAT(end_of(Remainder::drop), ElementsAre(2, 2, 8, 0));
-  EXPECT_TRUE(Sampler(by_tokens(kFew, 10, Remainder::pad)).covers_exactly_once());
+  EXPECT_TRUE(Sampler(token_options(kFewLengths, 10, Remainder::pad)).covers_exactly_once());
 }
 
 TEST(SamplerTokens, PadGivesEachOfManyRanksASample) {
-  const auto steps = steps_of(by_tokens({7, 8}, 8, Remainder::pad, Order::sequential), 5, 0);
+  const auto steps = token_steps_of(token_options({7, 8}, 8, Remainder::pad, Order::sequential), 5, 0);
   ASSERT_EQ(steps.size(), 1u);
-  EXPECT_THAT(all_of(steps[0]), ElementsAre(1, 1, 0, 0, 0));
-  EXPECT_THAT(steps_of(by_tokens({7, 8}, 8, Remainder::exact, Order::sequential), 3, 0),
+  EXPECT_THAT(of_all_ranks(steps[0]), ElementsAre(1, 1, 0, 0, 0));
+  EXPECT_THAT(token_steps_of(token_options({7, 8}, 8, Remainder::exact, Order::sequential), 3, 0),
               ElementsAre(std::vector<Numbers>{{1}, {0}, {}}));
 }
 
 TEST(SamplerTokens, EndWithTheEpoch) {
   for (const auto remainder : {Remainder::exact, Remainder::uneven, Remainder::pad, Remainder::drop}) {
-    const Sampler sampler(by_tokens(kFew, 10, remainder), {.rank = 1, .world_size = 2});
+    const Sampler sampler(token_options(kFewLengths, 10, remainder), {.rank = 1, .world_size = 2});
     EXPECT_EQ(sampler.steps(9), 0u);
     EXPECT_EQ(sampler.batches(9), 0u);
-    EXPECT_EQ(sampler.position_after(kToTheEnd, 9), 9u);
+    EXPECT_EQ(sampler.position_after(kEveryStep, 9), 9u);
     EXPECT_THROW(sampler.steps(10), UsageError);
     EXPECT_THROW(sampler.batch(sampler.order(0), sampler.batches()), UsageError);
     EXPECT_THROW(sampler.samples(sampler.steps()), UsageError);
@@ -283,7 +283,7 @@ TEST(SamplerTokens, HaveTheStepsOfTheEpochOfTheOrder) {
   Draw draw{std::mt19937_64(seed.value)};
   std::vector<std::uint32_t> lengths(500);
   for (auto& length : lengths) length = static_cast<std::uint32_t>(draw(1, 50));
-  const Sampler sampler(by_tokens(std::move(lengths), 50));
+  const Sampler sampler(token_options(std::move(lengths), 50));
   for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
     // In between another epoch is asked for, as an evaluation or the length of a schedule does.
     const auto order = sampler.order(epoch);
@@ -292,30 +292,32 @@ TEST(SamplerTokens, HaveTheStepsOfTheEpochOfTheOrder) {
       sampler.steps(0, epoch + 1);
       for (const auto sample : sampler.batch(order, step)) read.push_back(sample);
     }
-    EXPECT_EQ(read, whole_order(by_tokens(std::vector<std::uint32_t>(500, 1), 1), epoch));
+    EXPECT_EQ(read, order_of_epoch(token_options(std::vector<std::uint32_t>(500, 1), 1), epoch));
   }
 }
 
 // A run may go on with another number of tokens: the order is the same.
 TEST(SamplerTokens, FingerprintIsThatOfTheOrder) {
-  SamplerOptions plain{.dataset_size = kFew.size(), .batch_size = 4};
-  EXPECT_EQ(Sampler(by_tokens(kFew, 10)).fingerprint(), Sampler(by_tokens(kFew, 50)).fingerprint());
-  EXPECT_EQ(Sampler(by_tokens(kFew, 10)).fingerprint(), Sampler(plain).fingerprint());
+  SamplerOptions plain{.dataset_size = kFewLengths.size(), .batch_size = 4};
+  EXPECT_EQ(Sampler(token_options(kFewLengths, 10)).fingerprint(),
+            Sampler(token_options(kFewLengths, 50)).fingerprint());
+  EXPECT_EQ(Sampler(token_options(kFewLengths, 10)).fingerprint(), Sampler(plain).fingerprint());
 }
 
 TEST(SamplerTokens, RefuseLengthsThatCannotBe) {
   const auto refusal = [](const SamplerOptions& options) {
     return message_of<UsageError>([&] { Sampler(options, {.rank = 0, .world_size = 2}); });
   };
-  EXPECT_THAT(refusal(by_tokens({3, 12, 4}, 11)), AllOf(HasSubstr("Sample 1 has 12 tokens"), HasSubstr("which is 11")));
-  EXPECT_THAT(refusal(by_tokens({3, 4, 0}, 11)), HasSubstr("Sample 2 has 0 tokens"));
-  EXPECT_THAT(refusal(by_tokens({3, 4}, 0)), HasSubstr("max_tokens is 0"));
-  auto options = by_tokens({3, 4}, 11);
+  EXPECT_THAT(refusal(token_options({3, 12, 4}, 11)),
+              AllOf(HasSubstr("Sample 1 has 12 tokens"), HasSubstr("which is 11")));
+  EXPECT_THAT(refusal(token_options({3, 4, 0}, 11)), HasSubstr("Sample 2 has 0 tokens"));
+  EXPECT_THAT(refusal(token_options({3, 4}, 0)), HasSubstr("max_tokens is 0"));
+  auto options = token_options({3, 4}, 11);
   options.dataset_size = 3;
   EXPECT_THAT(refusal(options), AllOf(HasSubstr("lengths of 2 samples"), HasSubstr("data set has 3")));
-  EXPECT_THAT(refusal(by_tokens({3, 4}, kToTheEnd)), HasSubstr("too many for 2 ranks"));
-  EXPECT_THAT(refusal(by_tokens({3, 4}, 11, Remainder::drop)), HasSubstr("no full step"));
-  EXPECT_THAT(refusal(by_tokens({3}, 11, Remainder::uneven)), HasSubstr("leaves some of 2"));
+  EXPECT_THAT(refusal(token_options({3, 4}, kEveryStep)), HasSubstr("too many for 2 ranks"));
+  EXPECT_THAT(refusal(token_options({3, 4}, 11, Remainder::drop)), HasSubstr("no full step"));
+  EXPECT_THAT(refusal(token_options({3}, 11, Remainder::uneven)), HasSubstr("leaves some of 2"));
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST(MaskTokens, RefusesSharesAndVocabulariesThatCannotBe) {
   }
 }
 
-class Words : public DatasetOf<TokenSample> {
+class OrdinaryWords : public DatasetOf<TokenSample> {
  public:
   std::uint64_t size() const override { return 3; }
   TokenSample get(std::uint64_t index, SampleRandom&) const override {
@@ -147,7 +147,7 @@ class Words : public DatasetOf<TokenSample> {
 
 // Whatever batch or rank reads it; in another epoch the masks are others.
 TEST(MaskedTexts, DependOnSeedEpochAndSampleAlone) {
-  const Words texts;
+  const OrdinaryWords texts;
   const MaskedTexts masked(texts, roberta());
   ASSERT_EQ(masked.size(), 3u);
   const auto read = [&](std::uint64_t seed, std::uint64_t epoch, std::uint64_t index) {

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/embedding.h>
@@ -123,38 +124,78 @@ std::pair<at::Tensor, std::int64_t> train_in_one_process(std::size_t accumulate,
   return {model->weights(), steps};
 }
 
+struct Interrupted {};
+
+struct TrainedTexts {
+  at::Tensor weights;
+  std::int64_t steps = 0;
+  std::int64_t planned = 0;  // for the schedule
+};
+
+// On all ranks, from the last checkpoint of the run if there is one; throws Interrupted after a step.
+TrainedTexts train_together(TestRun& run, std::int64_t accumulate, data::Remainder remainder,
+                            const TrainerCheckpoints& checkpoints, std::int64_t stop_after = -1) {
+  const auto context = run.start();
+  const FewTexts texts;
+  data::DataLoaderOf loader(texts, pad_few,
+                            loader_options(texts, static_cast<std::uint64_t>(context->world_size()), remainder),
+                            context->shard());
+  MeanOfWords model;
+  auto sgd = make_sgd(model);
+  TrainedTexts trained;
+  const auto schedule = [&](const TrainingLength& length) {
+    trained.planned = length.steps;
+    return [](std::int64_t) { return 1.0; };
+  };
+  Trainer trainer{*context,
+                  model,
+                  sgd,
+                  {.epochs = kEpochsOfTexts,
+                   .accumulate = accumulate,
+                   .schedule = schedule,
+                   .checkpoints = checkpoints,
+                   .tensor_board = false,
+                   .mlflow = false}};
+  trainer.after_step([&](const TrainingState& state) {
+    if (state.step == stop_after) throw Interrupted{};
+  });
+  trainer.fit(loader, [&](const data::TokenBatch& batch) { return model->loss(batch); });
+  trained.weights = model->weights();
+  trained.steps = trainer.state().step;
+  return trained;
+}
+
 // Ranks have different numbers of texts in nearly every step, and in the last one of an epoch possibly none.
 TEST(TrainerTokens, AnyNumberOfRanksTrainsAsOneProcess) {
   on_ranks([](Communicator& communicator) {
-    const auto ranks = static_cast<std::uint64_t>(communicator.world_size());
     for (const auto remainder : {data::Remainder::exact, data::Remainder::drop}) {
       for (const std::int64_t accumulate : {1, 2}) {
         const auto [expected, steps] = train_in_one_process(static_cast<std::size_t>(accumulate), remainder);
         TestRun run{communicator};
-        const auto context = run.start();
-        const FewTexts texts;
-        data::DataLoaderOf loader(texts, pad_few, loader_options(texts, ranks, remainder), context->shard());
-        MeanOfWords model;
-        auto sgd = make_sgd(model);
-        std::int64_t planned = 0;
-        Trainer trainer{*context,
-                        model,
-                        sgd,
-                        {.epochs = kEpochsOfTexts,
-                         .accumulate = accumulate,
-                         .schedule =
-                             [&](const TrainingLength& length) {
-                               planned = length.steps;
-                               return [](std::int64_t) { return 1.0; };
-                             },
-                         .checkpoints = {.enabled = false}}};
-        trainer.fit(loader, [&](const data::TokenBatch& batch) { return model->loss(batch); });
-        EXPECT_EQ(trainer.state().step, steps);
-        EXPECT_EQ(planned, steps);
-        EXPECT_TRUE(at::allclose(model->weights(), expected, 1e-5, 1e-6))
-            << (model->weights() - expected).abs().max().item<double>();
+        const auto trained = train_together(run, accumulate, remainder, {.enabled = false});
+        EXPECT_EQ(trained.steps, steps);
+        EXPECT_EQ(trained.planned, steps);
+        EXPECT_TRUE(at::allclose(trained.weights, expected, 1e-5, 1e-6))
+            << (trained.weights - expected).abs().max().item<double>();
       }
     }
+  });
+}
+
+// In the first epoch and in another one.
+TEST(TrainerTokens, ContinueBitForBitWithinAnEpoch) {
+  on_ranks([](Communicator& communicator) {
+    const TrainerCheckpoints checkpoints{.every_epochs = 0, .every_steps = 2};
+    TestRun undisturbed{communicator};
+    const auto expected = train_together(undisturbed, 1, data::Remainder::exact, checkpoints);
+    TestRun run{communicator};
+    for (const std::int64_t step : {3, 13}) {
+      EXPECT_THROW(train_together(run, 1, data::Remainder::exact, checkpoints, step), Interrupted);
+      communicator.barrier();
+    }
+    const auto resumed = train_together(run, 1, data::Remainder::exact, checkpoints);
+    EXPECT_EQ(resumed.steps, expected.steps);
+    EXPECT_TRUE(at::equal(resumed.weights, expected.weights));
   });
 }
 
