@@ -62,7 +62,8 @@ models::RobertaConfig make_config(const lt::Context& context, const std::vector<
       throw lt::UsageError(
           "Nothing to train. Give --weights, a folder with a RoBERTa, or --model tiny, base or large for a new one.");
     }
-    config.options = models::roberta_options(context.option("model"), {.vocabulary = tokenizer.vocabulary_size()});
+    config.options = models::roberta_options(context.choice("model", models::roberta_names()),
+                                             {.vocabulary = tokenizer.vocabulary_size()});
     const auto& special = tokenizer.special_tokens();
     config.options.pad_id = special.pad.value_or(config.options.pad_id);
     config.begin_id = special.bos.value_or(config.begin_id);
@@ -154,8 +155,8 @@ struct Metric {
 
 // Trains the model, with evaluations unless `evaluate` is empty, and writes the best weights.
 template <typename Step>
-void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config, const lt::Tokenizer& tokenizer,
-         Loader& loader, const Evaluate& evaluate, const Metric& metric, Step step) {
+void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config,
+         const lt::Tokenizer& tokenizer, Loader& loader, const Evaluate& evaluate, const Metric& metric, Step step) {
   load_initial_weights(context, model, config);
   model.to(context.device());
   const auto adam = torch::optim::AdamWOptions(context.number("learning-rate", 0))

@@ -115,8 +115,9 @@ class Tokenizer {
 /// missing, damaged, or describes another kind of tokenizer.
 Tokenizer read_tokenizer(const std::string& path);
 
-/// Writes tokenizer.json, vocab.json and merges.txt to a folder, which is made if it is missing; each file is complete
-/// or absent. `tokenizers` and `transformers` read them. Throws EnvironmentError if they cannot be written.
+/// Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json to a folder, which is made if it is missing;
+/// each file is complete or absent. `tokenizers` and `transformers` read them. Throws EnvironmentError if they cannot
+/// be written.
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 
 }  // namespace libtrain

@@ -1,5 +1,8 @@
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -86,6 +89,24 @@ Json tokenizer_json(const TokenizerDefinition& definition, Json vocabulary, cons
             {"merges", merges}}}};
 }
 
+// For transformers: with a class of its own for RoBERTa it would not do all that tokenizer.json says.
+Json tokenizer_config(const Tokenizer& tokenizer) {
+  const auto& special = tokenizer.special_tokens();
+  Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"add_prefix_space", tokenizer.core().definition().add_prefix_space},
+              {"model_input_names", {"input_ids", "attention_mask"}}};
+  const auto add = [&](const std::optional<std::int64_t>& id, std::initializer_list<const char*> roles) {
+    if (!id) return;
+    for (const auto* role : roles) config[role] = tokenizer.token(*id);
+  };
+  add(special.bos, {"bos_token", "cls_token"});
+  add(special.pad, {"pad_token"});
+  add(special.eos, {"eos_token", "sep_token"});
+  add(special.unknown, {"unk_token"});
+  add(special.mask, {"mask_token"});
+  return config;
+}
+
 void write_file(const std::string& path, std::string_view content) {
   detail::OutputFile file(path);
   file.write(content);
@@ -107,6 +128,7 @@ void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   write_file(folder + "/vocab.json", vocabulary.dump() + '\n');
   write_file(folder + "/merges.txt", "#version: 0.2\n" + (merges.empty() ? "" : join(merges, "\n") + '\n'));
   write_file(folder + "/tokenizer.json", tokenizer_json(definition, std::move(vocabulary), merges).dump(2) + '\n');
+  write_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + '\n');
 }
 
 }  // namespace libtrain

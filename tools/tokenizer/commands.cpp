@@ -113,7 +113,7 @@ void decode(const DecodeCommand& command) {
 }
 
 void train(const TrainCommand& command) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt"}) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"}) {
     const auto path = std::filesystem::path(command.output) / name;
     if (command.replace || !std::filesystem::exists(path)) continue;
     throw UsageError(text("File '", path.string(), "' exists. Name another folder, or replace it with --force."));
