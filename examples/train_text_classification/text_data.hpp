@@ -58,7 +58,8 @@ inline libtrain::data::LabelledTexts read_split(const libtrain::Context& context
 
 /// The texts as tokens, special ones included. What happens to a text of more than `max_tokens` is for --long-texts to
 /// say; rank 0 says how many there are.
-inline libtrain::data::TokenizedTexts tokenize(libtrain::Context& context, libtrain::data::LabelledTexts texts,
+inline libtrain::data::TokenizedTexts tokenize(libtrain::Context& context, const char* split,
+                                               libtrain::data::LabelledTexts texts,
                                                const libtrain::Tokenizer& tokenizer, std::int64_t max_tokens) {
   namespace ltd = libtrain::data;
   const auto long_texts = context.choice("long-texts", {"cut", "refuse", "leave-out"});
@@ -78,7 +79,7 @@ inline libtrain::data::TokenizedTexts tokenize(libtrain::Context& context, libtr
       {.maximum_tokens = static_cast<std::uint64_t>(max_tokens),
        .bad_texts = long_texts == "leave-out" ? ltd::BadTexts::leave_out : ltd::BadTexts::refuse,
        .threads = static_cast<int>(context.integer("workers", 0, 1024)) + 1});
-  std::string words = libtrain::text(rows, " texts");
+  std::string words = libtrain::text("--", split, ": ", rows, " texts");
   if (left_out_before > 0) words += libtrain::text(", ", left_out_before, " malformed ones were left out");
   if (cut > 0) words += libtrain::text(", ", cut.load(), " of more than ", max_tokens, " tokens were cut");
   if (tokenized.left_out() > 0) {

@@ -254,12 +254,12 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd:
                       std::optional<ltd::LabelledTexts> held_out_texts) {
   const auto config = make_config(context, texts.classes(), tokenizer);
   const auto task = config.options.task;
-  const auto set = tokenize(context, std::move(texts), tokenizer, max_tokens(context, config));
+  const auto set = tokenize(context, "train", std::move(texts), tokenizer, max_tokens(context, config));
   Loader loader(set, ltd::pack_tokens, loader_options(context, set), context.shard());
   std::optional<ltd::TokenizedTexts> held_out_set;
   std::optional<Loader> held_out;
   if (held_out_texts) {
-    held_out_set.emplace(tokenize(context, std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
     held_out.emplace(*held_out_set, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
   }
   models::RobertaForClassification model(config.options);
@@ -294,14 +294,14 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
   for (const auto& id : {special.bos, special.pad, special.eos, special.unknown}) {
     if (id) masking.special_ids.push_back(*id);
   }
-  const auto set = tokenize(context, std::move(texts), tokenizer, max_tokens(context, config));
+  const auto set = tokenize(context, "train", std::move(texts), tokenizer, max_tokens(context, config));
   const ltd::MaskedTexts masked(set, masking);
   Loader loader(masked, ltd::pack_tokens, loader_options(context, set), context.shard());
   std::optional<ltd::TokenizedTexts> held_out_set;
   std::optional<ltd::MaskedTexts> held_out_masked;
   std::optional<Loader> held_out;
   if (held_out_texts) {
-    held_out_set.emplace(tokenize(context, std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
     held_out_masked.emplace(*held_out_set, masking);
     held_out.emplace(*held_out_masked, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
   }

@@ -84,11 +84,23 @@ std::size_t text_limit(const detail::TokenizerDefinition& definition, const std:
 detail::TokenizerDefinition read_definition(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(path)) return detail::read_tokenizer_json(path);
+  const std::string config = path + "/tokenizer_config.json";
+  const auto add_prefix_space = fs::exists(config) ? detail::read_add_prefix_space(config) : std::nullopt;
   const std::string whole = path + "/tokenizer.json";
-  if (fs::exists(whole)) return detail::read_tokenizer_json(whole);
+  if (fs::exists(whole)) {
+    auto definition = detail::read_tokenizer_json(whole);
+    // With some classes transformers follows the configuration here, which changes the ids.
+    if (definition.add_prefix_space == add_prefix_space.value_or(definition.add_prefix_space)) return definition;
+    throw EnvironmentError(text("Files '", whole, "' and '", config,
+                                "' do not have the same 'add_prefix_space'. Set both to that of the training."));
+  }
   const std::string vocabulary = path + "/vocab.json";
   const std::string merges = path + "/merges.txt";
-  if (fs::exists(vocabulary) && fs::exists(merges)) return detail::read_vocabulary_and_merges(vocabulary, merges);
+  if (fs::exists(vocabulary) && fs::exists(merges)) {
+    auto definition = detail::read_vocabulary_and_merges(vocabulary, merges);
+    definition.add_prefix_space = add_prefix_space.value_or(definition.add_prefix_space);
+    return definition;
+  }
   throw EnvironmentError(text("Folder '", path, "' has no tokenizer.json, and not both of vocab.json and merges.txt. ",
                               "Copy them there, or name the folder that has them."));
 }

@@ -212,6 +212,23 @@ TEST_F(SampleTokenizer, TakesVocabularyAndMergesForRoberta) {
   EXPECT_EQ(tokenizer.encode_pair(text, "x").ids, read().encode_pair(text, "x").ids);
 }
 
+TEST_F(SampleTokenizer, FollowsTheConfigurationOrRefusesIt) {
+  test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
+  test::write_file(folder_ / "merges.txt", test::sample_merges_txt());
+  const auto without = read_tokenizer(folder_.path().string()).encode("hello").ids;
+  test::write_file(folder_ / "tokenizer_config.json", R"({"add_prefix_space":true})");
+  const auto with = read_tokenizer(folder_.path().string());
+  EXPECT_EQ(with.encode("hello").ids.size(), without.size() + 1);
+
+  write_tokenizer(with, folder_ / "written");
+  EXPECT_EQ(read_tokenizer(folder_ / "written").encode("hello").ids, with.encode("hello").ids);
+  test::write_file(folder_ / "written/tokenizer_config.json", R"({"add_prefix_space":false})");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read_tokenizer(folder_ / "written"); }),
+              HasSubstr("'add_prefix_space'"));
+  test::write_file(folder_ / "written/tokenizer_config.json", R"({"add_prefix_space":null})");
+  EXPECT_EQ(read_tokenizer(folder_ / "written").encode("hello").ids, with.encode("hello").ids);
+}
+
 // Collects the places of all values in `json`.
 void collect(const Json& json, const std::string& at, std::vector<std::string>& places) {
   if (!at.empty()) places.push_back(at);
