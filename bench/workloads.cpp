@@ -13,11 +13,11 @@
 #include <torch/types.h>
 
 #include <bench/residual_mlp.hpp>
-#include <bench/roberta_encoder.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/models/mask_rcnn/mask_rcnn.hpp>
 #include <libtrain/models/resnet.hpp>
+#include <libtrain/models/roberta/roberta.hpp>
 #include <libtrain/train/channels_last.hpp>
 
 namespace libtrain::bench {
@@ -118,9 +118,24 @@ Workload mlp(std::int64_t batch, std::int64_t /*image_size*/, const Placement& p
                    torch::randn({batch, kMlpFeatures}), batch, kClasses, placement);
 }
 
+// Texts of equal length.
+Workload with_texts(const models::RobertaOptions& options, std::int64_t tokens, std::int64_t batch,
+                    const Placement& placement) {
+  const auto model = models::RobertaForClassification(options).ptr();
+  const auto ids = torch::randint(4, options.vocabulary, {batch, tokens}, torch::kLong).to(placement.device);
+  const auto labels = torch::randint(options.classes, {batch}, torch::kLong).to(placement.device);
+  model->to(placement.device);
+  return {.module = model, .loss = [=] {
+            return models::classification_loss(options.task, model->forward(models::unpadded_texts(ids)), labels);
+          }};
+}
+
 Workload roberta(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
-  const auto tokens = torch::randint(RobertaSizes::vocabulary, {RobertaSizes::sequence, batch}, torch::kLong);
-  return with_data(RobertaEncoder(), tokens, batch, RobertaSizes::classes, placement);
+  return with_texts({.vocabulary = 8192, .layers = 2, .positions = 66}, 64, batch, placement);
+}
+
+Workload roberta_base(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
+  return with_texts(models::roberta_base(), 128, batch, placement);
 }
 
 Workload tensors100(std::int64_t batch, std::int64_t /*image_size*/, const Placement& placement) {
@@ -128,9 +143,10 @@ Workload tensors100(std::int64_t batch, std::int64_t /*image_size*/, const Place
                    placement);
 }
 
-constexpr std::array kRecipes{Recipe{"resnet18", 8, resnet18},   Recipe{"resnet50", 8, resnet50},
-                              Recipe{"mask_rcnn", 2, mask_rcnn}, Recipe{"mlp", 64, mlp},
-                              Recipe{"roberta", 8, roberta},     Recipe{"tensors100", 64, tensors100}};
+constexpr std::array kRecipes{Recipe{"resnet18", 8, resnet18},     Recipe{"resnet50", 8, resnet50},
+                              Recipe{"mask_rcnn", 2, mask_rcnn},   Recipe{"mlp", 64, mlp},
+                              Recipe{"roberta", 8, roberta},       Recipe{"roberta_base", 8, roberta_base},
+                              Recipe{"tensors100", 64, tensors100}};
 
 const Recipe& recipe_of(const std::string& name) {
   const auto found =

@@ -30,16 +30,18 @@ struct Workload {
 ///   "mask_rcnn"             Mask R-CNN with ResNet-50-FPN, images of `image_size` squared with 8 objects each. The
 ///                           time of a step depends on how many proposals meet an object: weights hardly change;
 ///   "mlp"                   1024-2048-2048-1000 with ReLU: few large gradients;
-///   "roberta"               see RobertaEncoder: a few large gradients and many middling ones;
+///   "roberta"               a RoBERTa of 2 layers, vocabulary 8192, texts of 64 tokens: a few large gradients and many
+///                           middling ones;
+///   "roberta_base"          RoBERTa base, texts of 128 tokens;
 ///   "tensors100"            see ResidualMlp: many small gradients.
 /// Throws UsageError for another name, and for an `image_size` that the network does not take.
 Workload make_workload(const std::string& name, std::int64_t batch, std::int64_t image_size,
                        const Placement& placement = {});
 
-/// 8 images or sentences, 2 images with objects, 64 vectors. Throws UsageError for another name.
+/// 8 images or texts, 2 images with objects, 64 vectors. Throws UsageError for another name.
 std::int64_t default_batch(const std::string& name);
 
-/// "resnet18, resnet50, mask_rcnn, mlp, roberta or tensors100"
+/// "resnet18, resnet50, mask_rcnn, mlp, roberta, roberta_base or tensors100"
 std::string workload_names();
 
 }  // namespace libtrain::bench

@@ -54,11 +54,16 @@ def mixed_lengths(texts, generator):
     return logarithms.exp().clamp(5, LONGEST).long().tolist()
 
 
-def make_inputs(folder, size, texts):
+def make_config(**changes):
+    """Of RoBERTa base as published."""
     from transformers import RobertaConfig
 
-    config = RobertaConfig(max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5, num_labels=2,
-                           problem_type="single_label_classification", **SIZES[size])
+    return RobertaConfig(**{"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+                            "problem_type": "single_label_classification", **changes})
+
+
+def make_inputs(folder, size, texts):
+    config = make_config(num_labels=2, **SIZES[size])
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
     generator = torch.Generator().manual_seed(2)

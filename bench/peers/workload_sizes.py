@@ -1,7 +1,9 @@
 """The sizes of the workloads, without torch. Those of the C++ side: bench/workloads.cpp and the headers it includes."""
 
-# Samples of a rank, unless told otherwise: images, images, images with objects, vectors, sentences, vectors.
-DEFAULT_BATCH = {"resnet18": 8, "resnet50": 8, "mask_rcnn": 2, "mlp": 64, "roberta": 8, "tensors100": 64}
+# Samples of a rank, unless told otherwise: images, images, images with objects, vectors, texts, texts,
+# vectors.
+DEFAULT_BATCH = {"resnet18": 8, "resnet50": 8, "mask_rcnn": 2, "mlp": 64, "roberta": 8, "roberta_base": 8,
+                 "tensors100": 64}
 IMAGE_WORKLOADS = ("resnet18", "resnet50", "mask_rcnn")
 
 LEARNING_RATE = 0.001
@@ -16,15 +18,13 @@ CLASSES = 1000
 MLP_FEATURES = 1024
 MLP_HIDDEN = 2048
 
-# RoBERTa's widths with fewer layers and a small vocabulary: 20,519,426 parameters.
-ROBERTA_VOCABULARY = 8192
-ROBERTA_SEQUENCE = 64
-ROBERTA_HIDDEN = 768
-ROBERTA_FEEDFORWARD = 3072
-ROBERTA_HEADS = 12
-ROBERTA_LAYERS = 2
+# RoBERTa base, and one of its widths with fewer layers and a small vocabulary: tokens of a text, and what differs from
+# the published sizes.
+ROBERTA = {
+    "roberta": (64, {"vocab_size": 8192, "num_hidden_layers": 2, "max_position_embeddings": 66}),
+    "roberta_base": (128, {}),
+}
 ROBERTA_CLASSES = 2
-ROBERTA_DROPOUT = 0.1
 
 # Two weights a block, each of 1,000 elements: 100 tensors.
 RESIDUAL_MLP_FEATURES = 25

@@ -5,6 +5,7 @@ import torchvision
 from torch import nn
 
 import mask_rcnn
+import roberta
 from workload_sizes import (
     CLASSES,
     LEARNING_RATE,
@@ -16,37 +17,22 @@ from workload_sizes import (
     RESIDUAL_MLP_BLOCKS,
     RESIDUAL_MLP_FEATURES,
     RESIDUAL_MLP_HIDDEN,
+    ROBERTA,
     ROBERTA_CLASSES,
-    ROBERTA_DROPOUT,
-    ROBERTA_FEEDFORWARD,
-    ROBERTA_HEADS,
-    ROBERTA_HIDDEN,
-    ROBERTA_LAYERS,
-    ROBERTA_SEQUENCE,
-    ROBERTA_VOCABULARY,
 )
 
 
-class RobertaEncoder(nn.Module):
-    """Tokens [sequence, N] -> logits [N, classes] of the first token."""
+class Roberta(nn.Module):
+    """Tokens [N, tokens] -> logits [N, classes]."""
 
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        self.tokens = nn.Embedding(ROBERTA_VOCABULARY, ROBERTA_HIDDEN)
-        self.positions = nn.Embedding(ROBERTA_SEQUENCE, ROBERTA_HIDDEN)
-        self.norm = nn.LayerNorm(ROBERTA_HIDDEN)
-        self.dropout = nn.Dropout(ROBERTA_DROPOUT)
-        layer = nn.TransformerEncoderLayer(
-            ROBERTA_HIDDEN, ROBERTA_HEADS, ROBERTA_FEEDFORWARD, ROBERTA_DROPOUT, activation="gelu"
-        )
-        self.encoder = nn.TransformerEncoder(layer, ROBERTA_LAYERS, enable_nested_tensor=False)
-        self.head = nn.Linear(ROBERTA_HIDDEN, ROBERTA_CLASSES)
-        self.indices = torch.arange(ROBERTA_SEQUENCE)
+        from transformers import RobertaForSequenceClassification  # takes seconds, which other workloads do not need
+
+        self.model = RobertaForSequenceClassification(roberta.make_config(num_labels=ROBERTA_CLASSES, **sizes))
 
     def forward(self, tokens):
-        self.indices = self.indices.to(tokens.device)
-        embedded = self.tokens(tokens) + self.positions(self.indices).unsqueeze(1)
-        return self.head(self.encoder(self.dropout(self.norm(embedded)))[0])
+        return self.model(tokens).logits
 
 
 class ResidualMlp(nn.Module):
@@ -88,8 +74,8 @@ class MaskRcnnLoss(nn.Module):
 def make_model(workload, image_size):
     if workload == "mask_rcnn":
         return MaskRcnnLoss(image_size)
-    if workload == "roberta":
-        return RobertaEncoder()
+    if workload in ROBERTA:
+        return Roberta(ROBERTA[workload][1])
     if workload == "tensors100":
         return ResidualMlp()
     if workload == "mlp":
@@ -120,8 +106,9 @@ def make_batch(workload, batch, image_size, seed):
     if workload == "mask_rcnn":
         images = list(torch.randn(batch, 3, image_size, image_size, generator=generator))
         return images, [mask_rcnn.random_target(image_size, MASK_RCNN_OBJECTS, generator) for _ in images]
-    if workload == "roberta":
-        inputs = torch.randint(ROBERTA_VOCABULARY, (ROBERTA_SEQUENCE, batch), generator=generator)
+    if workload in ROBERTA:
+        tokens, sizes = ROBERTA[workload]
+        inputs = torch.randint(4, roberta.make_config(**sizes).vocab_size, (batch, tokens), generator=generator)
         classes = ROBERTA_CLASSES
     elif workload == "tensors100":
         inputs = torch.randn(batch, RESIDUAL_MLP_FEATURES, generator=generator)

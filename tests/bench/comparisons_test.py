@@ -96,6 +96,15 @@ class Comparisons(BenchTest):
             self.assertEqual([each["implementation"] for each in records][:2], ["libtrain", "torchvision"])
             self.json.unlink()
 
+    def test_roberta(self):
+        for workload in "step", "mixed":
+            job = self.run_script("compare_roberta.py", "--program", jobs.program("bench_roberta"), "--size=tiny",
+                                  "--texts=2", f"--workload={workload}", "--rounds=1", "--iterations=1",
+                                  "--json", self.json)
+            records = self.records(job, "roberta", workload=workload, iterations=1)
+            self.assertEqual([each["implementation"] for each in records], ["libtrain", "libtrain", "transformers"])
+            self.json.unlink()
+
     def test_coco_loader(self):
         job = self.run_script("compare_coco_loader.py", "--program", jobs.program("bench_coco_loader"), "--images=6",
                               "--min-size=100", "--max-size=140", "--rounds=1", "--iterations=2", "--workers=2",
@@ -129,6 +138,6 @@ class Comparisons(BenchTest):
 
 if __name__ == "__main__":
     jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_coco_evaluation",
-                          "bench_coco_loader", "bench_mask_rcnn", "bench_start_up", "bench_tokenizer",
+                          "bench_coco_loader", "bench_mask_rcnn", "bench_roberta", "bench_start_up", "bench_tokenizer",
                           "bench_train_step", "train_resnet")
     unittest.main()

@@ -112,7 +112,7 @@ at::Tensor RobertaForMaskedLmImpl::forward(const at::Tensor& ids, const at::Tens
 
 at::Tensor masked_lm_loss(const at::Tensor& logits, const at::Tensor& labels) {
   const auto flat = labels.reshape({-1});
-  const auto numbers = logits.reshape({flat.numel(), -1}).to(at::kFloat);
+  const auto numbers = logits.reshape({flat.numel(), logits.size(-1)}).to(at::kFloat);
   const auto sum = at::cross_entropy_loss(numbers, flat, {}, at::Reduction::Sum, kNotMasked);
   return sum / flat.ne(kNotMasked).sum().clamp_min(1);
 }

@@ -116,9 +116,10 @@ std::vector<std::string> roberta_names();
 std::vector<std::pair<std::string, std::string>> renamed_roberta_tensors(
     std::int64_t layers, const std::string& head = "sentence_classification_head");
 
-/// Beginnings of names that published files have and the model does not need, for
+/// Beginnings of names that published files have and the model that `config` describes does not need, for
 /// LoadWeightsOptions::may_be_unexpected: the pooler, the numbers of positions, and the tied decoder; for a classifier
-/// also the head of masked language modelling.
+/// also the head of masked language modelling. The config.json of a pretrained model says `masked_lm`: set it to false
+/// for a classifier, whose own tensors ("classifier.") are then missing.
 std::vector<std::string> unused_roberta_tensors(const RobertaConfig& config);
 
 }  // namespace libtrain::models

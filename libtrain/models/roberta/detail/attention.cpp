@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -80,12 +83,34 @@ at::Tensor attend_by_length(const at::Tensor& queries, const at::Tensor& keys, c
                                  values.index_select(0, key_rows), group, heads, dropout));
     order.insert(order.end(), group.query_rows.begin(), group.query_rows.end());
   }
-  if (mixed.empty()) return at::empty_like(queries);
+  if (mixed.empty()) return queries + 0 * (keys.sum() + values.sum());  // so that all have a gradient
   std::vector<std::int64_t> places(order.size());
   for (std::size_t k = 0; k < order.size(); ++k) {
     places[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
   }
   return at::cat(mixed).index_select(0, index_tensor(places, keys.device()));
+}
+
+// Of flash attention's kernels.
+bool has_gpu_kernel(const at::Tensor& queries, std::int64_t heads) {
+  const auto width = queries.size(1) / heads;
+  return queries.is_cuda() && queries.scalar_type() == at::kBFloat16 && width % 8 == 0 && width <= 256;
+}
+
+at::Tensor offsets_of(const std::vector<std::int64_t>& rows, c10::Device device) {
+  std::vector<std::int32_t> offsets{0};
+  for (const auto count : rows) offsets.push_back(offsets.back() + static_cast<std::int32_t>(count));
+  return at::tensor(offsets, at::kInt).to(device);
+}
+
+at::Tensor attend_on_gpu(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                         const TextRows& rows, std::int64_t heads, double dropout) {
+  const auto by_head = [&](const at::Tensor& packed) { return packed.view({packed.size(0), heads, -1}); };
+  const auto mixed = at::_flash_attention_forward(
+      by_head(queries), by_head(keys), by_head(values), offsets_of(rows.queries, queries.device()),
+      offsets_of(rows.keys, queries.device()), *std::ranges::max_element(rows.queries),
+      *std::ranges::max_element(rows.keys), dropout, /*is_causal=*/false, /*return_debug_mask=*/false);
+  return std::get<0>(mixed).reshape({queries.size(0), queries.size(1)});
 }
 
 using torch::autograd::AutogradContext;
@@ -181,6 +206,9 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
 at::Tensor attend(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, const TextRows& rows,
                   std::int64_t heads, const Dropout& dropout) {
   if (has_cpu_kernels(queries)) return PackedAttention::apply(queries, keys, values, rows, heads, dropout);
+  if (has_gpu_kernel(queries, heads) && queries.size(0) > 0) {
+    return attend_on_gpu(queries, keys, values, rows, heads, dropout.probability);
+  }
   return attend_by_length(queries, keys, values, rows, heads, dropout.probability);
 }
 

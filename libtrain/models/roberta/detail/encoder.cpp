@@ -18,6 +18,7 @@
 
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/models/roberta/detail/recompute.hpp>
 
 namespace libtrain::models::detail {
 
@@ -93,11 +94,23 @@ at::ScalarType compute_type(const at::Tensor& weights) {
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weights.scalar_type();
 }
 
+// What a layer drops in one step.
+struct LayerDropout {
+  Dropout probabilities, attended, output;
+};
+
 std::uint64_t draw_seed() {
   auto* generator =
       at::get_generator_or_default<at::CPUGeneratorImpl>(std::nullopt, at::detail::getDefaultCPUGenerator());
   const std::scoped_lock lock(generator->mutex_);
   return generator->random64();
+}
+
+LayerDropout draw_dropout(const RobertaOptions& options) {
+  const auto seed = draw_seed();
+  return {.probabilities = {options.attention_dropout, combine_keys(seed, 0)},
+          .attended = {options.dropout, combine_keys(seed, 1)},
+          .output = {options.dropout, combine_keys(seed, 2)}};
 }
 
 }  // namespace
@@ -115,49 +128,60 @@ NormImpl::NormImpl(std::int64_t width, double epsilon_in)
       bias(register_parameter("bias", at::empty({width}))),
       epsilon(epsilon_in) {}
 
-struct RobertaEncoderImpl::Layer : public torch::nn::Module {
-  explicit Layer(const RobertaOptions& options_in) : options(options_in) {
-    const auto width = options.hidden;
-    const auto affine = [](Module& parent, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
-      return parent.register_module(name, std::make_shared<AffineImpl>(inputs, outputs));
+namespace {
+
+// The parts of a layer, in the order in which they register a matrix or scale, and a bias or shift.
+enum Part { kQuery, kKey, kValue, kAttended, kAttentionNorm, kUp, kDown, kOutputNorm };
+
+// What a layer computes with its parameters, and how.
+struct LayerCall {
+  at::Tensor operator()(const at::Tensor& states, const std::vector<at::Tensor>& parameters) const {
+    const auto weight = [&](Part part) { return parameters[2 * static_cast<std::size_t>(part)]; };
+    const auto bias = [&](Part part) { return parameters[2 * static_cast<std::size_t>(part) + 1]; };
+    const auto affine = [&](Part part, const at::Tensor& inputs) {
+      return at::linear(inputs, weight(part), bias(part));
     };
+    const auto asking = rows.defined() ? states.index_select(0, rows) : states;
+    const auto mixed = attend(affine(kQuery, asking), affine(kKey, states), affine(kValue, states), text_rows, heads,
+                              dropout.probabilities);
+    const auto attention = add_and_norm(at::linear(mixed, weight(kAttended)), bias(kAttended), asking,
+                                        weight(kAttentionNorm), bias(kAttentionNorm), norm_epsilon, dropout.attended);
+    return add_and_norm(feed_forward(attention, weight(kUp), bias(kUp), weight(kDown)), bias(kDown), attention,
+                        weight(kOutputNorm), bias(kOutputNorm), norm_epsilon, dropout.output);
+  }
+
+  const TextRows text_rows;
+  const at::Tensor rows;  // whose states are computed; undefined for all
+  const std::int64_t heads;
+  const double norm_epsilon;
+  const LayerDropout dropout;
+};
+
+}  // namespace
+
+struct RobertaEncoderImpl::Layer : public torch::nn::Module {
+  explicit Layer(const RobertaOptions& options) {
+    const auto width = options.hidden;
     const auto part = [](Module& parent, const std::string& name) {
       return parent.register_module(name, std::make_shared<Module>());
     };
+    const auto affine = [](Module& parent, const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+      parent.register_module(name, std::make_shared<AffineImpl>(inputs, outputs));
+    };
     const auto norm = [&](Module& parent) {
-      return parent.register_module("LayerNorm", std::make_shared<NormImpl>(width, options.norm_epsilon));
+      parent.register_module("LayerNorm", std::make_shared<NormImpl>(width, options.norm_epsilon));
     };
     const auto attention = part(*this, "attention");
     const auto self = part(*attention, "self");
-    query = affine(*self, "query", width, width);
-    key = affine(*self, "key", width, width);
-    value = affine(*self, "value", width, width);
+    for (const char* name : {"query", "key", "value"}) affine(*self, name, width, width);
     const auto attention_output = part(*attention, "output");
-    attended = affine(*attention_output, "dense", width, width);
-    attention_norm = norm(*attention_output);
-    up = affine(*part(*this, "intermediate"), "dense", width, options.feed_forward);
+    affine(*attention_output, "dense", width, width);
+    norm(*attention_output);
+    affine(*part(*this, "intermediate"), "dense", width, options.feed_forward);
     const auto output = part(*this, "output");
-    down = affine(*output, "dense", options.feed_forward, width);
-    output_norm = norm(*output);
+    affine(*output, "dense", options.feed_forward, width);
+    norm(*output);
   }
-
-  at::Tensor forward(const at::Tensor& states, const TextRows& text_rows, const at::Tensor& rows, std::uint64_t seed) {
-    const auto drop = [&](double probability, std::uint64_t number) {
-      return is_training() ? Dropout{probability, combine_keys(seed, number)} : Dropout{};
-    };
-    const auto asking = rows.defined() ? states.index_select(0, rows) : states;
-    const auto mixed = attend(query->forward(asking), key->forward(states), value->forward(states), text_rows,
-                              options.heads, drop(options.attention_dropout, 0));
-    const auto attention =
-        add_and_norm(at::linear(mixed, attended->weight), attended->bias, asking, attention_norm->weight,
-                     attention_norm->bias, attention_norm->epsilon, drop(options.dropout, 1));
-    return add_and_norm(feed_forward(attention, up->weight, up->bias, down->weight), down->bias, attention,
-                        output_norm->weight, output_norm->bias, output_norm->epsilon, drop(options.dropout, 2));
-  }
-
-  const RobertaOptions options;
-  std::shared_ptr<AffineImpl> query, key, value, attended, up, down;
-  std::shared_ptr<NormImpl> attention_norm, output_norm;
 };
 
 RobertaEncoderImpl::RobertaEncoderImpl(const RobertaOptions& options) : options_(options) {
@@ -192,10 +216,14 @@ at::Tensor RobertaEncoderImpl::forward(const PackedTexts& texts, const at::Tenso
   const TextRows some = rows.defined() ? TextRows{texts.lengths, rows_of_texts(texts, rows)} : all;
   const auto rows_there = rows.defined() ? rows.to(texts.ids.device()) : rows;
   auto states = embed(texts);
-  for (std::size_t k = 0; k < layers_.size(); ++k) {
-    const bool is_last = k + 1 == layers_.size();
-    const auto seed = is_training() ? draw_seed() : 0;
-    states = layers_[k]->forward(states, is_last ? some : all, is_last ? rows_there : at::Tensor(), seed);
+  for (const auto& layer : layers_) {
+    const bool is_last = layer == layers_.back();
+    const LayerCall call{is_last ? some : all, is_last ? rows_there : at::Tensor(), options_.heads,
+                         options_.norm_epsilon, is_training() ? draw_dropout(options_) : LayerDropout()};
+    const auto parameters = layer->parameters();
+    const bool uses_generator = is_training() && !has_cpu_kernels(states);
+    states = options_.recompute_layers ? recompute_in_backward(call, states, parameters, uses_generator)
+                                       : call(states, parameters);
   }
   return states;
 }
