@@ -16,8 +16,10 @@ from readme_test import DOCUMENTS, FENCED
 # "train" stands for a program of the user's.
 PROGRAMS = {"train": "images", "images": "images", "mnist": "mnist", "libtrain-info": "libtrain-info",
             "libtrain-pack": "libtrain-pack", "libtrain-inspect": "libtrain-inspect",
-            "libtrain-checkpoint": "libtrain-checkpoint", "libtrain-tokenizer": "libtrain-tokenizer", "train_mask_rcnn": "train_mask_rcnn", "segment": "segment",
-            "make_shapes": "make_shapes", "coco_evaluate": "coco_evaluate"}
+            "libtrain-checkpoint": "libtrain-checkpoint", "libtrain-tokenizer": "libtrain-tokenizer",
+            "train_mask_rcnn": "train_mask_rcnn", "segment": "segment", "make_shapes": "make_shapes",
+            "coco_evaluate": "coco_evaluate", "train_text_classification": "train_text_classification",
+            "classify_text": "classify_text"}
 WITH_COMMANDS = {"libtrain-checkpoint", "libtrain-tokenizer"}  # the word after the name says which of several commands
 
 
