@@ -40,6 +40,14 @@ struct TokenizerCore::Task {
   }
 };
 
+// A part of the text that is split into words, as far as `at`.
+struct TokenizerCore::Words {
+  std::string_view text = {};
+  std::size_t begin = 0;   // in the whole text
+  std::size_t prefix = 0;  // spaces that were put in front
+  std::size_t at = 0;
+};
+
 TokenizerCore::TokenizerCore(TokenizerDefinition definition)
     : definition_(std::move(definition)),
       merges_(definition_.merges.size()),
@@ -141,57 +149,60 @@ void TokenizerCore::encode_valid(Task& task) const {
 }
 
 void TokenizerCore::encode_words(Task& task, std::size_t begin, std::size_t end) const {
-  auto& [matches, merger, cache, prefixed, unused] = task.workspace;
-  TextTokens& tokens = task.tokens;
-  std::string_view words = task.text.substr(begin, end - begin);
-  const std::size_t prefix = definition_.add_prefix_space && words.front() != ' ' ? 1 : 0;
-  if (prefix > 0) {
-    prefixed.assign(1, ' ').append(words);
-    words = prefixed;
+  Words words{.text = task.text.substr(begin, end - begin), .begin = begin};
+  if (definition_.add_prefix_space && words.text.front() != ' ') {
+    words.text = task.workspace.prefixed.assign(1, ' ').append(words.text);
+    words.prefix = 1;
   }
-  task.reserve(words.size());
+  task.reserve(words.text.size());
+  while (words.at < words.text.size()) {
+    const std::size_t word_end = splitter_.word_end(words.text, words.at, task.workspace.matches);
+    append_word(task, words, words.text.substr(words.at, word_end - words.at));
+    words.at = word_end;
+  }
+}
 
-  const auto append_offsets = [&](std::size_t at, const auto* lengths, std::size_t first_token) {
-    for (std::size_t i = first_token; i < tokens.size; ++i) {
-      const std::size_t after = at + *lengths++;
-      // The space that was put in front has the place of the first character.
-      TextRange range{character_begin(task.text, begin + at - std::min(at, prefix)),
-                      character_end(task.text, begin + std::max<std::size_t>(after - prefix, 1))};
-      if (definition_.trim_offsets) trim(task.text, spaces_[tokens.ids[i]], i == 0, range);
-      tokens.offsets.push_back(range);
-      at = after;
+void TokenizerCore::append_word(Task& task, const Words& words, std::string_view word) const {
+  TextTokens& tokens = task.tokens;
+  WordMerger& merger = task.workspace.merger;
+  std::uint32_t* const ids = tokens.ids.data() + tokens.size;
+  WordCache::Entry* entry = nullptr;
+  if (word.size() <= WordCache::kBytes) {
+    const WordCache::Key key = WordCache::key_of(word, words.text.size() - words.at);
+    entry = &task.workspace.cache.entry_of(key, word.size());
+    if (entry->bytes == word.size() && entry->key == key) {
+      std::memcpy(ids, entry->ids.data(), sizeof entry->ids);
+      tokens.size += entry->size;
+      if (task.with_offsets) append_offsets(task, words, entry->lengths.data(), entry->size);
+      return;
     }
-  };
+    *entry = {.key = key};
+  }
+  merger.merge(merges_, ids_of_bytes_, word);
+  const std::size_t size = merger.size();
+  std::copy_n(merger.ids(), size, ids);
+  tokens.size += size;
+  if (task.with_offsets) append_offsets(task, words, merger.lengths(), size);
+  if (entry == nullptr || size > WordCache::kTokens) return;
+  std::copy_n(merger.ids(), size, entry->ids.data());
+  for (std::size_t i = 0; i < size; ++i) entry->lengths[i] = static_cast<std::uint8_t>(merger.lengths()[i]);
+  entry->size = static_cast<std::uint8_t>(size);
+  entry->bytes = static_cast<std::uint8_t>(word.size());
+}
 
-  for (std::size_t at = 0; at < words.size();) {
-    const std::size_t after = splitter_.word_end(words, at, matches);
-    const std::string_view word = words.substr(at, after - at);
-    const std::size_t first_token = tokens.size;
-    WordCache::Entry* entry = nullptr;
-    if (word.size() <= WordCache::kBytes) {
-      const WordCache::Key key = WordCache::key_of(word, words.size() - at);
-      entry = &cache.entry_of(key, word.size());
-      if (entry->bytes == word.size() && entry->key == key) {
-        std::memcpy(tokens.ids.data() + first_token, entry->ids.data(), sizeof entry->ids);
-        tokens.size += entry->size;
-        if (task.with_offsets) append_offsets(at, entry->lengths.data(), first_token);
-        at = after;
-        continue;
-      }
-      *entry = {.key = key};
-    }
-    merger.merge(merges_, ids_of_bytes_, word);
-    std::copy_n(merger.ids(), merger.size(), tokens.ids.data() + first_token);
-    tokens.size += merger.size();
-    if (task.with_offsets) append_offsets(at, merger.lengths(), first_token);
-    if (entry != nullptr && merger.size() <= WordCache::kTokens) {
-      std::copy_n(merger.ids(), merger.size(), entry->ids.data());
-      std::transform(merger.lengths(), merger.lengths() + merger.size(), entry->lengths.data(),
-                     [](std::uint32_t length) { return static_cast<std::uint8_t>(length); });
-      entry->size = static_cast<std::uint8_t>(merger.size());
-      entry->bytes = static_cast<std::uint8_t>(word.size());
-    }
-    at = after;
+template <typename Length>
+void TokenizerCore::append_offsets(Task& task, const Words& words, const Length* lengths, std::size_t count) const {
+  TextTokens& tokens = task.tokens;
+  std::size_t begin = words.at;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t end = begin + lengths[i];
+    // The space that was put in front has the place of the first character.
+    TextRange range{character_begin(task.text, words.begin + begin - std::min(begin, words.prefix)),
+                    character_end(task.text, words.begin + std::max<std::size_t>(end - words.prefix, 1))};
+    const std::size_t token = tokens.size - count + i;
+    if (definition_.trim_offsets) trim(task.text, spaces_[tokens.ids[token]], token == 0, range);
+    tokens.offsets.push_back(range);
+    begin = end;
   }
 }
 

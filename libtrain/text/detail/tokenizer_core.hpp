@@ -76,12 +76,16 @@ class TokenizerCore {
     std::uint32_t trailing = 0;
   };
   struct Task;
+  struct Words;
 
   std::unique_ptr<EncodeWorkspace> take() const;
   void give_back(std::unique_ptr<EncodeWorkspace> workspace) const noexcept;
 
   void encode_valid(Task& task) const;
   void encode_words(Task& task, std::size_t begin, std::size_t end) const;
+  void append_word(Task& task, const Words& words, std::string_view word) const;
+  template <typename Length>
+  void append_offsets(Task& task, const Words& words, const Length* lengths, std::size_t count) const;
   void append_added(Task& task, const AddedToken& token, std::size_t begin, std::size_t end) const;
   void trim(std::string_view text, Spaces spaces, bool is_first_token, TextRange& range) const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace libtrain::detail {
 
@@ -77,8 +78,7 @@ void WordMerger::push(const MergeTable& merges, std::uint32_t left, std::uint32_
   const MergeTable::Merge* const found = merges.find(ids_[left], ids_[right]);
   if (found == nullptr) return;
   heap_.push_back({found->rank, left, found->id});
-  std::ranges::push_heap(
-      heap_, [](const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.at > b.at; });
+  std::ranges::push_heap(heap_, std::ranges::greater{});
 }
 
 void WordMerger::merge_long(const MergeTable& merges) {
@@ -92,8 +92,7 @@ void WordMerger::merge_long(const MergeTable& merges) {
   }
   for (std::uint32_t i = 0; i + 1 < count; ++i) push(merges, i, i + 1);
   while (!heap_.empty()) {
-    std::ranges::pop_heap(
-        heap_, [](const Candidate& a, const Candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.at > b.at; });
+    std::ranges::pop_heap(heap_, std::ranges::greater{});
     const Candidate best = heap_.back();
     heap_.pop_back();
     const std::uint32_t left = best.at;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -65,6 +66,8 @@ class WordMerger {
     std::uint32_t rank = 0;
     std::uint32_t at = 0;
     std::uint32_t id = 0;
+
+    friend auto operator<=>(const Candidate&, const Candidate&) = default;  // the lowest comes first
   };
 
   void merge_short(const MergeTable& merges);
