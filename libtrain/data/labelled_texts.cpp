@@ -300,6 +300,11 @@ std::span<const std::uint32_t> LabelledTexts::classes_of(std::uint64_t row) cons
   return std::span(labels_).subspan(begin, label_ends_[row] - begin);
 }
 
+double LabelledTexts::number(std::uint64_t row) const {
+  if (row < numbers_.size()) return numbers_[row];
+  throw UsageError(libtrain::text("The number of row ", row, " was requested: there are ", numbers_.size(), "."));
+}
+
 SampleOrigin LabelledTexts::origin(std::uint64_t row) const {
   const auto file = std::ranges::find_if(files_, [&](const FileRows& each) { return row < each.end; });
   if (file == files_.end()) {

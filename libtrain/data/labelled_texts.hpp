@@ -84,7 +84,8 @@ class LabelledTexts {
   std::uint64_t size() const { return lines_.size(); }
   bool has_pairs() const { return has_pairs_; }
 
-  /// The text of a row below size(), or the first of a pair, and the second one ("" without pairs).
+  /// The text of a row, or the first of a pair, and the second one ("" without pairs). This and the functions below
+  /// throw UsageError for a row that is not below size(), and for labels of another kind.
   std::string_view text(std::uint64_t row) const;
   std::string_view second_text(std::uint64_t row) const;
 
@@ -97,7 +98,7 @@ class LabelledTexts {
   std::span<const std::uint32_t> classes_of(std::uint64_t row) const;
 
   /// For TextLabels::numbers.
-  double number(std::uint64_t row) const { return numbers_.at(row); }
+  double number(std::uint64_t row) const;
 
   /// The names of the classes by number. Empty with `none` and `numbers`.
   const std::vector<std::string>& classes() const { return classes_; }

@@ -90,7 +90,9 @@ void check_lengths(const SamplerOptions& options, std::uint64_t world) {
     throw UsageError(text("Sample ", sample, " has ", length, " tokens, expected 1 to max_tokens, which is ",
                           options.max_tokens, ". ", length == 0 ? "Leave it out." : "Raise max_tokens, or truncate."));
   }
-  const auto tokens = std::accumulate(options.lengths.begin(), options.lengths.end(), std::uint64_t{0});
+  const auto tokens = options.token_count == TokenCount::packed
+                          ? std::accumulate(options.lengths.begin(), options.lengths.end(), std::uint64_t{0})
+                          : options.dataset_size * *std::ranges::max_element(options.lengths);
   if (options.remainder == Remainder::drop && tokens <= options.max_tokens * world) {
     throw UsageError(text("An epoch would have no full step: the data set has ", tokens, " tokens, a step up to ",
                           options.max_tokens * world, ". Use a smaller max_tokens, or pad instead of drop."));
@@ -142,9 +144,9 @@ class detail::TokenSteps {
   /// `lengths` must outlive it.
   TokenSteps(EpochOrder order, const std::vector<std::uint32_t>& lengths, std::uint64_t from,
              const SamplerOptions& options, std::uint64_t world)
-      : order_(std::move(order)), lengths_(lengths), from_(from), world_(world) {
-    starts_ = token_step_starts([this](std::uint64_t position) { return length_at(position); }, from, lengths_.size(),
-                                options.max_tokens * world);
+      : order_(std::move(order)), lengths_(lengths), from_(from), count_(options.token_count), world_(world) {
+    starts_ = token_step_starts([this](std::uint64_t position) { return length_at(position); }, count_, from,
+                                lengths_.size(), options.max_tokens * world);
     if (steps() == 0) return;
     if (options.remainder == Remainder::drop) starts_.pop_back();
     if (options.remainder == Remainder::pad) starts_.back() = std::max(starts_.back(), starts_[steps() - 1] + world);
@@ -163,7 +165,7 @@ class detail::TokenSteps {
     for (std::uint64_t position = starts_[step]; position < starts_[step + 1]; ++position) {
       lengths.push_back(length_at(position));
     }
-    return divide_by_tokens(lengths, world_);
+    return count_ == TokenCount::packed ? divide_by_tokens(lengths, world_) : deal_by_length(lengths, world_);
   }
 
  private:
@@ -175,6 +177,7 @@ class detail::TokenSteps {
   const EpochOrder order_;
   const std::vector<std::uint32_t>& lengths_;
   const std::uint64_t from_;
+  const TokenCount count_;
   const std::uint64_t world_;
   std::vector<std::uint64_t> starts_;
 };

@@ -25,13 +25,20 @@ enum class Order {
   blocks,      ///< the order of BlockOrder: few of SamplerOptions::blocks are read at a time
 };
 
+/// What counts as the tokens of a batch by tokens.
+enum class TokenCount {
+  packed,  ///< the samples' own, for batches without padding
+  padded,  ///< the number of samples times the longest one, for batches that are padded to it
+};
+
 struct SamplerOptions {
   std::uint64_t dataset_size = 0;
   std::uint64_t batch_size = 1;  ///< samples per rank and step; does not count with `max_tokens`
   /// Batches by tokens: a step takes samples as long as they have at most so many tokens per rank together. 0: batches
   /// of batch_size samples.
   std::uint64_t max_tokens = 0;
-  std::vector<std::uint32_t> lengths = {};  ///< for `max_tokens`: the number of tokens of each sample
+  std::vector<std::uint32_t> lengths = {};      ///< for `max_tokens`: the number of tokens of each sample
+  TokenCount token_count = TokenCount::packed;  ///< for `max_tokens`
   std::uint64_t seed = 0;
   Order order = Order::shuffled;
   Remainder remainder = Remainder::pad;
@@ -83,8 +90,9 @@ class TokenSteps;
 ///
 /// With `max_tokens` M a step takes consecutive positions as long as their samples have at most W*M tokens: which ones
 /// depends on W*M alone, so W ranks with M make the steps of one rank with W*M. They are divided among the ranks by
-/// length, the longest first, each to the rank with the fewest tokens; a rank reads its own in the order of the epoch.
-/// Ranks have about equally many tokens, M or less on average, and at most (1 - 1/W) of the step's longest sample more.
+/// length, the longest first: packed ones each to the rank with the fewest tokens, padded ones to each rank in turn. A
+/// rank reads its own in the order of the epoch. Ranks have M tokens or less on average, and none has more than M and
+/// (1 - 1/W) of the step's longest sample; with TokenCount::packed all have about equally many.
 /// Only the last step of an epoch may have fewer samples than ranks: `pad` repeats samples from the start of the order
 /// until each rank has one, `exact` and `uneven` leave ranks without one, and `drop` leaves out the last step, which
 /// the end of the data cuts short. Since the number of steps depends on the order, functions that count steps then need
@@ -147,6 +155,7 @@ class Sampler {
   Remainder remainder() const { return options_.remainder; }
   std::uint64_t batch_size() const { return options_.batch_size; }
   std::uint64_t max_tokens() const { return options_.max_tokens; }
+  TokenCount token_count() const { return options_.token_count; }
 
   /// Whether every epoch has every sample exactly once.
   bool covers_exactly_once() const;

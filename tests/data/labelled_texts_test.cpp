@@ -167,6 +167,7 @@ TEST(LabelledTexts, JoinShardsAndKnowWhereEachRowIs) {
   EXPECT_THROW(texts.origin(3), UsageError);
   EXPECT_THROW(texts.text(3), UsageError);
   EXPECT_THROW(texts.label(3), UsageError);
+  EXPECT_THROW(texts.number(0), UsageError);
   EXPECT_THAT(message_of<UsageError>(
                   [] { read_texts({{"one.csv", "text,label\na,x\n"}, {"two.csv", "text1,text2,label\na,b,x\n"}}); }),
               HasSubstr("'two.csv' has pairs of texts"));

@@ -46,6 +46,7 @@ SamplerOptions random_options(Draw& draw) {
   for (auto& length : lengths) length = static_cast<std::uint32_t>(std::min(draw(1, longest), draw(1, longest)));
   SamplerOptions options = token_options(std::move(lengths), longest + draw(0, 100));
   options.seed = draw(0, 1000);
+  options.token_count = draw(0, 1) == 0 ? TokenCount::packed : TokenCount::padded;
   switch (draw(0, 4)) {
     case 0:
       options.order = Order::sequential;
@@ -108,7 +109,14 @@ std::uint64_t length_of(const SamplerOptions& options, std::uint64_t sample) {
   return options.lengths[sample % options.dataset_size];
 }
 
+std::uint64_t longest_of(const SamplerOptions& options, const Numbers& samples) {
+  std::uint64_t longest = 0;
+  for (const auto sample : samples) longest = std::max(longest, length_of(options, sample));
+  return longest;
+}
+
 std::uint64_t tokens_of(const SamplerOptions& options, const Numbers& samples) {
+  if (options.token_count == TokenCount::padded) return samples.size() * longest_of(options, samples);
   std::uint64_t tokens = 0;
   for (const auto sample : samples) tokens += length_of(options, sample);
   return tokens;
@@ -120,11 +128,10 @@ std::vector<Numbers> expected_steps(const SamplerOptions& options, std::uint64_t
   const Numbers order = order_of_epoch(options, epoch);
   std::vector<Numbers> steps;
   for (std::uint64_t position = from; position < order.size(); ++position) {
-    const auto sample = order[position];
-    if (steps.empty() || tokens_of(options, steps.back()) + length_of(options, sample) > world * options.max_tokens) {
-      steps.emplace_back();
-    }
-    steps.back().push_back(sample);
+    auto with_next = steps.empty() ? Numbers{} : steps.back();
+    with_next.push_back(order[position]);
+    if (steps.empty() || tokens_of(options, with_next) > world * options.max_tokens) steps.emplace_back();
+    steps.back().push_back(order[position]);
   }
   return steps;
 }
@@ -138,8 +145,10 @@ std::vector<Numbers> expected_division(const SamplerOptions& options, const Numb
   });
   std::vector<std::uint64_t> tokens(world);
   std::vector<std::size_t> owner(step.size());
+  std::size_t dealt = 0;
   for (const auto place : by_length) {
-    const auto rank = static_cast<std::size_t>(std::ranges::min_element(tokens) - tokens.begin());
+    const auto emptiest = static_cast<std::size_t>(std::ranges::min_element(tokens) - tokens.begin());
+    const auto rank = options.token_count == TokenCount::padded ? dealt++ % world : emptiest;
     tokens[rank] += length_of(options, step[place]);
     owner[place] = rank;
   }
@@ -163,8 +172,7 @@ TEST(SamplerTokens, TakeTheOrderAsFarAsItFitsAndDivideItByLength) {
     ASSERT_EQ(steps.size(), expected.size());
     for (std::size_t step = 0; step < steps.size(); ++step) {
       ASSERT_EQ(steps[step], expected_division(options, expected[step], static_cast<std::size_t>(world)));
-      std::uint64_t longest = 0;
-      for (const auto sample : expected[step]) longest = std::max(longest, length_of(options, sample));
+      const std::uint64_t longest = longest_of(options, expected[step]);
       const auto ranks = static_cast<std::uint64_t>(world);
       for (const auto& of_rank : steps[step]) {
         EXPECT_LE(ranks * tokens_of(options, of_rank), tokens_of(options, expected[step]) + (ranks - 1) * longest);

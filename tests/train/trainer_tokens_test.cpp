@@ -84,6 +84,7 @@ TORCH_MODULE(MeanOfWords);
 data::LoaderOptions loader_options(const FewTexts& texts, std::uint64_t ranks, data::Remainder remainder) {
   return {.max_tokens = kTokensOfAllRanks / ranks,
           .lengths = texts.lengths(),
+          .token_count = remainder == data::Remainder::drop ? data::TokenCount::padded : data::TokenCount::packed,
           .workers = 1,
           .seed = 3,
           .remainder = remainder};

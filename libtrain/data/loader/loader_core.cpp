@@ -37,6 +37,7 @@ SamplerOptions sampler_options(const IndexedDataset& dataset, const LoaderOption
           .batch_size = options.batch_size,
           .max_tokens = options.max_tokens,
           .lengths = options.lengths,
+          .token_count = options.token_count,
           .seed = options.seed.value_or(shard.seed),
           .order = options.order,
           .remainder = options.remainder,

@@ -29,7 +29,8 @@ struct LoaderOptions {
   /// (TokenizedTexts::lengths()), instead of batch_size texts.
   std::uint64_t max_tokens = 0;
   std::vector<std::uint32_t> lengths = {};
-  int workers = 2;  ///< threads that read; 0 reads in the thread that takes the batch
+  TokenCount token_count = TokenCount::packed;  ///< TokenCount::padded for pad_tokens()
+  int workers = 2;                              ///< threads that read; 0 reads in the thread that takes the batch
   /// Seed of the order and of the samples' random numbers, the same on every rank; by default the shard's.
   std::optional<std::uint64_t> seed = std::nullopt;
   Order order = Order::shuffled;

@@ -208,7 +208,8 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const
   all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");
   if (options_.max_gradient_norm) all.emplace("max_gradient_norm", text(*options_.max_gradient_norm));
   if (sampler.max_tokens() > 0) {
-    all.emplace("max_tokens", text(sampler.max_tokens()));
+    const bool is_padded = sampler.token_count() == data::TokenCount::padded;
+    all.emplace("max_tokens", text(sampler.max_tokens(), is_padded ? ", padded" : ""));
   } else {
     all.emplace("batch_size", text(sampler.batch_size()));
   }
