@@ -85,12 +85,14 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(path)) return detail::read_tokenizer_json(path);
   const std::string config = path + "/tokenizer_config.json";
-  const auto add_prefix_space = fs::exists(config) ? detail::read_add_prefix_space(config) : std::nullopt;
+  const auto add_prefix_space = [&](bool otherwise) {
+    return fs::exists(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;
+  };
   const std::string whole = path + "/tokenizer.json";
   if (fs::exists(whole)) {
     auto definition = detail::read_tokenizer_json(whole);
     // With some classes transformers follows the configuration here, which changes the ids.
-    if (definition.add_prefix_space == add_prefix_space.value_or(definition.add_prefix_space)) return definition;
+    if (definition.add_prefix_space == add_prefix_space(definition.add_prefix_space)) return definition;
     throw EnvironmentError(text("Files '", whole, "' and '", config,
                                 "' do not have the same 'add_prefix_space'. Set both to that of the training."));
   }
@@ -98,7 +100,7 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   const std::string merges = path + "/merges.txt";
   if (fs::exists(vocabulary) && fs::exists(merges)) {
     auto definition = detail::read_vocabulary_and_merges(vocabulary, merges);
-    definition.add_prefix_space = add_prefix_space.value_or(definition.add_prefix_space);
+    definition.add_prefix_space = add_prefix_space(definition.add_prefix_space);
     return definition;
   }
   throw EnvironmentError(text("Folder '", path, "' has no tokenizer.json, and not both of vocab.json and merges.txt. ",

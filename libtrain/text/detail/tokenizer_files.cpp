@@ -285,11 +285,11 @@ TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, co
   return definition;
 }
 
-std::optional<bool> read_add_prefix_space(const std::string& path) {
+bool read_add_prefix_space(const std::string& path, bool otherwise) {
   const Json json = parse(path);
   const JsonPlace file(json, path);
-  if (!file.has("add_prefix_space") || file.member("add_prefix_space").is_null()) return std::nullopt;
-  return file.member("add_prefix_space").flag();
+  const bool says_it = file.has("add_prefix_space") && !file.member("add_prefix_space").is_null();
+  return says_it ? file.member("add_prefix_space").flag() : otherwise;
 }
 
 }  // namespace libtrain::detail

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include <libtrain/text/detail/tokenizer_definition.hpp>
@@ -11,7 +10,7 @@ namespace libtrain::detail {
 TokenizerDefinition read_tokenizer_json(const std::string& path);
 TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, const std::string& merges);
 
-/// What a tokenizer_config.json says of the space in front of a text; std::nullopt if it says nothing.
-std::optional<bool> read_add_prefix_space(const std::string& path);
+/// What a tokenizer_config.json says of the space in front of a text; `otherwise` if it says nothing.
+bool read_add_prefix_space(const std::string& path, bool otherwise);
 
 }  // namespace libtrain::detail
