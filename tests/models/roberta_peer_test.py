@@ -72,6 +72,28 @@ def class_labels(config, texts):
     return torch.randint(config.num_labels, (shape,), generator=generator)
 
 
+def fairseq_names(state):
+    """As fairseq calls what its converter in transformers takes over. fairseq has no token types: they keep their name."""
+    layer = (("attention.self.query", "self_attn.q_proj"), ("attention.self.key", "self_attn.k_proj"),
+             ("attention.self.value", "self_attn.v_proj"), ("attention.output.dense", "self_attn.out_proj"),
+             ("attention.output.LayerNorm", "self_attn_layer_norm"), ("intermediate.dense", "fc1"),
+             ("output.dense", "fc2"), ("output.LayerNorm", "final_layer_norm"))
+    encoder = "encoder.sentence_encoder"
+    whole = {"roberta.embeddings.word_embeddings": f"{encoder}.embed_tokens",
+             "roberta.embeddings.position_embeddings": f"{encoder}.embed_positions",
+             "roberta.embeddings.LayerNorm": f"{encoder}.layernorm_embedding",
+             "classifier.dense": "classification_heads.sentence_classification_head.dense",
+             "classifier.out_proj": "classification_heads.sentence_classification_head.out_proj"}
+    renamed = {}
+    for name, tensor in state.items():
+        part, kind = name.rsplit(".", 1)
+        if part.startswith("roberta.encoder.layer."):
+            number, part = part.removeprefix("roberta.encoder.layer.").split(".", 1)
+            part = f"{encoder}.layers.{number}.{dict(layer)[part]}"
+        renamed[f"{whole.get(part, part)}.{kind}"] = tensor
+    return renamed
+
+
 def train(model, texts, steps):
     adamw = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.1)
     losses = []
@@ -207,12 +229,29 @@ class Roberta(unittest.TestCase):
             again = loaded.eval()(input_ids=texts["ids"], attention_mask=texts["mask"]).logits
         self.assert_close(found["packed"], again, "saved", 1e-5)
 
+    def test_files_of_fairseq_load(self):
+        config = make_config()
+        model = make_model(RobertaForSequenceClassification, config)
+        texts = make_texts(config)
+        texts["labels"] = class_labels(config, texts)
+        renamed = fairseq_names(model.state_dict())
+        self.assertEqual([name for name in renamed if name in model.state_dict()],
+                         ["roberta.embeddings.token_type_embeddings.weight"])
+        renamed |= {"encoder.lm_head.bias": torch.zeros(1000), "encoder.lm_head.weight": torch.zeros(1000, 96)}
+        torch.save(renamed, self.folder / "model.pt")
+        found = self.libtrain(config, self.folder / "model.pt", texts)
+        with torch.no_grad():
+            expected = model.eval()(input_ids=texts["ids"], attention_mask=texts["mask"]).logits
+        self.assert_close(found["packed"], expected, "fairseq", 1e-5)
+
     def test_ten_steps_on_two_ranks_are_those_of_ddp(self):
         config = make_config()
         weights = self.save(make_model(RobertaForSequenceClassification, config), config)
         texts = make_texts(config)
         texts["labels"] = class_labels(config, texts)
         found = self.libtrain(config, weights, texts, "--steps", STEPS, ranks=2)["losses"]
+        again = self.libtrain(config, weights, texts, "--steps", STEPS, "--recompute-layers", ranks=2)["losses"]
+        self.assertTrue(torch.equal(again, found))
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         torch.multiprocessing.spawn(train_as_rank, (self.folder,), nprocs=2)
         expected = torch.load(self.folder / "losses.pt")

@@ -3,6 +3,9 @@
 
 #include <libtrain/models/roberta/detail/layer_operators.hpp>
 
+#include <algorithm>
+#include <cstdint>
+
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
