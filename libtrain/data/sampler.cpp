@@ -165,7 +165,7 @@ class detail::TokenSteps {
     for (std::uint64_t position = starts_[step]; position < starts_[step + 1]; ++position) {
       lengths.push_back(length_at(position));
     }
-    return count_ == TokenCount::packed ? divide_by_tokens(lengths, world_) : deal_by_length(lengths, world_);
+    return count_ == TokenCount::packed ? divide_by_tokens(lengths, world_) : assign_in_turn(lengths, world_);
   }
 
  private:

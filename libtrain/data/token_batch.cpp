@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <numeric>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -75,16 +74,13 @@ TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id
 PackedTokens pack_tokens(const std::vector<TokenSample>& texts) {
   std::int64_t tokens = 0;
   for (const auto& one : texts) tokens += std::ssize(one.ids);
-  PackedTokens batch{at::empty({tokens}, at::kLong), at::empty({tokens}, at::kLong),
-                     at::zeros({std::ssize(texts) + 1}, at::kLong), labels_of(texts), at::Tensor{}};
+  PackedTokens batch{at::empty({tokens}, at::kLong), at::zeros({std::ssize(texts) + 1}, at::kLong), labels_of(texts),
+                     at::Tensor{}};
   auto* ids = batch.ids.mutable_data_ptr<std::int64_t>();
-  auto* positions = batch.positions.mutable_data_ptr<std::int64_t>();
   auto* offset = batch.offsets.mutable_data_ptr<std::int64_t>();
   for (const auto& one : texts) {
     const auto length = std::ssize(one.ids);
     ids = std::copy(one.ids.begin(), one.ids.end(), ids);
-    std::iota(positions, positions + length, 0);
-    positions += length;
     offset[1] = offset[0] + length;
     ++offset;
   }

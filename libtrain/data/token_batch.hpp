@@ -24,8 +24,7 @@ TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id
 
 /// Concatenated texts, without padding.
 struct PackedTokens {
-  at::Tensor ids;        ///< int64 [N] for N tokens
-  at::Tensor positions;  ///< int64 [N]: position of each token in its text, from 0 on
+  at::Tensor ids;  ///< int64 [N] for N tokens
   /// int64 [B + 1]: text b has the tokens offsets[b] to offsets[b + 1] - 1. Stays on the CPU, where attention is
   /// planned.
   at::Tensor offsets;
@@ -47,7 +46,6 @@ void visit_tensors(TokenBatch& batch, const Visit& visit) {
 template <typename Visit>
 void visit_tensors(PackedTokens& batch, const Visit& visit) {
   visit(batch.ids);
-  visit(batch.positions);
   visit(batch.labels);
   visit(batch.token_labels);
 }

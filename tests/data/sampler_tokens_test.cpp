@@ -145,10 +145,10 @@ std::vector<Numbers> expected_division(const SamplerOptions& options, const Numb
   });
   std::vector<std::uint64_t> tokens(world);
   std::vector<std::size_t> owner(step.size());
-  std::size_t dealt = 0;
+  std::size_t assigned = 0;
   for (const auto place : by_length) {
     const auto emptiest = static_cast<std::size_t>(std::ranges::min_element(tokens) - tokens.begin());
-    const auto rank = options.token_count == TokenCount::padded ? dealt++ % world : emptiest;
+    const auto rank = options.token_count == TokenCount::padded ? assigned++ % world : emptiest;
     tokens[rank] += length_of(options, step[place]);
     owner[place] = rank;
   }

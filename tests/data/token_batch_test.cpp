@@ -52,7 +52,6 @@ TEST(PadTokens, RoundsTheLengthUp) {
 TEST(PackTokens, PutsTextsEndToEnd) {
   const PackedTokens batch = pack_tokens({{{5, 6, 7}, 1}, {{}, 2}, {{8, 9}, 3}});
   EXPECT_THAT(values<std::int64_t>(batch.ids), ElementsAre(5, 6, 7, 8, 9));
-  EXPECT_THAT(values<std::int64_t>(batch.positions), ElementsAre(0, 1, 2, 0, 1));
   EXPECT_THAT(values<std::int64_t>(batch.offsets), ElementsAre(0, 3, 3, 5));
   EXPECT_THAT(values<std::int64_t>(batch.labels), ElementsAre(1, 2, 3));
   EXPECT_THAT(values<std::int64_t>(pack_tokens({}).offsets), ElementsAre(0));

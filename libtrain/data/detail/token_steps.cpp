@@ -54,11 +54,11 @@ std::vector<std::uint32_t> divide_by_tokens(std::span<const std::uint32_t> lengt
   return rank_of;
 }
 
-std::vector<std::uint32_t> deal_by_length(std::span<const std::uint32_t> lengths, std::uint64_t ranks) {
+std::vector<std::uint32_t> assign_in_turn(std::span<const std::uint32_t> lengths, std::uint64_t ranks) {
   std::vector<std::uint32_t> rank_of(lengths.size());
-  std::uint64_t dealt = 0;
+  std::uint64_t assigned = 0;
   for (const std::uint32_t sample : longest_first(lengths))
-    rank_of[sample] = static_cast<std::uint32_t>(dealt++ % ranks);
+    rank_of[sample] = static_cast<std::uint32_t>(assigned++ % ranks);
   return rank_of;
 }
 

@@ -24,6 +24,6 @@ std::vector<std::uint32_t> divide_by_tokens(std::span<const std::uint32_t> lengt
 
 /// The same for padded samples: the longest first, one to each rank in turn. Hence ranks differ by at most one sample
 /// and, if their lengths are alike, hardly in padded tokens.
-std::vector<std::uint32_t> deal_by_length(std::span<const std::uint32_t> lengths, std::uint64_t ranks);
+std::vector<std::uint32_t> assign_in_turn(std::span<const std::uint32_t> lengths, std::uint64_t ranks);
 
 }  // namespace libtrain::data::detail
