@@ -12,7 +12,6 @@
 
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
 #include <libtrain/data/sources/detail/text_rows.hpp>
@@ -79,8 +78,8 @@ class detail::LabelledTextsReader {
     const TextFormat format = text_format_of(name, options_.format);
     if (format == TextFormat::lines && options_.labels != TextLabels::none) {
       throw UsageError(text("File '", name,
-                            "' has lines of text without labels. Use TextLabels::none, or a format "
-                            "with columns."));
+                            "' has lines of text without labels. Read no labels, or name a file of a format with "
+                            "columns."));
     }
     file_ = {.name = name, .has_lines = format != TextFormat::parquet};
     // The texts of most formats are less. Pages that are not written take no memory.
@@ -99,10 +98,6 @@ class detail::LabelledTextsReader {
   }
 
   void finish() {
-    if (texts_.left_out_ > 0) {
-      log_warning(text(texts_.left_out_, texts_.left_out_ == 1 ? " row of the texts is" : " rows of the texts are",
-                       " left out. The first: ", first_fault_));
-    }
     if (texts_.size() == 0) {
       throw EnvironmentError(text("File '", file_.name, "': expected texts, found none",
                                   texts_.left_out_ > 0 ? " that can be used" : "", ". Check the path and the format."));
@@ -123,9 +118,9 @@ class detail::LabelledTextsReader {
 
   void refuse(const std::string& message) {
     if (options_.bad_texts == BadTexts::refuse) {
-      throw EnvironmentError(text(message, " Correct the file, or leave such rows out (BadTexts::leave_out)."));
+      throw EnvironmentError(text(message, " Correct the file, or leave such rows out."));
     }
-    if (texts_.left_out_++ == 0) first_fault_ = message;
+    if (texts_.left_out_++ == 0) texts_.first_left_out_ = message;
   }
 
   void refuse(const TextRow& row, const std::string& fault) {
@@ -172,9 +167,9 @@ class detail::LabelledTextsReader {
       refuse(row, "one label, found a list");
       return false;
     }
-    const auto number = number_of(row, row.labels.front());
-    if (number) texts_.labels_.push_back(*number);
-    return number.has_value();
+    if (!is_class(row, row.labels.front())) return false;
+    texts_.labels_.push_back(number_of(row.labels.front()));
+    return true;
   }
 
   bool add_number(const TextRow& row) {
@@ -191,22 +186,21 @@ class detail::LabelledTextsReader {
   }
 
   bool add_classes(const TextRow& row) {
-    found_.clear();
-    const auto add_one = [&](std::string_view name) {
-      const auto number = number_of(row, name);
-      if (number) found_.push_back(*number);
-      return number.has_value();
-    };
+    names_of_row_.clear();
     if (row.has_list) {
-      if (!std::ranges::all_of(row.labels, add_one)) return false;
+      names_of_row_.assign(row.labels.begin(), row.labels.end());
     } else {
       std::string_view rest = without_spaces(row.labels.front());
       while (!rest.empty()) {
         const std::size_t length = std::min(rest.find(options_.label_separator), rest.size());
-        if (!add_one(rest.substr(0, length))) return false;
+        names_of_row_.push_back(rest.substr(0, length));
         rest.remove_prefix(std::min(length + 1, rest.size()));
       }
     }
+    // All of them first: a row that is left out must leave no class behind.
+    if (!std::ranges::all_of(names_of_row_, [&](std::string_view name) { return is_class(row, name); })) return false;
+    found_.clear();
+    for (const std::string_view name : names_of_row_) found_.push_back(number_of(name));
     std::ranges::sort(found_);
     const auto repeated = std::ranges::unique(found_);
     texts_.labels_.insert(texts_.labels_.end(), found_.begin(), repeated.begin());
@@ -214,22 +208,26 @@ class detail::LabelledTextsReader {
     return true;
   }
 
-  // The number of a class; refuses the row if it has none.
-  std::optional<std::uint32_t> number_of(const TextRow& row, std::string_view label) {
-    std::string name(without_spaces(label));
+  // Whether a label is the name of a class; refuses the row if not.
+  bool is_class(const TextRow& row, std::string_view label) {
+    const std::string name(without_spaces(label));
+    if (numbers_.contains(name)) return true;
     if (name.empty()) {
       refuse(row, "a label, found none");
-      return std::nullopt;
-    }
-    if (const auto known = numbers_.find(name); known != numbers_.end()) return known->second;
-    if (!options_.classes.empty()) {
+    } else if (!options_.classes.empty()) {
       refuse(row, text("one of the labels ", shown(options_.classes), ", found '", name, "'"));
-      return std::nullopt;
-    }
-    if (!simdjson::validate_utf8(name)) {
+    } else if (!simdjson::validate_utf8(name)) {
       refuse(row, "UTF-8 as the label, found other bytes");
-      return std::nullopt;
+    } else {
+      return true;
     }
+    return false;
+  }
+
+  // The number of such a class, which may be new.
+  std::uint32_t number_of(std::string_view label) {
+    std::string name(without_spaces(label));
+    if (const auto known = numbers_.find(name); known != numbers_.end()) return known->second;
     const auto number = static_cast<std::uint32_t>(names_.size());
     names_.push_back(name);
     numbers_.emplace(std::move(name), number);
@@ -260,8 +258,8 @@ class detail::LabelledTextsReader {
   bool has_begun_ = false;
   std::vector<std::string> names_;  // of the classes
   std::unordered_map<std::string, std::uint32_t> numbers_;
+  std::vector<std::string_view> names_of_row_;
   std::vector<std::uint32_t> found_;
-  std::string first_fault_;
 };
 
 LabelledTexts::LabelledTexts(std::vector<std::unique_ptr<const File>> files, const LabelledTextsOptions& options)

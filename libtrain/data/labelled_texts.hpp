@@ -38,7 +38,7 @@ enum class TextLabels {
 /// file.
 enum class BadTexts {
   refuse,     ///< an error that names the file and the line
-  leave_out,  ///< it is left out and counted; the first one is described in the log
+  leave_out,  ///< it is left out and counted, see first_left_out()
 };
 
 struct LabelledTextsOptions {
@@ -110,6 +110,9 @@ class LabelledTexts {
   /// The number of rows that were left out.
   std::uint64_t left_out() const { return left_out_; }
 
+  /// What is wrong with the first of them, with file and line; empty if there is none.
+  const std::string& first_left_out() const { return first_left_out_; }
+
   /// The number of rows and the names of the classes, with a checksum of texts and labels.
   DatasetIdentity identity() const;
 
@@ -139,6 +142,7 @@ class LabelledTexts {
   std::vector<std::uint64_t> label_ends_;  // for several_classes: of each row's labels in labels_
   std::vector<double> numbers_;
   std::uint64_t left_out_ = 0;
+  std::string first_left_out_;
 };
 
 /// The texts at `locations`, in this order: files in local paths or object stores (see open_storage()), or folders, of

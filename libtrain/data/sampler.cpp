@@ -250,7 +250,7 @@ std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::ui
   const std::uint64_t epoch = epoch_order.epoch();
   if (step >= batches(from, epoch)) {
     throw UsageError(text("Step ", step, " is past the end: the number of batches of rank ", rank_, " from position ",
-                          from, " on is ", batches(from), "."));
+                          from, " on is ", batches(from, epoch), "."));
   }
   if (tokens_) {
     const auto steps = token_steps(from, epoch);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <libtrain/base/error.hpp>
-#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/storage.hpp>
@@ -70,7 +69,6 @@ TokenizedTexts::TokenizedTexts(LabelledTexts texts, const TextEncoder& encode, c
   ends_.reserve(texts_.size());
   rows_.reserve(texts_.size());
   std::uint32_t row = 0;
-  std::string first_fault;
   for (auto& each : pieces) {
     const TokenPiece piece = std::move(each);  // freed before the next one is copied
     auto begin = piece.ids.begin();
@@ -81,19 +79,15 @@ TokenizedTexts::TokenizedTexts(LabelledTexts texts, const TextEncoder& encode, c
         ends_.push_back(ids_.size());
         rows_.push_back(row);
       } else if (options.bad_texts == BadTexts::refuse) {
-        throw EnvironmentError(text(texts_.origin(row).path, ": ", fault,
-                                    ". Truncate texts, or leave such ones out (BadTexts::leave_out)."));
-      } else if (first_fault.empty()) {
-        first_fault = text(texts_.origin(row).path, ": ", fault, ".");
+        throw EnvironmentError(text(texts_.origin(row).path, ": ", fault, ". Truncate texts, or leave such ones out."));
+      } else if (first_left_out_.empty()) {
+        first_left_out_ = text(texts_.origin(row).path, ": ", fault, ".");
       }
       begin = end;
       ++row;
     }
   }
-  if (!first_fault.empty()) {
-    log_warning(text(left_out(), left_out() == 1 ? " text is" : " texts are", " left out. The first: ", first_fault));
-  }
-  if (size() == 0) throw EnvironmentError(text(first_fault, " No text is left. Check the tokenizer, or truncate."));
+  if (size() == 0) throw EnvironmentError(text(first_left_out_, " No text is left. Check the tokenizer, or truncate."));
 }
 
 TokenSample TokenizedTexts::get(std::uint64_t index, SampleRandom& /*random*/) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,11 +57,15 @@ class TokenizedTexts : public DatasetOf<TokenSample> {
   /// The number of texts that were left out here: too long, or without tokens.
   std::uint64_t left_out() const { return texts_.size() - size(); }
 
+  /// As LabelledTexts::first_left_out().
+  const std::string& first_left_out() const { return first_left_out_; }
+
  private:
   LabelledTexts texts_;
   std::vector<std::uint32_t> ids_;
   std::vector<std::uint64_t> ends_;  // of each sample in ids_
   std::vector<std::uint32_t> rows_;
+  std::string first_left_out_;
 };
 
 /// The group of each text by its length, for LoaderOptions::groups: batches that are padded to their longest text then

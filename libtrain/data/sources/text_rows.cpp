@@ -99,6 +99,9 @@ class TextColumns {
   std::optional<std::size_t> usual(std::string_view name) const {
     const auto found = std::ranges::find(plain_, name);
     if (found == plain_.end()) return std::nullopt;
+    if (std::find(found + 1, plain_.end(), name) != plain_.end()) {
+      throw UsageError(text("File '", file_, "' has more than one column '", name, "'. Give its number, from 0 on."));
+    }
     return static_cast<std::size_t>(found - plain_.begin());
   }
 
@@ -169,13 +172,15 @@ void read_plain_lines(const File& file, const TextRowVisitor& visitor) {
   bool has_begun = false;
   TextRow row;
   for_each_line(file, [&](std::string_view line, std::uint64_t number) {
-    if (line.empty()) return;
+    if (line.find_first_not_of(" \t") == std::string_view::npos) return;
     if (!std::exchange(has_begun, true)) visitor.begin(false);
     row.place = number;
     row.text = line;
     visitor.visit(row);
   });
 }
+
+constexpr std::size_t kLinesForColumns = 1000;
 
 /// Reads the JSON objects of one file.
 class JsonTextRows {
@@ -186,19 +191,11 @@ class JsonTextRows {
   void read() {
     for_each_line(file_, [this](std::string_view line, std::uint64_t number) {
       if (line.find_first_not_of(kJsonSpace) == std::string_view::npos) return;
-      row_.place = number;
-      const simdjson::padded_string json(line);
-      try {
-        if (!has_columns_) choose_columns(json);
-        parse_json(json, [this, &json](ondemand::document& document) { take(document, json); });
-      } catch (const JsonFault& fault) {
-        const std::string_view whole = json;
-        const auto position = std::min(static_cast<std::size_t>(fault.at - whole.data()), whole.size());
-        return visitor_.refuse(text(text_place(file_.name(), true, number), ": expected ", fault.expected, ", found ",
-                                    json_excerpt(whole.substr(position), "the end of the line"), "."));
-      }
-      visitor_.visit(row_);
+      if (has_columns_) return read_line(line, number);
+      first_.emplace_back(line, number);
+      if (first_.size() == kLinesForColumns) read_first();
     });
+    if (!has_columns_) read_first();
   }
 
  private:
@@ -208,16 +205,43 @@ class JsonTextRows {
     return object;
   }
 
-  // Those of the first object that is well formed.
-  void choose_columns(const simdjson::padded_string& json) {
+  // Chooses the columns among the keys of the first objects, and reads these. An object may lack a key: that is then
+  // the fault of its row.
+  void read_first() {
     std::vector<std::string> names;
-    parse_json(json, [&](ondemand::document& document) {
-      auto object = object_of(document, json);
-      for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
-        if (std::ranges::find(names, key) == names.end()) names.emplace_back(key);
-        static_cast<void>(value);
-      });
-    });
+    for (const auto& [line, number] : first_) {
+      const simdjson::padded_string json(line);
+      try {
+        parse_json(json, [&](ondemand::document& document) {
+          auto object = object_of(document, json);
+          for_each_json_field(object, [&](std::string_view key, ondemand::value& value) {
+            if (std::ranges::find(names, key) == names.end()) names.emplace_back(key);
+            static_cast<void>(value);
+          });
+        });
+      } catch (const JsonFault&) {
+        continue;  // told when it is read
+      }
+    }
+    if (!names.empty()) choose_columns(std::move(names));
+    for (const auto& [line, number] : std::exchange(first_, {})) read_line(line, number);
+  }
+
+  void read_line(std::string_view line, std::uint64_t number) {
+    row_.place = number;
+    const simdjson::padded_string json(line);
+    try {
+      parse_json(json, [this, &json](ondemand::document& document) { take(document, json); });
+    } catch (const JsonFault& fault) {
+      const std::string_view whole = json;
+      const auto position = std::min(static_cast<std::size_t>(fault.at - whole.data()), whole.size());
+      return visitor_.refuse(text(text_place(file_.name(), true, number), ": expected ", fault.expected, ", found ",
+                                  json_excerpt(whole.substr(position), "the end of the line"), "."));
+    }
+    visitor_.visit(row_);
+  }
+
+  void choose_columns(std::vector<std::string> names) {
     const TextColumns columns(file_.name(), std::move(names));
     const ColumnNumbers chosen = columns.choose(options_);
     text_ = columns.name(chosen.text);
@@ -260,6 +284,7 @@ class JsonTextRows {
   const LabelledTextsOptions& options_;
   const TextRowVisitor& visitor_;
   bool has_columns_ = false;
+  std::vector<std::pair<std::string, std::uint64_t>> first_;  // lines before the columns are known
   std::string text_;
   std::optional<std::string> second_;
   std::optional<std::string> label_;
@@ -285,6 +310,12 @@ class ParquetTextRows {
     for (const std::size_t column : columns_) require_texts(file_.columns()[column]);
     if (chosen.label) add(*chosen.label);
     has_label_ = chosen.label.has_value();
+    for (const std::size_t column : columns_) {
+      const auto is_namesake = [&](const ParquetColumn& other) { return other.name == file_.columns()[column].name; };
+      if (std::ranges::count_if(file_.columns(), is_namesake) == 1) continue;
+      throw UsageError(text("File '", file_.name(), "' has more than one column '", file_.columns()[column].name,
+                            "'. Write it with different names."));
+    }
   }
 
   void read() {
