@@ -70,29 +70,7 @@ class Classifier {
     if (waiting_.size() == kBatchSize) run();
   }
 
-  // Classifies what waits, and ends the output.
-  void finish() {
-    run();
-    if (options_.as_json) std::cout << (printed_ == 0 ? "[]\n" : "]\n");
-    if (!std::cout.flush()) throw lt::EnvironmentError("Cannot write the results. Check the space on the disk.");
-    if (truncated_ > 0) {
-      std::cerr << "classify_text: " << truncated_ << " of " << printed_ << " texts have more than "
-                << config_.options.max_tokens() << " tokens. Their ends were left out.\n";
-    }
-  }
-
- private:
-  lt::Encoding encode(const std::string& text) const {
-    const lt::EncodeOptions options{.max_tokens = static_cast<std::size_t>(config_.options.max_tokens())};
-    if (!options_.pairs) return tokenizer_.encode(text, options);
-    const auto tab = text.find('\t');
-    if (tab == std::string::npos) {
-      throw lt::UsageError("With --pairs each text is two with a tab between them, but '" + text + "' has no tab.");
-    }
-    return tokenizer_.encode_pair(std::string_view(text).substr(0, tab), std::string_view(text).substr(tab + 1),
-                                  options);
-  }
-
+  // Classifies what waits.
   void run() {
     if (waiting_.empty()) return;
     std::vector<std::int64_t> ids;
@@ -112,6 +90,29 @@ class Classifier {
       truncated_ += truncated[index] ? 1 : 0;
     }
     waiting_.clear();
+  }
+
+  std::size_t printed() const { return printed_; }
+
+  void end_output() {
+    if (options_.as_json) std::cout << (printed_ == 0 ? "[]\n" : "]\n");
+    if (!std::cout.flush()) throw lt::EnvironmentError("Cannot write the results. Check the space on the disk.");
+    if (truncated_ > 0) {
+      std::cerr << "classify_text: " << truncated_ << " of " << printed_ << " texts have more than "
+                << config_.options.max_tokens() << " tokens. Their ends were left out.\n";
+    }
+  }
+
+ private:
+  lt::Encoding encode(const std::string& text) const {
+    const lt::EncodeOptions options{.max_tokens = static_cast<std::size_t>(config_.options.max_tokens())};
+    if (!options_.pairs) return tokenizer_.encode(text, options);
+    const auto tab = text.find('\t');
+    if (tab == std::string::npos) {
+      throw lt::UsageError("With --pairs each text is two with a tab between them, but '" + text + "' has no tab.");
+    }
+    return tokenizer_.encode_pair(std::string_view(text).substr(0, tab), std::string_view(text).substr(tab + 1),
+                                  options);
   }
 
   void print(const std::string& text, const torch::Tensor& logits, bool truncated) {
@@ -163,6 +164,7 @@ class Classifier {
   void print_row(const std::string& text, const std::vector<std::pair<std::string, float>>& found) const {
     if (found.empty()) std::cout << std::left << std::setw(static_cast<int>(width_) + 8) << "no label";
     for (const auto& [name, value] : found) {
+      if (&name != &found.front().first) std::cout << "  ";
       if (!name.empty()) std::cout << std::left << std::setw(static_cast<int>(width_)) << name << "  ";
       std::cout << std::fixed << std::setprecision(4) << value;
     }
@@ -182,14 +184,20 @@ class Classifier {
 
 void classify(const Options& options) {
   Classifier classifier(options);
-  for (const auto& text : options.texts) classifier.add(text);
-  if (options.texts.empty()) {
-    for (std::string line; std::getline(std::cin, line);) {
-      if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty()) classifier.add(std::move(line));
+  try {
+    for (const auto& text : options.texts) classifier.add(text);
+    if (options.texts.empty()) {
+      for (std::string line; std::getline(std::cin, line);) {
+        if (line.ends_with('\r')) line.pop_back();
+        if (!line.empty()) classifier.add(std::move(line));
+      }
     }
+    classifier.run();
+  } catch (...) {
+    if (classifier.printed() > 0) classifier.end_output();
+    throw;
   }
-  classifier.finish();
+  classifier.end_output();
 }
 
 }  // namespace

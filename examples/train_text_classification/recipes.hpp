@@ -9,7 +9,7 @@
 inline std::vector<libtrain::Recipe> recipes() {
   return {
       {"fine-tune",
-       "RoBERTa on a task of GLUE, as its authors did: SST-2 94.8, MRPC 90.2, MNLI 87.6 with the base network",
+       "RoBERTa on a task of GLUE, as its authors did, in steps of 32 texts: they reached 94.8 in SST-2, 87.6 in MNLI",
        {{"epochs", "10"}, {"learning-rate", "1e-5"}, {"batch-size", "32"}}},
       {"reviews",
        "a tiny network on the reviews that come with libtrain, in a minute on a CPU",

@@ -13,11 +13,17 @@
 #include <libtrain/libtrain.hpp>
 #include <libtrain/models/roberta/roberta.hpp>
 
-/// The words of an option such as "a,b,c"; none if it is empty.
-inline std::vector<std::string> words_of(const libtrain::Context& context, std::string_view name) {
+/// The words of an option such as "a, b, c", without the spaces around them; none if it is empty.
+inline std::vector<std::string> words_of(const libtrain::Context& context, const std::string& name) {
   std::vector<std::string> words;
   std::istringstream list(context.option(name));
-  for (std::string word; std::getline(list, word, ',');) words.push_back(word);
+  for (std::string word; std::getline(list, word, ',');) {
+    const auto begin = word.find_first_not_of(' ');
+    if (begin == std::string::npos) {
+      throw libtrain::UsageError("--" + name + " is '" + list.str() + "', which has an empty name. Write it as a,b,c.");
+    }
+    words.push_back(word.substr(begin, word.find_last_not_of(' ') - begin + 1));
+  }
   return words;
 }
 
@@ -73,18 +79,26 @@ inline libtrain::data::TokenizedTexts tokenize(libtrain::Context& context, const
     return std::move(encoded.ids);
   };
   const auto rows = texts.size();
-  const auto left_out_before = texts.left_out();
+  const auto malformed = texts.left_out();
+  const auto first_malformed = texts.first_left_out();
   ltd::TokenizedTexts tokenized(
       std::move(texts), encode,
       {.maximum_tokens = static_cast<std::uint64_t>(max_tokens),
        .bad_texts = long_texts == "leave-out" ? ltd::BadTexts::leave_out : ltd::BadTexts::refuse,
        .threads = static_cast<int>(context.integer("workers", 0, 1024)) + 1});
-  std::string words = libtrain::text("--", split, ": ", rows, " texts");
-  if (left_out_before > 0) words += libtrain::text(", ", left_out_before, " malformed ones were left out");
-  if (cut > 0) words += libtrain::text(", ", cut.load(), " of more than ", max_tokens, " tokens were cut");
-  if (tokenized.left_out() > 0) {
-    words += libtrain::text(", ", tokenized.left_out(), " of more than ", max_tokens, " tokens were left out");
+  auto& progress = context.progress();
+  progress.print(libtrain::text("--", split, ": ", rows, tokenized.texts().has_pairs() ? " pairs of texts" : " texts"));
+  if (malformed > 0) {
+    progress.print(
+        libtrain::text("--", split, ": ", malformed, " malformed rows are left out. The first: ", first_malformed));
   }
-  context.progress().print(words);
+  if (cut > 0) {
+    progress.print(
+        libtrain::text("--", split, ": ", cut.load(), " texts of more than ", max_tokens, " tokens are cut"));
+  }
+  if (tokenized.left_out() > 0) {
+    progress.print(libtrain::text("--", split, ": ", tokenized.left_out(), " texts of more than ", max_tokens,
+                                  " tokens are left out. The first: ", tokenized.first_left_out()));
+  }
   return tokenized;
 }

@@ -1,7 +1,7 @@
 // Teaches a RoBERTa to classify texts, on any number of ranks:
 //
 //   mpirun -n 2 train_text_classification --recipe reviews                       reviews that come with libtrain
-//   mpirun -n 8 train_text_classification --weights roberta-base --data SST-2    one of GLUE's tasks
+//   mpirun -n 2 train_text_classification --weights roberta-base --data SST-2 --batch-size 16    one of GLUE's tasks
 //   mpirun -n 8 train_text_classification --recipe pretrain --tokenizer FOLDER --data texts --train a.txt --dev b.txt
 //
 // The data, in a local folder or at a URI, are CSV, TSV, JSON lines or Parquet files. --weights is a folder as Hugging
@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +36,8 @@ namespace {
 
 using models::RobertaTask;
 using Loader = ltd::DataLoaderOf<ltd::PackedTokens>;
+
+constexpr std::size_t kNoLimit = 1 << 30;  // tokens
 
 // ---- The network
 
@@ -79,22 +82,28 @@ models::RobertaConfig make_config(const lt::Context& context, const std::vector<
   options.task = task_of(context);
   config.classes = classes;
   options.classes = options.task == RobertaTask::regression ? 1 : std::ssize(config.classes);
-  if (options.classes < 2 && options.task == RobertaTask::single_label) {
-    throw lt::UsageError("All texts of --train have the label '" + config.classes.front() +
-                         "'. A classifier needs two classes or more.");
-  }
+  if (options.classes == 0) throw lt::UsageError("No text of --train has a label. Check --label-column.");
   return config;
 }
 
-// Without the classifier, unless it is one of the same classes.
-void load_initial_weights(const lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config) {
+// Whether both have a head for the same: a language model, or a classifier of the same classes.
+bool have_same_head(const models::RobertaConfig& one, const models::RobertaConfig& other) {
+  if (one.masked_lm || other.masked_lm) return one.masked_lm == other.masked_lm;
+  const auto names = [](const models::RobertaConfig& config) {
+    auto all = config.classes;
+    for (std::int64_t k = std::ssize(all); k < config.options.classes; ++k) all.push_back(lt::text("LABEL_", k));
+    return all;
+  };
+  const bool same_task = one.options.task == other.options.task && one.options.classes == other.options.classes;
+  return same_task && (one.options.task == RobertaTask::regression || names(one) == names(other));
+}
+
+void load_initial_weights(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config) {
   const auto weights = context.option("weights");
   if (weights.empty()) return;
-  const auto theirs = models::read_roberta_config(weights);
-  const bool same_head = theirs.masked_lm == config.masked_lm &&
-                         (config.masked_lm || (theirs.classes == config.classes && !config.classes.empty() &&
-                                               theirs.options.task == config.options.task));
+  const bool same_head = have_same_head(models::read_roberta_config(weights), config);
   load_roberta(model, config, weights, same_head ? RobertaHead::loaded : RobertaHead::replaced);
+  if (!same_head) context.progress().print("The head of the network is new: that of --weights is for another task.");
 }
 
 models::PackedTexts texts_of(const ltd::PackedTokens& batch) {
@@ -187,14 +196,16 @@ void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaCo
 // ---- What is learnt
 
 // The most tokens of a text: --max-length, or what the network takes.
-std::int64_t max_tokens(const lt::Context& context, const models::RobertaConfig& config) {
+std::int64_t max_tokens(const lt::Context& context, const models::RobertaConfig& config,
+                        const lt::Tokenizer& tokenizer) {
   const auto most = config.options.max_tokens();
   const auto asked = context.integer("max-length", 0);
-  if (asked > most) {
-    throw lt::UsageError(lt::text("--max-length is ", asked, ", but the network takes at most ", most,
-                                  " tokens. Give a smaller number, or 0 for all of them."));
-  }
-  return asked == 0 ? most : asked;
+  const auto special = std::ssize(tokenizer.encode_pair("", "", {.max_tokens = kNoLimit}).ids);
+  if (asked == 0 && special < most) return most;
+  if (asked > special && asked <= most) return asked;
+  throw lt::UsageError(lt::text("--max-length is ", asked, ". It must be more than ", special,
+                                ", the special tokens of a pair, and at most ", most,
+                                ", what the network takes, or 0 for that."));
 }
 
 // What the best network is chosen by.
@@ -250,16 +261,29 @@ std::optional<std::map<std::string, double>> evaluate_classifier(models::Roberta
   return {{{"pearson", counts.pearson()}, {"spearman", counts.spearman()}, {"mse", counts.mean_squared_error()}}};
 }
 
+// A network that has seen one class would find it everywhere.
+void require_classes(const ltd::LabelledTexts& texts, RobertaTask task) {
+  if (task != RobertaTask::single_label) return;
+  for (std::uint64_t row = 1; row < texts.size(); ++row) {
+    if (texts.label(row) != texts.label(0)) return;
+  }
+  throw lt::UsageError("All texts of --train have the label '" +
+                       texts.classes()[static_cast<std::size_t>(texts.label(0))] +
+                       "'. A classifier needs texts of two classes or more.");
+}
+
 void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
                       std::optional<ltd::LabelledTexts> held_out_texts) {
   const auto config = make_config(context, texts.classes(), tokenizer);
   const auto task = config.options.task;
-  const auto set = tokenize(context, "train", std::move(texts), tokenizer, max_tokens(context, config));
+  require_classes(texts, task);
+  const auto most = max_tokens(context, config, tokenizer);
+  const auto set = tokenize(context, "train", std::move(texts), tokenizer, most);
   Loader loader(set, ltd::pack_tokens, loader_options(context, set), context.shard());
   std::optional<ltd::TokenizedTexts> held_out_set;
   std::optional<Loader> held_out;
   if (held_out_texts) {
-    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, most));
     held_out.emplace(*held_out_set, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
   }
   models::RobertaForClassification model(config.options);
@@ -277,7 +301,9 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd:
 // The loss of a batch with masks: the mean over its masked tokens, and their number.
 std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model,
                                                    const ltd::PackedTokens& batch) {
-  const auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
+  auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
+  // Of special tokens alone: a loss of 0, so that this rank has gradients like the others.
+  if (tokens.size(0) == 0) tokens = torch::zeros({1}, tokens.options());
   const auto logits = model.forward(texts_of(batch), tokens);
   return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), tokens.size(0)};
 }
@@ -294,18 +320,22 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
   for (const auto& id : {special.bos, special.pad, special.eos, special.unknown}) {
     if (id) masking.special_ids.push_back(*id);
   }
-  const auto set = tokenize(context, "train", std::move(texts), tokenizer, max_tokens(context, config));
+  const auto most = max_tokens(context, config, tokenizer);
+  const auto set = tokenize(context, "train", std::move(texts), tokenizer, most);
   const ltd::MaskedTexts masked(set, masking);
   Loader loader(masked, ltd::pack_tokens, loader_options(context, set), context.shard());
   std::optional<ltd::TokenizedTexts> held_out_set;
   std::optional<ltd::MaskedTexts> held_out_masked;
   std::optional<Loader> held_out;
   if (held_out_texts) {
-    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, max_tokens(context, config)));
+    held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, most));
     held_out_masked.emplace(*held_out_set, masking);
     held_out.emplace(*held_out_masked, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
   }
   models::RobertaForMaskedLm model(config.options);
+  const auto lengths = set.lengths();
+  const double tokens = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  const double masked_each = masking.probability * tokens / static_cast<double>(lengths.size());
   Evaluate evaluate;
   if (held_out) {
     evaluate = [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
@@ -322,7 +352,14 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
     };
   }
   fit(context, *model, config, tokenizer, loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
-      [&](const ltd::PackedTokens& batch) { return masked_loss(*model, batch).first; });
+      [&](const ltd::PackedTokens& batch) {
+        // Ranks count by their texts: the sum over tokens, by the number of texts and a constant, is then the same for
+        // any number of ranks.
+        const auto [mean, count] = masked_loss(*model, batch);
+        const auto texts_of_batch = static_cast<double>(batch.labels.size(0));
+        return lt::StepResult{mean * (static_cast<double>(count) / (texts_of_batch * masked_each)),
+                              {{"mlm_loss", mean}}};
+      });
 }
 
 void train(lt::Context& context) {
@@ -331,6 +368,13 @@ void train(lt::Context& context) {
   auto texts = read_split(context, storage, "train", words_of(context, "classes"));
   std::optional<ltd::LabelledTexts> held_out;
   if (!context.option("dev").empty()) held_out.emplace(read_split(context, storage, "dev", texts.classes()));
+  if (held_out && held_out->has_pairs() != texts.has_pairs()) {
+    throw lt::UsageError(lt::text("--train has ", texts.has_pairs() ? "pairs of texts" : "single texts",
+                                  ", but --dev has not. Name the columns of both."));
+  }
+  if (is_masked_lm(context) && (task_of(context) != RobertaTask::single_label || !context.option("metric").empty())) {
+    throw lt::UsageError("--task and --metric are for --objective classification. Leave them out.");
+  }
   (is_masked_lm(context) ? train_language_model : train_classifier)(context, tokenizer, std::move(texts),
                                                                     std::move(held_out));
 }
