@@ -12,7 +12,6 @@
 #include <libtrain/base/error.hpp>
 
 #include <tests/data/memory_file.hpp>
-#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -118,7 +117,7 @@ TEST(LabelledTexts, HaveTheGivenClassesInTheirOrder) {
   EXPECT_THAT(texts.classes(), ElementsAre("good", "bad", "unused"));
   EXPECT_THAT(fault_in("a.csv", "text,label\na,bad\nb,ugly\n", options),
               AllOf(HasSubstr("file 'a.csv', line 3: expected one of the labels good, bad, unused, found 'ugly'."),
-                    HasSubstr("BadTexts::leave_out")));
+                    HasSubstr("leave such rows out")));
   EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "text,label\na,b\n", {.classes = {"b", "b"}}); }),
               HasSubstr("'b' is given twice"));
 }
@@ -156,7 +155,7 @@ TEST(LabelledTexts, MayHaveNoLabels) {
   const LabelledTextsOptions options{.labels = TextLabels::none};
   EXPECT_THAT(rows_of(read_texts({{"a.txt", "one line\r\n\nanother"}, {"b.csv", "text,x\nthird,2\n"}}, options)),
               ElementsAre("one line", "another", "third"));
-  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.txt", "one\n"); }), HasSubstr("TextLabels::none"));
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.txt", "one\n"); }), HasSubstr("Read no labels"));
 }
 
 TEST(LabelledTexts, JoinShardsAndKnowWhereEachRowIs) {
@@ -241,20 +240,42 @@ TEST(LabelledTexts, RefuseBadRowsByFileAndLine) {
 TEST(LabelledTexts, CountAndDescribeBadRowsThatAreLeftOut) {
   for (const auto& bad : kBadRows) {
     SCOPED_TRACE(bad.message);
-    const test::CapturedLog log;
     const auto texts = read_texts(bad.name, bad.content, {.bad_texts = BadTexts::leave_out});
     EXPECT_THAT(rows_of(texts), ElementsAre("before 0", "after 1"));
     EXPECT_EQ(texts.left_out(), 1u);
-    EXPECT_THAT(log.lines(), ElementsAre(AllOf(HasSubstr("1 row of the texts is left out"), HasSubstr(bad.message))));
+    EXPECT_THAT(texts.first_left_out(), HasSubstr(bad.message));
   }
 }
 
 TEST(LabelledTexts, LeaveOutLabelsThatAreNotGiven) {
-  const test::SilentLog silence;
   const auto texts =
       read_texts("a.csv", "text,label\na,x\nb,z\nc,y\n", {.classes = {"x", "y"}, .bad_texts = BadTexts::leave_out});
   EXPECT_THAT(rows_of(texts), ElementsAre("a 0", "c 1"));
   EXPECT_EQ(texts.origin(1).path, "a.csv, line 4");
+}
+
+TEST(LabelledTexts, ARowThatIsLeftOutLeavesNoClassBehind) {
+  const auto texts = read_texts("a.csv", "text,label\na,x\nb,\"y,,x\"\nc,z\n",
+                                {.labels = TextLabels::several_classes, .bad_texts = BadTexts::leave_out});
+  EXPECT_EQ(texts.left_out(), 1u);
+  EXPECT_THAT(texts.classes(), ElementsAre("x", "z"));
+}
+
+TEST(LabelledTexts, FindColumnsThatTheFirstJsonObjectLacks) {
+  const std::string lines = "{\"text\":\"a\"}\n{\"text\":\"b\",\"text_pair\":\"c\",\"label\":\"x\"}\n";
+  EXPECT_THAT(fault_in("a.jsonl", lines), AllOf(HasSubstr("line 1"), HasSubstr("'text_pair'")));
+  const auto texts = read_texts("a.jsonl", lines, {.bad_texts = BadTexts::leave_out});
+  EXPECT_TRUE(texts.has_pairs());
+  EXPECT_THAT(rows_of(texts), ElementsAre("b|c 0"));
+}
+
+TEST(LabelledTexts, RefuseColumnsOfOneName) {
+  EXPECT_THAT(message_of<UsageError>([] { read_texts("a.csv", "text,label,label\na,x,y\n"); }),
+              HasSubstr("more than one column 'label'"));
+}
+
+TEST(LabelledTexts, TakeLinesOfWhiteSpaceForNoTexts) {
+  EXPECT_EQ(read_texts("a.txt", " \none\n\t\n two\n", {.labels = TextLabels::none}).size(), 2u);
 }
 
 // It could hide all rows after it.
@@ -270,7 +291,6 @@ TEST(LabelledTexts, RefuseFilesWithoutTexts) {
   for (const std::string content : {"", "text,label\n", "\n\n"}) {
     EXPECT_THAT(fault_in("a.csv", content), HasSubstr("file 'a.csv': expected texts, found none."));
     EXPECT_THAT(fault_in("a.csv", content, leave_out), HasSubstr("expected texts, found none"));
-    const test::SilentLog silence;
     const auto texts = read_texts({{"a.csv", content}, {"b.csv", "text,label\na,x\n"}}, leave_out);
     EXPECT_EQ(texts.size(), 1u);
     EXPECT_EQ(texts.left_out(), 1u);
