@@ -7,6 +7,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/text/detail/tokenizer_config.hpp>
 #include <libtrain/text/detail/tokenizer_core.hpp>
 #include <libtrain/text/detail/tokenizer_files.hpp>
 #include <libtrain/text/detail/utf8.hpp>
@@ -91,6 +92,7 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   const std::string whole = path + "/tokenizer.json";
   if (fs::exists(whole)) {
     auto definition = detail::read_tokenizer_json(whole);
+    detail::require_same_tokens(path, definition, detail::ComparedFlags::all);
     // With some classes transformers follows the configuration here, which changes the ids.
     if (definition.add_prefix_space == add_prefix_space(definition.add_prefix_space)) return definition;
     throw EnvironmentError(text("Files '", whole, "' and '", config,
@@ -100,6 +102,7 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   const std::string merges = path + "/merges.txt";
   if (fs::exists(vocabulary) && fs::exists(merges)) {
     auto definition = detail::read_vocabulary_and_merges(vocabulary, merges);
+    detail::require_same_tokens(path, definition, detail::ComparedFlags::all_but_normalized);
     definition.add_prefix_space = add_prefix_space(definition.add_prefix_space);
     return definition;
   }

@@ -1,6 +1,7 @@
 #include <libtrain/text/tokenizer.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -227,6 +228,110 @@ TEST_F(SampleTokenizer, FollowsTheConfigurationOrRefusesIt) {
               HasSubstr("'add_prefix_space'"));
   test::write_file(folder_ / "written/tokenizer_config.json", R"({"add_prefix_space":null})");
   EXPECT_EQ(read_tokenizer(folder_ / "written").encode("hello").ids, with.encode("hello").ids);
+}
+
+// A folder's files, and what the refusal of another one says.
+class SampleFolder : public SampleTokenizer {
+ protected:
+  std::string refusal_with(const std::string& name, const std::string& content) {
+    test::write_file(folder_ / name, content);
+    const auto message = message_of<EnvironmentError>([&] { read_tokenizer(folder_.path().string()); });
+    EXPECT_THAT(message, HasSubstr("/" + name + "'"));
+    std::filesystem::remove(folder_ / name);
+    return message;
+  }
+
+  void expect_taken_with(const std::string& name, const std::string& content) {
+    test::write_file(folder_ / name, content);
+    EXPECT_NO_THROW(read_tokenizer(folder_.path().string())) << content;
+    std::filesystem::remove(folder_ / name);
+  }
+
+  // An 'added_tokens_decoder' as transformers 4 writes it.
+  static Json config() {
+    Json config;
+    const Json whole = Json::parse(test::sample_tokenizer_json());
+    for (Json token : whole["added_tokens"]) {
+      const auto id = std::to_string(token["id"].get<int>());
+      token.erase("id");
+      config["added_tokens_decoder"][id] = token;
+    }
+    return config;
+  }
+};
+
+TEST_F(SampleFolder, RefusesTokensOfOtherFilesThatTheDefinitionLacks) {
+  for (const bool is_whole : {true, false}) {
+    if (is_whole) {
+      test::write_file(folder_ / "tokenizer.json", test::sample_tokenizer_json());
+    } else {
+      std::filesystem::remove(folder_ / "tokenizer.json");
+      test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
+      test::write_file(folder_ / "merges.txt", test::sample_merges_txt());
+    }
+    expect_taken_with("added_tokens.json", R"({"<mask>":4})");
+    EXPECT_THAT(refusal_with("added_tokens.json", R"({"<new>":271})"), HasSubstr("'<new>' is 271"));
+    EXPECT_THAT(refusal_with("added_tokens.json", R"({"<mask>":271})"), HasSubstr("the id 4 of '<mask>'"));
+    EXPECT_THAT(refusal_with("added_tokens.json", "[]"), HasSubstr("is a list"));
+    const std::string roles = R"("mask_token":{"__type":"AddedToken","content":"<mask>"},"pad_token":"<pad>",)"
+                              R"("add_bos_token":true,"sep_token":null)";
+    for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+      expect_taken_with(name, '{' + roles + R"(,"additional_special_tokens":["<s>",{"content":"</s>"}]})");
+      expect_taken_with(name, R"({"extra_special_tokens":{"a_token":"<s>"},"additional_special_tokens":null})");
+      EXPECT_THAT(refusal_with(name, R"({"pad_token":"<new>"})"), HasSubstr(R"('pad_token' is "<new>")"));
+      // In the vocabulary, but not an added token.
+      EXPECT_THAT(refusal_with(name, R"({"pad_token":{"content":"hello"}})"), HasSubstr("'pad_token.content'"));
+      EXPECT_THAT(refusal_with(name, R"({"additional_special_tokens":["<s>","<new>"]})"),
+                  HasSubstr(R"('additional_special_tokens[1]' is "<new>")"));
+      EXPECT_THAT(refusal_with(name, R"({"extra_special_tokens":{"x":"<new>"}})"),
+                  HasSubstr(R"('extra_special_tokens.x' is "<new>")"));
+    }
+  }
+}
+
+TEST_F(SampleFolder, ComparesTheFlagsOfTokens) {
+  test::write_file(folder_ / "tokenizer.json", test::sample_tokenizer_json());
+  const char* name = "tokenizer_config.json";
+  expect_taken_with(name, config().dump());
+  for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized", "special"}) {
+    Json other = config();
+    auto& value = other["added_tokens_decoder"]["4"][flag];
+    value = !value.get<bool>();
+    EXPECT_THAT(refusal_with(name, other.dump()),
+                AllOf(HasSubstr(std::string{"'added_tokens_decoder.4."} + flag), HasSubstr("'<mask>'")));
+  }
+  Json other = config();
+  other["added_tokens_decoder"]["271"] = other["added_tokens_decoder"]["4"];
+  EXPECT_THAT(refusal_with(name, other.dump()), HasSubstr("'added_tokens_decoder.271.content' is \"<mask>\""));
+  other["added_tokens_decoder"]["271"]["content"] = "<new>";
+  EXPECT_THAT(refusal_with(name, other.dump()), HasSubstr("'added_tokens_decoder.271.content' is \"<new>\""));
+  other = config();
+  other["added_tokens_decoder"].erase("4");
+  EXPECT_THAT(refusal_with(name, other.dump()), HasSubstr("'<mask>' with the id 4"));
+  // With all of them in one file, transformers does not read the others.
+  test::write_file(folder_ / name, config().dump());
+  expect_taken_with("added_tokens.json", R"({"<new>":271})");
+
+  // Where only vocab.json says which tokens there are, `normalized` is not known.
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
+  test::write_file(folder_ / "merges.txt", test::sample_merges_txt());
+  other = config();
+  other["added_tokens_decoder"]["0"]["normalized"] = true;
+  expect_taken_with(name, other.dump());
+  other["added_tokens_decoder"]["4"]["lstrip"] = false;
+  EXPECT_THAT(refusal_with(name, other.dump()), HasSubstr("'added_tokens_decoder.4.lstrip' is false"));
+}
+
+TEST_F(SampleTokenizer, WritesNoRolesOfTokensThatItDoesNotLookFor) {
+  Json json = Json::parse(test::sample_tokenizer_json());
+  json["added_tokens"].erase(4);
+  const Tokenizer tokenizer = read(json.dump());
+  write_tokenizer(tokenizer, folder_ / "written");
+  EXPECT_EQ(read_tokenizer(folder_ / "written").encode("a <mask>").ids, tokenizer.encode("a <mask>").ids);
+  const Json config = Json::parse(test::read_file(folder_ / "written/tokenizer_config.json"));
+  EXPECT_EQ(config["pad_token"], "<pad>");
+  EXPECT_FALSE(config.contains("mask_token"));
 }
 
 // Collects the places of all values in `json`.

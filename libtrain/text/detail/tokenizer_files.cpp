@@ -40,16 +40,6 @@ std::string read_whole(const std::string& path) {
                               std::generic_category().message(errno), ". Check the path and its permissions."));
 }
 
-Json parse(const std::string& path) {
-  const std::string content = read_whole(path);
-  try {
-    return Json::parse(content);
-  } catch (const Json::parse_error& error) {
-    throw EnvironmentError(
-        text("File '", path, "' is not JSON at byte ", error.byte, " of ", content.size(), ". ", kGetAgain));
-  }
-}
-
 // Ids may leave gaps, but no table of all ids becomes much larger than the file.
 std::uint64_t id_limit(std::size_t tokens) {
   return std::min<std::uint64_t>(2 * std::uint64_t{tokens} + 1000, TokenizerDefinition::kIds);
@@ -250,8 +240,18 @@ void require_byte_level(const JsonPlace& place) {
 
 }  // namespace
 
+Json read_json(const std::string& path) {
+  const std::string content = read_whole(path);
+  try {
+    return Json::parse(content);
+  } catch (const Json::parse_error& error) {
+    throw EnvironmentError(
+        text("File '", path, "' is not JSON at byte ", error.byte, " of ", content.size(), ". ", kGetAgain));
+  }
+}
+
 TokenizerDefinition read_tokenizer_json(const std::string& path) {
-  const Json json = parse(path);
+  const Json json = read_json(path);
   const JsonPlace file(json, path);
   file.require_members({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                         "post_processor", "decoder", "model"});
@@ -275,7 +275,7 @@ TokenizerDefinition read_tokenizer_json(const std::string& path) {
 // RoBERTa's tokens where the vocabulary has them, else GPT-2's.
 TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, const std::string& merges) {
   TokenizerDefinition definition;
-  const Json json = parse(vocabulary);
+  const Json json = read_json(vocabulary);
   const Ids ids = read_vocabulary(JsonPlace(json, vocabulary), definition);
   read_merges_file(merges, ids, definition);
   const bool is_roberta = ids.contains("<s>") && ids.contains("</s>");
@@ -283,13 +283,6 @@ TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, co
   const Names names = is_roberta ? Names{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} : Names{"<|endoftext|>"};
   use_special_tokens(names, definition);
   return definition;
-}
-
-bool read_add_prefix_space(const std::string& path, bool otherwise) {
-  const Json json = parse(path);
-  const JsonPlace file(json, path);
-  const bool says_it = file.has("add_prefix_space") && !file.member("add_prefix_space").is_null();
-  return says_it ? file.member("add_prefix_space").flag() : otherwise;
 }
 
 }  // namespace libtrain::detail
