@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -192,6 +193,27 @@ TEST_F(SampleTokenizer, RefusesWhatItDoesNotDo) {
   EXPECT_THAT(refusal([](Json& json) { json["model"]["vocab"].erase("Ġ"); }), HasSubstr("for the byte 32"));
   EXPECT_THAT(refusal([](Json& json) { json.erase("model"); }), HasSubstr("'model' is missing"));
   EXPECT_THAT(message_of<EnvironmentError>([&] { read("{\"version\": x"); }), HasSubstr("not JSON at byte 13"));
+}
+
+TEST_F(SampleTokenizer, TakesAddedTokensWithTheIdsThatTokenizersGivesThem) {
+  const auto with_ids = [&](std::initializer_list<int> ids) {
+    Json json = Json::parse(test::sample_tokenizer_json());
+    json["model"]["vocab"]["Ġworld"] = 280;  // instead of 269
+    for (const int id : ids) {
+      Json token = json["added_tokens"][0];
+      token["id"] = id;
+      token["content"] = "<" + std::to_string(id) + ">";
+      json["added_tokens"].push_back(token);
+    }
+    return json.dump();
+  };
+  EXPECT_EQ(read(with_ids({271, 272})).encode("<272>").ids[1], 272);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(with_ids({371})); }),
+              AllOf(HasSubstr("'added_tokens[5].id' is 371"), HasSubstr("271"), HasSubstr("'<371>'")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(with_ids({271, 273})); }),
+              AllOf(HasSubstr("'added_tokens[6].id' is 273"), HasSubstr("272")));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(with_ids({272, 271})); }), HasSubstr("'added_tokens[5].id'"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(with_ids({269})); }), HasSubstr("'added_tokens[5].id' is 269"));
 }
 
 TEST_F(SampleTokenizer, NamesTheLineOfAWrongMerge) {

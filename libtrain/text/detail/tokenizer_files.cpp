@@ -193,6 +193,8 @@ Ids read_model(const JsonPlace& model, const std::string& path, TokenizerDefinit
 
 void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefinition& definition) {
   std::unordered_set<std::string> seen;
+  std::uint64_t next_id =
+      ids.size();  // of a token that the model does not have, in `tokenizers`, whatever the file says
   for (std::size_t i = 0; i < place.size(); ++i) {
     const JsonPlace token = place.element(i);
     token.require_members({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -210,10 +212,15 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const auto in_model = ids.find(added.content);
     added.in_model = in_model != ids.end();
     if (!added.in_model) {
+      if (added.id != next_id) {
+        id.refuse(text(next_id, ", which `tokenizers` gives to '", added.content, "'"),
+                  "Add tokens in the order of their ids, without gaps after the vocabulary.");
+      }
       set_token(token, "id", added.content, added.id, definition);
     } else if (in_model->second != added.id) {
       id.refuse(text("the id ", in_model->second, " that '", added.content, "' has in the vocabulary"), kGetAgain);
     }
+    next_id = std::max(next_id, std::uint64_t{added.id} + 1);
     definition.added_tokens.push_back(std::move(added));
   }
 }
