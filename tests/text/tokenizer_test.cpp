@@ -252,6 +252,36 @@ TEST_F(SampleTokenizer, FollowsTheConfigurationOrRefusesIt) {
   EXPECT_EQ(read_tokenizer(folder_ / "written").encode("hello").ids, with.encode("hello").ids);
 }
 
+TEST_F(SampleTokenizer, RefusesDeepNesting) {
+  const int depth = 200'000;
+  const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+  const Json whole = Json::parse(test::sample_tokenizer_json());
+  const auto refusal_of = [&](const Json& processor) {
+    Json json = whole;
+    json["post_processor"] = processor;
+    std::string bytes = json.dump();
+    bytes.replace(bytes.find("\"DEEP\""), 6, deep);
+    return message_of<EnvironmentError>([&] { read(bytes); });
+  };
+  Json special = {{"id", "<s>"}, {"ids", {0}}, {"tokens", {"<s>"}}};
+  const auto by_template = [&](const Json& type_id, const Json& name) {
+    Json other = special;
+    other["id"] = name;
+    return Json{
+        {"type", "TemplateProcessing"},
+        {"single", {{{"Sequence", {{"id", "A"}, {"type_id", type_id}}}}}},
+        {"pair", {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "B"}, {"type_id", 1}}}}}},
+        {"special_tokens", {{"<s>", other}}}};
+  };
+  EXPECT_THAT(refusal_of("DEEP"), HasSubstr("'post_processor' is a list"));
+  EXPECT_THAT(refusal_of({{"type", "DEEP"}}), HasSubstr("'post_processor.type' is a list"));
+  EXPECT_THAT(
+      refusal_of({{"type", "ByteLevel"}, {"trim_offsets", true}, {"add_prefix_space", true}, {"use_regex", "DEEP"}}),
+      HasSubstr("'post_processor.use_regex' is a list"));
+  EXPECT_THAT(refusal_of(by_template("DEEP", "<s>")), HasSubstr("type_id' is a list"));
+  EXPECT_THAT(refusal_of(by_template(0, "DEEP")), HasSubstr("'post_processor.special_tokens.<s>.id' is a list"));
+}
+
 // A folder's files, and what the refusal of another one says.
 class SampleFolder : public SampleTokenizer {
  protected:
