@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/text/detail/tokenizer_core.hpp>
 
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
@@ -141,6 +142,22 @@ TEST_F(SampleTokenizer, ServesSeveralThreads) {
     }
   }
   EXPECT_THAT(wrong, ElementsAre(0, 0, 0, 0));
+}
+
+TEST_F(SampleTokenizer, KeepsNoMemoryOfALongText) {
+  Json json = Json::parse(test::sample_tokenizer_json());
+  json["pre_tokenizer"]["add_prefix_space"] = true;  // for which the text is copied
+  const Tokenizer tokenizer = read(json.dump());
+  const auto kept = [&](const std::string& text) {
+    tokenizer.encode(text, {.offsets = true});
+    detail::TokenizerCore::Lease lease(tokenizer.core());
+    return (*lease).growing_bytes();
+  };
+  EXPECT_GT(kept(std::string(1000, '-')), 1000U);
+  EXPECT_LT(kept(std::string(2 << 20, 'a')), 1U << 20U);  // one word
+  std::string words;
+  for (int i = 0; i < 300'000; ++i) words += "hello ";
+  EXPECT_LT(kept(words), 1U << 20U);
 }
 
 TEST_F(SampleTokenizer, IsWrittenAsItWasRead) {

@@ -16,6 +16,7 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of a text
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;  // of what grows with a text, when it is done
 // Ids of cached words are copied in one piece, which is longer than most.
 constexpr std::size_t kSlack = WordCache::kTokens;
 
@@ -25,6 +26,20 @@ std::uint32_t count_characters(std::string_view text) {
 }
 
 }  // namespace
+
+std::size_t EncodeWorkspace::growing_bytes() const {
+  std::size_t bytes = merger.memory_bytes() + prefixed.capacity();
+  for (const TextTokens& each : tokens) {
+    bytes += each.ids.capacity() * sizeof(std::uint32_t) + each.offsets.capacity() * sizeof(TextRange);
+  }
+  return bytes;
+}
+
+void EncodeWorkspace::release() noexcept {
+  merger = {};
+  std::string{}.swap(prefixed);  // an assignment would leave it its memory
+  tokens = {};
+}
 
 // One text on its way.
 struct TokenizerCore::Task {
@@ -114,6 +129,8 @@ std::unique_ptr<EncodeWorkspace> TokenizerCore::take() const {
 }
 
 void TokenizerCore::give_back(std::unique_ptr<EncodeWorkspace> workspace) const noexcept {
+  // One long text would otherwise occupy its memory, in each thread, as long as the tokenizer lives.
+  if (workspace->growing_bytes() > kKeptBytes) workspace->release();
   const std::lock_guard lock(mutex_);
   try {
     idle_.push_back(std::move(workspace));

@@ -34,6 +34,10 @@ struct EncodeWorkspace {
   WordCache cache = {};
   std::string prefixed = {};
   std::array<TextTokens, 2> tokens = {};
+
+  /// The memory of what grows with the text, all but the matches and the cache; and gives it back.
+  std::size_t growing_bytes() const;
+  void release() noexcept;
 };
 
 /// A tokenizer's tables. Immutable but for a pool of workspaces, of which each thread borrows one for a call.
