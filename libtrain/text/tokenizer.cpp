@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
@@ -84,7 +85,8 @@ std::size_t text_limit(const detail::TokenizerDefinition& definition, const std:
 
 detail::TokenizerDefinition read_definition(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) return detail::read_tokenizer_json(path);
+  std::error_code error;  // which reading the file then reports
+  if (!fs::is_directory(path, error)) return detail::read_tokenizer_json(path);
   const std::string config = path + "/tokenizer_config.json";
   const auto add_prefix_space = [&](bool otherwise) {
     return fs::exists(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;

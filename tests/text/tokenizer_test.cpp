@@ -243,6 +243,19 @@ TEST_F(SampleTokenizer, NamesTheLineOfAWrongMerge) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { read_tokenizer(folder_ / "none"); }), HasSubstr("No such file"));
 }
 
+TEST_F(SampleTokenizer, NamesAFileThatCannotBeRead) {
+  const auto refusal_of = [&](const std::string& path) {
+    return message_of<EnvironmentError>([&] { read_tokenizer(path); });
+  };
+  std::filesystem::create_directory(folder_ / "tokenizer.json");
+  EXPECT_THAT(refusal_of(folder_.path().string()), AllOf(HasSubstr("/tokenizer.json'"), HasSubstr("Is a directory")));
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
+  std::filesystem::create_directory(folder_ / "merges.txt");
+  EXPECT_THAT(refusal_of(folder_.path().string()), AllOf(HasSubstr("/merges.txt'"), HasSubstr("Is a directory")));
+  EXPECT_THAT(refusal_of(std::string(300, 'x')), AllOf(HasSubstr("xxx'"), HasSubstr("File name too long")));
+}
+
 TEST_F(SampleTokenizer, TakesVocabularyAndMergesForRoberta) {
   test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
   test::write_file(folder_ / "merges.txt", test::sample_merges_txt());

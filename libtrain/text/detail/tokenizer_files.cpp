@@ -1,11 +1,11 @@
 #include <libtrain/text/detail/tokenizer_files.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -33,8 +33,14 @@ constexpr const char* kOtherTokenizer = "libtrain reads byte-level BPE tokenizer
 constexpr const char* kGetAgain = "Get the file again.";
 
 std::string read_whole(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  // Not by an iterator, which throws an exception of its own where reading fails: for a folder, for one.
+  while (file.read(piece.data(), piece.size()), file.gcount() > 0) {
+    content.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
   if (file.is_open() && !file.bad()) return content;
   throw EnvironmentError(text("File '", path, "' of a tokenizer cannot be read: ",
                               std::generic_category().message(errno), ". Check the path and its permissions."));
