@@ -8,6 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +128,25 @@ TEST_F(SampleTokenizer, CountsOffsetsOfDamagedBytesInTheTextAsItIs) {
   EXPECT_EQ(encoding.offsets[4], (TextRange{3, 4}));
   for (const std::size_t token : {5U, 6U, 7U}) EXPECT_EQ(encoding.offsets[token], (TextRange{4, 7}));
   EXPECT_EQ(read().decode(encoding.ids), "a\xef\xbf\xbd-\xe2\x82\xac");
+}
+
+// A text that is too long only when its bytes are replaced: one piece of memory over and over, in 700 MB of addresses.
+TEST_F(SampleTokenizer, CountsTheBytesOfATextAsItIsRead) {
+  constexpr std::size_t kPiece = 1 << 20;
+  constexpr std::size_t kSize = ((std::size_t{1} << 31) / 3 / kPiece + 1) * kPiece;
+  test::write_file(folder_ / "piece", std::string(kPiece, '\xff'));
+  const int file = ::open((folder_ / "piece").c_str(), O_RDONLY | O_CLOEXEC);
+  void* const addresses = ::mmap(nullptr, kSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(addresses, MAP_FAILED);
+  auto* const bytes = static_cast<char*>(addresses);
+  for (std::size_t at = 0; at < kSize; at += kPiece) {
+    ASSERT_EQ(::mmap(bytes + at, kPiece, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0), bytes + at);
+  }
+  ::close(file);
+  const Tokenizer tokenizer = read();
+  EXPECT_THAT(message_of<UsageError>([&] { tokenizer.encode({bytes, kSize}); }),
+              AllOf(HasSubstr(std::to_string(3 * kSize) + " bytes"), HasSubstr("U+FFFD")));
+  ::munmap(addresses, kSize);
 }
 
 TEST_F(SampleTokenizer, ServesSeveralThreads) {

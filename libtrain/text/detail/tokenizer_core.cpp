@@ -20,6 +20,12 @@ constexpr std::size_t kKeptBytes = std::size_t{1} << 20;  // of what grows with 
 // Ids of cached words are copied in one piece, which is longer than most.
 constexpr std::size_t kSlack = WordCache::kTokens;
 
+void require_size(std::size_t bytes, const char* when) {
+  if (bytes < kMostBytes) return;
+  throw UsageError(
+      text("A text has ", bytes, " bytes", when, ", and a tokenizer takes fewer than ", kMostBytes, ". Split it."));
+}
+
 std::uint32_t count_characters(std::string_view text) {
   return static_cast<std::uint32_t>(
       std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0U) != 0x80U; }));
@@ -140,14 +146,12 @@ void TokenizerCore::give_back(std::unique_ptr<EncodeWorkspace> workspace) const 
 
 void TokenizerCore::encode(std::string_view text, bool with_offsets, EncodeWorkspace& workspace,
                            TextTokens& tokens) const {
-  if (text.size() >= kMostBytes) {
-    throw UsageError(libtrain::text("A text has ", text.size(), " bytes, and a tokenizer takes fewer than ", kMostBytes,
-                                    ". Split it."));
-  }
+  require_size(text.size(), "");
   tokens.size = 0;
   tokens.offsets.clear();
   Task task{.text = text, .with_offsets = with_offsets, .workspace = workspace, .tokens = tokens};
   if (simdjson::validate_utf8(text.data(), text.size())) return encode_valid(task);
+  require_size(repaired_size(text), " when U+FFFD replaces its invalid UTF-8");
   const RepairedText repaired = repair_utf8(text);
   task.text = repaired.text;
   encode_valid(task);

@@ -65,7 +65,8 @@ class TokenizerCore {
     std::unique_ptr<EncodeWorkspace> workspace_;
   };
 
-  /// The tokens of a text without special tokens around it. Throws UsageError for 2^31 bytes or more.
+  /// The tokens of a text without special tokens around it. Throws UsageError for 2^31 bytes or more,
+  /// as they are or with U+FFFD for invalid ones.
   void encode(std::string_view text, bool with_offsets, EncodeWorkspace& workspace, TextTokens& tokens) const;
 
   bool has(std::int64_t id) const;
