@@ -1,5 +1,7 @@
 #include <libtrain/text/tokenizer.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -128,6 +130,21 @@ TEST_F(SampleTokenizer, CountsOffsetsOfDamagedBytesInTheTextAsItIs) {
   EXPECT_EQ(encoding.offsets[4], (TextRange{3, 4}));
   for (const std::size_t token : {5U, 6U, 7U}) EXPECT_EQ(encoding.offsets[token], (TextRange{4, 7}));
   EXPECT_EQ(read().decode(encoding.ids), "a\xef\xbf\xbd-\xe2\x82\xac");
+}
+
+// The time is that of reading each space once: for all spaces before, or after, each of them, it would be minutes.
+TEST_F(SampleTokenizer, FindsManyTokensThatAreWhiteSpace) {
+  for (const char* side : {"lstrip", "rstrip"}) {
+    Json json = Json::parse(test::sample_tokenizer_json());
+    Json token = json["added_tokens"][0];
+    token.update({{"id", 271}, {"content", "\t"}, {side, true}});
+    json["added_tokens"].push_back(token);
+    const std::size_t count = 1'000'000;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto ids = read(json.dump()).encode(std::string(count, '\t'), {.special_tokens = false}).ids;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+    EXPECT_EQ(ids, std::vector<std::int64_t>(count, 271));
+  }
 }
 
 // A text that is too long only when its bytes are replaced: one piece of memory over and over, in 700 MB of addresses.
