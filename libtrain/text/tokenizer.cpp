@@ -84,15 +84,14 @@ std::size_t text_limit(const detail::TokenizerDefinition& definition, const std:
 }
 
 detail::TokenizerDefinition read_definition(const std::string& path) {
-  namespace fs = std::filesystem;
   std::error_code error;  // which reading the file then reports
-  if (!fs::is_directory(path, error)) return detail::read_tokenizer_json(path);
+  if (!std::filesystem::is_directory(path, error)) return detail::read_tokenizer_json(path);
   const std::string config = path + "/tokenizer_config.json";
   const auto add_prefix_space = [&](bool otherwise) {
-    return fs::exists(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;
+    return detail::may_be_read(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;
   };
   const std::string whole = path + "/tokenizer.json";
-  if (fs::exists(whole)) {
+  if (detail::may_be_read(whole)) {
     auto definition = detail::read_tokenizer_json(whole);
     detail::require_same_tokens(path, definition, detail::ComparedFlags::all);
     // With some classes transformers follows the configuration here, which changes the ids.
@@ -102,7 +101,7 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   }
   const std::string vocabulary = path + "/vocab.json";
   const std::string merges = path + "/merges.txt";
-  if (fs::exists(vocabulary) && fs::exists(merges)) {
+  if (detail::may_be_read(vocabulary) && detail::may_be_read(merges)) {
     auto definition = detail::read_vocabulary_and_merges(vocabulary, merges);
     detail::require_same_tokens(path, definition, detail::ComparedFlags::all_but_normalized);
     definition.add_prefix_space = add_prefix_space(definition.add_prefix_space);

@@ -293,6 +293,11 @@ TEST_F(SampleTokenizer, NamesAFileThatCannotBeRead) {
   test::write_file(folder_ / "vocab.json", test::sample_vocab_json());
   std::filesystem::create_directory(folder_ / "merges.txt");
   EXPECT_THAT(refusal_of(folder_.path().string()), AllOf(HasSubstr("/merges.txt'"), HasSubstr("Is a directory")));
+  std::filesystem::remove(folder_ / "merges.txt");
+  test::write_file(folder_ / "merges.txt", test::sample_merges_txt());
+  std::filesystem::create_symlink("tokenizer_config.json", folder_ / "tokenizer_config.json");
+  EXPECT_THAT(refusal_of(folder_.path().string()),
+              AllOf(HasSubstr("/tokenizer_config.json'"), HasSubstr("Too many levels of symbolic links")));
   EXPECT_THAT(refusal_of(std::string(300, 'x')), AllOf(HasSubstr("xxx'"), HasSubstr("File name too long")));
 }
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -252,6 +253,11 @@ void require_byte_level(const JsonPlace& place) {
 }
 
 }  // namespace
+
+bool may_be_read(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
 
 Json read_json(const std::string& path) {
   const std::string content = read_whole(path);

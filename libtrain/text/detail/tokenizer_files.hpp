@@ -12,6 +12,9 @@ namespace libtrain::detail {
 TokenizerDefinition read_tokenizer_json(const std::string& path);
 TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, const std::string& merges);
 
+/// Whether a file exists, or cannot be looked at, which reading it then reports.
+bool may_be_read(const std::string& path);
+
 /// The JSON of a file. Throws EnvironmentError, with the file, if it cannot be read or is no JSON.
 nlohmann::json read_json(const std::string& path);
 
