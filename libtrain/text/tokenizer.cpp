@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/text/detail/tokenizer_config.hpp>
 #include <libtrain/text/detail/tokenizer_core.hpp>
 #include <libtrain/text/detail/tokenizer_files.hpp>
 #include <libtrain/text/detail/utf8.hpp>
@@ -82,15 +84,16 @@ std::size_t text_limit(const detail::TokenizerDefinition& definition, const std:
 }
 
 detail::TokenizerDefinition read_definition(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!fs::is_directory(path)) return detail::read_tokenizer_json(path);
+  std::error_code error;  // which reading the file then reports
+  if (!std::filesystem::is_directory(path, error)) return detail::read_tokenizer_json(path);
   const std::string config = path + "/tokenizer_config.json";
   const auto add_prefix_space = [&](bool otherwise) {
-    return fs::exists(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;
+    return detail::may_be_read(config) ? detail::read_add_prefix_space(config, otherwise) : otherwise;
   };
   const std::string whole = path + "/tokenizer.json";
-  if (fs::exists(whole)) {
+  if (detail::may_be_read(whole)) {
     auto definition = detail::read_tokenizer_json(whole);
+    detail::require_same_tokens(path, definition, detail::ComparedFlags::all);
     // With some classes transformers follows the configuration here, which changes the ids.
     if (definition.add_prefix_space == add_prefix_space(definition.add_prefix_space)) return definition;
     throw EnvironmentError(text("Files '", whole, "' and '", config,
@@ -98,8 +101,9 @@ detail::TokenizerDefinition read_definition(const std::string& path) {
   }
   const std::string vocabulary = path + "/vocab.json";
   const std::string merges = path + "/merges.txt";
-  if (fs::exists(vocabulary) && fs::exists(merges)) {
+  if (detail::may_be_read(vocabulary) && detail::may_be_read(merges)) {
     auto definition = detail::read_vocabulary_and_merges(vocabulary, merges);
+    detail::require_same_tokens(path, definition, detail::ComparedFlags::all_but_normalized);
     definition.add_prefix_space = add_prefix_space(definition.add_prefix_space);
     return definition;
   }

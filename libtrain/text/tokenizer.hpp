@@ -112,8 +112,8 @@ class Tokenizer {
 /// Reads a tokenizer.json, or from a folder tokenizer.json or else vocab.json and merges.txt, which are taken for
 /// RoBERTa's if the vocabulary has <s> and </s>, and otherwise for GPT-2's. What a tokenizer.json asks for is done or
 /// refused, never ignored (docs/tokenizers.md). Throws EnvironmentError, with the file and the place, for a file that
-/// is missing, damaged, or describes another kind of tokenizer, and for a folder whose tokenizer_config.json says
-/// otherwise where a text gets a space in front.
+/// is missing, damaged, or describes another kind of tokenizer, and for a folder whose other files, such as
+/// tokenizer_config.json, name other tokens or say otherwise where a text gets a space in front.
 Tokenizer read_tokenizer(const std::string& path);
 
 /// Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json to a folder, which is made if it is missing;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -95,8 +96,10 @@ Json tokenizer_config(const Tokenizer& tokenizer) {
   Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
               {"add_prefix_space", tokenizer.core().definition().add_prefix_space},
               {"model_input_names", {"input_ids", "attention_mask"}}};
+  const auto& added = tokenizer.core().definition().added_tokens;
   const auto add = [&](const std::optional<std::int64_t>& id, std::initializer_list<const char*> roles) {
-    if (!id) return;
+    // Of a token that is not looked for in texts, transformers would make one that is.
+    if (!id || std::ranges::find(added, *id, &detail::AddedToken::id) == added.end()) return;
     for (const auto* role : roles) config[role] = tokenizer.token(*id);
   };
   add(special.bos, {"bos_token", "cls_token"});

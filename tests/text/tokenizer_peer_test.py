@@ -1,6 +1,6 @@
 """Tokenizer against Hugging Face's `tokenizers`: ids, offsets and decoded texts are equal.
 
-Runs itself with the project's Python, which has `tokenizers`.
+Runs itself with the project's Python, which has `tokenizers` and `transformers`.
 """
 
 import json
@@ -21,7 +21,7 @@ CODE_POINTS = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 SEED_VARIABLE = "LIBTRAIN_TEST_SEED"
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
-jobs.require_packages("tokenizers")
+jobs.require_packages("tokenizers", "transformers")
 jobs.require_programs("libtrain-tokenizer", "tokenizer_program")
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -289,11 +289,45 @@ class TokenizerPeerTest(unittest.TestCase):
         self.require_equal([Case(line) for line in self.lines[:2000]], as_roberta(self.tokenizer), name=".")
         self.assertFalse((self.folder / "tokenizer.json").exists())
 
+    def test_folders_of_transformers(self):
+        """As save_pretrained writes them, with tokens that are added, and as its version 4 did."""
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        from transformers import PreTrainedTokenizerFast, RobertaTokenizer
+
+        cases = [Case(line + b" <mask>  new <e>x") for line in self.lines[:200]]
+        self.tokenizer.model.save(str(self.folder))
+        mask = AddedToken("<mask>", lstrip=True, special=True, normalized=False)
+        roberta = RobertaTokenizer(vocab=str(self.folder / "vocab.json"), merges=str(self.folder / "merges.txt"),
+                                   mask_token=mask)
+        for name in ("roberta", "added"):
+            roberta.save_pretrained(self.folder / name)
+            self.require_equal(cases, roberta._tokenizer, name)
+            roberta.add_tokens(["new"])
+            roberta.add_special_tokens({"extra_special_tokens": ["<e>"]})
+        plain = PreTrainedTokenizerFast(tokenizer_object=roberta._tokenizer, pad_token="<pad>", mask_token="<mask>")
+        plain.save_pretrained(self.folder / "plain")
+        self.require_equal(cases, plain._tokenizer, "plain")
+
+        config_file = self.folder / "roberta" / "tokenizer_config.json"
+        config = json.loads(config_file.read_text())
+        added = json.loads((self.folder / "roberta" / "tokenizer.json").read_text())["added_tokens"]
+        config["added_tokens_decoder"] = {str(token.pop("id")): token for token in added}
+        config_file.write_text(json.dumps(config))
+        again = RobertaTokenizer.from_pretrained(self.folder / "roberta")
+        self.require_equal(cases, again._tokenizer, "roberta")
+
+        # transformers follows added_tokens.json, which is to be refused.
+        (self.folder / "plain" / "added_tokens.json").write_text(json.dumps({"<more>": len(plain)}))
+        self.assertEqual(PreTrainedTokenizerFast.from_pretrained(self.folder / "plain").encode("<more>")[1], len(plain))
+        with self.assertRaisesRegex(AssertionError, "added_tokens.json.*<more>"):
+            self.encode(cases, "plain")
+
     def require_equal_vocabularies(self, lines, **options):
         tokenizer = train(lines, **options)
         tokenizer.model.save(str(self.folder), "theirs")
         file = self.folder / "lines"
-        file.write_bytes(b"".join(line + b"\n" for line in lines))
+        # With a byte order mark and ends of Windows, which are not of the texts: those may begin and end with their like.
+        file.write_bytes(b"\xef\xbb\xbf" + b"".join(line + b"\r\n" for line in lines))
         words = ["--vocabulary-size", options["vocabulary_size"], "--min-frequency", options["min_frequency"],
                  *(f"--special-token={token}" for token in options["special_tokens"]), "--threads", 2]
         if options["add_prefix_space"]:

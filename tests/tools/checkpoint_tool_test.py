@@ -412,6 +412,21 @@ class Average(Tool):
         self.lines("average", output, *inputs, "--part", "ema")
         self.require_equal(output, {"x": torch.tensor([1.5])})
 
+    def test_a_folder_of_a_model_has_no_other_part(self):
+        folder = self.folder / "model"
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        weights = self.save("model/model.safetensors", tensors(1))
+        checkpoint = write_checkpoint(self.folder / "run", 1, {"model": tensors(1), "ema": tensors(2)})
+        output = self.folder / "out.safetensors"
+        self.lines("convert", folder, output, "--part", "model")
+        self.require_equal(output, tensors(1))
+        for arguments in (("convert", folder, output, "--force"), ("compare", checkpoint, folder),
+                          ("average", output, folder, folder, "--force")):
+            self.assertIn(f"has no part 'ema'. Leave out --part, or give '{weights}'",
+                          self.refuse(USAGE, *arguments, "--part", "ema"))
+        self.json("compare", checkpoint, weights, "--part", "ema", exit_code=DIFFERENT)
+
     def test_needs_files_of_one_model(self):
         output = self.folder / "mean.safetensors"
         good = self.save("good.safetensors", {"x": torch.ones(2)})

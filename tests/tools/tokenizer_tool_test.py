@@ -71,6 +71,21 @@ class TokenizerTool(unittest.TestCase):
         self.assertEqual(self.run_tool("encode", self.tokenizer, self.texts, self.texts),
                          2 * self.run_tool("encode", self.tokenizer, stdin=self.texts.read_bytes()))
 
+    def test_line_ends_and_a_byte_order_mark_are_not_of_the_texts(self):
+        windows = self.folder / "windows"
+        windows.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(LINES).encode())
+        plain = self.run_tool("encode", self.tokenizer, self.texts)
+        self.assertEqual(self.run_tool("encode", self.tokenizer, windows, windows), 2 * plain)
+        self.assertEqual(self.run_tool("encode", self.tokenizer, stdin=windows.read_bytes()), plain)
+        # Only one of each, where it belongs.
+        left = self.run_tool("encode", self.tokenizer, stdin=b"a\n\xef\xbb\xbfa\r\r\n")
+        self.assertEqual(self.run_tool("decode", self.tokenizer, "--json", stdin=left[1].encode()),
+                         [json.dumps({"text": "\ufeffa\r"}, ensure_ascii=False, separators=(",", ":"))])
+        for name, texts in (("lf", b"aa ab\naa\n"), ("crlf", b"\xef\xbb\xbfaa ab\r\naa\r\n")):
+            self.run_tool("train", self.folder / name, "--min-frequency", 1, stdin=texts)
+        merges = [self.folder / name / "merges.txt" for name in ("lf", "crlf")]
+        self.assertEqual(*(path.read_text() for path in merges))
+
     def test_options_of_encode(self):
         (line,) = self.run_tool("encode", self.tokenizer, "--json", "--offsets", "--max-tokens", 4, stdin=b"the fox jumps")
         told = json.loads(line)
@@ -88,8 +103,11 @@ class TokenizerTool(unittest.TestCase):
         self.assertIn("vocab.json", self.run_tool("encode", self.folder, self.texts, expected=ENVIRONMENT))
         self.assertIn("--json", self.run_tool("encode", self.tokenizer, "--offsets", expected=USAGE))
         self.assertIn("line 2: 'x'", self.run_tool("decode", self.tokenizer, stdin=b"5 6\n7 x\n", expected=ENVIRONMENT))
-        self.assertIn("id 300", self.run_tool("decode", self.tokenizer, stdin=b"300\n", expected=USAGE))
-        self.assertIn("max_tokens", self.run_tool("encode", self.tokenizer, "--max-tokens", 1, stdin=b"x", expected=USAGE))
+        ids = self.folder / "ids"
+        ids.write_text("5 6\n5 300\n")
+        self.assertRegex(self.run_tool("decode", self.tokenizer, ids, expected=USAGE), f"File '{ids}', line 2: .* id 300")
+        self.assertRegex(self.run_tool("encode", self.tokenizer, "--max-tokens", 1, "--threads", 1, stdin=b"x\ny",
+                                       expected=USAGE), "Standard input, line 1: max_tokens is 1")
         self.assertIn("261", self.run_tool("train", self.folder / "new", "--vocabulary-size", 3, expected=USAGE))
         self.assertIn("--help", self.run_tool("tokenize", expected=USAGE))
 

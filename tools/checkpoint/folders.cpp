@@ -227,7 +227,11 @@ std::optional<std::string> model_weights(const std::string& path) {
 
 std::string weights_path(const std::string& path, const std::string& part) {
   if (!fs::is_directory(path)) return path;
-  if (const auto weights = model_weights(path)) return *weights;
+  if (const auto weights = model_weights(path)) {
+    if (part == kModelPart) return *weights;
+    throw UsageError(text("'", path, "' is the folder of a model, not a checkpoint, so that it has no part '", part,
+                          "'. Leave out --part, or give '", *weights, "'."));
+  }
   const auto checkpoint = open_checkpoint(path);
   const auto name = part + kPartEnding;
   if (checkpoint.find(name) == nullptr) {

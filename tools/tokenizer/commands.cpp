@@ -53,9 +53,19 @@ void append_encoding(const Encoding& encoding, const EncodeCommand& command, std
   to += encoding.truncated ? ",\"truncated\":true}\n" : ",\"truncated\":false}\n";
 }
 
-// Encodes the lines, each thread its part of them, and returns what to print in their order.
+// Calls body(), and puts the place of a line before what is wrong with it.
+template <typename Body>
+void at_line(const TextLines& input, std::size_t line, const Body& body) {
+  try {
+    body();
+  } catch (const UsageError& error) {
+    throw UsageError(text(input.place(line), ": ", error.what()));
+  }
+}
+
+// Encodes the last lines of the input, each thread its part of them, and returns what to print in their order.
 std::vector<std::string> encode_lines(const Tokenizer& tokenizer, const std::vector<std::string>& lines,
-                                      const EncodeCommand& command) {
+                                      const TextLines& input, const EncodeCommand& command) {
   const auto count = static_cast<std::size_t>(command.threads);
   std::vector<std::string> parts(count);
   std::vector<std::exception_ptr> failures(count);
@@ -65,7 +75,8 @@ std::vector<std::string> encode_lines(const Tokenizer& tokenizer, const std::vec
       threads.emplace_back([&, i] {
         try {
           for (std::size_t line = lines.size() * i / count; line < lines.size() * (i + 1) / count; ++line) {
-            append_encoding(tokenizer.encode(lines[line], command.options), command, parts[i]);
+            at_line(input, line,
+                    [&] { append_encoding(tokenizer.encode(lines[line], command.options), command, parts[i]); });
           }
         } catch (...) {
           failures[i] = std::current_exception();
@@ -96,7 +107,7 @@ void encode(const EncodeCommand& command) {
   const Tokenizer tokenizer = read_tokenizer(command.tokenizer);
   TextLines input(command.files);
   for (auto lines = input.next(kBytesAtOnce); !lines.empty(); lines = input.next(kBytesAtOnce)) {
-    for (const std::string& part : encode_lines(tokenizer, lines, command)) std::cout << part;
+    for (const std::string& part : encode_lines(tokenizer, lines, input, command)) std::cout << part;
     std::cout.flush();
   }
 }
@@ -106,7 +117,8 @@ void decode(const DecodeCommand& command) {
   TextLines input(command.files);
   for (auto lines = input.next(kBytesAtOnce); !lines.empty(); lines = input.next(kBytesAtOnce)) {
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      const std::string decoded = tokenizer.decode(read_ids(lines[i], input.place(i)), command.options);
+      std::string decoded;
+      at_line(input, i, [&] { decoded = tokenizer.decode(read_ids(lines[i], input.place(i)), command.options); });
       std::cout << (command.style == Style::json ? Json{{"text", decoded}}.dump() : decoded) << '\n';
     }
   }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace libtrain::tokenizer_tool {
 namespace {
 
 constexpr const char* kStandardInput = "-";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 [[noreturn]] void fail(const std::string& file) {
   const std::string reason = std::generic_category().message(errno);
@@ -52,7 +54,8 @@ std::vector<std::string> TextLines::next(std::size_t bytes) {
       if (!open_next()) break;
       continue;
     }
-    ++number_;
+    if (number_++ == 0 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (line.ends_with('\r')) line.pop_back();
     if (begins_.empty() || begins_.back().file != file || number_ == 1)
       begins_.push_back({lines.size(), number_, file});
     total += line.size() + 1;

@@ -7,7 +7,8 @@
 
 namespace libtrain::tokenizer_tool {
 
-/// The lines of files, one file after the other, without the line feeds at their ends. "-" is standard input.
+/// The lines of files, one file after the other, without their ends ("\n" or "\r\n") and without a byte order mark
+/// before the first. "-" is standard input.
 class TextLines {
  public:
   /// Of standard input if there are no files.

@@ -61,8 +61,14 @@ AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_
       continue;
     }
     Match match{.token = &token, .end = end, .outer_begin = at, .outer_end = end};
-    if (token.lstrip) match.outer_begin = std::max(at - white_space_at_end(text.substr(0, at)), done);
-    if (token.rstrip) match.outer_end += white_space_at_begin(text.substr(end));
+    // What the match before has taken is not looked at again: between its own end and `done` is white space.
+    if (token.lstrip) {
+      match.outer_begin = at > done ? at - white_space_at_end(text.substr(done, at - done)) : done;
+    }
+    if (token.rstrip) {
+      const std::size_t from = std::max(end, done);
+      match.outer_end = from + white_space_at_begin(text.substr(from));
+    }
     if (match.outer_begin < match.outer_end) return match;
     at = end;  // the token before has taken all of this one
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ namespace {
 
 using Kind = TemplatePiece::Kind;
 
+using SpecialPieces = std::map<std::string, TemplatePiece>;
+
+constexpr std::uint64_t kTypeIds = std::uint64_t{1} << 32U;  // type ids are below
 constexpr const char* kFixIds = "The file contradicts itself: get it again, or correct the id.";
 
 // The id of a special token, which must be the one of this content in the vocabulary.
@@ -49,11 +53,9 @@ void read_roberta(const JsonPlace& place, TokenizerDefinition& definition) {
   read_trimming(place, definition);
 }
 
-TemplatePiece special_piece(const JsonPlace& place, const std::string& name, const JsonPlace& specials,
-                            const TokenizerDefinition& definition) {
-  if (!specials.has(name)) place.refuse("a token that 'special_tokens' has", kFixIds);
-  const JsonPlace special = specials.member(name);
+TemplatePiece special_piece(const JsonPlace& special, const TokenizerDefinition& definition) {
   special.require_members({"id", "ids", "tokens"});
+  special.member("id").string();
   const JsonPlace ids = special.member("ids");
   const JsonPlace tokens = special.member("tokens");
   if (ids.size() != tokens.size()) ids.refuse("as many ids as 'tokens'", kFixIds);
@@ -66,7 +68,7 @@ TemplatePiece special_piece(const JsonPlace& place, const std::string& name, con
 
 // The pieces of 'single' or 'pair'. The type ids of a template, which RoBERTa and GPT-2 have no use for, are not kept.
 std::vector<TemplatePiece> read_template(const JsonPlace& place, const std::vector<std::string>& texts,
-                                         const JsonPlace& specials, const TokenizerDefinition& definition) {
+                                         const SpecialPieces& specials) {
   std::vector<TemplatePiece> pieces;
   std::size_t found = 0;
   for (std::size_t i = 0; i < place.size(); ++i) {
@@ -75,9 +77,12 @@ std::vector<TemplatePiece> read_template(const JsonPlace& place, const std::vect
     const bool is_text = piece.has("Sequence");
     const JsonPlace value = piece.member(is_text ? "Sequence" : "SpecialToken");
     value.require_members({"id", "type_id"});
+    value.member("type_id").integer(kTypeIds);
     const JsonPlace name = value.member("id");
     if (!is_text) {
-      pieces.push_back(special_piece(name, name.string(), specials, definition));
+      const auto special = specials.find(name.string());
+      if (special == specials.end()) name.refuse("a token that 'special_tokens' has", kFixIds);
+      pieces.push_back(special->second);
       continue;
     }
     if (found == texts.size() || name.string() != texts[found]) {
@@ -91,25 +96,34 @@ std::vector<TemplatePiece> read_template(const JsonPlace& place, const std::vect
 
 void read_templates(const JsonPlace& place, TokenizerDefinition& definition) {
   place.require_members({"type", "single", "pair", "special_tokens"});
-  const JsonPlace specials = place.member("special_tokens");
-  if (!specials.value().is_object()) specials.refuse("an object", kFixIds);
-  definition.single = read_template(place.member("single"), {"A"}, specials, definition);
-  definition.pair = read_template(place.member("pair"), {"A", "B"}, specials, definition);
+  const JsonPlace tokens = place.member("special_tokens");
+  if (!tokens.value().is_object()) tokens.refuse("an object", kFixIds);
+  SpecialPieces specials;
+  for (const auto& [name, value] : tokens.value().get_ref<const nlohmann::json::object_t&>()) {
+    specials.emplace(name, special_piece(tokens.member(name), definition));
+  }
+  definition.single = read_template(place.member("single"), {"A"}, specials);
+  definition.pair = read_template(place.member("pair"), {"A", "B"}, specials);
 }
 
 }  // namespace
 
 void read_post_processor(const JsonPlace& place, TokenizerDefinition& definition) {
-  definition.post_processor = place.value().dump();
   if (place.is_null()) return;
   const JsonPlace type = place.member("type");
-  if (type.string() == "RobertaProcessing") return read_roberta(place, definition);
-  if (type.string() == "TemplateProcessing") return read_templates(place, definition);
-  if (type.string() != "ByteLevel") {
+  if (type.string() == "RobertaProcessing") {
+    read_roberta(place, definition);
+  } else if (type.string() == "TemplateProcessing") {
+    read_templates(place, definition);
+  } else if (type.string() == "ByteLevel") {
+    place.require_members({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    if (place.has("use_regex")) place.member("use_regex").flag();
+    read_trimming(place, definition);
+  } else {
     type.refuse("RobertaProcessing, TemplateProcessing or ByteLevel", "Use a tokenizer for RoBERTa or GPT-2.");
   }
-  place.require_members({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  read_trimming(place, definition);
+  // dump() calls itself for what is within an object or a list: now no part is deep.
+  definition.post_processor = place.value().dump();
 }
 
 void use_special_tokens(const std::vector<std::string>& names, TokenizerDefinition& definition) {

@@ -16,8 +16,15 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 31;  // of a text
+constexpr std::size_t kKeptBytes = std::size_t{1} << 20;  // of what grows with a text, when it is done
 // Ids of cached words are copied in one piece, which is longer than most.
 constexpr std::size_t kSlack = WordCache::kTokens;
+
+void require_size(std::size_t bytes, const char* when) {
+  if (bytes < kMostBytes) return;
+  throw UsageError(
+      text("A text has ", bytes, " bytes", when, ", and a tokenizer takes fewer than ", kMostBytes, ". Split it."));
+}
 
 std::uint32_t count_characters(std::string_view text) {
   return static_cast<std::uint32_t>(
@@ -25,6 +32,20 @@ std::uint32_t count_characters(std::string_view text) {
 }
 
 }  // namespace
+
+std::size_t EncodeWorkspace::growing_bytes() const {
+  std::size_t bytes = merger.memory_bytes() + prefixed.capacity();
+  for (const TextTokens& each : tokens) {
+    bytes += each.ids.capacity() * sizeof(std::uint32_t) + each.offsets.capacity() * sizeof(TextRange);
+  }
+  return bytes;
+}
+
+void EncodeWorkspace::release() noexcept {
+  merger = {};
+  std::string{}.swap(prefixed);  // an assignment would leave it its memory
+  tokens = {};
+}
 
 // One text on its way.
 struct TokenizerCore::Task {
@@ -114,6 +135,8 @@ std::unique_ptr<EncodeWorkspace> TokenizerCore::take() const {
 }
 
 void TokenizerCore::give_back(std::unique_ptr<EncodeWorkspace> workspace) const noexcept {
+  // One long text would otherwise occupy its memory, in each thread, as long as the tokenizer lives.
+  if (workspace->growing_bytes() > kKeptBytes) workspace->release();
   const std::lock_guard lock(mutex_);
   try {
     idle_.push_back(std::move(workspace));
@@ -123,14 +146,12 @@ void TokenizerCore::give_back(std::unique_ptr<EncodeWorkspace> workspace) const 
 
 void TokenizerCore::encode(std::string_view text, bool with_offsets, EncodeWorkspace& workspace,
                            TextTokens& tokens) const {
-  if (text.size() >= kMostBytes) {
-    throw UsageError(libtrain::text("A text has ", text.size(), " bytes, and a tokenizer takes fewer than ", kMostBytes,
-                                    ". Split it."));
-  }
+  require_size(text.size(), "");
   tokens.size = 0;
   tokens.offsets.clear();
   Task task{.text = text, .with_offsets = with_offsets, .workspace = workspace, .tokens = tokens};
   if (simdjson::validate_utf8(text.data(), text.size())) return encode_valid(task);
+  require_size(repaired_size(text), " when U+FFFD replaces its invalid UTF-8");
   const RepairedText repaired = repair_utf8(text);
   task.text = repaired.text;
   encode_valid(task);

@@ -34,6 +34,10 @@ struct EncodeWorkspace {
   WordCache cache = {};
   std::string prefixed = {};
   std::array<TextTokens, 2> tokens = {};
+
+  /// The memory of what grows with the text, all but the matches and the cache; and gives it back.
+  std::size_t growing_bytes() const;
+  void release() noexcept;
 };
 
 /// A tokenizer's tables. Immutable but for a pool of workspaces, of which each thread borrows one for a call.
@@ -61,7 +65,8 @@ class TokenizerCore {
     std::unique_ptr<EncodeWorkspace> workspace_;
   };
 
-  /// The tokens of a text without special tokens around it. Throws UsageError for 2^31 bytes or more.
+  /// The tokens of a text without special tokens around it. Throws UsageError for 2^31 bytes or more,
+  /// as they are or with U+FFFD for invalid ones.
   void encode(std::string_view text, bool with_offsets, EncodeWorkspace& workspace, TextTokens& tokens) const;
 
   bool has(std::int64_t id) const;

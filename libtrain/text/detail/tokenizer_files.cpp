@@ -1,11 +1,12 @@
 #include <libtrain/text/detail/tokenizer_files.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -33,21 +34,17 @@ constexpr const char* kOtherTokenizer = "libtrain reads byte-level BPE tokenizer
 constexpr const char* kGetAgain = "Get the file again.";
 
 std::string read_whole(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  // Not by an iterator, which throws an exception of its own where reading fails: for a folder, for one.
+  while (file.read(piece.data(), piece.size()), file.gcount() > 0) {
+    content.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
   if (file.is_open() && !file.bad()) return content;
   throw EnvironmentError(text("File '", path, "' of a tokenizer cannot be read: ",
                               std::generic_category().message(errno), ". Check the path and its permissions."));
-}
-
-Json parse(const std::string& path) {
-  const std::string content = read_whole(path);
-  try {
-    return Json::parse(content);
-  } catch (const Json::parse_error& error) {
-    throw EnvironmentError(
-        text("File '", path, "' is not JSON at byte ", error.byte, " of ", content.size(), ". ", kGetAgain));
-  }
 }
 
 // Ids may leave gaps, but no table of all ids becomes much larger than the file.
@@ -203,6 +200,8 @@ Ids read_model(const JsonPlace& model, const std::string& path, TokenizerDefinit
 
 void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefinition& definition) {
   std::unordered_set<std::string> seen;
+  std::uint64_t next_id =
+      ids.size();  // of a token that the model does not have, in `tokenizers`, whatever the file says
   for (std::size_t i = 0; i < place.size(); ++i) {
     const JsonPlace token = place.element(i);
     token.require_members({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
@@ -220,10 +219,15 @@ void read_added_tokens(const JsonPlace& place, const Ids& ids, TokenizerDefiniti
     const auto in_model = ids.find(added.content);
     added.in_model = in_model != ids.end();
     if (!added.in_model) {
+      if (added.id != next_id) {
+        id.refuse(text(next_id, ", which `tokenizers` gives to '", added.content, "'"),
+                  "Add tokens in the order of their ids, without gaps after the vocabulary.");
+      }
       set_token(token, "id", added.content, added.id, definition);
     } else if (in_model->second != added.id) {
       id.refuse(text("the id ", in_model->second, " that '", added.content, "' has in the vocabulary"), kGetAgain);
     }
+    next_id = std::max(next_id, std::uint64_t{added.id} + 1);
     definition.added_tokens.push_back(std::move(added));
   }
 }
@@ -250,8 +254,23 @@ void require_byte_level(const JsonPlace& place) {
 
 }  // namespace
 
+bool may_be_read(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
+Json read_json(const std::string& path) {
+  const std::string content = read_whole(path);
+  try {
+    return Json::parse(content);
+  } catch (const Json::parse_error& error) {
+    throw EnvironmentError(
+        text("File '", path, "' is not JSON at byte ", error.byte, " of ", content.size(), ". ", kGetAgain));
+  }
+}
+
 TokenizerDefinition read_tokenizer_json(const std::string& path) {
-  const Json json = parse(path);
+  const Json json = read_json(path);
   const JsonPlace file(json, path);
   file.require_members({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                         "post_processor", "decoder", "model"});
@@ -275,7 +294,7 @@ TokenizerDefinition read_tokenizer_json(const std::string& path) {
 // RoBERTa's tokens where the vocabulary has them, else GPT-2's.
 TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, const std::string& merges) {
   TokenizerDefinition definition;
-  const Json json = parse(vocabulary);
+  const Json json = read_json(vocabulary);
   const Ids ids = read_vocabulary(JsonPlace(json, vocabulary), definition);
   read_merges_file(merges, ids, definition);
   const bool is_roberta = ids.contains("<s>") && ids.contains("</s>");
@@ -283,13 +302,6 @@ TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, co
   const Names names = is_roberta ? Names{"<s>", "<pad>", "</s>", "<unk>", "<mask>"} : Names{"<|endoftext|>"};
   use_special_tokens(names, definition);
   return definition;
-}
-
-bool read_add_prefix_space(const std::string& path, bool otherwise) {
-  const Json json = parse(path);
-  const JsonPlace file(json, path);
-  const bool says_it = file.has("add_prefix_space") && !file.member("add_prefix_space").is_null();
-  return says_it ? file.member("add_prefix_space").flag() : otherwise;
 }
 
 }  // namespace libtrain::detail

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <libtrain/text/detail/tokenizer_definition.hpp>
 
 namespace libtrain::detail {
@@ -10,7 +12,10 @@ namespace libtrain::detail {
 TokenizerDefinition read_tokenizer_json(const std::string& path);
 TokenizerDefinition read_vocabulary_and_merges(const std::string& vocabulary, const std::string& merges);
 
-/// What a tokenizer_config.json says of the space in front of a text; `otherwise` if it says nothing.
-bool read_add_prefix_space(const std::string& path, bool otherwise);
+/// Whether a file exists, or cannot be looked at, which reading it then reports.
+bool may_be_read(const std::string& path);
+
+/// The JSON of a file. Throws EnvironmentError, with the file, if it cannot be read or is no JSON.
+nlohmann::json read_json(const std::string& path);
 
 }  // namespace libtrain::detail

@@ -75,6 +75,13 @@ RepairedText repair_utf8(std::string_view text) {
   return repaired;
 }
 
+std::size_t repaired_size(std::string_view text) {
+  std::size_t size = 0;
+  for_each_sequence(
+      text, [&](std::size_t, Sequence sequence) { size += sequence.is_valid ? sequence.length : kReplacement.size(); });
+  return size;
+}
+
 std::string replace_invalid_utf8(std::string_view text) {
   std::string replaced;
   replaced.reserve(text.size());

@@ -17,7 +17,10 @@ struct RepairedText {
 /// 3-7 and "U+FFFD Substitution of Maximal Subparts"), as Python's errors="replace" does.
 RepairedText repair_utf8(std::string_view text);
 
-/// The same, without positions.
+/// How many bytes the repaired text has, which are up to three times as many.
+std::size_t repaired_size(std::string_view text);
+
+/// The repaired text, without positions.
 std::string replace_invalid_utf8(std::string_view text);
 
 /// The following functions need valid UTF-8 and a position within it.

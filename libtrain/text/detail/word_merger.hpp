@@ -61,6 +61,11 @@ class WordMerger {
   const std::uint32_t* ids() const { return ids_.data(); }
   const std::uint32_t* lengths() const { return lengths_.data(); }
 
+  std::size_t memory_bytes() const {
+    const std::size_t numbers = ids_.capacity() + lengths_.capacity() + next_.capacity() + previous_.capacity();
+    return numbers * sizeof(std::uint32_t) + heap_.capacity() * sizeof(Candidate);
+  }
+
  private:
   struct Candidate {
     std::uint32_t rank = 0;
