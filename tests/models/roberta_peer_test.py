@@ -52,6 +52,7 @@ def make_texts(config, lengths=LENGTHS):
         ids[row, :length] = torch.randint(4, config.vocab_size, (length,), generator=generator)
         ids[row, 0], ids[row, length - 1] = 0, 2
         mask[row, :length] = 1
+        ids[row, length // 2] = PAD if length > 30 else ids[row, length // 2]  # a token of this id is not counted
     return {"ids": ids, "mask": mask}
 
 

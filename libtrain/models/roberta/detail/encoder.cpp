@@ -56,17 +56,17 @@ void check_texts(const PackedTexts& texts, const RobertaOptions& options) {
   }
 }
 
-// As transformers counts them: tokens with the id of padding get its position, and are not counted.
+// As transformers counts them: tokens with the id of padding get its position, and are not counted. The host does not
+// wait for the ids of a device.
 at::Tensor positions_of(const PackedTexts& texts, std::int64_t pad_id) {
-  const auto ids = texts.ids.cpu().contiguous();
-  auto positions = at::empty_like(ids);
-  const auto* id = ids.const_data_ptr<std::int64_t>();
-  auto* position = positions.mutable_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> first_tokens;  // of each token's text
   for (const auto length : texts.lengths) {
-    std::int64_t next = pad_id + 1;
-    for (std::int64_t k = 0; k < length; ++k, ++id, ++position) *position = *id == pad_id ? pad_id : next++;
+    first_tokens.insert(first_tokens.end(), static_cast<std::size_t>(length), std::ssize(first_tokens));
   }
-  return positions.to(texts.ids.device());
+  const auto counts = texts.ids.ne(pad_id).to(at::kLong);
+  const auto sums = counts.cumsum(0);
+  const auto before = (sums - counts).index_select(0, at::tensor(first_tokens, at::kLong).to(sums.device()));
+  return (sums - before) * counts + pad_id;
 }
 
 // How many of the rows belong to each text.
