@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/dropout.h>
@@ -18,6 +19,7 @@
 
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/models/roberta/detail/layer_kernels.hpp>
 #include <libtrain/models/roberta/detail/recompute.hpp>
 
 namespace libtrain::models::detail {
@@ -116,16 +118,16 @@ LayerDropout draw_dropout(const RobertaOptions& options) {
 }  // namespace
 
 AffineImpl::AffineImpl(std::int64_t inputs, std::int64_t outputs)
-    : weight(register_parameter("weight", at::empty({outputs, inputs}))),
-      bias(register_parameter("bias", at::empty({outputs}))) {}
+    : weight(register_parameter("weight", at::empty({outputs, inputs}, at::kFloat))),
+      bias(register_parameter("bias", at::empty({outputs}, at::kFloat))) {}
 
 at::Tensor AffineImpl::forward(const at::Tensor& inputs) const {
   return at::linear(inputs, weight, bias);
 }
 
 NormImpl::NormImpl(std::int64_t width, double epsilon_in)
-    : weight(register_parameter("weight", at::empty({width}))),
-      bias(register_parameter("bias", at::empty({width}))),
+    : weight(register_parameter("weight", at::empty({width}, at::kFloat))),
+      bias(register_parameter("bias", at::empty({width}, at::kFloat))),
       epsilon(epsilon_in) {}
 
 namespace {
@@ -188,7 +190,7 @@ RobertaEncoderImpl::RobertaEncoderImpl(const RobertaOptions& options) : options_
   const auto embeddings = register_module("embeddings", std::make_shared<Module>());
   const auto table = [&](const std::string& name, std::int64_t rows) {
     const auto parent = embeddings->register_module(name, std::make_shared<Module>());
-    return parent->register_parameter("weight", at::empty({rows, options.hidden}));
+    return parent->register_parameter("weight", at::empty({rows, options.hidden}, at::kFloat));
   };
   words_ = table("word_embeddings", options.vocabulary);
   positions_ = table("position_embeddings", options.positions);
@@ -228,8 +230,25 @@ at::Tensor RobertaEncoderImpl::forward(const PackedTexts& texts, const at::Tenso
   return states;
 }
 
+namespace {
+
+// A new model's 124 million numbers on all threads: Tensor::normal_ uses one.
+void fill_normal(const at::Tensor& tensor, double deviation, std::uint64_t key) {
+  constexpr std::int64_t kBlock = 1 << 16;
+  const auto count = tensor.numel();
+  auto* const numbers = tensor.mutable_data_ptr<float>();
+  at::parallel_for(0, (count + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto first = begin * kBlock;
+    normal_numbers(numbers + first, first, std::min(end * kBlock, count) - first, deviation, key);
+  });
+}
+
+}  // namespace
+
 void initialize_roberta(torch::nn::Module& model, const RobertaOptions& options) {
   const c10::NoGradGuard no_grad;
+  const auto seed = draw_seed();
+  std::uint64_t number = 0;
   for (const auto& item : model.named_parameters()) {
     const auto& name = item.key();
     auto parameter = item.value();
@@ -239,7 +258,7 @@ void initialize_roberta(torch::nn::Module& model, const RobertaOptions& options)
     } else if (is_norm) {
       parameter.fill_(1);
     } else {
-      parameter.normal_(0, options.initial_deviation);
+      fill_normal(parameter, options.initial_deviation, combine_keys(seed, number++));
     }
     if (name.ends_with("word_embeddings.weight") || name.ends_with("position_embeddings.weight")) {
       parameter.select(0, options.pad_id).zero_();
