@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -323,21 +325,70 @@ TEST(RobertaConfig, RefusesWhatIsNoRoberta) {
     std::ofstream((folder.path() / "config.json").string()) << json;
     return message_of<EnvironmentError>([&] { read_roberta_config(folder.path().string()); });
   };
-  EXPECT_THAT(message_of<EnvironmentError>([&] { read_roberta_config(folder.path().string()); }),
-              HasSubstr("cannot be opened"));
+  const auto path = (folder.path() / "config.json").string();
+  const auto unreadable = [&] {
+    return message_of<EnvironmentError>([&] { read_roberta_config(folder.path().string()); });
+  };
+  EXPECT_THAT(unreadable(), HasSubstr("'" + path + "' cannot be read: No such file or directory."));
+  std::filesystem::create_directory(path);
+  EXPECT_THAT(unreadable(), HasSubstr("'" + path + "' cannot be read: Is a directory."));
+  std::filesystem::remove(path);
   EXPECT_THAT(refused("[1]"), HasSubstr("is not a JSON object"));
-  EXPECT_THAT(refused("{"), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(refused(R"({"model_type": "rob)"), HasSubstr("'" + path + "' is not JSON at byte 20 of 19."));
+  EXPECT_THAT(refused(R"({"model_type": 1e999})"), HasSubstr("'" + path + "' has a number beyond"));
   EXPECT_THAT(refused("{}"), HasSubstr("no \"model_type\""));
   EXPECT_THAT(refused(R"({"model_type": "bert"})"), HasSubstr("\"model_type\": \"bert\". Expected \"roberta\"."));
   const auto with = [&](const std::string& values) { return refused(R"({"model_type": "roberta", )" + values + "}"); };
   EXPECT_THAT(with(R"("hidden_act": "relu")"), HasSubstr("Expected \"gelu\""));
   EXPECT_THAT(with(R"("num_hidden_layers": 0)"), HasSubstr("a whole number from 1"));
+  EXPECT_THAT(with(R"("num_hidden_layers": 1001)"), HasSubstr("a whole number from 1 to 1000."));
+  EXPECT_THAT(with(R"("num_hidden_layers": 18446744073709551615)"), HasSubstr("a whole number from 1 to 1000."));
   EXPECT_THAT(with(R"("num_hidden_layers": 1.5)"), HasSubstr("\"num_hidden_layers\": 1.5"));
   EXPECT_THAT(with(R"("hidden_dropout_prob": 1)"), HasSubstr("to below 1"));
   EXPECT_THAT(with(R"("id2label": {"0": "a", "2": "b"})"), HasSubstr("id2label"));
   EXPECT_THAT(with(R"("id2label": {"0": "a", "00": "b"})"), HasSubstr("id2label"));
   EXPECT_THAT(with(R"("problem_type": "ranking")"), HasSubstr("multi_label_classification"));
   EXPECT_THAT(with(R"("max_position_embeddings": 2)"), HasSubstr("a whole number from 3"));
+  EXPECT_THAT(with(R"("position_embedding_type": "relative_key")"), HasSubstr("Expected \"absolute\""));
+  for (const char* key : {"is_decoder", "add_cross_attention"}) {
+    EXPECT_THAT(with(std::string("\"") + key + "\": true"), AllOf(HasSubstr(key), HasSubstr("Expected false")));
+  }
+  EXPECT_THAT(with(R"("tie_word_embeddings": false)"),
+              AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("Expected true")));
+}
+
+TEST(RobertaConfig, RefusesSizesThatDoNotFitEachOther) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder.path() / "config.json").string();
+  const auto with = [&](const std::string& values) {
+    std::ofstream(path) << R"({"model_type": "roberta", )" + values + "}";
+    return message_of<EnvironmentError>([&] { read_roberta_config(path); });
+  };
+  EXPECT_EQ(with(R"("hidden_size": 100)"),
+            "'" + path + "' has \"hidden_size\": 100. Expected a multiple of \"num_attention_heads\", 12.");
+  EXPECT_EQ(with(R"("vocab_size": 7, "pad_token_id": 7)"),
+            "'" + path + "' has \"pad_token_id\": 7. Expected a whole number from 0 to 6.");
+  EXPECT_THAT(with(R"("vocab_size": 1)"), HasSubstr("\"pad_token_id\": 1"));  // the default
+  EXPECT_THAT(with(R"("hidden_size": 1048576, "num_attention_heads": 1)"), HasSubstr("at most 1e+11 parameters"));
+  EXPECT_THAT(with(R"("num_hidden_layers": 1000, "intermediate_size": 1048576)"), HasSubstr("at most 1e+11"));
+  EXPECT_THAT(with(R"("num_labels": 1073741824)"), HasSubstr("\"num_labels\""));
+}
+
+TEST(RobertaConfig, RefusesDeepNesting) {
+  const test::TemporaryFolder folder;
+  const auto path = (folder.path() / "config.json").string();
+  constexpr std::size_t kDepth = 200'000;
+  for (const auto& [open, close, kind] : {std::tuple{"[", "]", "a list"}, {"{\"a\":", "}", "an object"}}) {
+    std::string nested;
+    for (std::size_t k = 0; k < kDepth; ++k) nested += open;
+    nested += "1";
+    for (std::size_t k = 0; k < kDepth; ++k) nested += close;
+    for (const char* key : {"hidden_act", "id2label"}) {
+      std::ofstream(path) << "{\"model_type\": \"roberta\", \"" << key << "\": " << nested << "}";
+      EXPECT_THAT(message_of<EnvironmentError>([&] { read_roberta_config(path); }),
+                  HasSubstr(std::string("\"") + key + "\": " + kind + ". Expected"));
+    }
+  }
 }
 
 }  // namespace
