@@ -75,11 +75,14 @@ at::Tensor RobertaForClassificationImpl::forward(const PackedTexts& texts) {
 at::Tensor classification_loss(RobertaTask task, const at::Tensor& logits, const at::Tensor& labels) {
   const auto numbers = logits.to(at::kFloat);
   if (task == RobertaTask::single_label) return at::cross_entropy_loss(numbers, labels);
-  if (labels.numel() != logits.numel()) {
-    throw std::invalid_argument(text("A loss of ", logits.numel(), " numbers was given ", labels.numel(),
-                                     " labels. Give one for each number."));
+  const bool is_one_each = labels.dim() == 1 && logits.dim() == 2 && logits.size(1) == 1;
+  const auto expected = is_one_each ? logits.sizes().slice(0, 1) : logits.sizes();
+  if (labels.sizes() != expected) {
+    throw std::invalid_argument(text("Logits of the shape [", join(logits.sizes(), ", "),
+                                     "] were given labels of the shape [", join(labels.sizes(), ", "),
+                                     "]. Give labels of the shape [", join(expected, ", "), "]."));
   }
-  const auto wanted = labels.to(at::kFloat).view(logits.sizes());
+  const auto wanted = labels.to(at::kFloat).reshape(logits.sizes());
   return task == RobertaTask::multi_label ? at::binary_cross_entropy_with_logits(numbers, wanted)
                                           : at::mse_loss(numbers, wanted);
 }
@@ -103,10 +106,10 @@ at::Tensor RobertaForMaskedLmImpl::forward(const PackedTexts& texts, const at::T
 }
 
 at::Tensor RobertaForMaskedLmImpl::forward(const at::Tensor& ids, const at::Tensor& mask) {
-  const auto logits = forward(unpadded_texts(ids, mask));
+  const auto logits = forward(unpadded_texts(ids, mask, options_.pad_id));
   const std::vector<std::int64_t> shape{ids.size(0), ids.size(1), options_.vocabulary};
   if (logits.size(0) == ids.numel()) return logits.view(shape);
-  const auto tokens = mask.ne(0).view({-1}).nonzero().squeeze(1).to(logits.device());
+  const auto tokens = mask.ne(0).reshape({-1}).nonzero().squeeze(1).to(logits.device());
   return at::zeros({ids.numel(), options_.vocabulary}, logits.options()).index_copy(0, tokens, logits).view(shape);
 }
 

@@ -1,5 +1,6 @@
 #include <libtrain/models/roberta/roberta.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -184,6 +185,71 @@ TEST(Roberta, ReadsOffsetsAndMasks) {
   EXPECT_TRUE(unpadded.first_tokens().equal(torch::tensor({0, 2})));
   EXPECT_THROW(packed_texts(unpadded.ids, torch::tensor({0, 2})), std::invalid_argument);
   EXPECT_THROW(unpadded_texts(ids, torch::ones({2, 2})), std::invalid_argument);
+  EXPECT_THAT(message_of<std::invalid_argument>([] { packed_texts(torch::arange(8), torch::tensor({0, 5, 3, 8})); }),
+              HasSubstr("go from 5 to 3 at text 1."));
+  EXPECT_THROW(packed_texts(unpadded.ids, torch::tensor({0, 2, 2, 3})), std::invalid_argument);
+}
+
+TEST(Roberta, RefusesMaskedIdsThatAreNotPadding) {
+  const auto ids = torch::tensor({{5, 6, 7}, {5, 1, 1}});
+  const auto mask = torch::tensor({{1, 0, 1}, {1, 0, 0}});
+  EXPECT_THAT(message_of<std::invalid_argument>([&] { unpadded_texts(ids, mask); }),
+              HasSubstr("mask is 0 for 1 tokens whose id is not that of padding, 1."));
+  EXPECT_THROW(unpadded_texts(ids, mask, 6), std::invalid_argument);
+  EXPECT_EQ(unpadded_texts(ids.slice(0, 1), mask.slice(0, 1)).lengths, (std::vector<std::int64_t>{1}));
+  RobertaForClassification model(small({.vocabulary = 100, .pad_id = 0}));
+  EXPECT_THROW(model->forward(ids.slice(0, 1), mask.slice(0, 1)), std::invalid_argument);
+}
+
+TEST(Roberta, ReadsPaddingOnTheLeftAndTransposedTensors) {
+  torch::manual_seed(4);
+  const auto right = torch::tensor({{5, 6, 1}, {8, 7, 9}}), left = torch::tensor({{1, 5, 6}, {8, 7, 9}});
+  RobertaForClassification classifier(small());
+  classifier->eval();
+  const auto logits = classifier->forward(right, right.ne(1));
+  EXPECT_TRUE(at::equal(classifier->forward(left, left.ne(1)), logits));
+  const auto transposed = right.t().contiguous().t();
+  EXPECT_TRUE(at::equal(classifier->forward(transposed, transposed.ne(1)), logits));
+  RobertaForMaskedLm model(small());
+  model->eval();
+  const auto of_tokens = model->forward(right, right.ne(1));
+  EXPECT_TRUE(at::equal(model->forward(left, left.ne(1))[0].slice(0, 1), of_tokens[0].slice(0, 0, 2)));
+  const auto mask = right.ne(1).t().contiguous().t();
+  EXPECT_TRUE(at::equal(model->forward(transposed, mask), of_tokens));
+}
+
+TEST(Roberta, DropsOthersInEachStep) {
+  // Only the probabilities of attention, whose seeds the layers draw.
+  RobertaForClassification model(small({.vocabulary = 100, .dropout = 0, .attention_dropout = 0.5}));
+  const auto texts = texts_of({30, 20});
+  torch::manual_seed(3);
+  const auto first = model->forward(texts), second = model->forward(texts);
+  torch::manual_seed(3);
+  const auto again = model->forward(texts);
+  EXPECT_FALSE(at::equal(first, second));
+  EXPECT_TRUE(at::equal(first, again));
+}
+
+TEST(Roberta, DropsBeforeEachMatrixOfTheClassifier) {
+  const test::FreshSeed seed;
+  torch::manual_seed(seed.value);
+  constexpr std::int64_t kTexts = 2000;
+  constexpr double kDropped = 0.25, kSmall = 1e-3;
+  RobertaForClassification model(
+      small({.vocabulary = 100, .dropout = 0, .attention_dropout = 0, .classifier_dropout = kDropped, .classes = 1}));
+  {
+    const at::NoGradGuard no_grad;
+    auto parameters = model->named_parameters();
+    parameters["classifier.dense.weight"].fill_(kSmall);  // a sum of states, in the range where tanh is linear
+    parameters["classifier.out_proj.weight"].zero_().select(1, 0).fill_(1 / kSmall);
+  }
+  const auto logits = model->forward({torch::full({kTexts}, 7), std::vector<std::int64_t>(kTexts, 1)}).detach();
+  const auto is_dropped = logits.eq(0);
+  // Five standard deviations.
+  EXPECT_NEAR(is_dropped.to(at::kDouble).mean().item<double>(), kDropped, 0.049);
+  // The squares of 64 normed states add up to 64.
+  const auto sums = logits.masked_select(is_dropped.logical_not()).to(at::kDouble) * (1 - kDropped);
+  EXPECT_NEAR(sums.std().item<double>() / std::sqrt(64 * kDropped / (1 - kDropped)), 1, 0.1);
 }
 
 // The loss and the gradients of all parameters, of a step in train mode.
@@ -198,7 +264,10 @@ std::vector<at::Tensor> train_step(RobertaForClassification& model, const Packed
   }
   loss.backward();
   std::vector<at::Tensor> results{loss.detach()};
-  for (const auto& parameter : model->parameters()) results.push_back(parameter.grad().clone());
+  for (const auto& parameter : model->parameters()) {
+    EXPECT_EQ(parameter.grad().defined(), parameter.requires_grad());
+    if (parameter.requires_grad()) results.push_back(parameter.grad().clone());
+  }
   return results;
 }
 
@@ -221,6 +290,30 @@ TEST(Roberta, RecomputedLayersHaveTheSameGradientsToTheLastBit) {
     const auto recomputed = train_step(recomputes, texts, labels, type);
     ASSERT_EQ(kept.size(), recomputed.size());
     for (std::size_t k = 0; k < kept.size(); ++k) EXPECT_TRUE(at::equal(kept[k], recomputed[k])) << type << " " << k;
+  }
+}
+
+TEST(Roberta, RecomputedLayersWithFrozenParametersHaveTheSameGradients) {
+  torch::manual_seed(8);
+  RobertaForClassification keeps(small()), recomputes(small({.vocabulary = 100, .recompute_layers = true}));
+  copy_weights(*keeps, *recomputes);
+  const auto texts = texts_of({17, 3, 40});
+  const auto labels = torch::randint(2, {3}, torch::kLong);
+  const std::string layer = "roberta.encoder.layer.";
+  for (const auto& frozen : {std::vector<std::string>{layer + "0.attention.self.query.weight"},
+                             std::vector<std::string>{"roberta.embeddings.", layer + "0.", layer + "1.output."}}) {
+    for (auto* model : {&keeps, &recomputes}) {
+      for (auto& item : (*model)->named_parameters()) {
+        item.value().mutable_grad().reset();
+        item.value().set_requires_grad(
+            std::ranges::none_of(frozen, [&](const auto& each) { return item.key().starts_with(each); }));
+      }
+    }
+    const auto kept = train_step(keeps, texts, labels, at::kFloat);
+    const auto recomputed = train_step(recomputes, texts, labels, at::kFloat);
+    ASSERT_EQ(kept.size(), recomputed.size());
+    EXPECT_LT(kept.size(), keeps->parameters().size() + 1);
+    for (std::size_t k = 0; k < kept.size(); ++k) EXPECT_TRUE(at::equal(kept[k], recomputed[k])) << k;
   }
 }
 
@@ -271,6 +364,12 @@ TEST(Roberta, LossesAreMeansInFloat32) {
   EXPECT_NEAR(loss(RobertaTask::multi_label, torch::tensor({{0, 1}, {1, 0}})),
               (softplus(0) + softplus(-2) + softplus(-1) + softplus(-1)) / 4, 1e-6);
   EXPECT_THROW(classification_loss(RobertaTask::regression, logits, torch::zeros({2})), std::invalid_argument);
+  const auto three = torch::zeros({3, 2});
+  EXPECT_THAT(message_of<std::invalid_argument>(
+                  [&] { classification_loss(RobertaTask::multi_label, three, torch::zeros({2, 3})); }),
+              HasSubstr("[3, 2] were given labels of the shape [2, 3]. Give labels of the shape [3, 2]."));
+  EXPECT_EQ(classification_loss(RobertaTask::regression, three.narrow(1, 0, 1), torch::ones({3})).item<double>(), 1);
+  EXPECT_EQ(classification_loss(RobertaTask::regression, three, torch::ones({2, 3}).t()).item<double>(), 1);
   EXPECT_NEAR(masked_lm_loss(logits, torch::tensor({-100, 0})).item<double>(), log_sum, 1e-6);
   EXPECT_EQ(masked_lm_loss(logits, torch::tensor({-100, -100})).item<double>(), 0);
 }
@@ -301,6 +400,8 @@ TEST(RobertaConfig, KeepsWhatItWrites) {
   EXPECT_EQ(read.begin_id, 2);
   EXPECT_EQ(read.end_id, 3);
   EXPECT_FALSE(read.masked_lm);
+  write_roberta_config({.options = written.options, .masked_lm = true}, folder.path().string());
+  EXPECT_TRUE(read_roberta_config(folder.path().string()).masked_lm);
   const auto &found = read.options, &wanted = written.options;
   EXPECT_EQ(found.vocabulary, wanted.vocabulary);
   EXPECT_EQ(found.hidden, wanted.hidden);
