@@ -96,11 +96,6 @@ at::ScalarType compute_type(const at::Tensor& weights) {
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weights.scalar_type();
 }
 
-// What a layer drops in one step.
-struct LayerDropout {
-  Dropout probabilities, attended, output;
-};
-
 std::uint64_t draw_seed() {
   auto* generator =
       at::get_generator_or_default<at::CPUGeneratorImpl>(std::nullopt, at::detail::getDefaultCPUGenerator());
@@ -108,14 +103,14 @@ std::uint64_t draw_seed() {
   return generator->random64();
 }
 
+}  // namespace
+
 LayerDropout draw_dropout(const RobertaOptions& options) {
   const auto seed = draw_seed();
   return {.probabilities = {options.attention_dropout, combine_keys(seed, 0)},
           .attended = {options.dropout, combine_keys(seed, 1)},
           .output = {options.dropout, combine_keys(seed, 2)}};
 }
-
-}  // namespace
 
 AffineImpl::AffineImpl(std::int64_t inputs, std::int64_t outputs)
     : weight(register_parameter("weight", at::empty({outputs, inputs}, at::kFloat))),
