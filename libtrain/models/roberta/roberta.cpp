@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kNotMasked = -100;  // the label that transformers' losses leave out
 
-const RobertaOptions& checked(const RobertaOptions& options) {
+const RobertaOptions& checked_sizes(const RobertaOptions& options) {
   const auto require = [](bool is_right, const std::string& what) {
     if (!is_right) throw std::invalid_argument(what);
   };
@@ -53,7 +53,7 @@ const RobertaOptions& checked(const RobertaOptions& options) {
 }  // namespace
 
 RobertaForClassificationImpl::RobertaForClassificationImpl(const RobertaOptions& options)
-    : options_(checked(options)),
+    : options_(checked_sizes(options)),
       roberta_(register_module("roberta", std::make_shared<detail::RobertaEncoderImpl>(options))) {
   const auto classifier = register_module("classifier", std::make_shared<torch::nn::Module>());
   const auto affine = [&](const std::string& name, std::int64_t outputs) {
@@ -88,7 +88,7 @@ at::Tensor classification_loss(RobertaTask task, const at::Tensor& logits, const
 }
 
 RobertaForMaskedLmImpl::RobertaForMaskedLmImpl(const RobertaOptions& options)
-    : options_(checked(options)),
+    : options_(checked_sizes(options)),
       roberta_(register_module("roberta", std::make_shared<detail::RobertaEncoderImpl>(options))) {
   const auto head = register_module("lm_head", std::make_shared<torch::nn::Module>());
   bias_ = head->register_parameter("bias", at::zeros({options.vocabulary}));

@@ -27,7 +27,7 @@ namespace {
 using test::message_of;
 using ::testing::HasSubstr;
 
-std::int64_t parameter_count(const torch::nn::Module& model) {
+std::int64_t number_of_parameters(const torch::nn::Module& model) {
   std::int64_t count = 0;
   for (const auto& parameter : model.parameters()) count += parameter.numel();
   return count;
@@ -44,9 +44,9 @@ PackedTexts texts_of(const std::vector<std::int64_t>& lengths) {
 }
 
 TEST(Roberta, HasThePublishedNumbersOfParameters) {
-  EXPECT_EQ(parameter_count(*RobertaForClassification(roberta_base())), 124'647'170);
+  EXPECT_EQ(number_of_parameters(*RobertaForClassification(roberta_base())), 124'647'170);
   // Of one layer: 39,000,576 in the embeddings, 7,087,872 in the layer, 642,393 in the head.
-  EXPECT_EQ(parameter_count(*RobertaForMaskedLm(roberta_options("base", {.layers = 1}))), 124'697'433);
+  EXPECT_EQ(number_of_parameters(*RobertaForMaskedLm(roberta_options("base", {.layers = 1}))), 124'697'433);
 }
 
 TEST(Roberta, LargeHasThePublishedNumberOfParameters) {
@@ -54,7 +54,7 @@ TEST(Roberta, LargeHasThePublishedNumberOfParameters) {
   EXPECT_EQ(options.layers, 24);
   options.layers = 1;
   // 355,361,794 for two classes, 23 layers of 12,596,224 less, and a class of 1,025 more.
-  EXPECT_EQ(parameter_count(*RobertaForClassification(options)), 355'361'794 - 23 * 12'596'224 + 1'025);
+  EXPECT_EQ(number_of_parameters(*RobertaForClassification(options)), 355'361'794 - 23 * 12'596'224 + 1'025);
 }
 
 TEST(Roberta, BeginsAsTransformersDoes) {
