@@ -44,7 +44,7 @@ def make_model(kind, config):
     return model
 
 
-def make_texts(config, lengths=LENGTHS):
+def make_texts(config, lengths=LENGTHS, pads_left=False):
     generator = torch.Generator().manual_seed(3)
     ids = torch.full((len(lengths), max(lengths)), PAD)
     mask = torch.zeros_like(ids)
@@ -52,6 +52,9 @@ def make_texts(config, lengths=LENGTHS):
         ids[row, :length] = torch.randint(4, config.vocab_size, (length,), generator=generator)
         ids[row, 0], ids[row, length - 1] = 0, 2
         mask[row, :length] = 1
+        ids[row, length // 2] = PAD if length > 30 else ids[row, length // 2]  # a token of this id is not counted
+        if pads_left:
+            ids[row], mask[row] = ids[row].roll(-length), mask[row].roll(-length)
     return {"ids": ids, "mask": mask}
 
 
@@ -154,10 +157,10 @@ class Roberta(unittest.TestCase):
         model.save_pretrained(self.folder)
         return self.folder / "model.safetensors"
 
-    def compare(self, kind, config, labels_of, tolerance, lengths=LENGTHS):
+    def compare(self, kind, config, labels_of, tolerance, lengths=LENGTHS, pads_left=False):
         model = make_model(kind, config)
         weights = self.save(model, config)
-        texts = make_texts(config, lengths)
+        texts = make_texts(config, lengths, pads_left)
         texts["labels"] = labels_of(texts)
         is_token = texts["mask"].bool()
         found = self.libtrain(config, weights, texts)
@@ -196,7 +199,8 @@ class Roberta(unittest.TestCase):
             with self.subTest(task):
                 config = make_config(labels=labels, problem_type=task)
                 self.compare(RobertaForSequenceClassification, config, lambda texts: class_labels(config, texts), 1e-5)
-        self.compare(RobertaForMaskedLM, make_config(), masked_labels, 1e-5)
+        for pads_left in (False, True):
+            self.compare(RobertaForMaskedLM, make_config(), masked_labels, 1e-5, pads_left=pads_left)
 
     def test_twelve_layers_compute_what_transformers_do(self):
         sizes = {"vocab_size": 5000, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,

@@ -48,7 +48,7 @@ Model classifier(const models::RobertaConfig& config) {
   const auto task = config.options.task;
   const Compute padded = [=](const Batch& batch) { return model->forward(batch.ids, batch.mask); };
   const Compute packed = [=](const Batch& batch) {
-    return model->forward(models::unpadded_texts(batch.ids, batch.mask));
+    return model->forward(models::unpadded_texts(batch.ids, batch.mask, config.options.pad_id));
   };
   return {model, padded, packed,
           [=](const Batch& batch) { return models::classification_loss(task, padded(batch), batch.labels); },
@@ -62,7 +62,7 @@ Model masked_lm(const models::RobertaConfig& config) {
   const Compute padded = [=](const Batch& batch) { return model->forward(batch.ids, batch.mask); };
   const Compute packed = [=](const Batch& batch) {
     const auto masked = labels_of_tokens(batch).ne(-100).nonzero().squeeze(1);
-    return model->forward(models::unpadded_texts(batch.ids, batch.mask), masked);
+    return model->forward(models::unpadded_texts(batch.ids, batch.mask, config.options.pad_id), masked);
   };
   return {model, padded, packed,
           [=](const Batch& batch) { return models::masked_lm_loss(padded(batch), batch.labels); },
@@ -81,12 +81,13 @@ NamedTensors run_once(Model& model, const Batch& batch) {
     result["packed"] = model.packed(batch);
     std::vector<at::Tensor> alone;
     for (std::int64_t k = 0; k < batch.ids.size(0); ++k) {
-      const auto length = batch.mask[k].sum().item<std::int64_t>();
       const auto text = [&](const at::Tensor& whole) { return whole.narrow(0, k, 1); };
-      const auto ids = text(batch.ids).narrow(1, 0, length);
-      const auto labels = batch.labels.dim() == 2 && batch.labels.size(1) == batch.ids.size(1)
-                              ? text(batch.labels).narrow(1, 0, length)
-                              : text(batch.labels);
+      const auto tokens_of = [&](const at::Tensor& whole) {
+        return text(whole).masked_select(text(batch.mask).ne(0)).unsqueeze(0);
+      };
+      const auto ids = tokens_of(batch.ids);
+      const bool has_label_of_token = batch.labels.dim() == 2 && batch.labels.size(1) == batch.ids.size(1);
+      const auto labels = has_label_of_token ? tokens_of(batch.labels) : text(batch.labels);
       alone.push_back(model.packed({ids, at::ones_like(ids), labels}));
     }
     result["alone"] = at::cat(alone);

@@ -461,7 +461,7 @@ class RobertaRefusal(RobertaExport):
     def test_of_a_wrong_configuration(self):
         for values, message in (
                 (dict(model_type="bert"), """config.json' has "model_type": "bert". Expected "roberta"."""),
-                (dict(num_attention_heads=5), """has "hidden_size": 32 and "num_attention_heads": 5. """),
+                (dict(num_attention_heads=5), """"hidden_size": 32. Expected a multiple of "num_attention_heads", 5."""),
                 (dict(hidden_act="relu"), """config.json' has "hidden_act": "relu". """)):
             with self.subTest(**values):
                 self.model.save_pretrained(self.model_folder)
@@ -471,7 +471,7 @@ class RobertaRefusal(RobertaExport):
     def test_of_a_missing_configuration(self):
         config = self.model_folder / "config.json"
         config.unlink()
-        self.assertIn(f"'{config}' cannot be opened. ",
+        self.assertIn(f"'{config}' cannot be read: No such file or directory. ",
                       self.refuse(ENVIRONMENT, "export-onnx", self.weights, self.output))
         self.assertIn(f"'{self.model_folder}' is a folder without checkpoints. Give a checkpoint, a file, or a folder "
                       "with a config.json and a model.safetensors.", self.refusal(ENVIRONMENT))

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/detail/metadata_values.hpp>
 
@@ -198,11 +197,6 @@ bool has_roberta_names(const std::map<std::string, TensorInfo>& tensors) {
 OnnxModel roberta_onnx(const std::map<std::string, TensorInfo>& tensors, const std::string& path,
                        const models::RobertaConfig& config) {
   const auto& options = config.options;
-  if (options.hidden % options.heads != 0) {
-    throw EnvironmentError(text("The config.json beside '", path, "' has \"hidden_size\": ", options.hidden,
-                                " and \"num_attention_heads\": ", options.heads,
-                                ". Expected a width that is a multiple of the number of heads."));
-  }
   // A layer beyond the number of tensors is missing anyway: this bounds the graph of a wrong config.json.
   const auto layers = std::min(options.layers, std::ssize(tensors) + 1);
   auto model = RobertaGraph{options, layers}.take();

@@ -35,14 +35,18 @@ PackedTexts packed_texts(const at::Tensor& ids, const at::Tensor& offsets) {
   const auto on_host = offsets.cpu().contiguous();
   const auto* offset = on_host.const_data_ptr<std::int64_t>();
   PackedTexts texts{ids};
-  for (std::int64_t k = 0; k + 1 < on_host.size(0); ++k) texts.lengths.push_back(offset[k + 1] - offset[k]);
+  for (std::int64_t k = 0; k + 1 < on_host.size(0); ++k) {
+    require_packable(offset[k + 1] > offset[k], text("Offsets of packed texts go from ", offset[k], " to ",
+                                                     offset[k + 1], " at text ", k, ". Each text has a token."));
+    texts.lengths.push_back(offset[k + 1] - offset[k]);
+  }
   require_packable(*offset == 0 && offset[texts.lengths.size()] == ids.numel(),
                    text("Packed texts have ", ids.numel(), " ids and offsets from ", *offset, " to ",
                         offset[texts.lengths.size()], ". Offsets begin with 0 and end with the number of ids."));
   return texts;
 }
 
-PackedTexts unpadded_texts(const at::Tensor& ids, const at::Tensor& mask) {
+PackedTexts unpadded_texts(const at::Tensor& ids, const at::Tensor& mask, std::int64_t pad_id) {
   require_packable(ids.dim() == 2, text("Padded ids have the shape [", join(ids.sizes(), ", "),
                                         "]. Give [texts, tokens of the longest]."));
   PackedTexts texts{ids.reshape({-1}), std::vector<std::int64_t>(static_cast<std::size_t>(ids.size(0)), ids.size(1))};
@@ -58,7 +62,12 @@ PackedTexts unpadded_texts(const at::Tensor& ids, const at::Tensor& mask) {
     has_padding = has_padding || count[k] != texts.lengths[k];
     texts.lengths[k] = count[k];
   }
-  if (has_padding) texts.ids = ids.masked_select(is_token.to(ids.device()));
+  if (!has_padding) return texts;
+  const auto padding = is_token.logical_not().to(ids.device());
+  const auto others = ids.masked_select(padding).ne(pad_id).sum().item<std::int64_t>();
+  require_packable(others == 0, text("A batch's mask is 0 for ", others, " tokens whose id is not that of padding, ",
+                                     pad_id, ". Give padding this id, or leave such tokens out."));
+  texts.ids = ids.masked_select(padding.logical_not());
   return texts;
 }
 

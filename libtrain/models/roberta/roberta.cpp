@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kNotMasked = -100;  // the label that transformers' losses leave out
 
-const RobertaOptions& checked(const RobertaOptions& options) {
+const RobertaOptions& checked_sizes(const RobertaOptions& options) {
   const auto require = [](bool is_right, const std::string& what) {
     if (!is_right) throw std::invalid_argument(what);
   };
@@ -53,7 +53,7 @@ const RobertaOptions& checked(const RobertaOptions& options) {
 }  // namespace
 
 RobertaForClassificationImpl::RobertaForClassificationImpl(const RobertaOptions& options)
-    : options_(checked(options)),
+    : options_(checked_sizes(options)),
       roberta_(register_module("roberta", std::make_shared<detail::RobertaEncoderImpl>(options))) {
   const auto classifier = register_module("classifier", std::make_shared<torch::nn::Module>());
   const auto affine = [&](const std::string& name, std::int64_t outputs) {
@@ -75,17 +75,20 @@ at::Tensor RobertaForClassificationImpl::forward(const PackedTexts& texts) {
 at::Tensor classification_loss(RobertaTask task, const at::Tensor& logits, const at::Tensor& labels) {
   const auto numbers = logits.to(at::kFloat);
   if (task == RobertaTask::single_label) return at::cross_entropy_loss(numbers, labels);
-  if (labels.numel() != logits.numel()) {
-    throw std::invalid_argument(text("A loss of ", logits.numel(), " numbers was given ", labels.numel(),
-                                     " labels. Give one for each number."));
+  const bool is_one_each = labels.dim() == 1 && logits.dim() == 2 && logits.size(1) == 1;
+  const auto expected = is_one_each ? logits.sizes().slice(0, 1) : logits.sizes();
+  if (labels.sizes() != expected) {
+    throw std::invalid_argument(text("Logits of the shape [", join(logits.sizes(), ", "),
+                                     "] were given labels of the shape [", join(labels.sizes(), ", "),
+                                     "]. Give labels of the shape [", join(expected, ", "), "]."));
   }
-  const auto wanted = labels.to(at::kFloat).view(logits.sizes());
+  const auto wanted = labels.to(at::kFloat).reshape(logits.sizes());
   return task == RobertaTask::multi_label ? at::binary_cross_entropy_with_logits(numbers, wanted)
                                           : at::mse_loss(numbers, wanted);
 }
 
 RobertaForMaskedLmImpl::RobertaForMaskedLmImpl(const RobertaOptions& options)
-    : options_(checked(options)),
+    : options_(checked_sizes(options)),
       roberta_(register_module("roberta", std::make_shared<detail::RobertaEncoderImpl>(options))) {
   const auto head = register_module("lm_head", std::make_shared<torch::nn::Module>());
   bias_ = head->register_parameter("bias", at::zeros({options.vocabulary}));
@@ -103,10 +106,10 @@ at::Tensor RobertaForMaskedLmImpl::forward(const PackedTexts& texts, const at::T
 }
 
 at::Tensor RobertaForMaskedLmImpl::forward(const at::Tensor& ids, const at::Tensor& mask) {
-  const auto logits = forward(unpadded_texts(ids, mask));
+  const auto logits = forward(unpadded_texts(ids, mask, options_.pad_id));
   const std::vector<std::int64_t> shape{ids.size(0), ids.size(1), options_.vocabulary};
   if (logits.size(0) == ids.numel()) return logits.view(shape);
-  const auto tokens = mask.ne(0).view({-1}).nonzero().squeeze(1).to(logits.device());
+  const auto tokens = mask.ne(0).reshape({-1}).nonzero().squeeze(1).to(logits.device());
   return at::zeros({ids.numel(), options_.vocabulary}, logits.options()).index_copy(0, tokens, logits).view(shape);
 }
 

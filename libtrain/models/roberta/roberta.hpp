@@ -50,7 +50,9 @@ class RobertaForClassificationImpl : public torch::nn::Module {
   at::Tensor forward(const PackedTexts& texts);
 
   /// Of a padded batch: see unpadded_texts().
-  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask) { return forward(unpadded_texts(ids, mask)); }
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& mask) {
+    return forward(unpadded_texts(ids, mask, options_.pad_id));
+  }
 
   const RobertaOptions& options() const { return options_; }
 
@@ -62,7 +64,8 @@ class RobertaForClassificationImpl : public torch::nn::Module {
 TORCH_MODULE(RobertaForClassification);
 
 /// The mean loss of the classifier's task, float32: cross entropy with `labels` int64 [B], binary cross entropy with
-/// labels of 0 and 1, [B, classes], or mean squared error with numbers, [B] or [B, classes].
+/// labels of 0 and 1, [B, classes], or mean squared error with numbers, [B, classes]; for one class also [B]. Throws
+/// std::invalid_argument for other shapes of the last two.
 at::Tensor classification_loss(RobertaTask task, const at::Tensor& logits, const at::Tensor& labels);
 
 /// RoBERTa that predicts masked tokens: a matrix, GELU and a norm over a token's state, then its product with the

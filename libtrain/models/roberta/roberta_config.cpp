@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +23,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kLargestSize = 1 << 30;
+// No published model comes near: XLM-RoBERTa XXL has 48 layers of width 4,096 and 1.1e10 parameters.
+constexpr std::int64_t kMostLayers = 1000;
+constexpr std::int64_t kWidest = 1 << 20;
+constexpr std::int64_t kMostRows = 1 << 26;  // of a table
+constexpr double kMostParameters = 1e11;
 constexpr const char* kClassification = "RobertaForSequenceClassification";
 constexpr const char* kMaskedLm = "RobertaForMaskedLM";
 constexpr std::array kTasks{std::pair{"single_label_classification", RobertaTask::single_label},
@@ -34,26 +39,46 @@ std::string config_file(const std::string& path) {
   return std::filesystem::is_directory(path, ignored) ? path + "/config.json" : path;
 }
 
+std::string read_config_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string content;
+  std::array<char, 4096> part;
+  while (file.read(part.data(), part.size()) || file.gcount() > 0) {
+    content.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.is_open() && !file.bad()) return content;
+  throw EnvironmentError(text("The model's configuration '", path,
+                              "' cannot be read: ", std::generic_category().message(errno),
+                              ". Give the config.json of a RoBERTa, or its folder."));
+}
+
+// For messages. Nothing nested is written: it may be deeper than the stack.
+std::string shown_value(const Json& value) {
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "a list";
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100);
+}
+
 // The values of a config.json.
 class ConfigValues {
  public:
   explicit ConfigValues(std::string path) : path_(std::move(path)) {
-    std::ifstream file(path_, std::ios::binary);
-    if (!file) {
-      throw EnvironmentError(text("The model's configuration '", path_,
-                                  "' cannot be opened. Give the config.json of a RoBERTa, or its folder."));
+    const auto content = read_config_file(path_);
+    try {
+      values_ = Json::parse(content);
+    } catch (const Json::parse_error& error) {
+      throw EnvironmentError(
+          text("'", path_, "' is not JSON at byte ", error.byte, " of ", content.size(), ". Get the file again."));
+    } catch (const Json::out_of_range&) {
+      throw EnvironmentError(text("'", path_, "' has a number beyond those of a double. Get the file again."));
     }
-    const std::string content{std::istreambuf_iterator<char>(file), {}};
-    values_ = Json::parse(content, nullptr, /*allow_exceptions=*/false);
     if (!values_.is_object()) {
       throw EnvironmentError(text("'", path_, "' is not a JSON object. Give the config.json of a RoBERTa."));
     }
   }
 
   [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& expected) const {
-    throw EnvironmentError(text("'", path_, "' has \"", key,
-                                "\": ", value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 100),
-                                ". Expected ", expected, "."));
+    throw EnvironmentError(text("'", path_, "' has \"", key, "\": ", shown_value(value), ". Expected ", expected, "."));
   }
 
   // Null, as transformers writes it, is no value.
@@ -62,12 +87,13 @@ class ConfigValues {
     return found == values_.end() || found->is_null() ? nullptr : &*found;
   }
 
-  std::int64_t integer(const std::string& key, std::int64_t fallback, std::int64_t least) const {
-    const auto* value = find(key);
-    if (value == nullptr) return fallback;
-    const bool fits = value->is_number_integer() && *value >= least && *value <= kLargestSize;
-    if (!fits) refuse(key, *value, text("a whole number from ", least, " to ", kLargestSize));
-    return value->get<std::int64_t>();
+  std::int64_t integer(const std::string& key, std::int64_t fallback, std::int64_t least, std::int64_t most) const {
+    const Json usual = fallback;
+    const auto* given = find(key);
+    const Json& value = given == nullptr ? usual : *given;
+    const bool fits = value.is_number_integer() && value >= least && value <= most;
+    if (!fits) refuse(key, value, text("a whole number from ", least, " to ", most));
+    return value.get<std::int64_t>();
   }
 
   double number(const std::string& key, double fallback, double least, double below) const {
@@ -121,6 +147,22 @@ RobertaTask task_of(const ConfigValues& values, std::int64_t classes) {
   return task->second;
 }
 
+// Before anything is as large as they say.
+void check_sizes(const ConfigValues& values, const RobertaOptions& options) {
+  if (options.hidden % options.heads != 0) {
+    values.refuse("hidden_size", options.hidden, text("a multiple of \"num_attention_heads\", ", options.heads));
+  }
+  const auto width = static_cast<double>(options.hidden);
+  const auto rows = static_cast<double>(options.vocabulary + options.positions + options.token_types);
+  const auto of_layer = 4 * width + 2 * static_cast<double>(options.feed_forward);
+  const double parameters = width * (rows + static_cast<double>(options.layers) * of_layer);
+  if (parameters > kMostParameters) {
+    values.refuse("hidden_size", options.hidden,
+                  text("sizes of at most ", kMostParameters, " parameters, but there are ", parameters,
+                       " with this \"vocab_size\", \"num_hidden_layers\" and \"intermediate_size\""));
+  }
+}
+
 std::vector<std::string> names_or_numbers(const RobertaConfig& config) {
   if (!config.classes.empty()) return config.classes;
   std::vector<std::string> names;
@@ -146,14 +188,15 @@ RobertaConfig read_roberta_config(const std::string& path) {
 
   RobertaConfig config;
   auto& options = config.options;
-  options.vocabulary = values.integer("vocab_size", 50265, 1);
-  options.hidden = values.integer("hidden_size", 768, 1);
-  options.layers = values.integer("num_hidden_layers", 12, 1);
-  options.heads = values.integer("num_attention_heads", 12, 1);
-  options.feed_forward = values.integer("intermediate_size", 3072, 1);
-  options.pad_id = values.integer("pad_token_id", 1, 0);
-  options.positions = values.integer("max_position_embeddings", 512, options.pad_id + 2);
-  options.token_types = values.integer("type_vocab_size", 2, 1);
+  options.vocabulary = values.integer("vocab_size", 50265, 1, kMostRows);
+  options.hidden = values.integer("hidden_size", 768, 1, kWidest);
+  options.layers = values.integer("num_hidden_layers", 12, 1, kMostLayers);
+  options.heads = values.integer("num_attention_heads", 12, 1, kWidest);
+  options.feed_forward = values.integer("intermediate_size", 3072, 1, kWidest);
+  options.pad_id = values.integer("pad_token_id", 1, 0, options.vocabulary - 1);
+  options.positions = values.integer("max_position_embeddings", 512, options.pad_id + 2, 2 * kMostRows);
+  options.token_types = values.integer("type_vocab_size", 2, 1, kMostRows);
+  check_sizes(values, options);
   options.dropout = values.number("hidden_dropout_prob", 0.1, 0, 1);
   options.attention_dropout = values.number("attention_probs_dropout_prob", 0.1, 0, 1);
   if (values.find("classifier_dropout") != nullptr) {
@@ -161,11 +204,11 @@ RobertaConfig read_roberta_config(const std::string& path) {
   }
   options.norm_epsilon = values.number("layer_norm_eps", 1e-12, 1e-300, 1);
   options.initial_deviation = values.number("initializer_range", 0.02, 0, 1000);
-  config.begin_id = values.integer("bos_token_id", 0, 0);
-  config.end_id = values.integer("eos_token_id", 2, 0);
+  config.begin_id = values.integer("bos_token_id", 0, 0, kMostRows);
+  config.end_id = values.integer("eos_token_id", 2, 0, kMostRows);
   config.classes = values.class_names();
-  options.classes =
-      config.classes.empty() ? values.integer("num_labels", 2, 1) : static_cast<std::int64_t>(config.classes.size());
+  options.classes = config.classes.empty() ? values.integer("num_labels", 2, 1, kWidest)
+                                           : static_cast<std::int64_t>(config.classes.size());
   options.task = task_of(values, options.classes);
   const auto* architectures = values.find("architectures");
   config.masked_lm = architectures != nullptr && *architectures == Json::array({kMaskedLm});

@@ -53,9 +53,10 @@ struct RobertaConfig {
 
 /// Reads a `config.json`, or that of a folder. A key that it lacks has the default of transformers' RobertaConfig,
 /// which is not always that of RobertaOptions (512 positions, 2 token types, epsilon 1e-12). Of the names in id2label
-/// there must be one for each number. Throws EnvironmentError, which names file and key, for a file that is missing or
-/// no JSON object, a value of another type or out of range, a model_type other than "roberta", and settings that this
-/// model does not have: another activation than "gelu", a decoder, relative positions, an untied decoder.
+/// there must be one for each number. Throws EnvironmentError, which names the file and the key or byte, for a file
+/// that cannot be read or is no JSON object, a value of another type or out of range, sizes that do not fit each other
+/// or are beyond 1,000 layers or 1e11 parameters, a model_type other than "roberta", and settings that this model does
+/// not have: another activation than "gelu", a decoder, relative positions, an untied decoder.
 RobertaConfig read_roberta_config(const std::string& path);
 
 /// Writes a `config.json` that read_roberta_config() and transformers read: the file `path`, or in that folder if it is

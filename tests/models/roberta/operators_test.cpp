@@ -1,15 +1,20 @@
 // RoBERTa's operators beside LibTorch's in float64, and, where dropout makes them random, beside finite differences:
 // what is dropped depends on a seed alone.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <libtrain/models/roberta/detail/attention.hpp>
+#include <libtrain/models/roberta/detail/attention_kernels.hpp>
+#include <libtrain/models/roberta/detail/encoder.hpp>
 #include <libtrain/models/roberta/detail/layer_operators.hpp>
+#include <libtrain/models/roberta/detail/recompute.hpp>
 
 #include <tests/support/fresh_seed.hpp>
 
@@ -21,6 +26,7 @@ using Operator = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 constexpr double kDropped = 0.3;
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0 && b.numel() == 0) return 0;  // of no query at all
   const auto scale = std::max(1.0, b.abs().max().item<double>());
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>() / scale;
 }
@@ -142,6 +148,63 @@ TEST_F(RobertaOperators, AttentionDropsProbabilities) {
   EXPECT_TRUE(at::equal(some, attend(inputs[0], inputs[1], inputs[2], rows, 1, {kDropped, 777})));
 }
 
+TEST_F(RobertaOperators, AttentionDropsOthersForEachHeadAndText) {
+  constexpr std::int64_t kTexts = 2, kKeys = 32, kHeads = 4;
+  const TextRows rows{std::vector<std::int64_t>(kTexts, kKeys), std::vector<std::int64_t>(kTexts, kKeys)};
+  const auto queries = torch::zeros({kTexts * kKeys, kHeads * kKeys});
+  const auto values = torch::eye(kKeys).repeat({kTexts, kHeads});  // outputs are the probabilities
+  const auto mixed = attend(queries, queries, values, rows, kHeads, {kDropped, 99});
+  const auto masks =
+      mixed.view({kTexts, kKeys, kHeads, kKeys}).eq(0).transpose(1, 2).reshape({kTexts * kHeads, kKeys * kKeys});
+  for (std::int64_t k = 0; k < masks.size(0); ++k) {
+    for (std::int64_t other = 0; other < k; ++other) {
+      // 0.7^2 + 0.3^2 = 0.58 if they are independent; five standard deviations of 1,024 draws are 0.077.
+      EXPECT_NEAR(masks[k].eq(masks[other]).to(at::kDouble).mean().item<double>(), 0.58, 0.08) << k << " " << other;
+    }
+  }
+}
+
+TEST_F(RobertaOperators, AttentionStaysInItsScratchMemory) {
+  constexpr std::int64_t kWidth = 24, kGuard = 64;
+  constexpr float kMark = 4321;
+  for (const auto& counts : {std::pair{1, 1}, {1, 37}, {7, 5}, {32, 32}, {50, 17}}) {
+    const std::int64_t queries = counts.first, keys = counts.second;
+    const auto inputs = torch::randn({5, std::max(queries, keys), kWidth});
+    const auto number = [&](int k) { return inputs[k].const_data_ptr<float>(); };
+    auto results = torch::empty({4, std::max(queries, keys), kWidth});
+    const auto result = [&](int k) { return results[k].mutable_data_ptr<float>(); };
+    auto log_sums = torch::empty({queries});
+    const AttentionHead<float> head{.queries = number(0),
+                                    .keys = number(1),
+                                    .values = number(2),
+                                    .query_count = queries,
+                                    .key_count = keys,
+                                    .width = kWidth,
+                                    .stride = kWidth,
+                                    .dropout = {kDropped, 3}};
+    const auto expect_untouched = [&](std::int64_t size, const auto& compute) {
+      auto scratch = torch::full({size + kGuard}, kMark);
+      compute(scratch.mutable_data_ptr<float>());
+      EXPECT_TRUE(scratch.slice(0, size, size + kGuard).eq(kMark).all().item<bool>()) << queries << " " << keys;
+    };
+    expect_untouched(attend_scratch(keys, kWidth), [&](float* scratch) {
+      attend_head(head, result(0), log_sums.mutable_data_ptr<float>(), scratch);
+    });
+    expect_untouched(gradients_scratch(queries, keys, kWidth), [&](float* scratch) {
+      attention_gradients(head,
+                          AttentionGradients<float>{.outputs = result(0),
+                                                    .of_outputs = number(4),
+                                                    .log_sums = log_sums.const_data_ptr<float>(),
+                                                    .to_queries = result(1),
+                                                    .to_keys = result(2),
+                                                    .to_values = result(3)},
+                          scratch);
+    });
+  }
+  // A few rows, rather than all pairs of 8,192 tokens.
+  EXPECT_LT(attend_scratch(8192, 64), 8192 * (2 * 64 + 8));
+}
+
 std::vector<at::Tensor> random_norm() {
   constexpr std::int64_t kRows = 70, kWidth = 48;
   return {torch::randn({kRows, kWidth}), torch::randn({kWidth}), torch::randn({kRows, kWidth}),
@@ -160,6 +223,80 @@ TEST_F(RobertaOperators, AddAndNormAsLibTorchDoes) {
 
 TEST_F(RobertaOperators, NormWithDropoutHasTheGradientsOfDifferences) {
   expect_gradients_of_differences(norm_with({kDropped, 4321}), random_norm());
+}
+
+TEST_F(RobertaOperators, NormDropsWhatItIsGivenAtTheRate) {
+  constexpr std::int64_t kRows = 2000, kWidth = 48;
+  const auto zeros = torch::zeros({kRows, kWidth}), none = torch::zeros({kWidth});
+  // So large an epsilon leaves the differences from the mean as they are.
+  const auto normed =
+      add_and_norm(torch::ones({kRows, kWidth}), none, zeros, torch::full({kWidth}, 1e6), none, 1e12, {kDropped, 2468});
+  const auto sums = normed - std::get<0>(normed.min(1, /*keepdim=*/true));
+  const auto is_dropped = sums.lt(0.5 / (1 - kDropped));
+  // 96,000 draws: five standard deviations are 0.0074.
+  EXPECT_NEAR(is_dropped.to(at::kDouble).mean().item<double>(), kDropped, 0.0075);
+  EXPECT_LT(largest_difference(sums, torch::where(is_dropped, zeros, zeros + 1 / (1 - kDropped))), 1e-4);
+  // Two rows agree in 0.58 of the numbers.
+  EXPECT_NEAR(is_dropped.slice(0, 1).eq(is_dropped.slice(0, 0, -1)).to(at::kDouble).mean().item<double>(), 0.58, 0.02);
+}
+
+TEST_F(RobertaOperators, EmbeddingsAreDroppedAtTheRate) {
+  // An encoder without layers returns its embeddings.
+  const RobertaOptions options{.vocabulary = 100, .hidden = 64, .layers = 0, .heads = 4, .dropout = kDropped};
+  RobertaEncoderImpl encoder(options);
+  initialize_roberta(encoder, options);
+  const PackedTexts texts{torch::randint(4, 100, {400}, torch::kLong), std::vector<std::int64_t>(20, 20)};
+  encoder.eval();
+  const auto all = encoder.forward(texts, {});
+  encoder.train();
+  const auto some = encoder.forward(texts, {});
+  const auto is_dropped = some.eq(0);
+  // 25,600 draws: five standard deviations are 0.0143.
+  EXPECT_NEAR(is_dropped.to(at::kDouble).mean().item<double>(), kDropped, 0.015);
+  EXPECT_LT(largest_difference(some, torch::where(is_dropped, torch::zeros_like(all), all / (1 - kDropped))), 1e-6);
+}
+
+TEST_F(RobertaOperators, EachDropoutOfALayerHasASeedOfItsOwn) {
+  const RobertaOptions options{.dropout = 0.25, .attention_dropout = 0.5};
+  std::set<std::uint64_t> seeds;
+  for (int layer = 0; layer < 3; ++layer) {
+    const auto drawn = draw_dropout(options);
+    EXPECT_EQ(drawn.probabilities.probability, 0.5);
+    EXPECT_EQ(drawn.attended.probability, 0.25);
+    EXPECT_EQ(drawn.output.probability, 0.25);
+    for (const auto& each : {drawn.probabilities, drawn.attended, drawn.output}) seeds.insert(each.seed);
+  }
+  EXPECT_EQ(seeds.size(), 9);
+}
+
+TEST_F(RobertaOperators, ARecomputedLayerIsCalledAgainInTheBackwardPass) {
+  int calls = 0;
+  const auto layer = [&](const at::Tensor& states, const std::vector<at::Tensor>& parameters) {
+    ++calls;
+    return (states * parameters[0]).tanh();
+  };
+  const auto inputs = leaves({torch::randn({5, 7}), torch::randn({7})}, at::kDouble);
+  const auto outputs = recompute_in_backward(layer, inputs[0], {inputs[1]}, false);
+  EXPECT_EQ(calls, 1);
+  const auto found = torch::autograd::grad({outputs.sum()}, inputs);
+  EXPECT_EQ(calls, 2);
+  const auto expected = torch::autograd::grad({(inputs[0] * inputs[1]).tanh().sum()}, inputs);
+  for (std::size_t k = 0; k < inputs.size(); ++k) EXPECT_TRUE(at::equal(found[k], expected[k])) << k;
+}
+
+TEST_F(RobertaOperators, ARecomputedLayerNoticesChangedParameters) {
+  const auto layer = [](const at::Tensor& states, const std::vector<at::Tensor>& parameters) {
+    return (states * parameters[0]).tanh();
+  };
+  for (const std::size_t changed : {0, 1}) {
+    const auto inputs = leaves({torch::randn({5, 7}), torch::randn({7})}, at::kFloat);
+    const auto outputs = recompute_in_backward(layer, inputs[0], {inputs[1]}, false);
+    {
+      const at::NoGradGuard no_grad;
+      inputs[changed].add_(1);
+    }
+    EXPECT_THROW(outputs.sum().backward(), c10::Error) << changed;
+  }
 }
 
 TEST_F(RobertaOperators, FeedForwardAsLibTorchDoes) {

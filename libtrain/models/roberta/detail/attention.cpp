@@ -117,17 +117,17 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Calls work(head of a text, the places of its first query and key in packed tensors, that of its first query in
-// [heads, queries], scratch memory).
-template <typename T, typename Work>
+// [heads, queries], scratch memory), which has scratch_of(queries, keys, width of a head) floats.
+template <typename T, typename ScratchOf, typename Work>
 void for_heads(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, const TextRows& rows,
-               std::int64_t heads, const Dropout& dropout, const Work& work) {
+               std::int64_t heads, const Dropout& dropout, const ScratchOf& scratch_of, const Work& work) {
   const auto width = queries.size(1) / heads, stride = queries.size(1);
   std::vector<std::int64_t> first_keys{0}, first_queries{0};
   std::int64_t scratch_size = 0;
   for (std::size_t text = 0; text < rows.keys.size(); ++text) {
     first_keys.push_back(first_keys.back() + rows.keys[text]);
     first_queries.push_back(first_queries.back() + rows.queries[text]);
-    scratch_size = std::max(scratch_size, attention_scratch(rows.queries[text], rows.keys[text], width));
+    scratch_size = std::max(scratch_size, scratch_of(rows.queries[text], rows.keys[text], width));
   }
   const auto texts = rows.size();
   // A thread's share has all lengths of texts.
@@ -162,6 +162,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     with_type(queries, [&]<typename T>(T) {
       for_heads<T>(
           queries, keys, values, rows, heads, dropout,
+          [](std::int64_t, std::int64_t key_count, std::int64_t width) { return attend_scratch(key_count, width); },
           [&](const AttentionHead<T>& head, std::int64_t place, std::int64_t, std::int64_t sum, float* scratch) {
             attend_head(head, outputs.mutable_data_ptr<T>() + place, log_sums.mutable_data_ptr<float>() + sum, scratch);
           });
@@ -185,7 +186,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
          to_values = at::empty_like(saved[2]);
     with_type(saved[0], [&]<typename T>(T) {
       for_heads<T>(
-          saved[0], saved[1], saved[2], rows, data["heads"].toInt(), dropout,
+          saved[0], saved[1], saved[2], rows, data["heads"].toInt(), dropout, gradients_scratch,
           [&](const AttentionHead<T>& head, std::int64_t query, std::int64_t key, std::int64_t sum, float* scratch) {
             attention_gradients(head,
                                 AttentionGradients<T>{.outputs = saved[3].const_data_ptr<T>() + query,

@@ -169,7 +169,7 @@ template <typename T>
 LIBTRAIN_INLINED void attend_each(const AttentionHead<T>& head, T* outputs, float* log_sums, float* memory) {
   const auto width = in_lanes(head.width), padded = in_lanes(head.key_count);
   Scratch scratch(memory);
-  const auto rows = scratch.take(std::max(head.key_count, kTileRows), width);
+  const auto rows = scratch.take(head.key_count, width);
   const auto keys = scratch.take(head.width, padded);
   const auto scores = scratch.take(kTileRows, padded);
   const auto results = scratch.take(kTileRows, width);
@@ -244,10 +244,15 @@ LIBTRAIN_INLINED void gradients_each(const AttentionHead<T>& head, const Attenti
 
 }  // namespace
 
-std::int64_t attention_scratch(std::int64_t query_count, std::int64_t key_count, std::int64_t width) {
+std::int64_t attend_scratch(std::int64_t key_count, std::int64_t width) {
   const auto columns = in_lanes(width), padded = in_lanes(key_count);
-  const auto rows = std::max({query_count, key_count, kTileRows});
-  return 4 * rows * columns + width * padded + 2 * std::max(query_count, kTileRows) * padded;
+  return (key_count + 2 * kTileRows) * columns + (width + kTileRows) * padded;
+}
+
+std::int64_t gradients_scratch(std::int64_t query_count, std::int64_t key_count, std::int64_t width) {
+  const auto columns = in_lanes(width), padded = in_lanes(key_count);
+  const auto rows = 2 * query_count + key_count + std::max(query_count, key_count);
+  return rows * columns + (width + 2 * query_count) * padded;
 }
 
 LIBTRAIN_VECTOR_CLONES void attend_head(const AttentionHead<float>& head, float* outputs, float* log_sums,

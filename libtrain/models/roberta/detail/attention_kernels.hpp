@@ -23,8 +23,11 @@ struct AttentionHead {
   Dropout dropout;  ///< of this head and text
 };
 
-/// Floats that each of the functions below needs besides, at the start of a cache line.
-std::int64_t attention_scratch(std::int64_t query_count, std::int64_t key_count, std::int64_t width);
+/// Floats that attend_head() needs besides, at the start of a cache line: in proportion to the keys.
+std::int64_t attend_scratch(std::int64_t key_count, std::int64_t width);
+
+/// The same of attention_gradients(): two numbers for each query and key, and those in proportion to either.
+std::int64_t gradients_scratch(std::int64_t query_count, std::int64_t key_count, std::int64_t width);
 
 /// Writes `outputs`, and the logarithm of each query's sum of exponentials, [query_count].
 void attend_head(const AttentionHead<float>& head, float* outputs, float* log_sums, float* scratch);

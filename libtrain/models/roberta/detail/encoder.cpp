@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/dropout.h>
@@ -18,6 +19,7 @@
 
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/models/roberta/detail/layer_kernels.hpp>
 #include <libtrain/models/roberta/detail/recompute.hpp>
 
 namespace libtrain::models::detail {
@@ -56,17 +58,17 @@ void check_texts(const PackedTexts& texts, const RobertaOptions& options) {
   }
 }
 
-// As transformers counts them: tokens with the id of padding get its position, and are not counted.
+// As transformers counts them: tokens with the id of padding get its position, and are not counted. The host does not
+// wait for the ids of a device.
 at::Tensor positions_of(const PackedTexts& texts, std::int64_t pad_id) {
-  const auto ids = texts.ids.cpu().contiguous();
-  auto positions = at::empty_like(ids);
-  const auto* id = ids.const_data_ptr<std::int64_t>();
-  auto* position = positions.mutable_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> first_tokens;  // of each token's text
   for (const auto length : texts.lengths) {
-    std::int64_t next = pad_id + 1;
-    for (std::int64_t k = 0; k < length; ++k, ++id, ++position) *position = *id == pad_id ? pad_id : next++;
+    first_tokens.insert(first_tokens.end(), static_cast<std::size_t>(length), std::ssize(first_tokens));
   }
-  return positions.to(texts.ids.device());
+  const auto counts = texts.ids.ne(pad_id).to(at::kLong);
+  const auto sums = counts.cumsum(0);
+  const auto before = (sums - counts).index_select(0, at::tensor(first_tokens, at::kLong).to(sums.device()));
+  return (sums - before) * counts + pad_id;
 }
 
 // How many of the rows belong to each text.
@@ -94,17 +96,14 @@ at::ScalarType compute_type(const at::Tensor& weights) {
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weights.scalar_type();
 }
 
-// What a layer drops in one step.
-struct LayerDropout {
-  Dropout probabilities, attended, output;
-};
-
 std::uint64_t draw_seed() {
   auto* generator =
       at::get_generator_or_default<at::CPUGeneratorImpl>(std::nullopt, at::detail::getDefaultCPUGenerator());
   const std::scoped_lock lock(generator->mutex_);
   return generator->random64();
 }
+
+}  // namespace
 
 LayerDropout draw_dropout(const RobertaOptions& options) {
   const auto seed = draw_seed();
@@ -113,19 +112,17 @@ LayerDropout draw_dropout(const RobertaOptions& options) {
           .output = {options.dropout, combine_keys(seed, 2)}};
 }
 
-}  // namespace
-
 AffineImpl::AffineImpl(std::int64_t inputs, std::int64_t outputs)
-    : weight(register_parameter("weight", at::empty({outputs, inputs}))),
-      bias(register_parameter("bias", at::empty({outputs}))) {}
+    : weight(register_parameter("weight", at::empty({outputs, inputs}, at::kFloat))),
+      bias(register_parameter("bias", at::empty({outputs}, at::kFloat))) {}
 
 at::Tensor AffineImpl::forward(const at::Tensor& inputs) const {
   return at::linear(inputs, weight, bias);
 }
 
 NormImpl::NormImpl(std::int64_t width, double epsilon_in)
-    : weight(register_parameter("weight", at::empty({width}))),
-      bias(register_parameter("bias", at::empty({width}))),
+    : weight(register_parameter("weight", at::empty({width}, at::kFloat))),
+      bias(register_parameter("bias", at::empty({width}, at::kFloat))),
       epsilon(epsilon_in) {}
 
 namespace {
@@ -188,7 +185,7 @@ RobertaEncoderImpl::RobertaEncoderImpl(const RobertaOptions& options) : options_
   const auto embeddings = register_module("embeddings", std::make_shared<Module>());
   const auto table = [&](const std::string& name, std::int64_t rows) {
     const auto parent = embeddings->register_module(name, std::make_shared<Module>());
-    return parent->register_parameter("weight", at::empty({rows, options.hidden}));
+    return parent->register_parameter("weight", at::empty({rows, options.hidden}, at::kFloat));
   };
   words_ = table("word_embeddings", options.vocabulary);
   positions_ = table("position_embeddings", options.positions);
@@ -228,8 +225,25 @@ at::Tensor RobertaEncoderImpl::forward(const PackedTexts& texts, const at::Tenso
   return states;
 }
 
+namespace {
+
+// A new model's 124 million numbers on all threads: Tensor::normal_ uses one.
+void fill_normal(const at::Tensor& tensor, double deviation, std::uint64_t key) {
+  constexpr std::int64_t kBlock = 1 << 16;
+  const auto count = tensor.numel();
+  auto* const numbers = tensor.mutable_data_ptr<float>();
+  at::parallel_for(0, (count + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto first = begin * kBlock;
+    normal_numbers(numbers + first, first, std::min(end * kBlock, count) - first, deviation, key);
+  });
+}
+
+}  // namespace
+
 void initialize_roberta(torch::nn::Module& model, const RobertaOptions& options) {
   const c10::NoGradGuard no_grad;
+  const auto seed = draw_seed();
+  std::uint64_t number = 0;
   for (const auto& item : model.named_parameters()) {
     const auto& name = item.key();
     auto parameter = item.value();
@@ -239,7 +253,7 @@ void initialize_roberta(torch::nn::Module& model, const RobertaOptions& options)
     } else if (is_norm) {
       parameter.fill_(1);
     } else {
-      parameter.normal_(0, options.initial_deviation);
+      fill_normal(parameter, options.initial_deviation, combine_keys(seed, number++));
     }
     if (name.ends_with("word_embeddings.weight") || name.ends_with("position_embeddings.weight")) {
       parameter.select(0, options.pad_id).zero_();

@@ -34,6 +34,14 @@ class NormImpl : public torch::nn::Module {
   const double epsilon;
 };
 
+/// What a layer drops in one step: of the probabilities of attention, and of what each of its halves adds to its input.
+struct LayerDropout {
+  Dropout probabilities, attended, output;
+};
+
+/// The rates of `options`, and new seeds of torch's CPU generator.
+LayerDropout draw_dropout(const RobertaOptions& options);
+
 /// Embeddings and layers, under the names of transformers' RobertaModel without a pooler.
 class RobertaEncoderImpl : public torch::nn::Module {
  public:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include <c10/util/BFloat16.h>
 
@@ -106,6 +107,37 @@ LIBTRAIN_INLINED Normal normal(Lanes x) {
   tail = tail * t + 0.254829592f;
   tail = 0.5f * tail * t * power;
   return {0.398942280401432678f * power, x < 0.0f ? tail : 1.0f - tail};
+}
+
+/// ln(x) of positive, normal numbers within 1e-6: the exponent, and the series of the inverse hyperbolic tangent for a
+/// mantissa of sqrt(1/2) to sqrt(2).
+LIBTRAIN_INLINED Lanes logarithm(Lanes x) {
+  const auto bits = reinterpret_cast<IntLanes>(x) - 0x3f3504f3;  // sqrt(1/2)
+  const auto exponent = bits >> 23;
+  const auto mantissa = reinterpret_cast<Lanes>(reinterpret_cast<IntLanes>(x) - (exponent << 23));
+  const Lanes t = (mantissa - 1.0f) / (mantissa + 1.0f);
+  const Lanes square = t * t;
+  const Lanes series = 1.0f + square * (1.0f / 3 + square * (1.0f / 5 + square * (1.0f / 7 + square * (1.0f / 9))));
+  return __builtin_convertvector(exponent, Lanes) * 0.693147180559945309f + 2.0f * t * series;
+}
+
+/// Sine and cosine of `angle` in [-pi, pi] within 1e-6, from those of half of it.
+struct Direction {
+  Lanes sine;
+  Lanes cosine;
+};
+
+LIBTRAIN_INLINED Direction direction(Lanes angle) {
+  const Lanes half = 0.5f * angle;
+  const Lanes square = half * half;
+  const auto series = [&](std::initializer_list<float> factors) __attribute__((always_inline)) {
+    Lanes sum{};
+    for (const float factor : factors) sum = sum * square + factor;
+    return sum;
+  };
+  const Lanes sine = half * series({-1.0f / 39916800, 1.0f / 362880, -1.0f / 5040, 1.0f / 120, -1.0f / 6, 1.0f});
+  const Lanes cosine = series({1.0f / 479001600, -1.0f / 3628800, 1.0f / 40320, -1.0f / 720, 1.0f / 24, -0.5f, 1.0f});
+  return {2.0f * sine * cosine, 1.0f - 2.0f * sine * sine};
 }
 
 /// Random bits, a function of a key and a number: two rounds of multiplications and shifts, with the constants of C.

@@ -1,5 +1,6 @@
 #include <libtrain/models/roberta/detail/layer_kernels.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include <libtrain/models/roberta/detail/lanes.hpp>
@@ -112,7 +113,35 @@ LIBTRAIN_INLINED void gelu_gradient_each(const T* values, const float* bias, T* 
   }
 }
 
+// G. Box and M. Muller, A Note on the Generation of Random Normal Deviates, 1958: two numbers of two uniform ones.
+LIBTRAIN_INLINED void normal_pair(float* numbers, RandomBits bits, std::uint32_t number, float deviation) {
+  const auto uniform = [&](std::int64_t offset) __attribute__((always_inline)) {
+    const auto integers = reinterpret_cast<IntLanes>(bits.at(number + number_of(offset)) >> 8);
+    return __builtin_convertvector(integers, Lanes) * 0x1p-24f;  // [0, 1)
+  };
+  const Lanes logarithms = logarithm(1.0f - uniform(0));
+  const Direction angle = direction((uniform(kLanes) - 0.5f) * 6.28318530717958648f);
+  float lengths[kLanes];
+  store(lengths, logarithms * -2.0f);
+  for (float& length : lengths) length = std::sqrt(length) * deviation;
+  store(numbers, load(lengths) * angle.cosine);
+  store(numbers + kLanes, load(lengths) * angle.sine);
+}
+
 }  // namespace
+
+LIBTRAIN_VECTOR_CLONES void normal_numbers(float* numbers, std::int64_t first, std::int64_t count, double deviation,
+                                           std::uint64_t key) {
+  const RandomBits bits(key);
+  std::int64_t k = 0;
+  for (; k + 2 * kLanes <= count; k += 2 * kLanes) {
+    normal_pair(numbers + k, bits, number_of(first + k), static_cast<float>(deviation));
+  }
+  if (k == count) return;
+  float last[2 * kLanes];
+  normal_pair(last, bits, number_of(first + k), static_cast<float>(deviation));
+  std::copy_n(last, count - k, numbers + k);
+}
 
 LIBTRAIN_VECTOR_CLONES void norm_rows(const NormRows<float>& rows, std::int64_t first, std::int64_t last) {
   norm_each(rows, first, last);

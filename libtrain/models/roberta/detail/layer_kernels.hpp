@@ -61,4 +61,8 @@ void gelu_gradient_rows(const c10::BFloat16* values, const float* bias, c10::BFl
                         c10::BFloat16* gradients, float* to_bias, std::int64_t width, std::int64_t first,
                         std::int64_t last);
 
+/// The numbers `first` to `first` + `count` - 1 of a normal sequence, times `deviation`: a function of the key. `first`
+/// is a multiple of 2 * kWidthMultiple.
+void normal_numbers(float* numbers, std::int64_t first, std::int64_t count, double deviation, std::uint64_t key);
+
 }  // namespace libtrain::models::detail

@@ -87,13 +87,14 @@ class GeneratorScope {
 };
 
 struct RecomputedLayer : torch::autograd::Node {
-  RecomputedLayer(LayerFunction layer_in, const at::Tensor& states_in, std::vector<at::Tensor> parameters_in,
+  RecomputedLayer(LayerFunction layer_in, const at::Tensor& states_in, const std::vector<at::Tensor>& parameters_in,
                   const at::Tensor& generator_in)
       : layer(std::move(layer_in)),
         states(states_in, /*is_output=*/false),
-        parameters(std::move(parameters_in)),
         autocast(states_in.device().type()),
-        generator(generator_in) {}
+        generator(generator_in) {
+    for (const auto& each : parameters_in) parameters.emplace_back(each, /*is_output=*/false);
+  }
 
   variable_list apply(variable_list&& gradients) override {
     variable_list results(1 + parameters.size());
@@ -103,7 +104,7 @@ struct RecomputedLayer : torch::autograd::Node {
       return tensor.detach().requires_grad_(task_should_compute_output(place));
     };
     variable_list leaves{leaf(states.unpack(), 0)};
-    for (std::size_t k = 0; k < parameters.size(); ++k) leaves.push_back(leaf(parameters[k], k + 1));
+    for (std::size_t k = 0; k < parameters.size(); ++k) leaves.push_back(leaf(parameters[k].unpack(), k + 1));
     at::Tensor outputs;
     {
       const c10::AutoGradMode with_gradients(true);
@@ -122,13 +123,17 @@ struct RecomputedLayer : torch::autograd::Node {
     return results;
   }
 
-  void release_variables() override { states.reset_data(); }
+  void release_variables() override {
+    states.reset_data();
+    for (auto& each : parameters) each.reset_data();
+  }
 
   std::string name() const override { return "RecomputedLayer"; }
 
   const LayerFunction layer;
+  // Refuse to be read after a change in place, as what an operator saves does.
   torch::autograd::SavedVariable states;
-  const std::vector<at::Tensor> parameters;
+  std::vector<torch::autograd::SavedVariable> parameters;
   const AutocastState autocast;
   const at::Tensor generator;  // its state
 };
