@@ -449,7 +449,7 @@ class RobertaRefusal(RobertaExport):
         layer = "'roberta.encoder.layer."
         for values, message in (
                 (dict(num_hidden_layers=1), f"{layer}1.attention.output.LayerNorm.bias' is unexpected (and 15 more). "),
-                (dict(num_hidden_layers=1 << 30), f"{layer}2.attention.self.query.weight' is missing (and "),
+                (dict(num_hidden_layers=1000), f"{layer}2.attention.self.query.weight' is missing (and "),
                 (dict(vocab_size=98), "is F32 of shape [99, 32] instead of [98, 32]. "),
                 (dict(id2label={"0": "a", "1": "b", "2": "c"}),
                  "'classifier.out_proj.weight' is F32 of shape [2, 32] instead of [3, 32] (and 1 more)")):
@@ -462,6 +462,7 @@ class RobertaRefusal(RobertaExport):
         for values, message in (
                 (dict(model_type="bert"), """config.json' has "model_type": "bert". Expected "roberta"."""),
                 (dict(num_attention_heads=5), """"hidden_size": 32. Expected a multiple of "num_attention_heads", 5."""),
+                (dict(num_hidden_layers=1 << 30), """: 1073741824. Expected a whole number from 1 to 1000."""),
                 (dict(hidden_act="relu"), """config.json' has "hidden_act": "relu". """)):
             with self.subTest(**values):
                 self.model.save_pretrained(self.model_folder)
