@@ -115,13 +115,6 @@ TEST(RobertaOnnx, NeedsFloatingPointNumbers) {
               HasSubstr("'classifier.dense.bias' is I64 of shape [4] instead of F32, F16, BF16 or F64. "));
 }
 
-TEST(RobertaOnnx, NeedsHeadsOfOneWidth) {
-  auto config = kConfig;
-  config.options.heads = 3;
-  const auto message = message_of<EnvironmentError>([&] { roberta_onnx(tensors_of(config.options), "f", config); });
-  EXPECT_THAT(message, HasSubstr("beside 'f' has \"hidden_size\": 4 and \"num_attention_heads\": 3. Expected "));
-}
-
 TEST(RobertaOnnx, SaysWhatItsOutputMeans) {
   auto config = kConfig;
   config.options.task = models::RobertaTask::multi_label;
