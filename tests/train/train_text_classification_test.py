@@ -339,7 +339,7 @@ class Learning(OnTexts):
                 write_tsv(self.data / "dev.tsv", rows[8000:])
                 self.output = self.folder / rule.__name__
                 began = time.monotonic()
-                job = self.run_it("--epochs", 30, "--batch-size", 16, "--learning-rate", "2e-3", "--dropout", 0,
+                job = self.run_it("--epochs", 40, "--batch-size", 16, "--learning-rate", "1e-3", "--dropout", 0,
                                   ranks=2, time_limit=300)
                 self.assertEqual((job.exit_code, job.left_over), (0, ()), job)
                 print(f"{rule.__name__}: accuracy {self.accuracy():.4f} in {time.monotonic() - began:.0f} s")
