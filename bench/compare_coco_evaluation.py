@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, require_program, run
+from comparison import ROOT, ProgramFailed, in_turns, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "coco_evaluation.py"
 MAKE = ROOT / "bench" / "make_coco_detections.py"
@@ -61,11 +61,10 @@ def run_rounds(options):
     """{implementation: [records of round 1, ...]}"""
     commands = {"libtrain": [options.program, "--threads", options.threads], "pycocotools": [options.python, PEER]}
     results = {name: [] for name in commands}
-    for number in range(1, options.rounds + 1):
-        for name in commands if number % 2 == 1 else reversed(commands):
-            print(f"round {number}/{options.rounds}: {name}", file=sys.stderr)
-            results[name].append(records_of(commands[name], options))
-        require_equal(results["libtrain"][-1], results["pycocotools"][-1])
+    for name in in_turns(commands, options.rounds):
+        results[name].append(records_of(commands[name], options))
+        if len(results["libtrain"]) == len(results["pycocotools"]):
+            require_equal(results["libtrain"][-1], results["pycocotools"][-1])
     return results
 
 

@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, require_program, run
+from comparison import ROOT, ProgramFailed, in_turns, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "coco_loader.py"
 MAKE = ROOT / "bench" / "make_coco_images.py"
@@ -73,11 +73,10 @@ def run_rounds(options):
     """{implementation: [record of round 1, ...]}"""
     commands = {"libtrain": [options.program], "torchvision": [options.python, PEER]}
     results = {name: [] for name in commands}
-    for number in range(1, options.rounds + 1):
-        for name in commands if number % 2 == 1 else reversed(commands):
-            print(f"round {number}/{options.rounds}: {name}", file=sys.stderr)
-            results[name].append(record_of(commands[name], options))
-        require_same_batches(results["libtrain"][-1], results["torchvision"][-1])
+    for name in in_turns(commands, options.rounds):
+        results[name].append(record_of(commands[name], options))
+        if len(results["libtrain"]) == len(results["torchvision"]):
+            require_same_batches(results["libtrain"][-1], results["torchvision"][-1])
     return results
 
 

@@ -11,7 +11,7 @@ import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, require_program, run
+from comparison import ROOT, ProgramFailed, in_turns, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "mask_rcnn.py"
 FEWEST_TO_TRUST = 15  # timed runs of each program in all rounds
@@ -50,10 +50,8 @@ def run_rounds(options, folder):
     if GOALS[options.workload][1] is not None:
         commands["channels_last"] = [options.program, "--channels-last"]
     results = {name: [] for name in commands}
-    for number in range(1, options.rounds + 1):
-        for name in commands if number % 2 == 1 else reversed(commands):
-            print(f"round {number}/{options.rounds}: {name}", file=sys.stderr)
-            results[name].append(record_of(commands[name], options, folder))
+    for name in in_turns(commands, options.rounds):
+        results[name].append(record_of(commands[name], options, folder))
     return results
 
 

@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, range_of, require_program, run
+from comparison import ROOT, ProgramFailed, in_turns, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "roberta.py"
 FEWEST_TO_TRUST = 15  # timed steps of each program in all rounds
@@ -58,10 +58,8 @@ def run_rounds(options, folder):
     commands = {"same settings": [options.program], "default": [options.program, "--precision", fastest_precision()],
                 "transformers": [options.python, PEER]}
     results = {name: [] for name in commands}
-    for number in range(1, options.rounds + 1):
-        for name in commands if number % 2 == 1 else reversed(commands):
-            print(f"round {number}/{options.rounds}: {name}", file=sys.stderr)
-            results[name].append(record_of(commands[name], options, folder))
+    for name in in_turns(commands, options.rounds):
+        results[name].append(record_of(commands[name], options, folder))
     return results
 
 

@@ -30,6 +30,14 @@ def require_programs(options, name):
             sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
 
 
+def in_turns(commands, rounds):
+    """The names of commands, all of them in each round, in the opposite order in every other one."""
+    for number in range(1, rounds + 1):
+        for name in commands if number % 2 == 1 else reversed(commands):
+            print(f"round {number}/{rounds}: {name}", file=sys.stderr)
+            yield name
+
+
 def launch(options):
     """mpirun with its options, to be followed by a program."""
     # Free placement for all programs: the peers' processes are not bound to cores either.

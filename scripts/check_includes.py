@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "sync": {"base", "numeric", "launch", "comm", "optim"},
     "optim": {"base", "numeric", "launch", "comm"},
     "text": {"base"},
-    "data": {"base", "numeric", "text"},
+    "data": {"base", "numeric"},
     "observe": {"base"},
     "checkpoint": {"base"},
     "train": {"base", "numeric", "launch", "comm", "sync", "optim", "text", "data", "observe", "checkpoint"},
