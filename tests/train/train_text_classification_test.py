@@ -163,7 +163,7 @@ class Training(OnTexts):
                 for name, one in states[1].items():
                     if name.endswith("key.bias"):
                         continue  # its gradient is 0 but for rounding, which Adam makes steps of
-                    self.assertLess((one - states[2][name]).norm() / (1e-3 + one.norm()), 1e-3, name)
+                    self.assertLess((one - states[2][name]).norm() / (1e-3 + one.norm()), 2e-4, name)
 
     def test_a_classifier_of_the_same_classes_is_kept(self):
         self.train("--weights", MODEL, "--epochs", 1, "--learning-rate", "1e-12")
