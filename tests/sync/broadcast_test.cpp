@@ -26,13 +26,15 @@ at::Tensor numbers(int rank, std::int64_t tensor, at::IntArrayRef shape, at::Sca
 
 TEST(BroadcastTensors, CopiesMoreThanOneMessageHoldsFromAnyRoot) {
   on_ranks([](Communicator& communicator) {
-    // Of 16 MiB of one dtype a message is made; the first two are more, the last one is sent with nothing after it.
+    // A message has at most 16 MiB of one dtype: the first and the third have one each, the last but one has several,
+    // the last one is sent with nothing after it.
     constexpr std::int64_t kMega = 1 << 20;
     const auto of = [](int rank) {
       return std::vector<at::Tensor>{
           numbers(rank, 0, {3, kMega}, at::kInt),  numbers(rank, 1, {5}, at::kDouble),
           numbers(rank, 2, {2 * kMega}, at::kInt), numbers(rank, 3, {0}, at::kInt),
-          numbers(rank, 4, {7}, at::kInt),
+          numbers(rank, 4, {7}, at::kInt),         numbers(rank, 5, {5, kMega + 1}, at::kInt),
+          numbers(rank, 6, {7}, at::kInt),
       };
     };
     const int last = communicator.world_size() - 1;
@@ -46,13 +48,17 @@ TEST(BroadcastTensors, CopiesMoreThanOneMessageHoldsFromAnyRoot) {
 
 TEST(BroadcastTensors, KeepsTheLayoutOfEachRank) {
   on_ranks([](Communicator& communicator) {
-    const auto wanted = numbers(0, 0, {4, 3}, at::kFloat);
-    const auto mine = numbers(communicator.rank(), 0, {4, 3}, at::kFloat);
-    const auto transposed = communicator.rank() % 2 == 0 ? mine : mine.t().contiguous().t();
-    const auto strides = transposed.strides().vec();
-    broadcast_tensors({transposed}, communicator);
-    EXPECT_TRUE(torch::equal(transposed.cpu(), wanted.cpu()));
-    EXPECT_EQ(transposed.strides(), strides);
+    const int root = communicator.world_size() > 1 ? 1 : 0;  // the second rank's layout is not that of the first
+    // The second tensor is sent in parts.
+    for (const auto& shape : {std::vector<std::int64_t>{4, 3}, {2000, 2500}}) {
+      const auto wanted = numbers(root, 0, shape, at::kFloat);
+      const auto mine = numbers(communicator.rank(), 0, shape, at::kFloat);
+      const auto transposed = communicator.rank() % 2 == 0 ? mine : mine.t().contiguous().t();
+      const auto strides = transposed.strides().vec();
+      broadcast_tensors({transposed}, communicator, root);
+      EXPECT_TRUE(torch::equal(transposed.cpu(), wanted.cpu()));
+      EXPECT_EQ(transposed.strides(), strides);
+    }
   });
 }
 
