@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include <ATen/Parallel.h>
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/full.h>
@@ -21,6 +22,8 @@ namespace {
 
 constexpr int kRounds = 5;
 constexpr double kLeastGain = 1.2;  // less is within the noise of a shared machine, and not worth the rounding
+constexpr int kFewestRounds = 3;
+constexpr double kClearGain = 2;  // not worth more rounds
 
 // A convolution as in the middle of a ResNet, which takes a GPU much longer than its launch. Its values do not come
 // from a generator, whose state belongs to the run.
@@ -28,7 +31,7 @@ class Probe {
  public:
   explicit Probe(c10::Device device)
       : device_(device),
-        images_(values({device.is_cpu() ? 8 : 256, 128, 28, 28}, device)),
+        images_(values({device.is_cpu() ? std::max(2, at::get_num_threads()) : 256, 128, 28, 28}, device)),
         weights_(values({128, 128, 3, 3}, device)) {}
 
   /// Of the forward and the backward pass.
@@ -75,6 +78,7 @@ bool is_faster_in_bfloat16(c10::Device device) {
     if (round == 0) continue;  // the first one chooses algorithms
     best_float32 = std::min(best_float32, float32);
     best_bfloat16 = std::min(best_bfloat16, bfloat16);
+    if (round >= kFewestRounds && best_float32 > kClearGain * best_bfloat16) break;
   }
   return best_float32 > kLeastGain * best_bfloat16;
 }
