@@ -14,6 +14,13 @@ enum class RobertaHead {
   replaced,  ///< what follows the encoder keeps the values that it has
 };
 
+/// The configuration of a folder, for a model whose weights load_roberta() loads.
+inline libtrain::models::RobertaConfig read_roberta_folder(const std::string& folder) {
+  auto config = libtrain::models::read_roberta_config(folder);
+  config.options.draw_encoder = false;
+  return config;
+}
+
 /// Loads the weights of a folder as Hugging Face's transformers write it, model.safetensors or pytorch_model.bin, into
 /// the model that `config` describes.
 inline void load_roberta(torch::nn::Module& model, const libtrain::models::RobertaConfig& config,

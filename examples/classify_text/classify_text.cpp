@@ -43,7 +43,7 @@ class Classifier {
  public:
   explicit Classifier(const Options& options)
       : options_(options),
-        config_(models::read_roberta_config(options.weights)),
+        config_(read_roberta_folder(options.weights)),
         tokenizer_(lt::read_tokenizer(options.tokenizer.empty() ? options.weights : options.tokenizer)) {
     if (config_.masked_lm) {
       throw lt::UsageError("'" + options.weights +

@@ -55,7 +55,7 @@ models::RobertaConfig make_config(const lt::Context& context, const std::vector<
   const auto weights = context.option("weights");
   models::RobertaConfig config;
   if (!weights.empty()) {
-    config = models::read_roberta_config(weights);
+    config = read_roberta_folder(weights);
     if (tokenizer.vocabulary_size() > config.options.vocabulary) {
       throw lt::UsageError(lt::text("The tokenizer has ", tokenizer.vocabulary_size(), " tokens, but the weights in '",
                                     weights, "' are for ", config.options.vocabulary, ". Give theirs as --tokenizer."));

@@ -31,6 +31,11 @@ struct RobertaOptions {
   double norm_epsilon = 1e-5;
   double initial_deviation = 0.02;  ///< standard deviation of new weights
 
+  /// false: the matrices and embeddings of a new model's encoder have undefined values. For weights that are loaded at
+  /// once, and of which nothing below "roberta." may be missing: drawing those of RoBERTa base takes longer than
+  /// loading.
+  bool draw_encoder = true;
+
   std::int64_t classes = 2;  ///< outputs of the classifier
   RobertaTask task = RobertaTask::single_label;
 

@@ -81,6 +81,27 @@ TEST(Roberta, BeginsAsTransformersDoes) {
   }
 }
 
+TEST(Roberta, DrawsTheSameHeadIfTheEncoderIsLoaded) {
+  auto& torch_settings = at::globalContext();
+  torch_settings.setDeterministicAlgorithms(true, false);  // undefined numbers are NaN
+  const auto heads_are_equal = [](auto make) {
+    torch::manual_seed(1);
+    const auto drawn = make(true);
+    torch::manual_seed(1);
+    const auto loaded = make(false);
+    EXPECT_TRUE(
+        loaded->named_parameters()["roberta.encoder.layer.0.output.dense.weight"].isnan().all().template item<bool>());
+    for (const auto& item : drawn->named_parameters()) {
+      const bool is_matrix = item.value().dim() == 2;
+      if (is_matrix && item.key().starts_with("roberta.")) continue;
+      EXPECT_TRUE(at::equal(item.value(), loaded->named_parameters()[item.key()])) << item.key();
+    }
+  };
+  heads_are_equal([](bool draw) { return RobertaForClassification(small({.vocabulary = 100, .draw_encoder = draw})); });
+  heads_are_equal([](bool draw) { return RobertaForMaskedLm(small({.vocabulary = 100, .draw_encoder = draw})); });
+  torch_settings.setDeterministicAlgorithms(false, false);
+}
+
 TEST(Roberta, BeginsWithNumbersOfANormalDistribution) {
   const test::FreshSeed seed;
   torch::manual_seed(seed.value);

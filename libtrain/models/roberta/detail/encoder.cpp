@@ -253,7 +253,8 @@ void initialize_roberta(torch::nn::Module& model, const RobertaOptions& options)
     } else if (is_norm) {
       parameter.fill_(1);
     } else {
-      fill_normal(parameter, options.initial_deviation, combine_keys(seed, number++));
+      const auto key = combine_keys(seed, number++);
+      if (options.draw_encoder || !name.starts_with("roberta.")) fill_normal(parameter, options.initial_deviation, key);
     }
     if (name.ends_with("word_embeddings.weight") || name.ends_with("position_embeddings.weight")) {
       parameter.select(0, options.pad_id).zero_();
