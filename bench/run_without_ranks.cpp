@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <libtrain/base/detail/heap.hpp>
 #include <libtrain/base/detail/standard_output.hpp>
 #include <libtrain/base/error.hpp>
 
@@ -20,6 +21,7 @@ int fail(const std::exception& error, ExitCode code) {
 }  // namespace
 
 int run_without_ranks(CLI::App& app, int argc, const char* const* argv, const std::function<void()>& work) {
+  detail::keep_heap();  // as run() does
   try {
     try {
       app.parse(argc, argv);

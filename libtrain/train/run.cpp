@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 #include <torch/utils.h>
 
+#include <libtrain/base/detail/heap.hpp>
 #include <libtrain/base/detail/standard_output.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
@@ -173,6 +174,7 @@ ExitCode run_body(const Launch& launch, const CommandLine& line, const Connectio
 
 int run_rank(int argc, char** argv, const Program& program, Connection connection,
              const std::function<void(Context&)>& body) {
+  detail::keep_heap();
   std::optional<Launch> launch;
   const auto failed = std::make_shared<detail::FailedRun>();
   try {
