@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 
-from comparison import ROOT, ProgramFailed, in_turns, range_of, require_program, run
+from comparison import ROOT, ProgramFailed, fastest_precision, in_turns, range_of, require_program, run
 
 PEER = ROOT / "bench" / "peers" / "roberta.py"
 FEWEST_TO_TRUST = 15  # timed steps of each program in all rounds
@@ -37,12 +37,6 @@ def parse_arguments():
         if getattr(options, name) < 1:
             parser.error(f"--{name} must be at least 1")
     return options
-
-
-def fastest_precision():
-    """As libtrain::fastest_precision() decides which processors may compute in bfloat16."""
-    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
-    return "bf16" if {"amx_bf16", "avx512_bf16"} & set(flags) else "float32"
 
 
 def record_of(command, options, folder):

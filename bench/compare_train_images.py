@@ -17,7 +17,17 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from comparison import ROOT, ProgramFailed, launch, make_photographs, range_of, require_programs, run
+from comparison import (
+    ROOT,
+    ProgramFailed,
+    first_step_times,
+    launch,
+    make_photographs,
+    range_of,
+    read_records,
+    require_programs,
+    run,
+)
 
 PEER = ROOT / "bench" / "peers" / "train_images.py"
 FEWEST_TO_TRUST = 15
@@ -163,20 +173,13 @@ def libtrain_record(records, options, val_images):
     }
     found |= {name: summary[name] for name in ("images_per_s", "images_per_s_interval", "accuracy", "top5_accuracy")
               if name in summary}
-    first = next((record for record in records if record["event"] == "step"), {})
-    if first.get("step") == 1:
-        seconds = options.batch_size * options.ranks / first["samples_per_s"]
-        found |= {"first_step_began": first["time"] - seconds, "first_step_ended": first["time"]}
+    found |= first_step_times(records, options.batch_size * options.ranks)
     seconds = evaluation_seconds(records)
     if seconds:
         # The first one also warms up; the peer leaves it out, too.
         found |= {"evaluation_images": val_images,
                   "evaluation_images_per_s": val_images / statistics.median(seconds[1:] or seconds)}
     return found
-
-
-def read_records(file):
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
 def run_libtrain(options, directory):

@@ -1,5 +1,6 @@
 """What the scripts that compare libtrain with other libraries have in common."""
 
+import json
 import os
 import pathlib
 import signal
@@ -28,6 +29,12 @@ def require_programs(options, name):
     for path, what in ((options.program, name), (options.mpirun, "mpirun")):
         if not os.access(path, os.X_OK):
             sys.exit(f"There is no {what} at {path}; build it, or name it with an option (see --help).")
+
+
+def fastest_precision():
+    """As libtrain::fastest_precision() decides which processors may compute in bfloat16."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    return "bf16" if {"amx_bf16", "avx512_bf16"} & set(flags) else "float32"
 
 
 def in_turns(commands, rounds):
@@ -91,6 +98,20 @@ def run(command, options):
         tail = "\n".join(output.splitlines()[-LINES_OF_A_FAILURE:])
         raise ProgramFailed(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
     return output
+
+
+def read_records(file):
+    """The records of a file of metrics; none if there is no file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+def first_step_times(records, samples):
+    """When the first step of so many samples began and ended, by its record in metrics.jsonl; nothing if that has not
+    one for it alone."""
+    first = next((record for record in records if record["event"] == "step"), {})
+    if first.get("step") != 1:
+        return {}
+    return {"first_step_began": first["time"] - samples / first["samples_per_s"], "first_step_ended": first["time"]}
 
 
 def make_photographs(options, folder, images, seed=0):

@@ -28,9 +28,11 @@ class Comparisons(BenchTest):
         self.assertEqual(names, {"libtrain", "mpi", "floor", "gloo"})
 
     def test_start_up(self):
-        job = self.compare("start_up", "bench_start_up", "--runs=1")
-        self.assertEqual(job.exit_code, 0, job)
-        self.assertGreater(len(self.json.read_text().splitlines()), 1)
+        for workload, program in ("network", "bench_start_up"), ("texts", "train_text_classification"):
+            job = self.compare("start_up", program, "--runs=1", f"--workload={workload}", "--size=tiny")
+            records = self.records(job, "start_up", implementation="libtrain")
+            self.assertTrue(records[0]["workload"].startswith(workload), records)
+            self.json.unlink()
 
     def test_checkpoint(self):
         job = self.run_script("compare_checkpoint.py", "--program", jobs.program("bench_checkpoint"), "--runs=1", "--folder",
@@ -139,5 +141,5 @@ class Comparisons(BenchTest):
 if __name__ == "__main__":
     jobs.require_programs("bench_all_reduce", "bench_checkpoint", "bench_coco_annotations", "bench_coco_evaluation",
                           "bench_coco_loader", "bench_mask_rcnn", "bench_roberta", "bench_start_up", "bench_tokenizer",
-                          "bench_train_step", "train_resnet")
+                          "bench_train_step", "train_resnet", "train_text_classification")
     unittest.main()

@@ -53,10 +53,12 @@ class Variables(unittest.TestCase):
 
 class Table(unittest.TestCase):
     def test_shows_minimum_and_median_and_compares_run_by_run(self):
-        lines = compare_start_up.table({"libtrain": [1.0, 3.0, 2.0], "pytorch_ddp": [10.0, 10.0, 5.0]}).splitlines()
+        seconds = {"libtrain": [1.0, 3.0, 2.0], "pytorch_ddp": [10.0, 10.0, 5.0]}
+        results = {name: [{"first step": each} for each in runs] for name, runs in seconds.items()}
+        lines = compare_start_up.table(results).splitlines()
         self.assertEqual(["libtrain", "1.00", "2.00"], lines[1].split())
         self.assertEqual(["pytorch_ddp", "5.00", "10.00"], lines[2].split())
-        self.assertEqual("libtrain/DDP, run by run: 0.300 (0.100-0.400)", lines[3])
+        self.assertEqual("libtrain/pytorch_ddp, run by run: 0.300 (0.100-0.400)", lines[3])
 
 
 if __name__ == "__main__":
