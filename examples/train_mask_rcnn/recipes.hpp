@@ -27,6 +27,7 @@ inline std::vector<libtrain::Recipe> recipes() {
       {"shapes",
        "the tiny network on the pictures of make_shapes, in minutes on a CPU",
        {{"model", "tiny"},
+        {"precision", "float32"},
         {"images-per-rank", "4"},
         {"min-size", "128"},
         {"max-size", "256"},

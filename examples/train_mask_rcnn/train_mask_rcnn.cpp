@@ -132,20 +132,27 @@ double learning_rate(const lt::Context& context, std::int64_t images_per_step) {
 }
 
 lt::Precision precision(lt::Context& context) {
-  const auto word = context.choice("precision", {"float32", "bfloat16", "auto"});
+  const auto word = context.choice("precision", {"auto", "float32", "bfloat16"});
   if (word == "auto") return lt::fastest_precision(context.communicator(), context.device());
   return word == "bfloat16" ? lt::Precision::bfloat16 : lt::Precision::float32;
 }
 
+// Processors compute 16-bit convolutions much faster in this layout.
+bool is_channels_last(const lt::Context& context, lt::Precision precision) {
+  const auto layout = context.choice("channels-last", {"auto", "true", "false"});
+  return layout == "auto" ? precision != lt::Precision::float32 : layout == "true";
+}
+
 lt::TrainerOptions trainer_options(lt::Context& context, std::int64_t steps_per_epoch) {
+  const auto chosen = precision(context);
   const auto steps = context.integer("iter", 0, kNoLimit);
   const auto epochs = context.integer("epochs", 1, kNoLimit);
   lt::TrainerOptions options{
       .epochs = steps > 0 ? (steps - 1) / std::max<std::int64_t>(steps_per_epoch, 1) + 1 : epochs,
       .max_steps = steps,
-      .precision = precision(context),
+      .precision = chosen,
       .schedule = [&context](const lt::TrainingLength& length) { return schedule(context, length); },
-      .channels_last = context.flag("channels-last"),
+      .channels_last = is_channels_last(context, chosen),
       .evaluate_every_epochs = context.flag("skip-test") ? 0 : context.integer("evaluate-epochs", 0, kNoLimit),
       .log_every_steps = context.integer("log-iters", 1, kNoLimit)};
   options.checkpoints.every_steps = context.integer("checkpoint-iters", 0, kNoLimit);
@@ -253,6 +260,8 @@ std::optional<std::map<std::string, double>> evaluate(lt::Context& context, lt::
   };
   add("bbox", ltd::CocoIouType::boxes);
   if (model.options().masks) add("segm", ltd::CocoIouType::masks);
+  ltd::write_coco_results((context.output_directory() / "detections.json").string(), results,
+                          model.options().masks ? ltd::CocoResultKeys::both : ltd::CocoResultKeys::bbox);
   return values;
 }
 
@@ -349,7 +358,11 @@ void train(lt::Context& context) {
                             .group_chunk = kGroupChunk},
                            context.shard());
   const auto steps_per_epoch = static_cast<std::int64_t>(loader.batches_per_epoch());
-  lt::Trainer trainer{context, model, sgd, trainer_options(context, steps_per_epoch)};
+  const auto options = trainer_options(context, steps_per_epoch);
+  const auto* const precision = options.precision == lt::Precision::float32 ? "float32" : "bfloat16";
+  context.progress().print(lt::text("Training in ", precision, options.channels_last ? ", channels_last." : "."));
+  context.summary().set("precision", precision).set("channels_last", options.channels_last);
+  lt::Trainer trainer{context, model, sgd, options};
   std::optional<ltd::DataLoaderOf<ltd::DetectionBatch>> evaluated;
   std::string tables;
   if (held_out) {
@@ -380,7 +393,12 @@ void train(lt::Context& context) {
   throughput.summarize(context);
   if (!tables.empty()) context.progress().print(tables);
   context.progress().print(ltd::describe(loader.statistics()));
-  if (context.rank() == 0) lt::save_weights(*model, context.output_directory() / "model.safetensors", metadata);
+  if (context.rank() != 0) return;
+  lt::save_weights(*model, context.output_directory() / "model.safetensors", metadata);
+  const auto best = trainer.best_checkpoint();
+  if (best.empty()) return;
+  lt::load_weights(*model, (best / "model.safetensors").string());
+  lt::save_weights(*model, context.output_directory() / "best_model.safetensors", metadata);
 }
 
 std::vector<lt::Option> options() {
@@ -397,8 +415,8 @@ std::vector<lt::Option> options() {
       {"trainable-stages", "How many stages of a ResNet with initial weights are trained, from the last on: 0 to 5",
        kStages},
       {"images-per-rank", "Images per rank and step", "2"},
-      {"precision", "float32, bfloat16 or auto (bfloat16 where it is faster)", "float32"},
-      {.name = "channels-last", .help = "Layout of images and weights for GPUs", .flag = true},
+      {"precision", "auto (bfloat16 where it is faster), float32 or bfloat16", "auto"},
+      {"channels-last", "Layout of images and weights: auto (with 16 bits), true or false", "auto"},
       {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
       {"min-size", "Pixels of the shorter side", "800"},
       {"max-size", "Limit of the longer side in pixels", "1333"},

