@@ -117,7 +117,7 @@ class Training(OnShapes):
         summary = self.records("summary")[-1]
         self.assertEqual((summary["precision"], summary["channels_last"]), ("bfloat16", True))
         job = self.run_it("--channels-last", "yes")
-        jobs.require_refusal(self, job, USAGE, "--channels-last", "auto, true or false")
+        jobs.require_refusal(self, job, USAGE, "--channels-last", "auto, true, false")
 
     def test_weights_say_what_they_are_of(self):
         self.require_success(self.run_it("--iter", 1, "--skip-test", "--min-size", 64, "--max-size", 100))
