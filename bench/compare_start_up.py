@@ -30,6 +30,7 @@ from comparison import (
     read_records,
     require_programs,
     run,
+    torchrun,
     variables,
 )
 
@@ -58,12 +59,6 @@ def parse_arguments():
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     options.program = options.program or ROOT / "build/release/bin" / PROGRAMS[options.workload]
     return options
-
-
-def torchrun(options):
-    """torchrun with its options, to be followed by a script."""
-    command = [options.python, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    return [*command, "--nproc-per-node", options.ranks]
 
 
 def libtrain_network(options, directory):

@@ -27,6 +27,7 @@ from comparison import (
     read_records,
     require_programs,
     run,
+    torchrun,
 )
 
 PEER = ROOT / "bench" / "peers" / "train_images.py"
@@ -191,9 +192,7 @@ def run_libtrain(options, directory):
 
 def run_peer(options, directory):
     file = directory / "records.jsonl"
-    torchrun = [options.python, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    torchrun += ["--nproc-per-node", options.ranks]
-    run([*torchrun, PEER, *common_arguments(options), f"--threads={options.threads}", f"--json={file}"], options)
+    run([*torchrun(options), PEER, *common_arguments(options), f"--threads={options.threads}", f"--json={file}"], options)
     records = read_records(file)
     if not records:
         raise ProgramFailed(f"{PEER.name} has left no record.")

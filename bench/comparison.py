@@ -54,6 +54,12 @@ def launch(options):
     return command
 
 
+def torchrun(options):
+    """torchrun with its options, to be followed by a script."""
+    command = [options.python, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    return [*command, "--nproc-per-node", options.ranks]
+
+
 def variables(options):
     """Environment variables of a compared program, besides the caller's. Python keeps compiled modules, as it does for
     most users, even if its packages were installed without: that halves the time in which it loads torch."""

@@ -18,7 +18,8 @@ namespace libtrain {
 ///
 /// For GPUs, and for CPUs in bfloat16. On the CPU, LibTorch 2.11 writes past the end of memory in the backward pass of
 /// channels_last convolutions of few channels: seen with a 1x1 convolution of 4 to 8 channels and stride 2, in Python
-/// as well. Not with the 16 and more channels of libtrain's ResNets, which glibc's MALLOC_CHECK_=3 was used to check.
+/// as well. Not in libtrain's ResNets, which have 16 and more, nor in its Mask R-CNN, whose convolutions to 3 and 12
+/// channels have stride 1: glibc's MALLOC_CHECK_=3 was used to check both.
 void to_channels_last(torch::nn::Module& module);
 
 }  // namespace libtrain

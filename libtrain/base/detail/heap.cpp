@@ -39,7 +39,7 @@ bool is_configured_by_user() {
   return false;
 }
 
-// Whether the kernel counts memory that nobody has touched.
+// Whether the kernel charges reserved memory before it is used (strict overcommit).
 bool has_strict_accounting() {
   std::ifstream file("/proc/sys/vm/overcommit_memory");
   int mode = 0;
