@@ -2,6 +2,7 @@
 //
 //   mpirun -n 8 train_mask_rcnn --data coco --backbone-weights resnet50.pth    26 epochs, as torchvision does
 //   mpirun -n 8 train_mask_rcnn --data coco --backbone-weights resnet50.pth --recipe nvidia --iter 1000   a benchmark
+//   train_mask_rcnn --data coco --weights maskrcnn_resnet50_fpn.pth --norm-epsilon 0 --labels-are-ids --test-only
 //   make_shapes --output shapes && mpirun -n 2 train_mask_rcnn --data shapes --recipe shapes
 //
 // The data, in a local folder or at a URI, are the folders train2017 and val2017 of pictures (or of archives that
@@ -64,7 +65,8 @@ ltd::CocoDetection open_split(lt::Context& context, const std::string& folder, l
            .malformed = context.flag("skip-malformed") ? ltd::CocoMalformed::leave_out : ltd::CocoMalformed::refuse,
            .masks = training,
            .images = images,
-           .copy_paste = training ? context.number("copy-paste", 0, 1) : 0}};
+           .copy_paste = training ? context.number("copy-paste", 0, 1) : 0,
+           .labels_are_ids = context.flag("labels-are-ids")}};
 }
 
 ltd::DetectionBatch pad(const std::vector<ltd::DetectionSample>& samples) {
@@ -96,6 +98,31 @@ bool has_initial_weights(const lt::Context& context) {
   return !context.option("weights").empty() || !context.option("backbone-weights").empty();
 }
 
+// The metadata of --weights, which a .pth file does not have, say how they were trained.
+void follow_weights(const lt::Context& context, lt::DetectorInfo& info) {
+  const auto path = context.option("weights");
+  const auto saved = lt::read_detector_info(path);
+  const auto require = [&](bool fits, const auto&... words) {
+    if (!fits) throw lt::UsageError(lt::text("'", path, "' was trained ", words...));
+  };
+  if (!saved.model.empty()) {
+    info.frozen_batch_norm = saved.frozen_batch_norm;
+    require(saved.model == info.model, "with --model ", saved.model, ", not ", info.model, ". Give its model.");
+    require(saved.norm_epsilon == info.norm_epsilon, "with --norm-epsilon ", saved.norm_epsilon, ", not ",
+            info.norm_epsilon, ". Give its value.");
+    const bool same_sizes = saved.min_size == info.min_size && saved.max_size == info.max_size;
+    if (context.flag("test-only") && !same_sizes && context.rank() == 0) {
+      lt::log_warning(lt::text("'", path, "' was trained with --min-size ", saved.min_size, " and --max-size ",
+                               saved.max_size, ", and is evaluated with ", info.min_size, " and ", info.max_size, "."));
+    }
+  }
+  const bool same_ids = saved.category_ids.empty() || saved.category_ids == info.category_ids;
+  const bool same_names = saved.classes.empty() || saved.classes == info.classes;
+  require(context.flag("new-classes") || (same_ids && same_names),
+          "on other categories than those of --data, or on them in another order. Add --new-classes, or give "
+          "annotations with its categories.");
+}
+
 lt::DetectorInfo detector_info(const lt::Context& context, const ltd::CocoDetection& set) {
   lt::DetectorInfo info{.model = context.choice("model", models::mask_rcnn_names()),
                         .min_size = static_cast<int>(context.integer("min-size")),
@@ -107,6 +134,7 @@ lt::DetectorInfo detector_info(const lt::Context& context, const ltd::CocoDetect
     info.classes.push_back(category.name);
     info.category_ids.push_back(category.id);
   }
+  if (!context.option("weights").empty()) follow_weights(context, info);
   return info;
 }
 
@@ -302,15 +330,59 @@ class Throughput {
   std::int64_t last_steps_ = 0;
 };
 
+// The network with its initial weights, on the device.
+models::MaskRcnn make_model(lt::Context& context, const lt::DetectorInfo& info) {
+  models::MaskRcnnOptions options;
+  options.classes = 1 + std::ssize(info.classes);
+  options.frozen_batch_norm = info.frozen_batch_norm;
+  // A rank has few images: their statistics alone are so noisy that the network learns less on more ranks.
+  if (!info.frozen_batch_norm) options.norm = lt::sync_batch_norm_factory(context.communicator());
+  options.norm_epsilon = info.norm_epsilon;
+  if (info.model == "tiny" &&
+      (context.option("trainable-stages") != kStages || context.option("norm-epsilon") != kEpsilon)) {
+    throw lt::UsageError(
+        "Options --trainable-stages and --norm-epsilon are of resnet50 and resnet101: all layers of tiny are trained, "
+        "and its batch norms are not constants.");
+  }
+  const auto trainable_stages = context.integer("trainable-stages", 0, 5);
+  options.trainable_stages = has_initial_weights(context) ? trainable_stages : 5;
+  if (!has_initial_weights(context) && info.model != "tiny") {
+    context.progress().print("No --weights and no --backbone-weights: batch norms and all layers are trained.");
+  }
+  auto model = models::make_mask_rcnn(info.model, options);
+  load_initial_weights(context, *model);
+  model->to(context.device());
+  return model;
+}
+
+std::vector<torch::Tensor> trainable_parameters(const torch::nn::Module& model) {
+  std::vector<torch::Tensor> trainable;
+  for (const auto& parameter : model.parameters()) {
+    if (parameter.requires_grad()) trainable.push_back(parameter);
+  }
+  return trainable;
+}
+
+ltd::CocoDetection open_split_with_masks(lt::Context& context, const char* option, ltd::CocoUse use) {
+  auto set = open_split(context, context.option(option), use);
+  require_masks(set, context.option(option));
+  return set;
+}
+
 void train(lt::Context& context) {
-  const auto set = open_split(context, context.option("train"), ltd::CocoUse::training);
-  require_masks(set, context.option("train"));
-  const auto info = detector_info(context, set);
+  const bool test_only = context.flag("test-only");
+  if (test_only && (context.option("weights").empty() || !context.option("backbone-weights").empty() ||
+                    context.flag("new-classes") || context.flag("skip-test"))) {
+    throw lt::UsageError(
+        "--test-only evaluates --weights on the images of --val. Give them, without --backbone-weights, --new-classes "
+        "and --skip-test.");
+  }
+  std::optional<ltd::CocoDetection> set, held_out;
+  if (!test_only) set.emplace(open_split_with_masks(context, "train", ltd::CocoUse::training));
+  if (!context.flag("skip-test")) held_out.emplace(open_split_with_masks(context, "val", ltd::CocoUse::evaluation));
+  const auto info = detector_info(context, set ? *set : *held_out);
   const auto metadata = lt::detector_metadata(info);
-  std::optional<ltd::CocoDetection> held_out;
-  if (!context.flag("skip-test")) {
-    held_out.emplace(open_split(context, context.option("val"), ltd::CocoUse::evaluation));
-    require_masks(*held_out, context.option("val"));
+  if (set && held_out) {
     const auto other = detector_info(context, *held_out);
     if (other.category_ids != info.category_ids || other.classes != info.classes) {
       throw lt::UsageError("The annotations of --train and --val have different categories. Give both the same list.");
@@ -319,51 +391,31 @@ void train(lt::Context& context) {
 
   const auto images_per_rank = context.integer("images-per-rank", 1, 100000);
   const auto images_per_step = images_per_rank * context.world_size();
-  models::MaskRcnnOptions model_options;
-  model_options.classes = 1 + std::ssize(info.classes);
-  model_options.frozen_batch_norm = info.frozen_batch_norm;
-  // A rank has few images: their statistics alone are so noisy that the network learns less on more ranks.
-  if (!info.frozen_batch_norm) model_options.norm = lt::sync_batch_norm_factory(context.communicator());
-  model_options.norm_epsilon = info.norm_epsilon;
-  if (info.model == "tiny" &&
-      (context.option("trainable-stages") != kStages || context.option("norm-epsilon") != kEpsilon)) {
-    throw lt::UsageError(
-        "Options --trainable-stages and --norm-epsilon are of resnet50 and resnet101: all layers of tiny are trained, "
-        "and its batch norms are not constants.");
-  }
-  const auto trainable_stages = context.integer("trainable-stages", 0, 5);
-  model_options.trainable_stages = has_initial_weights(context) ? trainable_stages : 5;
-  if (!info.frozen_batch_norm && info.model != "tiny") {
-    context.progress().print("No --weights and no --backbone-weights: batch norms and all layers are trained.");
-  }
-  auto model = models::make_mask_rcnn(info.model, model_options);
-  load_initial_weights(context, *model);
-  model->to(context.device());
-  std::vector<torch::Tensor> trainable;
-  for (const auto& parameter : model->parameters()) {
-    if (parameter.requires_grad()) trainable.push_back(parameter);
-  }
-  lt::optim::FusedSgd sgd{trainable, torch::optim::SGDOptions(learning_rate(context, images_per_step))
-                                         .momentum(context.number("momentum", 0, 1))
-                                         .weight_decay(context.number("weight-decay", 0))};
+  auto model = make_model(context, info);
+  lt::optim::FusedSgd sgd{trainable_parameters(*model),
+                          torch::optim::SGDOptions(learning_rate(context, images_per_step))
+                              .momentum(context.number("momentum", 0, 1))
+                              .weight_decay(context.number("weight-decay", 0))};
 
   const auto workers = static_cast<int>(context.integer("workers", 0, 1024));
-  // Of images that are cropped, the shape does not follow from that of the file.
-  const auto groups = has_scale_jitter(context) ? std::vector<std::uint8_t>() : set.aspect_ratio_groups();
-  ltd::DataLoaderOf loader(set, pad,
-                           {.batch_size = static_cast<std::uint64_t>(images_per_rank),
-                            .workers = workers,
-                            .remainder = ltd::Remainder::drop,
-                            .groups = groups,
-                            .group_chunk = kGroupChunk},
-                           context.shard());
-  const auto steps_per_epoch = static_cast<std::int64_t>(loader.batches_per_epoch());
-  const auto options = trainer_options(context, steps_per_epoch);
+  std::optional<ltd::DataLoaderOf<ltd::DetectionBatch>> loader, evaluated;
+  if (set) {
+    // Of images that are cropped, the shape does not follow from that of the file.
+    const auto groups = has_scale_jitter(context) ? std::vector<std::uint8_t>() : set->aspect_ratio_groups();
+    loader.emplace(*set, pad,
+                   ltd::LoaderOptions{.batch_size = static_cast<std::uint64_t>(images_per_rank),
+                                      .workers = workers,
+                                      .remainder = ltd::Remainder::drop,
+                                      .groups = groups,
+                                      .group_chunk = kGroupChunk},
+                   context.shard());
+  }
+  const auto options = trainer_options(context, loader ? static_cast<std::int64_t>(loader->batches_per_epoch()) : 1);
   const auto* const precision = options.precision == lt::Precision::float32 ? "float32" : "bfloat16";
-  context.progress().print(lt::text("Training in ", precision, options.channels_last ? ", channels_last." : "."));
+  context.progress().print(lt::text(test_only ? "Evaluating in " : "Training in ", precision,
+                                    options.channels_last ? ", channels_last." : "."));
   context.summary().set("precision", precision).set("channels_last", options.channels_last);
   lt::Trainer trainer{context, model, sgd, options};
-  std::optional<ltd::DataLoaderOf<ltd::DetectionBatch>> evaluated;
   std::string tables;
   if (held_out) {
     evaluated.emplace(
@@ -375,10 +427,15 @@ void train(lt::Context& context) {
       return evaluate(context, trainer, *model, *evaluated, *held_out, info, must_stop, tables);
     });
   }
+  if (test_only) {
+    trainer.evaluate();
+    context.progress().print(tables);
+    return;
+  }
   Throughput throughput(images_per_step, context.integer("log-iters"));
   trainer.after_step([&](const lt::TrainingState&) { throughput.after_step(); });
 
-  trainer.fit(loader, [&](const ltd::DetectionBatch& batch) -> lt::StepResult {
+  trainer.fit(*loader, [&](const ltd::DetectionBatch& batch) -> lt::StepResult {
     std::vector<models::ObjectTargets> targets;
     for (const auto& target : batch.targets)
       targets.push_back(object_targets(target, context.seed(), trainer.state().step));
@@ -392,7 +449,7 @@ void train(lt::Context& context) {
   });
   throughput.summarize(context);
   if (!tables.empty()) context.progress().print(tables);
-  context.progress().print(ltd::describe(loader.statistics()));
+  context.progress().print(ltd::describe(loader->statistics()));
   if (context.rank() != 0) return;
   lt::save_weights(*model, context.output_directory() / "model.safetensors", metadata);
   const auto best = trainer.best_checkpoint();
@@ -407,8 +464,12 @@ std::vector<lt::Option> options() {
       {"train", "Folder of the training pictures; annotations are annotations/instances_NAME.json", "train2017"},
       {"val", "The same for the evaluation", "val2017"},
       {.name = "skip-malformed", .help = "Leave out and count malformed annotations", .flag = true},
+      {.name = "labels-are-ids",
+       .help = "Labels are the ids of categories, with gaps, as in torchvision's weights of COCO",
+       .flag = true},
       {"model", "resnet50, resnet101 or tiny", "resnet50"},
       {.name = "weights", .help = "Weights of Mask R-CNN to begin with", .value = ""},
+      {.name = "test-only", .help = "Evaluate --weights, and train nothing", .may_change = true, .flag = true},
       {.name = "new-classes", .help = "Leave the predictors of --weights out", .flag = true},
       {.name = "backbone-weights", .help = "Weights of the ResNet to begin with", .value = ""},
       {"norm-epsilon", "Of constant batch norms: 0 for weights that torchvision calls COCO_V1", kEpsilon},

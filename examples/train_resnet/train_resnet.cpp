@@ -3,6 +3,7 @@
 //   mpirun -n 8 train_resnet --data imagenet                           90 epochs, as in Goyal et al.
 //   mpirun -n 8 train_resnet --data imagenet --recipe torchvision-v2   another recipe; --help lists them
 //   mpirun -n 8 train_resnet                                           images per second, with synthetic images
+//   train_resnet --data imagenet --weights resnet50.pth --test-only    the accuracy of weights
 //
 // The data, in a local folder or at a URI, are the folders train and val: image files in folders named after their
 // classes, or shards (tar, TFRecord, Parquet).
@@ -73,6 +74,8 @@ Settings::Settings(lt::Context& context)
   // Processors compute 16-bit convolutions much faster in this layout.
   const auto layout = context.choice("channels-last", {"auto", "true", "false"});
   channels_last = layout == "auto" ? precision != lt::Precision::float32 : layout == "true";
+  if (context.flag("test-only") && (context.option("data").empty() || context.option("weights").empty()))
+    throw lt::UsageError("--test-only evaluates --weights on the images of --data. Give both.");
   // Without data it is a benchmark.
   if (context.option("data").empty()) {
     max_steps = context.integer("num-warmup-batches", 1, 100000) +
@@ -110,7 +113,7 @@ lt::optim::Schedule schedule(const lt::Context& context, const lt::TrainingLengt
 // ---- Data
 
 struct Images {
-  std::unique_ptr<ltd::Dataset> train, val;  // val is null for synthetic images
+  std::unique_ptr<ltd::Dataset> train, val;  // train is null with --test-only, val for synthetic images
   std::vector<std::string> class_names;      // empty if they are not known
   std::int64_t classes = 0;
   bool are_bytes = false;  // to be normalised on the GPU
@@ -156,12 +159,13 @@ Images open_images(lt::Context& context, const Settings& settings) {
     if (images.are_bytes) pipeline->type = ltd::PixelType::uint8;
   }
   const auto storage = context.storage("data");
-  auto train = open_split(context, storage, context.option("train"), training);
+  std::unique_ptr<ltd::ImageDataset> train;
+  if (!context.flag("test-only")) train = open_split(context, storage, context.option("train"), training);
   auto val = open_split(context, storage, context.option("val"), evaluation);
-  if (train->classes() != val->classes()) {
+  if (train && train->classes() != val->classes()) {
     throw lt::UsageError("--train and --val have different classes. Give both a folder for every class.");
   }
-  images.class_names = train->classes();
+  images.class_names = val->classes();
   images.classes = classes > 0 ? classes : std::ssize(images.class_names);
   if (!images.class_names.empty() && images.classes != std::ssize(images.class_names)) {
     throw lt::UsageError(lt::text("--classes is ", images.classes, ", but the data have ", images.class_names.size(),
@@ -201,6 +205,28 @@ ltd::DataLoaderOptions training_options(const lt::Context& context, const Settin
 }
 
 // ---- Training
+
+void load_initial_weights(const lt::Context& context, torch::nn::Module& model, const Images& images) {
+  const auto path = context.option("weights");
+  if (path.empty()) return;
+  const auto info = lt::read_classifier_info(path);
+  if (!info.classes.empty() && !images.class_names.empty() && info.classes != images.class_names) {
+    throw lt::UsageError("The classes of '" + path +
+                         "' have other names, or another order, than those of --data. Give data with the same classes, "
+                         "or use transfer_learning.");
+  }
+  if (info.mean != lt::ClassifierInfo{}.mean || info.standard_deviation != lt::ClassifierInfo{}.standard_deviation) {
+    throw lt::UsageError("'" + path +
+                         "' is for images of another normalisation than ImageNet's, which train_resnet has.");
+  }
+  const bool same_sizes = info.image_side == side(context, "val-size") && info.short_side == side(context, "resize");
+  if (!info.model.empty() && !same_sizes && context.rank() == 0) {
+    lt::log_warning(lt::text("'", path, "' is for images of --val-size ", info.image_side, " and --resize ",
+                             info.short_side, ", and is used with ", context.option("val-size"), " and ",
+                             context.option("resize"), "."));
+  }
+  lt::load_weights(model, path);
+}
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const lt::Context& context, const torch::nn::Module& model,
                                                         double rate) {
@@ -254,8 +280,10 @@ void show_settings(lt::Context& context, const Settings& settings) {
                                 : settings.precision == lt::Precision::bfloat16 ? "bfloat16"
                                                                                 : "float16";
   context.progress().print("settings: " + lt::join(words, ", "));
-  context.progress().print(lt::text("learning rate ", settings.learning_rate, " for ", settings.global_batch,
-                                    " images per step; ", precision, settings.channels_last ? ", channels_last" : ""));
+  const auto rate =
+      lt::text("learning rate ", settings.learning_rate, " for ", settings.global_batch, " images per step; ");
+  context.progress().print(
+      lt::text(context.flag("test-only") ? "" : rate, precision, settings.channels_last ? ", channels_last" : ""));
   if (settings.max_steps > 0) {
     context.progress().print("No --data: images per second are measured with synthetic images, and nothing is saved.");
   }
@@ -281,11 +309,11 @@ void train(lt::Context& context) {
 
   const auto model = lt::models::make_model(
       name, {.classes = images.classes, .zero_init_residual = context.flag("zero-init-residual")});
+  load_initial_weights(context, *model, images);
   model->to(context.device());
   const auto optimizer = make_optimizer(context, *model, settings.learning_rate);
   lt::Trainer trainer{context, model, *optimizer, trainer_options(context, settings)};
 
-  ltd::DataLoader loader{*images.train, training_options(context, settings, images), context.shard()};
   std::optional<ltd::DataLoader> held_out;
   if (images.val) {
     auto options = loader_options(context, settings, images);
@@ -295,7 +323,12 @@ void train(lt::Context& context) {
     trainer.evaluate_with(*held_out, {"accuracy", "top5_accuracy"},
                           [&](const ltd::Batch& batch) { return correct(model->forward(batch.images), batch.labels); });
   }
+  if (context.flag("test-only")) {
+    trainer.evaluate();
+    return;
+  }
 
+  ltd::DataLoader loader{*images.train, training_options(context, settings, images), context.shard()};
   Throughput throughput(context.integer("num-warmup-batches", 1, 100000),
                         context.integer("num-batches-per-iter", 1, 100000));
   trainer.after_step([&](const lt::TrainingState& state) {
@@ -330,6 +363,8 @@ std::vector<lt::Option> options() {
       {"label-offset", "Added to the labels in TFRecords: -1 where class 0 is the background", "0"},
       {"classes", "Number of classes; 0: that of the data", "0"},
       {"model", "Name of the model: resnet18 to resnet152, or another of torchvision's ResNets", "resnet50"},
+      {.name = "weights", .help = "Weights to begin with, of the same classes", .value = ""},
+      {.name = "test-only", .help = "Evaluate --weights, and train nothing", .may_change = true, .flag = true},
       {"batch-size", "Images per rank and step", "32"},
       {"accumulate", "Batches in a step", "1"},
       {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},

@@ -2,6 +2,7 @@
 //
 //   mpirun -n 2 train_text_classification --recipe reviews                       reviews that come with libtrain
 //   mpirun -n 2 train_text_classification --weights roberta-base --data SST-2 --batch-size 16    one of GLUE's tasks
+//   train_text_classification --weights FOLDER --data SST-2 --test-only            the metrics of given weights
 //   mpirun -n 8 train_text_classification --recipe pretrain --tokenizer FOLDER --data texts --train a.txt --dev b.txt
 //
 // The data, in a local folder or at a URI, are CSV, TSV, JSON lines or Parquet files. --weights is a folder as Hugging
@@ -162,11 +163,16 @@ struct Metric {
   lt::CheckpointRetention::Best best;
 };
 
-// Trains the model, with evaluations unless `evaluate` is empty, and writes the best weights.
+// Trains the model, with evaluations unless `evaluate` is empty, and writes the best weights. Without a loader it only
+// evaluates.
 template <typename Step>
 void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config,
-         const lt::Tokenizer& tokenizer, Loader& loader, const Evaluate& evaluate, const Metric& metric, Step step) {
-  load_initial_weights(context, model, config);
+         const lt::Tokenizer& tokenizer, Loader* loader, const Evaluate& evaluate, const Metric& metric, Step step) {
+  if (loader == nullptr) {
+    load_roberta(model, config, context.option("weights"), RobertaHead::loaded);
+  } else {
+    load_initial_weights(context, model, config);
+  }
   model.to(context.device());
   const auto adam = torch::optim::AdamWOptions(context.number("learning-rate", 0))
                         .betas({context.number("adam-beta1", 0, 1), context.number("adam-beta2", 0, 1)})
@@ -180,8 +186,12 @@ void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaCo
   }
   lt::Trainer trainer{context, model, optimizer, options};
   if (evaluate) trainer.evaluate_with(evaluate);
-  trainer.fit(loader, step);
-  context.progress().print(ltd::describe(loader.statistics()));
+  if (loader == nullptr) {
+    trainer.evaluate();
+    return;
+  }
+  trainer.fit(*loader, step);
+  context.progress().print(ltd::describe(loader->statistics()));
   if (context.rank() != 0) return;
 
   const auto best = trainer.best_checkpoint();
@@ -272,16 +282,19 @@ void require_classes(const ltd::LabelledTexts& texts, RobertaTask task) {
                        "'. A classifier needs texts of two classes or more.");
 }
 
-void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
+// Without `texts` it only evaluates.
+void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, std::optional<ltd::LabelledTexts> texts,
                       std::optional<ltd::LabelledTexts> held_out_texts) {
-  const auto config = make_config(context, texts.classes(), tokenizer);
+  const auto config = make_config(context, (texts ? texts : held_out_texts)->classes(), tokenizer);
   const auto task = config.options.task;
-  require_classes(texts, task);
   const auto most = max_tokens(context, config, tokenizer);
-  const auto set = tokenize(context, "train", std::move(texts), tokenizer, most);
-  Loader loader(set, ltd::pack_tokens, loader_options(context, set), context.shard());
-  std::optional<ltd::TokenizedTexts> held_out_set;
-  std::optional<Loader> held_out;
+  std::optional<ltd::TokenizedTexts> set, held_out_set;
+  std::optional<Loader> loader, held_out;
+  if (texts) {
+    require_classes(*texts, task);
+    set.emplace(tokenize(context, "train", std::move(*texts), tokenizer, most));
+    loader.emplace(*set, ltd::pack_tokens, loader_options(context, *set), context.shard());
+  }
   if (held_out_texts) {
     held_out_set.emplace(tokenize(context, "dev", std::move(*held_out_texts), tokenizer, most));
     held_out.emplace(*held_out_set, ltd::pack_tokens, evaluation_options(context, *held_out_set), context.shard());
@@ -293,9 +306,10 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, ltd:
       return evaluate_classifier(*model, *held_out, context.communicator(), must_stop);
     };
   }
-  fit(context, *model, config, tokenizer, loader, evaluate, metric(context, task), [&](const ltd::PackedTokens& batch) {
-    return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
-  });
+  fit(context, *model, config, tokenizer, loader ? &*loader : nullptr, evaluate, metric(context, task),
+      [&](const ltd::PackedTokens& batch) {
+        return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
+      });
 }
 
 // The loss of a batch with masks: the mean over its masked tokens, and their number.
@@ -351,7 +365,7 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       return {{{"mlm_loss", (sums[0] / sums[1]).item<double>()}}};
     };
   }
-  fit(context, *model, config, tokenizer, loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
+  fit(context, *model, config, tokenizer, &loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
       [&](const ltd::PackedTokens& batch) {
         // Ranks count by their texts: the sum over tokens, by the number of texts and a constant, is then the same for
         // any number of ranks.
@@ -362,9 +376,36 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       });
 }
 
+// The classes of the network in --weights, by the names of --classes if that is given.
+std::vector<std::string> tested_classes(const lt::Context& context) {
+  const auto folder = context.option("weights");
+  if (folder.empty() || context.option("dev").empty() || is_masked_lm(context)) {
+    throw lt::UsageError("--test-only evaluates the classifier in --weights on the texts of --dev. Give both.");
+  }
+  const auto config = models::read_roberta_config(folder);
+  if (config.masked_lm || config.options.task != task_of(context)) {
+    throw lt::UsageError("The network in '" + folder + "' is not for --task " + context.option("task") +
+                         ". Give its task, or a network that has learnt this one.");
+  }
+  if (config.options.task == RobertaTask::regression) return {};
+  auto classes = words_of(context, "classes");
+  if (classes.empty()) classes = config.classes;
+  if (classes != config.classes && std::ranges::is_permutation(classes, config.classes)) {
+    throw lt::UsageError("The network in '" + folder + "' has the classes of --classes in another order: " +
+                         lt::join(config.classes, ",") + ". Leave the option out.");
+  }
+  if (std::ssize(classes) == config.options.classes) return classes;
+  throw lt::UsageError(lt::text("The network in '", folder, "' has ", config.options.classes,
+                                " classes. Give their names, in its order, as --classes."));
+}
+
 void train(lt::Context& context) {
   const auto tokenizer = open_tokenizer(context);
   const auto storage = context.storage("data");
+  if (context.flag("test-only")) {
+    auto tested = read_split(context, storage, "dev", tested_classes(context));
+    return train_classifier(context, tokenizer, {}, std::move(tested));
+  }
   auto texts = read_split(context, storage, "train", words_of(context, "classes"));
   std::optional<ltd::LabelledTexts> held_out;
   if (!context.option("dev").empty()) held_out.emplace(read_split(context, storage, "dev", texts.classes()));
@@ -375,8 +416,11 @@ void train(lt::Context& context) {
   if (is_masked_lm(context) && (task_of(context) != RobertaTask::single_label || !context.option("metric").empty())) {
     throw lt::UsageError("--task and --metric are for --objective classification. Leave them out.");
   }
-  (is_masked_lm(context) ? train_language_model : train_classifier)(context, tokenizer, std::move(texts),
-                                                                    std::move(held_out));
+  if (is_masked_lm(context)) {
+    train_language_model(context, tokenizer, std::move(texts), std::move(held_out));
+  } else {
+    train_classifier(context, tokenizer, std::move(texts), std::move(held_out));
+  }
 }
 
 std::vector<lt::Option> options() {
@@ -395,6 +439,10 @@ std::vector<lt::Option> options() {
       {"long-texts", "Texts of more tokens than --max-length: cut, refuse or leave-out", "cut"},
       {"max-length", "Most tokens of a text; 0: those that the network takes", "0"},
       {.name = "weights", .help = "Folder of the network to begin with", .value = ""},
+      {.name = "test-only",
+       .help = "Evaluate the classifier in --weights on --dev, and train nothing",
+       .may_change = true,
+       .flag = true},
       {"model", "A new network without --weights: tiny, base or large", ""},
       {.name = "tokenizer", .help = "Folder of the tokenizer; empty: that of --weights", .value = ""},
       {"batch-size", "Texts per rank and step", "32"},

@@ -80,6 +80,26 @@ std::vector<std::int64_t> nearest_pixels(int count, double begin, double end, st
   return nearest;
 }
 
+// Adds a category without objects for each id from 1 on that has none.
+void fill_category_ids(CocoAnnotations& annotations, const std::string& file) {
+  constexpr std::int64_t kLargestId = 65535;
+  const auto listed = std::exchange(annotations.categories, {});
+  for (const auto& category : listed) {
+    if (category.id >= 1 && category.id <= kLargestId) continue;
+    throw EnvironmentError(text("'", file, "' has the category ", category.id, ", '", category.name,
+                                "'. Ids that are labels must be 1 to ", kLargestId, "."));
+  }
+  for (const auto& category : listed) {
+    while (std::ssize(annotations.categories) < category.id) {
+      const auto id = std::ssize(annotations.categories) + 1;
+      annotations.categories.push_back({.id = id, .name = text("no category ", id)});
+    }
+    annotations.categories.back() = category;
+  }
+  for (auto& object : annotations.objects.annotations)
+    object.category = static_cast<std::uint32_t>(listed[object.category].id - 1);
+}
+
 }  // namespace
 
 DetectionBatch pad_detections(const std::vector<DetectionSample>& samples, std::int64_t multiple_of) {
@@ -131,6 +151,7 @@ CocoDetection::CocoDetection(std::shared_ptr<const Storage> storage, const std::
   }
   const ImagePipeline checks_the_options(options.images);
   annotations_ = read_coco(*storage->open(annotations), {.use = options.use, .malformed = options.malformed});
+  if (options.labels_are_ids) fill_category_ids(annotations_, text(storage->name(), "/", annotations));
   images_ = chosen_images(annotations_, options.use);
   if (images_.empty()) {
     throw EnvironmentError(text("'", storage->name(), "/", annotations, "' has no image with objects: ",

@@ -20,7 +20,7 @@ namespace libtrain::data {
 /// The N objects in an image of height H and width W.
 struct DetectionTarget {
   at::Tensor boxes;   ///< float32 [N, 4]: left, top, right, bottom in pixels
-  at::Tensor labels;  ///< int64 [N]: rank of the category by its id, from 1 on; 0 is the background
+  at::Tensor labels;  ///< int64 [N]: number of the category by id, from 1 on, or its id (labels_are_ids)
   at::Tensor masks;   ///< uint8 [N, H, W]: 1 for pixels of the object; undefined without CocoDetectionOptions::masks
   at::Tensor crowd;   ///< bool [N]: true for a region of many objects
   at::Tensor area;    ///< float32 [N]: the annotated area of the mask, in pixels of the stored image
@@ -66,6 +66,9 @@ struct CocoDetectionOptions {
   /// Probability that objects of another image, which is chosen at random and read and augmented like the image itself,
   /// are pasted onto an image: see paste_objects() (libtrain/data/copy_paste.hpp). Needs masks.
   double copy_paste = 0;
+  /// Labels are the ids of categories, with gaps where the file has none, as in torchvision's weights of COCO:
+  /// classes() then has a category for each id from 1 on. Ids must be 1 to 65535.
+  bool labels_are_ids = false;
   /// A local folder for the indices of tar archives: see ShardOptions.
   std::string index_folder = {};
 };

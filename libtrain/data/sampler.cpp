@@ -31,9 +31,9 @@ std::uint64_t ceiling_of_ratio(std::uint64_t a, std::uint64_t b) {
 void check_remainder(const SamplerOptions& options, std::uint64_t world) {
   if (options.remainder == Remainder::drop && options.max_tokens == 0 &&
       options.dataset_size < options.batch_size * world) {
-    throw UsageError(text("An epoch would have no step: ", world, " ranks with a batch_size of ", options.batch_size,
+    throw UsageError(text("An epoch would have no step: ", world, " ranks with a batch size of ", options.batch_size,
                           " need ", options.batch_size * world, " samples for one full global batch, the data set has ",
-                          options.dataset_size, ". Use a smaller batch_size, or pad instead of drop."));
+                          options.dataset_size, ". Use a smaller batch size, or Remainder::pad instead of drop."));
   }
   if (options.remainder == Remainder::uneven && options.dataset_size < world) {
     throw UsageError(text("A data set of ", options.dataset_size, " samples leaves some of ", world,
@@ -122,7 +122,7 @@ void check(const SamplerOptions& options, Shard shard) {
   if (options.batch_size == 0) throw UsageError("batch_size is 0. It must be at least 1.");
   const auto world = static_cast<std::uint64_t>(shard.world_size);
   if (options.batch_size > kMax / world || options.dataset_size > kMax - world) {
-    throw UsageError(text("A batch_size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
+    throw UsageError(text("A batch size of ", options.batch_size, " on ", world, " ranks over ", options.dataset_size,
                           " samples exceeds 64-bit arithmetic."));
   }
   if (options.repetitions == 0 || options.repetitions > kMostRepetitions ||

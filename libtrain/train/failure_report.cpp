@@ -1,9 +1,13 @@
 #include <libtrain/train/failure_report.hpp>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -27,10 +31,29 @@ constexpr std::chrono::milliseconds kTimeToFindRanks{1000};
 constexpr std::chrono::milliseconds kTimeToStart{500};
 constexpr std::chrono::milliseconds kTimeToStartAtMost{5000};  // on a busy machine
 
-// How long a rank waits for a lower rank to report the failure and end the job.
-std::chrono::milliseconds report_delay(ErrorScope scope, int rank) {
+// When SIGCONT came last, in seconds of CLOCK_MONOTONIC; 0: never.
+std::atomic<std::int64_t> continued_s = 0;
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "the handler may interrupt any code");
+constexpr std::int64_t kRecently_s = 5;
+
+std::int64_t monotonic_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+bool was_stopped_recently() {
+  const auto continued = continued_s.load();
+  return continued != 0 && monotonic_seconds() - continued <= kRecently_s;
+}
+
+// How long a rank waits for a lower rank to report the failure and end the job. The peers of a process that was stopped
+// have reported the timeout before it continues; and it may continue because the launcher is ending the job, with
+// SIGCONT before SIGTERM and SIGKILL.
+std::chrono::milliseconds report_delay(const Failure& failure, int rank) {
+  if (failure.code == ExitCode::communication && was_stopped_recently()) return kTimeToReport;
   if (rank == 0) return std::chrono::milliseconds(0);
-  if (scope == ErrorScope::all_ranks) return std::chrono::seconds(5);
+  if (failure.scope == ErrorScope::all_ranks) return std::chrono::seconds(5);
   return std::chrono::milliseconds(400 + 20 * std::min(rank, 50));
 }
 
@@ -74,9 +97,18 @@ Failure current_failure() {
   }
 }
 
+void record_continues() {
+  struct sigaction action{};
+  if (::sigaction(SIGCONT, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;  // it is the program's
+  action = {};
+  action.sa_handler = [](int /*signal*/) { continued_s = monotonic_seconds(); };
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGCONT, &action, nullptr);
+}
+
 void report_failure(const Failure& failure, int rank, int world_size, const CollectiveDump* collectives) {
   if (world_size == 1) return log_error(failure.message);
-  std::this_thread::sleep_for(report_delay(failure.scope, rank));
+  std::this_thread::sleep_for(report_delay(failure, rank));
   // Held until the process exits: ranks that fail later must find it.
   static const ReportClaim claim{job_name(Environment::of_process())};
   // The process with the claim ends the job, including this process; ending it from here at the same time could

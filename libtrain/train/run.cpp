@@ -114,7 +114,7 @@ void warn_of_unused_options(const Context& context, const CommandLine& line) {
     log_warning(text("--", name, " had no effect: this program does not read it. Check the name of the option."));
   }
   for (const auto& name : context.unused_run_options()) {
-    log_warning(text(name, " had no effect: this program has no Trainer with checkpoints. Remove the option."));
+    log_warning(text(name, " had no effect: no Trainer with checkpoints has trained. Remove the option."));
   }
   if (context.has_opened_storage()) return;
   for (const auto& [name, value] :
@@ -175,6 +175,7 @@ ExitCode run_body(const Launch& launch, const CommandLine& line, const Connectio
 int run_rank(int argc, char** argv, const Program& program, Connection connection,
              const std::function<void(Context&)>& body) {
   detail::keep_heap();
+  detail::record_continues();
   std::optional<Launch> launch;
   const auto failed = std::make_shared<detail::FailedRun>();
   try {

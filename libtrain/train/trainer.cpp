@@ -88,6 +88,10 @@ void Trainer::fit(detail::TrainerSteps& steps) {
   loop_->fit(steps);
 }
 
+std::map<std::string, double> Trainer::evaluate() {
+  return loop_->evaluate_only();
+}
+
 void Trainer::end_training() {
   loop_->end_training();
 }

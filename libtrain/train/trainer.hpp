@@ -238,12 +238,18 @@ class Trainer {
   ///
   /// The weights are finite at the end. Throws what the parts throw; UsageError for Remainder::uneven, a loader without
   /// batches, a last step with fewer samples than ranks if there are several parts or a SyncBatchNorm, or a second
-  /// call.
+  /// call of this or evaluate().
   template <typename B, typename Step>
   void fit(data::DataLoaderOf<B>& loader, Step step) {
     detail::TrainerStepsOf<B, Step> steps(loader, step);
     fit(steps);
   }
+
+  /// Instead of fit(): evaluates the modules as they are, such as with weights that the program has loaded, and without
+  /// a moving average. The values are those of all ranks; they are shown, and become an `evaluation` record of step 0
+  /// and part of the summary. No checkpoint is read or written, and signals end the process. Throws UsageError without
+  /// evaluations, for weights that are not finite, and as fit().
+  std::map<std::string, double> evaluate();
 
   /// For a callback: the training ends after this step or epoch, with an evaluation and a checkpoint, and the run has
   /// then finished. All ranks must call it in the same callback.

@@ -90,6 +90,8 @@ class Pictures {
     images_.push_back({{"id", id}, {"file_name", name}, {"width", width}, {"height", height}});
   }
 
+  void add_category(int id, const std::string& name) { categories_.push_back({{"id", id}, {"name", name}}); }
+
   /// Moves the images to tar archives of one image each, the last one first.
   void archive() const {
     for (std::size_t image = images_.size(); image > 0; --image) {
@@ -103,11 +105,7 @@ class Pictures {
   }
 
   CocoDetection open(const CocoDetectionOptions& options) const {
-    const nlohmann::json all{
-        {"images", images_},
-        {"annotations", annotations_},
-        {"categories",
-         {{{"id", 7}, {"name", "square"}}, {{"id", 3}, {"name", "line"}}, {{"id", 20}, {"name", "heap"}}}}};
+    const nlohmann::json all{{"images", images_}, {"annotations", annotations_}, {"categories", categories_}};
     write_file((folder_.path() / "instances.json").string(), all.dump());
     return CocoDetection(open_storage(folder_.path().string()), "train", "instances.json", options);
   }
@@ -116,6 +114,8 @@ class Pictures {
   TemporaryFolder folder_;
   std::vector<nlohmann::json> images_;
   std::vector<nlohmann::json> annotations_;
+  std::vector<nlohmann::json> categories_{
+      {{"id", 7}, {"name", "square"}}, {{"id", 3}, {"name", "line"}}, {{"id", 20}, {"name", "heap"}}};
 };
 
 CocoDetectionOptions resized_to(int side, double flip_probability) {
@@ -281,6 +281,29 @@ TEST(CocoDetection, LabelsAreTheCategoriesByIdFromOneOn) {
   EXPECT_EQ(target.area[1].item<float>(), 20);
   EXPECT_EQ(target.image_id, 1);
   EXPECT_EQ(set.classes().front().name, "line");
+}
+
+TEST(CocoDetection, LabelsMayBeTheIdsOfCategories) {
+  Pictures pictures;
+  pictures.add(30, 30,
+               {{.x = 1, .y = 1, .width = 5, .height = 5, .category = 20},
+                {.x = 9, .y = 9, .width = 5, .height = 4, .category = 3}});
+  CocoDetectionOptions options = resized_to(30, 0);
+  options.labels_are_ids = true;
+  const CocoDetection set = pictures.open(options);
+  const DetectionTarget target = set.sample(0).target;
+  EXPECT_EQ(target.labels[0].item<std::int64_t>(), 20);
+  EXPECT_EQ(target.labels[1].item<std::int64_t>(), 3);
+  ASSERT_EQ(set.classes().size(), 20U);
+  for (std::size_t k = 0; k < 20; ++k) EXPECT_EQ(set.classes()[k].id, static_cast<std::int64_t>(k) + 1);
+  EXPECT_EQ(set.classes()[2].name, "line");
+  EXPECT_EQ(set.classes()[6].name, "square");
+  EXPECT_EQ(set.classes()[7].name, "no category 8");
+  EXPECT_EQ(set.classes()[19].name, "heap");
+  EXPECT_EQ(set.annotations().find_category(7), 6U);
+  pictures.add_category(0, "nothing");
+  EXPECT_THAT(message_of<EnvironmentError>([&] { pictures.open(options); }),
+              AllOf(HasSubstr("instances.json' has the category 0, 'nothing'"), HasSubstr("1 to 65535")));
 }
 
 TEST(CocoDetection, LeavesOutPicturesWithoutObjectsForTrainingAlone) {

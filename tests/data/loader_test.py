@@ -220,7 +220,7 @@ class SmallFolders(LoaderTest):
             "A data set of 2 samples leaves some of 3 ranks without any in an epoch", "at most 2 ranks")
         self.require_refusal_before_the_first_step(
             self.run_all(3, "--remainder", "drop", data=data), USAGE,
-            "An epoch would have no step: 3 ranks with a batch_size of 6 need 18 samples")
+            "An epoch would have no step: 3 ranks with a batch size of 6 need 18 samples")
 
     def test_fewer_images_than_ranks_are_padded(self):
         ranks = self.ranks(3, data=self.two_pictures())

@@ -1,5 +1,7 @@
 #include <libtrain/train/failure_report.hpp>
 
+#include <signal.h>
+
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -7,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
+
+#include <libtrain/base/clock.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -98,6 +102,21 @@ TEST(CurrentFailure, KeepsWhatAnErrorSays) {
   EXPECT_EQ(failure.scope, ErrorScope::all_ranks);
   EXPECT_EQ(failure.message, "A peer is gone.");
   EXPECT_EQ(failure_after([] { throw std::runtime_error("The disk caught fire."); }).message, "The disk caught fire.");
+}
+
+// A launcher that ends a job wakes stopped ranks by SIGCONT, before it ends them.
+TEST(ReportFailure, WaitsInAProcessThatWasStopped) {
+  const Failure lost{ExitCode::communication, ErrorScope::this_rank, "rank 0 did not arrive"};
+  const auto seconds_of_report = [](const Failure& failure) {
+    const Stopwatch stopwatch;
+    report_failure(failure, 0, 2);
+    return stopwatch.seconds();
+  };
+  record_continues();
+  EXPECT_LT(seconds_of_report(lost), 2);
+  raise(SIGCONT);
+  EXPECT_LT(seconds_of_report({ExitCode::failure, ErrorScope::this_rank, "The disk caught fire."}), 2);
+  EXPECT_GT(seconds_of_report(lost), 2.5);
 }
 
 }  // namespace

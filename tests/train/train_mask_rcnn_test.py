@@ -109,6 +109,63 @@ class Training(OnShapes):
             for key, value in zip(("ap", "ap50", "ap75"), stats):
                 self.assertAlmostEqual(evaluation[f"{name}_{key}"], value, delta=1e-6, msg=(kind, key))
 
+        # And the same program again, which needs no pictures to learn.
+        weights = jobs.temporary_directory(self) / "weights.safetensors"
+        shutil.move(self.output / "model.safetensors", weights)
+        shutil.rmtree(self.output)
+        for ranks in 1, 2:
+            self.assert_equal_precision(self.evaluate(weights, "--train", "none", ranks=ranks), evaluation)
+            self.assertEqual(sorted(path.name for path in self.output.iterdir()),
+                             ["detections.json", "logs", "metrics.jsonl"])
+
+    def evaluate(self, weights, *options, **how):
+        shutil.rmtree(self.output, ignore_errors=True)
+        self.require_success(self.run_it("--weights", weights, "--test-only", *options, **how))
+        (evaluation,) = self.records("evaluation")
+        return evaluation
+
+    def assert_equal_precision(self, found, expected):
+        values = {name for name in expected if name.startswith(("bbox_", "segm_"))}
+        self.assertGreater(len(values), 8)
+        for name in values:
+            self.assertAlmostEqual(found[name], expected[name], delta=1e-6, msg=name)
+
+    def test_labels_may_be_the_ids_of_categories(self):
+        plain = self.evaluate(WEIGHTS)
+        numbers = {1: 2, 2: 5, 3: 9}
+        folder = jobs.temporary_directory(self) / "copy"
+        shutil.copytree(self.data, folder)
+        for split in "train", "val":
+            file = folder / f"annotations/instances_{split}2017.json"
+            content = json.loads(file.read_text())
+            for each in content["categories"]:
+                each["id"] = numbers[each["id"]]
+            for each in content["annotations"]:
+                each["category_id"] = numbers[each["category_id"]]
+            file.write_text(json.dumps(content))
+        self.data = folder
+        # The same network, with outputs that are never largest for the numbers in between.
+        spread = {name: tensor for name, tensor in load_file(WEIGHTS).items()}
+        for name in ("box_predictor.cls_score", "box_predictor.bbox_pred", "mask_predictor.mask_fcn_logits"):
+            for kind in "weight", "bias":
+                tensor = spread[f"roi_heads.{name}.{kind}"]
+                by_class = tensor.reshape(4, -1)
+                wide = numpy.full((10, by_class.shape[1]), -1000 if kind == "bias" else 0, numpy.float32)
+                wide[[0, *numbers.values()]] = by_class
+                spread[f"roi_heads.{name}.{kind}"] = wide.reshape(-1, *tensor.shape[1:])
+        file = jobs.temporary_directory(self) / "spread.safetensors"
+        save_file(spread, file)
+        self.assert_equal_precision(self.evaluate(file, "--labels-are-ids"), plain)
+        found = json.loads((self.output / "detections.json").read_text())
+        self.assertEqual({each["category_id"] for each in found}, set(numbers.values()))
+
+        shutil.rmtree(self.output)
+        self.require_success(self.run_it("--iter", 1, "--labels-are-ids"))
+        with safe_open(self.output / "model.safetensors", "np") as file:
+            self.assertEqual(json.loads(file.metadata()["category_ids"]), [1, 2, 3, 4, 5, 6, 7, 8, 9])
+            self.assertEqual(json.loads(file.metadata()["classes"])[4:6], ["square", "no category 6"])
+            self.assertEqual(file.get_tensor("roi_heads.box_predictor.cls_score.weight").shape[0], 10)
+
     def test_sixteen_bits_are_trained_in_the_layout_for_them(self):
         exact = self.first_losses()
         rounded = self.first_losses("--precision", "bfloat16")
@@ -208,6 +265,7 @@ class Refusals(OnShapes):
         self.refuse("--min-scale", 2, exit_code=USAGE, words=("--min-scale is 2", "--max-scale is 1"))
         self.refuse("--copy-paste", 2, exit_code=USAGE, words=("copy-paste",))
         self.refuse("--trainable-stages", 2, exit_code=USAGE, words=("--trainable-stages", "tiny"))
+        self.refuse("--test-only", exit_code=USAGE, words=("--test-only", "--weights"))
 
     def test_malformed_annotations_are_named_or_left_out(self):
         def damage(content):
@@ -253,8 +311,18 @@ class Refusals(OnShapes):
         shutil.copy(self.annotations, self.data / "annotations/instances_val2017.json")
         shutil.rmtree(self.data / "val2017")
         shutil.copytree(self.data / "train2017", self.data / "val2017")
-        self.refuse("--weights", WEIGHTS, exit_code=USAGE, words=("box_predictor.cls_score.weight",))
+        self.refuse("--weights", WEIGHTS, exit_code=USAGE, words=("shapes.safetensors", "on other categories"))
         self.require_success(self.try_it("--weights", WEIGHTS, "--new-classes"))
+
+
+    def test_weights_of_as_many_other_classes_or_another_model_are_refused(self):
+        for split in "train", "val":
+            self.annotations = self.data / f"annotations/instances_{split}2017.json"
+            self.change(lambda content: content["categories"][0].update(name="disc"))
+        self.refuse("--weights", WEIGHTS, exit_code=USAGE, words=("shapes.safetensors", "on other categories"))
+        self.refuse("--weights", WEIGHTS, "--test-only", exit_code=USAGE, words=("on other categories",))
+        self.refuse("--weights", WEIGHTS, "--model", "resnet50", exit_code=USAGE, words=("--model tiny, not resnet50",))
+        self.refuse("--weights", WEIGHTS, "--norm-epsilon", 0, exit_code=USAGE, words=("--norm-epsilon 1e-05, not 0",))
 
 
 class Segment(OnShapes):

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import digit_images
 import jobs
 
-jobs.require_packages("PIL")
+jobs.require_packages("PIL", "numpy", "safetensors")
+from safetensors.numpy import load_file
 
 USAGE, ENVIRONMENT = 2, 3
 SMALL = ("--model", "resnet8", "--train-size", 32, "--val-size", 32, "--resize", 32)
@@ -42,6 +43,11 @@ class TrainResnet(unittest.TestCase):
         lines = (self.output / "metrics.jsonl").read_text().splitlines()
         return [record for record in map(json.loads, lines) if record["event"] == event]
 
+    def copy(self):
+        folder = jobs.temporary_directory(self) / "copy"
+        shutil.copytree(self.data, folder)
+        return folder
+
 
 class Benchmark(TrainResnet):
     def test_measures_images_per_second_without_data(self):
@@ -60,7 +66,6 @@ class Benchmark(TrainResnet):
             self.assertAlmostEqual(summary["images_per_s"], float(shown[3]), delta=0.051)
             # It is no training: nothing of it is kept, and nothing of it continued.
             self.assertEqual(sorted(path.name for path in self.output.iterdir()), ["logs", "metrics.jsonl"])
-
 
     def test_steps_reuse_the_memory_of_the_first_ones(self):
         def page_faults(iterations):
@@ -149,12 +154,58 @@ class Settings(TrainResnet):
         self.assertEqual(self.train("--ema", "0")[1], weights)
 
 
-class Refusals(TrainResnet):
-    def copy(self):
-        folder = jobs.temporary_directory(self) / "copy"
-        shutil.copytree(self.data, folder)
-        return folder
+class Weights(TrainResnet):
+    def setUp(self):
+        super().setUp()
+        self.weights = jobs.temporary_directory(self) / "weights.safetensors"
+        self.train("--epochs", 20, "--learning-rate", 1.6, "--reference-batch", 64, "--hflip", 0, "--min-scale", 0.8)
+        self.evaluation = self.records("evaluation")[-1]
+        self.assertGreater(self.evaluation["accuracy"], 0.25)  # 0.1 by chance
+        shutil.copy(self.output / "model.safetensors", self.weights)
+        shutil.rmtree(self.output)
 
+    def train(self, *options):
+        job = self.run_it("--data", self.data, "--batch-size", 4, "--precision", "float32", "--warmup-epochs", 0, *options)
+        self.require_success(job)
+        return job
+
+    def test_are_evaluated_without_training(self):
+        folder = self.copy()
+        shutil.rmtree(folder / "train")
+        for ranks in 1, 3:
+            shutil.rmtree(self.output, ignore_errors=True)
+            job = self.run_it("--data", folder, "--batch-size", 3, "--precision", "float32", "--weights", self.weights,
+                              "--test-only", ranks=ranks)
+            self.require_success(job)
+            (evaluation,) = self.records("evaluation")
+            self.assertEqual(evaluation["step"], 0)
+            for name in "accuracy", "top5_accuracy":
+                self.assertAlmostEqual(evaluation[name], self.evaluation[name], delta=1e-12)
+                self.assertEqual(self.records("summary")[-1][name], evaluation[name])
+            self.assertRegex(job.stderr, r"(?m)^evaluation: accuracy [\d.]+, top5_accuracy [\d.]+$")
+            self.assertEqual(sorted(path.name for path in self.output.iterdir()), ["logs", "metrics.jsonl"])
+
+    def test_are_where_a_training_begins(self):
+        self.train("--epochs", 1, "--weights", self.weights, "--learning-rate", "1e-12")
+        self.assertEqual(self.tensor(self.output / "model.safetensors"), self.tensor(self.weights))
+
+    def tensor(self, path):
+        return load_file(path)["fc.weight"].astype("float16").tolist()
+
+    def test_are_refused_for_other_classes_and_reported_for_other_sizes(self):
+        folder = self.copy()
+        for split in "train", "val":
+            (folder / split / "9").rename(folder / split / "90")
+        options = ("--weights", self.weights, "--test-only", "--batch-size", 4)
+        jobs.require_refusal(self, self.run_it("--data", folder, *options), USAGE, "weights.safetensors", "other names")
+        jobs.require_refusal(self, self.run_it(*options), USAGE, "--test-only", "--data")
+        jobs.require_refusal(self, self.run_it("--data", folder, "--test-only"), USAGE, "--test-only", "--weights")
+        job = self.run_it("--data", self.data, *options, "--resize", 40)
+        self.require_success(job)
+        self.assertIn("is for images of --val-size 32 and --resize 32, and is used with 32 and 40", job.stderr)
+
+
+class Refusals(TrainResnet):
     def test_of_options(self):
         jobs.require_refusal(self, self.run_it("--data", self.data, model=("--model", "resnet51")), USAGE,
                              "Option --model is 'resnet51'", "resnet50, ")
@@ -179,13 +230,13 @@ class Refusals(TrainResnet):
         no_images = jobs.temporary_directory(self)
         for folder, code, parts in ((lacks_class, USAGE, ["different classes"]),
                                     (empty_class, ENVIRONMENT, ["copy/train'", "found none in '3'"]),
-                                    (no_images, ENVIRONMENT, ["train"])):
+                                    (no_images, ENVIRONMENT, [f"{no_images.name}/train"])):
             with self.subTest(parts=parts):
                 jobs.require_refusal(self, self.run_it("--data", folder, "--batch-size", 4), code, *parts)
 
     def test_of_fewer_images_than_a_step_needs(self):
         jobs.require_refusal(self, self.run_it("--data", self.data, "--batch-size", 21), USAGE, "2 ranks",
-                             "batch_size of 21", "42 samples", "has 40")
+                             "batch size of 21", "42 samples", "has 40")
 
     def test_of_fewer_classes_than_the_data_have(self):
         jobs.require_refusal(self, self.run_it("--data", self.data, "--batch-size", 4, "--classes", 9), USAGE,

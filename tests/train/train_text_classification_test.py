@@ -103,6 +103,20 @@ class Training(OnTexts):
         config = RobertaForSequenceClassification.from_pretrained(self.output / "model").config
         self.assertEqual(config.id2label, {0: "negative", 1: "positive"})
 
+        # Again, without texts to learn; and with other names for the same classes.
+        weights = self.folder / "weights"
+        shutil.move(self.output / "model", weights)
+        shutil.rmtree(self.output)
+        numbers = {"negative": 0, "positive": 1}
+        write_tsv(self.data / "numbers.tsv", [(text, numbers[label]) for text, label in rows])
+        for ranks, options in (1, ()), (3, ("--dev", "numbers.tsv", "--classes", "0,1")):
+            self.train("--weights", weights, "--train", "none.tsv", "--test-only", *options, ranks=ranks)
+            (again,) = self.records("evaluation")
+            for name in "accuracy", "f1", "matthews":
+                self.assertAlmostEqual(again[name], evaluation[name], delta=1e-9)
+            self.assertEqual(sorted(path.name for path in self.output.iterdir()), ["logs", "metrics.jsonl"])
+            shutil.rmtree(self.output)
+
     def test_pairs_with_numbers(self):
         rows = read_tsv(REVIEWS / "dev.tsv")[:48]
         pairs = [(a, b, len(a) / 100) for (a, _), (b, _) in zip(rows[::2], rows[1::2])]
@@ -223,6 +237,11 @@ class Refusals(OnTexts):
         self.require_refusal(USAGE, ["--weights", other], "17")
         (other / "config.json").write_text(json.dumps(config | {"model_type": "bert"}))
         self.require_refusal(ENVIRONMENT, ["--weights", other], "bert")
+        self.require_refusal(USAGE, ["--test-only"], "--test-only", "--weights")
+        self.require_refusal(USAGE, ["--weights", MODEL, "--test-only", "--task", "regression"], "--task regression")
+        self.require_refusal(USAGE, ["--weights", MODEL, "--test-only", "--classes", "a,b,c"], "2 classes", "--classes")
+        self.require_refusal(USAGE, ["--weights", MODEL, "--test-only", "--classes", "positive,negative"],
+                             "negative,positive", "another order")
         (other / "config.json").write_text(json.dumps(config))
         (other / "model.safetensors").unlink()
         self.require_refusal(ENVIRONMENT, ["--weights", other], "model.safetensors")

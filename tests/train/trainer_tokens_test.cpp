@@ -125,7 +125,7 @@ std::pair<at::Tensor, std::int64_t> train_in_one_process(std::size_t accumulate,
   return {model->weights(), steps};
 }
 
-struct Interrupted {};
+struct InterruptedTexts {};
 
 struct TrainedTexts {
   at::Tensor weights;
@@ -133,7 +133,7 @@ struct TrainedTexts {
   std::int64_t planned = 0;  // for the schedule
 };
 
-// On all ranks, from the last checkpoint of the run if there is one; throws Interrupted after a step.
+// On all ranks, from the last checkpoint of the run if there is one; throws InterruptedTexts after a step.
 TrainedTexts train_together(TestRun& run, std::int64_t accumulate, data::Remainder remainder,
                             const TrainerCheckpoints& checkpoints, std::int64_t stop_after = -1) {
   const auto context = run.start();
@@ -158,7 +158,7 @@ TrainedTexts train_together(TestRun& run, std::int64_t accumulate, data::Remaind
                    .tensor_board = false,
                    .mlflow = false}};
   trainer.after_step([&](const TrainingState& state) {
-    if (state.step == stop_after) throw Interrupted{};
+    if (state.step == stop_after) throw InterruptedTexts{};
   });
   trainer.fit(loader, [&](const data::TokenBatch& batch) { return model->loss(batch); });
   trained.weights = model->weights();
@@ -191,7 +191,7 @@ TEST(TrainerTokens, ContinueBitForBitWithinAnEpoch) {
     const auto expected = train_together(undisturbed, 1, data::Remainder::exact, checkpoints);
     TestRun run{communicator};
     for (const std::int64_t step : {3, 13}) {
-      EXPECT_THROW(train_together(run, 1, data::Remainder::exact, checkpoints, step), Interrupted);
+      EXPECT_THROW(train_together(run, 1, data::Remainder::exact, checkpoints, step), InterruptedTexts);
       communicator.barrier();
     }
     const auto resumed = train_together(run, 1, data::Remainder::exact, checkpoints);

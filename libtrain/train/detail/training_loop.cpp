@@ -78,7 +78,8 @@ TrainingLoop::TrainingLoop(Context& context, TrainerOptions options) : context_(
 }
 
 TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& module, TrainerOptimizer optimizer) {
-  if (has_begun_) throw UsageError(text("The part '", name, "' was added to a trainer after fit(). Add it before."));
+  if (has_begun_)
+    throw UsageError(text("The part '", name, "' was added to a trainer after fit() or evaluate(). Add it before."));
   module.to(context_.device());
   if (options_.channels_last) to_channels_last(module);
   if (options_.sync_batch_norm) replace_batch_norms(module, communicator());
@@ -97,12 +98,13 @@ TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& modul
 }
 
 void TrainingLoop::add_state(const std::string& name, std::unique_ptr<Checkpointable> state) {
-  if (has_begun_) throw UsageError(text("The state '", name, "' was added to a trainer after fit(). Add it before."));
+  if (has_begun_)
+    throw UsageError(text("The state '", name, "' was added to a trainer after fit() or evaluate(). Add it before."));
   states_.emplace_back(name, std::move(state));
 }
 
 Trackers& TrainingLoop::trackers() {
-  if (!records_) throw UsageError("A trainer has no trackers before fit(). Use them in a callback.");
+  if (!records_) throw UsageError("A trainer has no trackers before fit() or evaluate(). Use them in a callback.");
   return records_->trackers();
 }
 
@@ -148,20 +150,31 @@ void TrainingLoop::fit(TrainerSteps& steps) {
   finish(steps);
 }
 
-void TrainingLoop::begin(TrainerSteps& steps) {
-  if (has_begun_)
-    throw UsageError("fit() was called twice. Create another Trainer, with another TrainerCheckpoints::folder.");
-  if (parts_.empty()) throw UsageError("fit() was called on a trainer without modules. Add them with add().");
+// Returns the configuration, which all ranks have. Without a sampler, if nothing is trained.
+RunConfiguration TrainingLoop::begin_once(const char* method, const data::Sampler* sampler) {
+  if (has_begun_) {
+    throw UsageError(text("A trainer's ", method, " was called after its fit() or evaluate(). Create another Trainer, ",
+                          "with another TrainerCheckpoints::folder."));
+  }
+  if (parts_.empty())
+    throw UsageError(text("A trainer's ", method, " was called without modules. Add them with add()."));
   has_begun_ = true;
-  require_batches(steps.sampler(), 0, 0);
-  require_metric_of_evaluations();
-  const auto all = configuration(steps.sampler());
+  if (sampler != nullptr) {
+    require_batches(*sampler, 0, 0);
+    require_metric_of_evaluations();
+  }
+  auto all = configuration(sampler);
   std::vector<std::string> lines;
   for (const auto& [name, value] : all) lines.push_back(text(name, " = ", redact_value(name, value)));
   require_agreement({.subject = "The configuration of the training",
                      .unit = "settings",
                      .advice = "Give all ranks the same options."},
                     lines, communicator());
+  return all;
+}
+
+void TrainingLoop::begin(TrainerSteps& steps) {
+  const auto all = begin_once("fit()", &steps.sampler());
   make_schedule(steps.sampler());  // a schedule that is refused must not leave a run behind
   if (options_.checkpoints.enabled) resume(all);
   context_.metrics();  // fails before the training if the output folder cannot be written
@@ -170,8 +183,11 @@ void TrainingLoop::begin(TrainerSteps& steps) {
     for (const auto& part : parts_) part->restart_average();
   }
   samples_before_ = state().samples;
-  NamedValues shown{all.begin(), all.end()};
-  records_.emplace(context_, shown,
+  open_records(all);
+}
+
+void TrainingLoop::open_records(const RunConfiguration& configuration) {
+  records_.emplace(context_, NamedValues{configuration.begin(), configuration.end()},
                    TrainingRecords::Options{.log_every_steps = options_.log_every_steps,
                                             .tensor_board = options_.tensor_board,
                                             .mlflow = options_.mlflow,
@@ -198,7 +214,7 @@ void TrainingLoop::require_metric_among(const std::vector<std::string>& names) c
 }
 
 // The options of the command line, and what the program decides.
-RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const {
+RunConfiguration TrainingLoop::configuration(const data::Sampler* sampler) const {
   RunConfiguration all;
   for (const auto& [name, value] : context_.fixed_options()) all.emplace(text("--", name), value);
   all.emplace("epochs", text(options_.epochs));
@@ -207,11 +223,11 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler& sampler) const
   all.emplace("precision", name_of(options_.precision));
   all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");
   if (options_.max_gradient_norm) all.emplace("max_gradient_norm", text(*options_.max_gradient_norm));
-  if (sampler.max_tokens() > 0) {
-    const bool is_padded = sampler.token_count() == data::TokenCount::padded;
-    all.emplace("max_tokens", text(sampler.max_tokens(), is_padded ? ", padded" : ""));
-  } else {
-    all.emplace("batch_size", text(sampler.batch_size()));
+  if (sampler != nullptr && sampler->max_tokens() > 0) {
+    const bool is_padded = sampler->token_count() == data::TokenCount::padded;
+    all.emplace("max_tokens", text(sampler->max_tokens(), is_padded ? ", padded" : ""));
+  } else if (sampler != nullptr) {
+    all.emplace("batch_size", text(sampler->batch_size()));
   }
   if (options_.moving_average) {
     all.emplace(kAverageDecay, text(options_.moving_average->decay));

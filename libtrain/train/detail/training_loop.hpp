@@ -26,8 +26,8 @@
 
 namespace libtrain::detail {
 
-/// fit() of a Trainer: epochs, steps, and what happens between steps. training_loop.cpp has the way of a batch, in its
-/// order; training_loop_events.cpp has records, evaluations, checkpoints, and the ends of a run.
+/// fit() of a Trainer: epochs, steps, and what happens between steps; and evaluate(). training_loop.cpp has the way of
+/// a batch, in its order; training_loop_events.cpp has records, evaluations, checkpoints, and the ends of a run.
 ///
 /// The state of a run (TrainerProgress, the parts, the loader's position) belongs to one step between make_step() and
 /// the next one: there checkpoints are written. An epoch ends after its last step with an evaluation, and then counts;
@@ -40,6 +40,7 @@ class TrainingLoop {
   TrainerPart& add(const std::string& name, torch::nn::Module& module, TrainerOptimizer optimizer);
   void add_state(const std::string& name, std::unique_ptr<Checkpointable> state);
   void fit(TrainerSteps& steps);
+  std::map<std::string, double> evaluate_only();
 
   using Values = std::map<std::string, double>;
   struct EvaluationOf {
@@ -102,7 +103,9 @@ class TrainingLoop {
   std::vector<TrainerPart*> parts() const;
   bool is_over() const;
 
+  RunConfiguration begin_once(const char* method, const data::Sampler* sampler);
   void begin(TrainerSteps& steps);
+  void open_records(const RunConfiguration& configuration);
   void require_batches(const data::Sampler& sampler, std::uint64_t from, std::uint64_t number) const;
   bool joins() const;
   std::int64_t steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const;
@@ -111,7 +114,7 @@ class TrainingLoop {
   void follow_schedule(const data::Sampler& sampler);
   void require_metric_of_evaluations() const;
   void require_metric_among(const std::vector<std::string>& names) const;
-  RunConfiguration configuration(const data::Sampler& sampler) const;
+  RunConfiguration configuration(const data::Sampler* sampler) const;
   void resume(const RunConfiguration& configuration);
 
   void train_epoch(TrainerSteps& steps);

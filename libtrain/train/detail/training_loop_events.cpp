@@ -68,6 +68,29 @@ void TrainingLoop::evaluate(TrainerSteps& steps) {
   compare_with_best();
 }
 
+std::map<std::string, double> TrainingLoop::evaluate_only() {
+  const auto all = begin_once("evaluate()", nullptr);
+  if (evaluations_.empty())
+    throw UsageError("A trainer's evaluate() was called without evaluations. Add one with evaluate_with().");
+  context_.metrics();  // fails before the evaluation if the output folder cannot be written
+  open_records(all);
+  settle_parts();
+  check_parts();
+  for (const auto& part : parts_) {
+    require_finite(part->module());
+    part->synchronizer().broadcast_buffers();
+  }
+  const auto found = evaluate_from(0);
+  if (!found) throw UsageError("An evaluation has returned no values, although the run was not asked to stop.");
+  const auto& values = *found;
+  progress_->state.evaluation = values;
+  records_->record("evaluation", 0, 0, values);
+  records_->show_evaluation(values);
+  records_->end(RunStatus::finished);
+  for (const auto& [name, value] : values) context_.summary().set(name, value);
+  return values;
+}
+
 // No later round compares the replicas after the last step.
 void TrainingLoop::check_parts() {
   if (options_.synchronizer.replicas == Replicas::unchecked) return;

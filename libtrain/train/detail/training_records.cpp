@@ -8,6 +8,7 @@
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/observe/tensor_board.hpp>
 
 namespace libtrain::detail {
@@ -114,6 +115,13 @@ void TrainingRecords::show_end_of_epoch(const std::map<std::string, double>& val
   std::vector<ProgressFigure> figures;
   for (const auto& [name, value] : values) figures.push_back({value, name});
   context_.progress().end_epoch(std::move(figures));
+}
+
+void TrainingRecords::show_evaluation(const std::map<std::string, double>& values) {
+  if (!is_shown_) return;
+  std::vector<std::string> figures;
+  for (const auto& [name, value] : values) figures.push_back(text(name, " ", value));
+  context_.progress().print("evaluation: " + join(figures, ", "));
 }
 
 std::string TrainingRecords::mlflow_run() const {

@@ -51,6 +51,9 @@ class TrainingRecords {
   void show_step(std::int64_t step_in_epoch);
   void show_end_of_epoch(const std::map<std::string, double>& values);
 
+  /// A line with the values of an evaluation that belongs to no epoch.
+  void show_evaluation(const std::map<std::string, double>& values);
+
   Trackers& trackers() { return trackers_; }
 
   /// The run on the MLflow server, as far as it is known.
