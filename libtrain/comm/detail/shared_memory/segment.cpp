@@ -18,7 +18,9 @@ namespace libtrain::detail {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which C libraries before 2.36 do not define
+// MADV_POPULATE_WRITE and MADV_COLLAPSE, which C libraries before 2.36 and 2.37 do not define.
+constexpr int kPopulateWrite = 23;
+constexpr int kCollapse = 25;
 
 [[noreturn]] void throw_error(const std::string& what, int reason) {
   throw EnvironmentError(text(what, ": ", std::strerror(reason), "."));
@@ -61,9 +63,21 @@ std::uint64_t inode_of(int file) {
   return fstat(file, &status) == 0 ? status.st_ino : 0;
 }
 
-// Allocates the pages: through the mapping first, which has requested huge pages, then the rest. Without memory this
-// fails with an error; a later access would fail with a SIGBUS.
+// Makes huge pages of a mapping whose pages have not been allocated. The kernel gives shared memory none by itself
+// unless /sys/kernel/mm/transparent_hugepage/shmem_enabled says so, which it does nowhere by default, but since
+// Linux 6.1 it makes them on request where there is a page.
+void allocate_huge_pages_of(const Mapping& mapping) {
+  auto* const begin = static_cast<std::byte*>(mapping.data());
+  for (std::size_t offset = 0; offset + kHugePageBytes <= mapping.bytes(); offset += kHugePageBytes) {
+    madvise(begin + offset, kPageBytes, kPopulateWrite);
+  }
+  madvise(begin, mapping.bytes(), kCollapse);
+}
+
+// Allocates the pages: in huge pages first, then the rest. Without memory this fails with an error; a later access
+// would fail with a SIGBUS.
 void allocate_pages_of(int file, const Mapping& mapping) {
+  if (mapping.bytes() >= kHugePageBytes) allocate_huge_pages_of(mapping);
   madvise(mapping.data(), mapping.bytes(), kPopulateWrite);
   int result = -1;
   do {
