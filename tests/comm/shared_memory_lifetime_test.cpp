@@ -2,10 +2,14 @@
 
 #include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -62,6 +66,45 @@ TEST(SharedMemoryLifetime, ReturnsNullIfTheMachineHasNoMoreMemory) {
     EXPECT_EQ(transport.allocate(std::size_t{1} << 50), nullptr);
     EXPECT_EQ(transport.allocate(~std::size_t{0}), nullptr);
     EXPECT_NE(transport.allocate(1), nullptr);
+  });
+}
+
+// Of the mapping at `address`, in which pages of 2 MiB are mapped as one.
+std::int64_t huge_kilobytes(const void* address) {
+  std::ifstream maps{"/proc/self/smaps"};
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  bool is_in_it = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t first = 0;
+    std::uintptr_t past = 0;
+    std::int64_t kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &first, &past) == 2) {
+      is_in_it = first <= begin && begin < past;
+    } else if (is_in_it && std::sscanf(line.c_str(), "ShmemPmdMapped: %" SCNd64 " kB", &kilobytes) == 1) {
+      return kilobytes;
+    }
+  }
+  return 0;
+}
+
+// Whether it makes huge pages of a page of shared memory on request, as Linux 6.1 and later do unless it is forbidden.
+bool kernel_makes_huge_pages() {
+  constexpr int kCollapse = 25;
+  constexpr std::size_t kBytes = 4 << 20;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(memory) + kBytes / 2 - 1) / (kBytes / 2) * (kBytes / 2);
+  std::memset(reinterpret_cast<void*>(aligned), 0, 1);
+  const bool does = madvise(reinterpret_cast<void*>(aligned), kBytes / 2, kCollapse) == 0;
+  munmap(memory, kBytes);
+  return does;
+}
+
+TEST(SharedMemoryLifetime, IsInHugePagesIfTheKernelCanMakeThem) {
+  on_threads(1, [](HostTransport& transport) {
+    const auto memory = transport.allocate(8 << 20);
+    EXPECT_EQ(huge_kilobytes(memory.get()) > 0, kernel_makes_huge_pages());
+    EXPECT_EQ(huge_kilobytes(transport.allocate(4096).get()), 0);
   });
 }
 
