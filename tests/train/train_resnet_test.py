@@ -155,19 +155,25 @@ class Settings(TrainResnet):
 
 
 class Weights(TrainResnet):
+    @classmethod
+    def setUpClass(cls):
+        cls.data = jobs.temporary_directory(cls) / "some"
+        digit_images.write(cls.data / "train", "train", range(10), 40)
+        digit_images.write(cls.data / "val", "t10k", range(10), 10)
+
     def setUp(self):
         super().setUp()
         self.weights = jobs.temporary_directory(self) / "weights.safetensors"
-        self.train("--epochs", 20, "--learning-rate", 1.6, "--reference-batch", 64, "--hflip", 0, "--min-scale", 0.8)
+        self.train("--epochs", 5, "--learning-rate", 1.6)
         self.evaluation = self.records("evaluation")[-1]
-        self.assertGreater(self.evaluation["accuracy"], 0.25)  # 0.1 by chance
+        self.assertGreater(self.evaluation["accuracy"], 0.2)  # by chance it is 0.1
         shutil.copy(self.output / "model.safetensors", self.weights)
         shutil.rmtree(self.output)
 
     def train(self, *options):
-        job = self.run_it("--data", self.data, "--batch-size", 4, "--precision", "float32", "--warmup-epochs", 0, *options)
+        job = self.run_it("--data", self.data, "--batch-size", 8, "--precision", "float32", "--warmup-epochs", 1,
+                          "--schedule", "cosine", "--min-scale", 0.8, "--hflip", 0, *options)
         self.require_success(job)
-        return job
 
     def test_are_evaluated_without_training(self):
         folder = self.copy()
@@ -200,7 +206,7 @@ class Weights(TrainResnet):
         jobs.require_refusal(self, self.run_it("--data", folder, *options), USAGE, "weights.safetensors", "other names")
         jobs.require_refusal(self, self.run_it(*options), USAGE, "--test-only", "--data")
         jobs.require_refusal(self, self.run_it("--data", folder, "--test-only"), USAGE, "--test-only", "--weights")
-        job = self.run_it("--data", self.data, *options, "--resize", 40)
+        job = self.run_it("--data", self.data, *options, model=(*SMALL[:-1], 40))
         self.require_success(job)
         self.assertIn("is for images of --val-size 32 and --resize 32, and is used with 32 and 40", job.stderr)
 
