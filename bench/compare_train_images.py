@@ -119,7 +119,7 @@ def parse_arguments():
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.workload == "start":
-        options.warmup, options.steps, options.iterations = 1, 1, 1
+        options.warmup, options.steps, options.iterations = 0, 1, 1
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     return options
 

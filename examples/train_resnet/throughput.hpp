@@ -13,8 +13,11 @@
 /// a warm-up, and +-1.96 standard deviations, between which 95% of normally distributed iterations lie.
 class Throughput {
  public:
+  /// Without a warm-up the first iteration begins here.
   Throughput(std::int64_t warm_up_steps, std::int64_t steps_per_iteration)
-      : steps_per_iteration_(steps_per_iteration), next_end_(warm_up_steps) {}
+      : steps_per_iteration_(steps_per_iteration),
+        next_end_(warm_up_steps > 0 ? warm_up_steps : steps_per_iteration),
+        counts_(warm_up_steps == 0) {}
 
   /// Called after each step with the images that all ranks have used so far. Returns whether an iteration has ended
   /// that counts.
@@ -58,7 +61,7 @@ class Throughput {
   std::int64_t steps_ = 0;
   std::int64_t next_end_;
   std::int64_t images_ = 0;
-  bool counts_ = false;        // the warm-up does not
+  bool counts_;                // the warm-up does not
   std::vector<double> rates_;  // of all ranks, by iteration
   libtrain::Stopwatch stopwatch_;
 };

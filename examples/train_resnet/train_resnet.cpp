@@ -63,6 +63,11 @@ double learning_rate(const lt::Context& context, std::int64_t batches, double gl
   return scaling == "linear" ? rate * ratio : scaling == "sqrt" ? rate * std::sqrt(ratio) : rate;
 }
 
+// The images of a run that continues do not belong to its first steps.
+std::int64_t warm_up_steps(const lt::Context& context) {
+  return context.integer("num-warmup-batches", context.option("data").empty() ? 0 : 1, 100000);
+}
+
 Settings::Settings(lt::Context& context)
     : epochs(context.integer("epochs", 1, 100000)),
       max_steps(0),
@@ -78,7 +83,7 @@ Settings::Settings(lt::Context& context)
     throw lt::UsageError("--test-only evaluates --weights on the images of --data. Give both.");
   // Without data it is a benchmark.
   if (context.option("data").empty()) {
-    max_steps = context.integer("num-warmup-batches", 1, 100000) +
+    max_steps = warm_up_steps(context) +
                 context.integer("num-iters", 1, 100000) * context.integer("num-batches-per-iter", 1, 100000);
   }
 }
@@ -329,8 +334,7 @@ void train(lt::Context& context) {
   }
 
   ltd::DataLoader loader{*images.train, training_options(context, settings, images), context.shard()};
-  Throughput throughput(context.integer("num-warmup-batches", 1, 100000),
-                        context.integer("num-batches-per-iter", 1, 100000));
+  Throughput throughput(warm_up_steps(context), context.integer("num-batches-per-iter", 1, 100000));
   trainer.after_step([&](const lt::TrainingState& state) {
     if (throughput.after_step(state.samples) && settings.max_steps > 0) {
       context.progress().print(lt::text("iteration ", throughput.iterations(), ": ",

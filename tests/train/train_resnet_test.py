@@ -67,6 +67,12 @@ class Benchmark(TrainResnet):
             # It is no training: nothing of it is kept, and nothing of it continued.
             self.assertEqual(sorted(path.name for path in self.output.iterdir()), ["logs", "metrics.jsonl"])
 
+    def test_measures_from_the_first_step_without_a_warm_up(self):
+        job = self.run_it("--batch-size", 4, "--num-warmup-batches", 0, "--num-batches-per-iter", 2, "--num-iters", 3)
+        self.require_success(job)
+        self.assertEqual(len(re.findall(r"(?m)^iteration \d+: ", job.stderr)), 3, job)
+        self.assertEqual(self.records("summary")[-1]["steps"], 2 * 3)
+
     def test_steps_reuse_the_memory_of_the_first_ones(self):
         def page_faults(iterations):
             before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
