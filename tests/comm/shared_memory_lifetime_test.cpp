@@ -100,10 +100,17 @@ bool kernel_makes_huge_pages() {
   return does;
 }
 
+// Other processes take the kernel's free huge pages, so that one request may fail and the next succeed.
 TEST(SharedMemoryLifetime, IsInHugePagesIfTheKernelCanMakeThem) {
+  constexpr int kRequests = 10;
   on_threads(1, [](HostTransport& transport) {
-    const auto memory = transport.allocate(8 << 20);
-    EXPECT_EQ(huge_kilobytes(memory.get()) > 0, kernel_makes_huge_pages());
+    bool kernel_makes_them = true;
+    bool has_some = false;
+    for (int request = 0; request < kRequests && !has_some; ++request) {
+      has_some = huge_kilobytes(transport.allocate(8 << 20).get()) > 0;
+      kernel_makes_them = kernel_makes_them && kernel_makes_huge_pages();
+    }
+    EXPECT_TRUE(has_some || !kernel_makes_them);
     EXPECT_EQ(huge_kilobytes(transport.allocate(4096).get()), 0);
   });
 }
