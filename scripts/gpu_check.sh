@@ -10,10 +10,11 @@
 #   sanitizer         some of them under compute-sanitizer, if it is installed
 #   nccl              NCCL between two processes on one GPU: the multi-rank tests, and a rank that is killed
 #   parity            gradients of two processes, compared with PyTorch's DistributedDataParallel over NCCL
-#   speed             ResNet-50 in bf16 and channels_last, in turns with PyTorch
+#   resnet            steps of ResNet-50 in bf16 and channels_last, in turns with PyTorch
+#   roberta           steps of RoBERTa base in bf16, in turns with transformers, which Python must have
 #   synchronizations  how often the host waits for the GPU in a training step
 #   mask_rcnn         Mask R-CNN and its operators, in turns with torchvision, which Python must have
-# In four groups of at most 3 minutes each: tests sanitizer, nccl parity, speed synchronizations, mask_rcnn.
+# In four groups of at most 3 minutes each: tests sanitizer, nccl parity, resnet roberta, synchronizations mask_rcnn.
 #
 # Needs one GPU, Python 3 with PyTorch, and the programs. "pack" builds them, on any machine, for a machine that cannot
 # build them, and puts them into the folder (default build/gpu-check/pack) with this script, the peers in Python and the

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <libtrain/models/detail/cuda/batch_norm.hpp>
 #include <libtrain/models/frozen_batch_norm.hpp>
 
 namespace libtrain::models::detail {
@@ -14,6 +15,23 @@ namespace {
 void zero_scale(const torch::nn::AnyModule& norm) {
   const at::NoGradGuard no_grad;
   norm.ptr()->named_parameters(/*recurse=*/false)["weight"].zero_();
+}
+
+at::Tensor norm_of(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
+                   const at::Tensor& residual, bool is_rectified) {
+  at::Tensor values;
+  if (auto* frozen = norm.ptr()->as<FrozenBatchNorm2d>()) {
+    values = frozen->after(convolution, x);
+  } else {
+    values = convolution.forward(x);
+    auto* batch_norm = norm.ptr()->as<torch::nn::BatchNorm2d>();
+    if (batch_norm && can_fuse_batch_norm(*batch_norm, values, residual)) {
+      return fused_batch_norm(*batch_norm, values, residual, is_rectified);
+    }
+    values = norm.forward(values);
+  }
+  if (residual.defined()) values += residual;
+  return is_rectified ? values.relu_() : values;
 }
 
 // The norm of the shortcut's convolution, or x if the shortcut is empty.
@@ -35,8 +53,12 @@ torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels
 }
 
 at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x) {
-  if (auto* frozen = norm.ptr()->as<FrozenBatchNorm2d>()) return frozen->after(convolution, x);
-  return norm.forward(convolution.forward(x));
+  return norm_of(convolution, norm, x, /*residual=*/{}, /*is_rectified=*/false);
+}
+
+at::Tensor convolve_and_rectify(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
+                                const at::Tensor& residual) {
+  return norm_of(convolution, norm, x, residual, /*is_rectified=*/true);
 }
 
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion) {
@@ -65,10 +87,8 @@ BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
 }
 
 at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
-  at::Tensor out = convolve(*conv1_, bn1_, x).relu_();
-  out = convolve(*conv2_, bn2_, out);
-  out += shortcut_of(*downsample_, x);
-  return out.relu_();
+  const at::Tensor out = convolve_and_rectify(*conv1_, bn1_, x);
+  return convolve_and_rectify(*conv2_, bn2_, out, shortcut_of(*downsample_, x));
 }
 
 void BasicBlockImpl::zero_last_norm() {
@@ -93,11 +113,9 @@ BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
 }
 
 at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
-  at::Tensor out = convolve(*conv1_, bn1_, x).relu_();
-  out = convolve(*conv2_, bn2_, out).relu_();
-  out = convolve(*conv3_, bn3_, out);
-  out += shortcut_of(*downsample_, x);
-  return out.relu_();
+  at::Tensor out = convolve_and_rectify(*conv1_, bn1_, x);
+  out = convolve_and_rectify(*conv2_, bn2_, out);
+  return convolve_and_rectify(*conv3_, bn3_, out, shortcut_of(*downsample_, x));
 }
 
 void BottleneckImpl::zero_last_norm() {

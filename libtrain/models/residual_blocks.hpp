@@ -29,8 +29,13 @@ torch::nn::Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t ke
 
 torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels);
 
-/// The norm of the convolution of x; a FrozenBatchNorm2d as one operator.
+/// The norm of the convolution of x. A FrozenBatchNorm2d is a part of the convolution; a BatchNorm2d in training on a
+/// GPU (can_fuse_batch_norm) is one operator with what follows.
 at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x);
+
+/// The same, plus `residual` if it is defined, rectified.
+at::Tensor convolve_and_rectify(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
+                                const at::Tensor& residual = {});
 
 /// 1x1 convolution and norm for the shortcut of a block whose output differs in shape from its input, else empty.
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion);

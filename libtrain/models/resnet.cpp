@@ -111,7 +111,7 @@ void ResNetImpl::initialize() {
 }
 
 at::Tensor ResNetImpl::stem(const at::Tensor& images) {
-  const at::Tensor x = detail::convolve(*conv1_, bn1_, images).relu_();
+  const at::Tensor x = detail::convolve_and_rectify(*conv1_, bn1_, images);
   return options_.stem == Stem::imagenet ? at::max_pool2d(x, {3, 3}, {2, 2}, {1, 1}) : x;
 }
 

@@ -49,7 +49,9 @@ enum class Replicas {
 };
 
 enum class Overlap {
-  backward,  ///< a bucket is reduced as soon as it is full, while backward() runs
+  backward,  ///< a bucket is reduced as soon as it is full, while backward() runs; in wait(), if the module on a GPU
+             ///< has SyncBatchNorm layers and parameters may be unused, as ranks would call collectives in different
+             ///< orders
   none,      ///< wait() reduces: any number of backward() passes may precede it, and reach a parameter many times
 };
 

@@ -147,7 +147,7 @@ void GradientRounds::mark_gradient_ready(std::size_t index, const at::Tensor& in
     parameter.gradient = ModuleParameter::Gradient::arrived;
     parameter.ready_s = round_.since_first_gradient.seconds();
     round_.arrivals.push_back(index);
-    if (options_.overlap == Overlap::none) return;
+    if (!starts_in_backward()) return;
     --missing_[parameter.place->bucket];
     while (started_ < plan_.size() && missing_[started_] == 0) start_next_bucket();
   } catch (...) {
@@ -168,6 +168,13 @@ void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor&
   if (bucket == nullptr || (!parameter.has_arrived() && bucket->adopt(gradient, incoming))) return;
   const TraceSpan span{options_.trace, "compute", "copy gradient"};
   bucket->keep(member, gradient);
+}
+
+// A GPU needs the collectives of all its communicators in the same order on all ranks. A rank that leaves parameters
+// out has its buckets full sooner than others do, before or after other batch norms.
+bool GradientRounds::starts_in_backward() const {
+  const bool is_ordered = device_.is_cpu() || batch_norms_.empty() || options_.unused == UnusedParameters::refused;
+  return options_.overlap == Overlap::backward && is_ordered;
 }
 
 void GradientRounds::start_next_bucket() {

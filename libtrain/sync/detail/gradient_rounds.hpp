@@ -101,6 +101,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void expect_gradient(std::size_t index);
   void mark_gradient_ready(std::size_t index, const at::Tensor& incoming);
   void adopt_or_keep(ModuleParameter& parameter, const at::Tensor& incoming);
+  bool starts_in_backward() const;
   void start_next_bucket();
   void gather(GradientBucket& bucket, const std::vector<std::size_t>& members);
   void fill_place(ModuleParameter& parameter);

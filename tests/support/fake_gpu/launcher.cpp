@@ -1,13 +1,16 @@
 #include <tests/support/fake_gpu/launcher.hpp>
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/nan_to_num.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/detail/first_failure.hpp>
@@ -26,6 +29,13 @@ using detail::CallKind;
 
 constexpr CallOptions kUntilAbort{.timeout = std::chrono::hours(24)};
 
+// Like NCCL, whose minima and maxima ignore a NaN.
+at::Tensor without_nan(const at::Tensor& values, std::optional<ReduceOp> op) {
+  if (!values.is_floating_point() || (op != ReduceOp::minimum && op != ReduceOp::maximum)) return values;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return at::nan_to_num(values, op == ReduceOp::minimum ? kInfinity : -kInfinity, kInfinity, -kInfinity);
+}
+
 // What the queued work uses: it may outlive the launcher.
 struct Queued {
   explicit Queued(std::shared_ptr<Communicator> communicator) : data(std::move(communicator)) {}
@@ -42,16 +52,19 @@ struct Queued {
     };
     switch (call.kind) {
       case CallKind::all_reduce:
-        return data->all_reduce(view(input, call.count), view(output, call.count), *call.op, kUntilAbort);
+        return data->all_reduce(without_nan(view(input, call.count), call.op), view(output, call.count), *call.op,
+                                kUntilAbort);
       case CallKind::reduce:
-        return data->reduce(view(input, call.count), output == nullptr ? at::Tensor{} : view(output, call.count),
-                            *call.root, *call.op, kUntilAbort);
+        return data->reduce(without_nan(view(input, call.count), call.op),
+                            output == nullptr ? at::Tensor{} : view(output, call.count), *call.root, *call.op,
+                            kUntilAbort);
       case CallKind::broadcast:
         return data->broadcast(view(output, call.count), *call.root, kUntilAbort);
       case CallKind::all_gather:
         return data->all_gather(view(input, call.count), view(output, ranks * call.count), kUntilAbort);
       case CallKind::reduce_scatter:
-        return data->reduce_scatter(view(input, ranks * call.count), view(output, call.count), *call.op, kUntilAbort);
+        return data->reduce_scatter(without_nan(view(input, ranks * call.count), call.op), view(output, call.count),
+                                    *call.op, kUntilAbort);
       default:
         return data->all_to_all(view(input, call.count), view(output, call.count), kUntilAbort);
     }

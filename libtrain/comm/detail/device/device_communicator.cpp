@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <new>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
@@ -49,6 +52,11 @@ std::string text_of(const std::shared_ptr<const std::string>& label) {
 // Libraries scale 16-bit elements by a rounded 1/n.
 bool is_divided_here(const Call& call) {
   return call.op == ReduceOp::average && (call.type == DataType::float16 || call.type == DataType::bfloat16);
+}
+
+// Libraries ignore a NaN where another rank has a number.
+bool loses_nan(const Call& call, at::ScalarType type) {
+  return (call.op == ReduceOp::minimum || call.op == ReduceOp::maximum) && at::isFloatingType(type);
 }
 
 // A collective of host memory, whose failure is a failure of the device's communicator, too: its watchdog finds it.
@@ -373,15 +381,26 @@ Work DeviceCommunicator::launch(const Call& call, const at::Tensor& input, const
 
 void DeviceCommunicator::put_into_stream(const Call& call, const at::Tensor& input, const at::Tensor& output,
                                          const Deadline& deadline) {
-  auto launched = call;
-  if (is_divided_here(call)) launched.op = ReduceOp::sum;
-  auto* const to = output.defined() ? output.mutable_data_ptr() : nullptr;
-  shared_->launcher->launch(launched, input.const_data_ptr(), to, shared_->stream, deadline);
-  if (launched.op == call.op || !output.defined()) return;
   // Below autograd, like the collective itself.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::StreamGuard in_stream(shared_->stream);
-  output.div_(world_size());
+  const auto launch = [&](ReduceOp op, const at::Tensor& from, const at::Tensor& to) {
+    auto launched = call;
+    if (launched.op) launched.op = op;
+    shared_->launcher->launch(launched, from.const_data_ptr(), to.defined() ? to.mutable_data_ptr() : nullptr,
+                              shared_->stream, deadline);
+  };
+  at::Tensor nan_counts;
+  if (loses_nan(call, input.scalar_type())) {
+    const auto is_nan = at::isnan(input).to(input.scalar_type());
+    nan_counts = output.defined() ? at::empty_like(output) : output;
+    launch(ReduceOp::sum, is_nan, nan_counts);
+  }
+  const bool is_divided = is_divided_here(call);
+  launch(is_divided ? ReduceOp::sum : call.op.value_or(ReduceOp::sum), input, output);
+  if (!output.defined()) return;
+  if (is_divided) output.div_(world_size());
+  if (nan_counts.defined()) output.masked_fill_(nan_counts.ne(0), std::numeric_limits<double>::quiet_NaN());
 }
 
 // The stream must be idle, so that it passes the mark at once. A float, as which the device gives times, has few digits

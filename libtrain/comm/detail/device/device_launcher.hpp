@@ -30,7 +30,7 @@ class DeviceMemory {
 
 /// A communication library for one device per rank, as DeviceCommunicator uses it. A launcher puts collectives into a
 /// stream; what surrounds that is in DeviceCommunicator: order of streams, lifetime of tensors, averages of 16-bit
-/// types, deadlines, records. NCCL implements it, and a fake library in tests.
+/// types, NaN in minima and maxima, deadlines, records. NCCL implements it, and a fake library in tests.
 ///
 /// One thread at a time calls `launch`; any thread may call all other functions at any time.
 class DeviceLauncher : public WatchedComm {
@@ -45,7 +45,8 @@ class DeviceLauncher : public WatchedComm {
   ///
   /// `call` has the number of elements as in Call: of one part in all_gather and reduce_scatter, of all parts in
   /// all_to_all. It is not 0. `output` is null on ranks that receive nothing; both are the tensor in a broadcast.
-  /// The operation is not an average of 16-bit elements. In-place calls pass the same memory, as Communicator says.
+  /// The operation is not an average of 16-bit elements, and a minimum or maximum may lose a NaN. In-place calls pass
+  /// the same memory, as Communicator says.
   virtual void launch(const Call& call, const void* input, void* output, const c10::Stream& stream,
                       const Deadline& deadline) = 0;
 

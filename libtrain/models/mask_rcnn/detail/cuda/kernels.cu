@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <libtrain/models/detail/cuda/conversions.cuh>
 
 namespace libtrain::models::detail {
 
@@ -11,33 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWordBits = 64;
-
-template <typename T>
-__device__ T widened(T value) {
-  return value;
-}
-__device__ float widened(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-__device__ float widened(__half value) {
-  return __half2float(value);
-}
-__device__ float widened(std::uint8_t value) {
-  return static_cast<float>(value);
-}
-
-template <typename T, typename S>
-__device__ T narrowed(S value) {
-  return static_cast<T>(value);
-}
-template <>
-__device__ __nv_bfloat16 narrowed(float value) {
-  return __float2bfloat16(value);
-}
-template <>
-__device__ __half narrowed(float value) {
-  return __float2half(value);
-}
 
 // One axis of a box, as AxisBins on the host.
 template <typename S>
