@@ -256,7 +256,7 @@ TEST(SynchronizerUnused, AGradientThatAnOptimizerHasForgottenIsNone) {
 // A rank that leaves a part out has its buckets full sooner, before other collectives of the batch norms.
 TEST(SynchronizerUnused, BucketsAndBatchNormsDoNotWaitForEachOther) {
   on_ranks([](Communicator& communicator) {
-    const auto trained = train_together({.model = "batch_norm", .regime = test::Regime::unused}, communicator);
+    const auto trained = test::train_together({.model = "batch_norm", .regime = test::Regime::unused}, communicator);
     EXPECT_TRUE(trained.weights.isfinite().all().item<bool>());
   });
 }
