@@ -1,5 +1,7 @@
 #include <libtrain/models/residual_blocks.hpp>
 
+#include <typeinfo>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -17,20 +19,29 @@ void zero_scale(const torch::nn::AnyModule& norm) {
   norm.ptr()->named_parameters(/*recurse=*/false)["weight"].zero_();
 }
 
+// A class derived from LibTorch's batch norm may do more than that.
+torch::nn::BatchNorm2dImpl* as_batch_norm(const torch::nn::AnyModule& norm) {
+  const auto module = norm.ptr();
+  return typeid(*module) == typeid(torch::nn::BatchNorm2dImpl) ? module->as<torch::nn::BatchNorm2d>() : nullptr;
+}
+
 at::Tensor norm_of(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
-                   const at::Tensor& residual, bool is_rectified) {
-  at::Tensor values;
+                   const Residual& residual, bool is_rectified) {
+  at::Tensor values, added;
   if (auto* frozen = norm.ptr()->as<FrozenBatchNorm2d>()) {
     values = frozen->after(convolution, x);
   } else {
     values = convolution.forward(x);
-    auto* batch_norm = norm.ptr()->as<torch::nn::BatchNorm2d>();
-    if (batch_norm && can_fuse_batch_norm(*batch_norm, values, residual)) {
-      return fused_batch_norm(*batch_norm, values, residual, is_rectified);
+    auto* batch_norm = as_batch_norm(norm);
+    if (batch_norm && can_fuse_batch_norm(*batch_norm, values)) {
+      if (residual) added = residual();
+      if (!added.defined() || (added.sizes() == values.sizes() && added.scalar_type() == values.scalar_type())) {
+        return fused_batch_norm(*batch_norm, values, added, is_rectified);
+      }
     }
     values = norm.forward(values);
   }
-  if (residual.defined()) values += residual;
+  if (residual) values += added.defined() ? added : residual();
   return is_rectified ? values.relu_() : values;
 }
 
@@ -57,7 +68,7 @@ at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& no
 }
 
 at::Tensor convolve_and_rectify(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
-                                const at::Tensor& residual) {
+                                const Residual& residual) {
   return norm_of(convolution, norm, x, residual, /*is_rectified=*/true);
 }
 
@@ -88,7 +99,7 @@ BasicBlockImpl::BasicBlockImpl(const ResidualBlockOptions& options)
 
 at::Tensor BasicBlockImpl::forward(const at::Tensor& x) {
   const at::Tensor out = convolve_and_rectify(*conv1_, bn1_, x);
-  return convolve_and_rectify(*conv2_, bn2_, out, shortcut_of(*downsample_, x));
+  return convolve_and_rectify(*conv2_, bn2_, out, [&] { return shortcut_of(*downsample_, x); });
 }
 
 void BasicBlockImpl::zero_last_norm() {
@@ -115,7 +126,7 @@ BottleneckImpl::BottleneckImpl(const ResidualBlockOptions& options)
 at::Tensor BottleneckImpl::forward(const at::Tensor& x) {
   at::Tensor out = convolve_and_rectify(*conv1_, bn1_, x);
   out = convolve_and_rectify(*conv2_, bn2_, out);
-  return convolve_and_rectify(*conv3_, bn3_, out, shortcut_of(*downsample_, x));
+  return convolve_and_rectify(*conv3_, bn3_, out, [&] { return shortcut_of(*downsample_, x); });
 }
 
 void BottleneckImpl::zero_last_norm() {

@@ -33,9 +33,12 @@ torch::nn::AnyModule make_norm(const NormFactory& factory, std::int64_t channels
 /// GPU (can_fuse_batch_norm) is one operator with what follows.
 at::Tensor convolve(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x);
 
-/// The same, plus `residual` if it is defined, rectified.
+/// Makes what is added to a block's last norm.
+using Residual = std::function<at::Tensor()>;
+
+/// The same, plus the residual if it is not empty, rectified.
 at::Tensor convolve_and_rectify(torch::nn::Conv2dImpl& convolution, torch::nn::AnyModule& norm, const at::Tensor& x,
-                                const at::Tensor& residual = {});
+                                const Residual& residual = {});
 
 /// 1x1 convolution and norm for the shortcut of a block whose output differs in shape from its input, else empty.
 torch::nn::Sequential projection(const ResidualBlockOptions& options, std::int64_t expansion);

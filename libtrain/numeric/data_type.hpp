@@ -10,7 +10,7 @@ namespace libtrain {
 enum class DataType : std::uint8_t { float32, float64, float16, bfloat16, int32, int64, uint8 };
 
 /// How elements at equal positions are combined. `average` is the sum divided by the world size, for floating types
-/// only. `minimum` and `maximum` of floating elements of which one is NaN are unspecified.
+/// only. `minimum` and `maximum` of floating elements of which one is NaN are NaN.
 enum class ReduceOp : std::uint8_t { sum, average, minimum, maximum, product };
 
 constexpr std::size_t size_of(DataType type) {

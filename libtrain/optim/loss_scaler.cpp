@@ -122,7 +122,8 @@ FiniteCheck LossScaler::unscale(const std::vector<at::Tensor>& parameters, Commu
   const auto found_inf = check.is_on_device()
                              ? check.found_inf()
                              : at::full({}, check ? 0 : 1, at::TensorOptions(at::kFloat).device(device));
-  communicator.all_reduce(found_inf, ReduceOp::maximum).wait();
+  communicator.all_reduce(found_inf, ReduceOp::sum).wait();
+  found_inf.clamp_max_(1);  // a sum and not a maximum, which takes two collectives on a GPU
   const auto combined = device.is_cpu() ? FiniteCheck{found_inf.item<float>() == 0} : FiniteCheck{found_inf};
   if (!reported_) checks_.back() = combined;
   return combined;

@@ -124,6 +124,11 @@ TEST(CollectiveContract, ShapesMayDiffer) {
   });
 }
 
+void expect_nan_at(const at::Tensor& tensor, std::int64_t place) {
+  EXPECT_EQ(torch::isnan(tensor).sum().item<int>(), 1) << tensor;
+  EXPECT_TRUE(torch::isnan(tensor[place]).item<bool>());
+}
+
 TEST(CollectiveContract, NotANumberSurvivesWhoeverBringsIt) {
   on_ranks([](Communicator& communicator) {
     for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
@@ -131,9 +136,14 @@ TEST(CollectiveContract, NotANumberSurvivesWhoeverBringsIt) {
         for (const auto op : {ReduceOp::sum, ReduceOp::minimum, ReduceOp::maximum}) {
           const auto tensor = torch::ones({5}, on_device(type));
           if (communicator.rank() == origin) tensor[3] = std::numeric_limits<float>::quiet_NaN();
+          const auto output = torch::zeros({5}, on_device(type));
+          communicator.reduce(tensor, output, origin, op).wait();
+          if (communicator.rank() == origin) expect_nan_at(output, 3);
+          const auto parts = tensor.repeat({communicator.world_size()});
+          communicator.reduce_scatter(parts, output, op).wait();
+          expect_nan_at(output, 3);
           communicator.all_reduce(tensor, op).wait();
-          EXPECT_EQ(torch::isnan(tensor).sum().item<int>(), 1) << "of rank " << origin << " in " << type;
-          EXPECT_TRUE(torch::isnan(tensor[3]).item<bool>());
+          expect_nan_at(tensor, 3);
         }
       }
     }

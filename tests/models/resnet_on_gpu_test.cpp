@@ -7,6 +7,7 @@
 #include <ostream>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -93,19 +94,19 @@ TEST(BatchNormOnGpu, ComputesWhatTheSeparateOperatorsCompute) {
     norm->to(test::device());
     expected_norm->to(torch::kDouble);
 
-    const auto expected_x = leaf(values.to(torch::kDouble)), expected_residual = leaf(added.to(torch::kDouble));
-    auto expected = expected_norm->forward(expected_x);
-    if (each.has_residual) expected = expected + expected_residual;
-    if (each.is_rectified) expected = expected.relu();
-    expected.backward(incoming.to(torch::kDouble));
-
     const auto x = leaf(values.to(test::device())), residual = leaf(added.to(test::device()));
-    const auto argument = each.has_residual ? residual : at::Tensor();
-    ASSERT_TRUE(can_fuse_batch_norm(*norm, x, argument));
-    const auto actual = fused_batch_norm(*norm, x, argument, each.is_rectified);
+    ASSERT_TRUE(can_fuse_batch_norm(*norm, x));
+    const auto actual = fused_batch_norm(*norm, x, each.has_residual ? residual : at::Tensor(), each.is_rectified);
     EXPECT_EQ(actual.scalar_type(), each.type);
     EXPECT_TRUE(actual.is_contiguous(kLayout));
     actual.backward(incoming.to(test::device()));
+
+    const auto expected_x = leaf(values.to(torch::kDouble)), expected_residual = leaf(added.to(torch::kDouble));
+    auto expected = expected_norm->forward(expected_x);
+    if (each.has_residual) expected = expected + expected_residual;
+    // As the operator has rectified: values near 0 may be on either side.
+    if (each.is_rectified) expected = expected * actual.detach().cpu().gt(0);
+    expected.backward(incoming.to(torch::kDouble));
 
     const double bound = each.type == torch::kFloat ? 2e-5 : each.type == torch::kHalf ? 2e-3 : 1e-2;
     EXPECT_LT(difference(actual, expected), bound);
@@ -149,18 +150,34 @@ TEST(BatchNormOnGpu, KeepsNanThroughTheRectifier) {
   EXPECT_EQ(fused_batch_norm(*norm, x, residual, /*is_rectified=*/true).isnan().sum().item<std::int64_t>(), 1);
 }
 
+// An overflow of float16 must not become zeros.
+TEST(BatchNormOnGpu, GivesAChannelWithInfinityNoNumbers) {
+  for (const double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    auto norm = norm_of(8);
+    norm->to(test::device());
+    auto x = torch::randn({2, 8, 4, 4}, gpu_options(torch::kHalf)).contiguous(kLayout);
+    x[1][5][0][3] = value;
+    const auto output = fused_batch_norm(*norm, x, {}, /*is_rectified=*/true);
+    EXPECT_EQ(output.isnan().sum().item<std::int64_t>(), 2 * 4 * 4);
+    EXPECT_TRUE(norm->running_var[5].isnan().item<bool>());
+  }
+}
+
 TEST(BatchNormOnGpu, LeavesOtherLayoutsAndOptionsToLibTorch) {
   auto norm = norm_of(8);
   norm->to(test::device());
   const auto x = torch::randn({2, 8, 4, 4}, gpu_options(torch::kFloat));
   const auto last = x.contiguous(kLayout);
-  EXPECT_TRUE(can_fuse_batch_norm(*norm, last, {}));
-  EXPECT_FALSE(can_fuse_batch_norm(*norm, x, {}));
-  EXPECT_FALSE(can_fuse_batch_norm(*norm, last.to(torch::kDouble), {}));
-  EXPECT_FALSE(can_fuse_batch_norm(*norm, last, last.to(torch::kHalf)));
-  EXPECT_FALSE(can_fuse_batch_norm(*norm, last.cpu(), {}));
+  EXPECT_TRUE(can_fuse_batch_norm(*norm, last));
+  EXPECT_FALSE(can_fuse_batch_norm(*norm, x));
+  EXPECT_FALSE(can_fuse_batch_norm(*norm, last.to(torch::kDouble)));
+  EXPECT_FALSE(can_fuse_batch_norm(*norm, last.cpu()));
+  norm->to(torch::kFloat);  // counts batches in float32 now
+  EXPECT_FALSE(can_fuse_batch_norm(*norm, last));
+  norm->num_batches_tracked = torch::zeros({}, gpu_options(torch::kLong));
+  EXPECT_TRUE(can_fuse_batch_norm(*norm, last));
   norm->eval();
-  EXPECT_FALSE(can_fuse_batch_norm(*norm, last, {}));
+  EXPECT_FALSE(can_fuse_batch_norm(*norm, last));
 }
 
 TEST(BatchNormOnGpu, IsNotDifferentiatedTwice) {
@@ -191,6 +208,7 @@ void expect_equal_blocks(const detail::ResidualBlockOptions& options) {
   const auto incoming = torch::randn(actual.sizes());
   expected.backward(incoming.to(torch::kDouble));
   actual.backward(incoming.to(test::device()));
+  EXPECT_THAT(actual.grad_fn()->name(), ::testing::HasSubstr("FusedBatchNorm"));
   EXPECT_LT(difference(actual, expected), 1e-4);
   EXPECT_LT(difference(x.grad(), expected_x.grad()), 1e-2);
   const auto parameters = block->parameters(), wanted = expected_block->parameters();

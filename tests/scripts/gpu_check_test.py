@@ -201,13 +201,13 @@ while [ "$1" != --gradients ]; do shift; done
         records = [{"samples_per_s": ours, "synchronized": kind} for kind in (False, True)]
         lines = "\n".join(map(json.dumps, records))
         self.program("bench_train_step", f"""
-echo libtrain >>{self.folder}/calls
+echo libtrain "$4" >>{self.folder}/calls
 while [ "$1" != --json ]; do shift; done
 echo '{lines}' >>"$2"
 """)
         self.peer("bench/peers/gpu_train_step.py", f"""
 import json, sys
-open("{self.folder}/calls", "a").write("pytorch\\n")
+open("{self.folder}/calls", "a").write(f"pytorch {{sys.argv[4]}}\\n")
 records = {[record | {"samples_per_s": 1000} for record in records]}
 open(sys.argv[sys.argv.index("--json") + 1], "a").write("".join(json.dumps(each) + "\\n" for each in records))
 """)
@@ -219,8 +219,10 @@ open(sys.argv[sys.argv.index("--json") + 1], "a").write("".join(json.dumps(each)
             _, rows, _ = self.check(part)
             self.assertEqual([row.result for row in rows], [result] * 2)
             self.assertTrue(rows[0].found.startswith(f"{ours / 1000:.3f} ({ours} and 1000 samples/s"), rows[0].found)
-        turns = (self.folder / "calls").read_text().split()
-        self.assertEqual(turns, ["libtrain", "pytorch", "pytorch", "libtrain"] * len(cases))
+        turns = (self.folder / "calls").read_text().splitlines()
+        workloads = {"resnet": "resnet50", "roberta": "roberta_base"}
+        self.assertEqual(turns, [f"{program} {workloads[part]}" for part, _, _ in cases
+                                 for program in ("libtrain", "pytorch", "pytorch", "libtrain")])
 
     def test_mask_rcnn_is_compared_workload_by_workload(self):
         record = """

@@ -253,7 +253,8 @@ TEST(SynchronizerUnused, AGradientThatAnOptimizerHasForgottenIsNone) {
   });
 }
 
-// A rank that leaves a part out has its buckets full sooner, before other collectives of the batch norms.
+// A rank that leaves a part out has its buckets full sooner, before other collectives of the batch norms. Whether the
+// training ends is tested; the tests of parity compare its weights.
 TEST(SynchronizerUnused, BucketsAndBatchNormsDoNotWaitForEachOther) {
   on_ranks([](Communicator& communicator) {
     const auto trained = test::train_together({.model = "batch_norm", .regime = test::Regime::unused}, communicator);

@@ -170,8 +170,9 @@ void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor&
   bucket->keep(member, gradient);
 }
 
-// A GPU needs the collectives of all its communicators in the same order on all ranks. A rank that leaves parameters
-// out has its buckets full sooner than others do, before or after other batch norms.
+// Collectives of all communicators of a GPU need the same order on all ranks: a comparison of calls waits for those of
+// the other ranks, and the GPU may not run two collectives at once. A rank that leaves parameters out has its buckets
+// full sooner than others do, before or after other batch norms.
 bool GradientRounds::starts_in_backward() const {
   const bool is_ordered = device_.is_cpu() || batch_norms_.empty() || options_.unused == UnusedParameters::refused;
   return options_.overlap == Overlap::backward && is_ordered;

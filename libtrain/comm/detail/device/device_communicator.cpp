@@ -55,8 +55,13 @@ bool is_divided_here(const Call& call) {
 }
 
 // Libraries ignore a NaN where another rank has a number.
-bool loses_nan(const Call& call, at::ScalarType type) {
-  return (call.op == ReduceOp::minimum || call.op == ReduceOp::maximum) && at::isFloatingType(type);
+bool loses_nan(const Call& call) {
+  return (call.op == ReduceOp::minimum || call.op == ReduceOp::maximum) && is_floating(*call.type);
+}
+
+Call with_op(Call call, ReduceOp op) {
+  call.op = op;
+  return call;
 }
 
 // A collective of host memory, whose failure is a failure of the device's communicator, too: its watchdog finds it.
@@ -384,20 +389,18 @@ void DeviceCommunicator::put_into_stream(const Call& call, const at::Tensor& inp
   // Below autograd, like the collective itself.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::StreamGuard in_stream(shared_->stream);
-  const auto launch = [&](ReduceOp op, const at::Tensor& from, const at::Tensor& to) {
-    auto launched = call;
-    if (launched.op) launched.op = op;
-    shared_->launcher->launch(launched, from.const_data_ptr(), to.defined() ? to.mutable_data_ptr() : nullptr,
+  const auto put = [&](const Call& part, const at::Tensor& from, const at::Tensor& to) {
+    shared_->launcher->launch(part, from.const_data_ptr(), to.defined() ? to.mutable_data_ptr() : nullptr,
                               shared_->stream, deadline);
   };
   at::Tensor nan_counts;
-  if (loses_nan(call, input.scalar_type())) {
+  if (loses_nan(call)) {
     const auto is_nan = at::isnan(input).to(input.scalar_type());
     nan_counts = output.defined() ? at::empty_like(output) : output;
-    launch(ReduceOp::sum, is_nan, nan_counts);
+    put(with_op(call, ReduceOp::sum), is_nan, nan_counts);
   }
   const bool is_divided = is_divided_here(call);
-  launch(is_divided ? ReduceOp::sum : call.op.value_or(ReduceOp::sum), input, output);
+  put(is_divided ? with_op(call, ReduceOp::sum) : call, input, output);
   if (!output.defined()) return;
   if (is_divided) output.div_(world_size());
   if (nan_counts.defined()) output.masked_fill_(nan_counts.ne(0), std::numeric_limits<double>::quiet_NaN());

@@ -32,6 +32,9 @@ namespace libtrain::detail {
 /// NCCL's own average multiplies by 1/n rounded to 16 bits, which scales every value wrongly by up to 0.2% unless n is
 /// a power of two. The sum may overflow float16 where the average would not: scale such values down before.
 ///
+/// NCCL's minima and maxima ignore NaN. Those of floating types are two collectives therefore, the first of which
+/// counts the NaN of each element, in memory as large as input and output.
+///
 /// 16-bit sums: NCCL rounds to 16 bits after each addition in the ring, unlike the host backends, which accumulate in
 /// float32. Widening first would double the network traffic, which is the bottleneck on GPUs; reduce float32 tensors if
 /// that rounding matters.

@@ -22,8 +22,17 @@ using torch::autograd::variable_list;
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
-bool is_kernel_type(at::ScalarType type) {
-  return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+std::optional<NormType> type_of(const at::Tensor& x) {
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      return NormType::float32;
+    case at::kBFloat16:
+      return NormType::bfloat16;
+    case at::kHalf:
+      return NormType::float16;
+    default:
+      return std::nullopt;
+  }
 }
 
 bool is_aligned(const at::Tensor& tensor) {
@@ -37,11 +46,7 @@ at::Tensor as_matrix(const at::Tensor& tensor) {
 }
 
 NormShape shape_of(const at::Tensor& x) {
-  return {.rows = x.numel() / x.size(1),
-          .channels = x.size(1),
-          .type = x.scalar_type() == at::kFloat      ? NormType::float32
-                  : x.scalar_type() == at::kBFloat16 ? NormType::bfloat16
-                                                     : NormType::float16};
+  return {.rows = x.numel() / x.size(1), .channels = x.size(1), .type = *type_of(x)};
 }
 
 at::Tensor floats(const at::Tensor& like, at::IntArrayRef sizes) {
@@ -75,7 +80,9 @@ struct FusedBatchNorm : torch::autograd::Function<FusedBatchNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients_of_outputs) {
-    TORCH_CHECK(!at::GradMode::is_enabled(), "Batch norm of ResNets cannot be differentiated twice on a GPU.");
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "A ResNet in channels_last on a GPU has no second derivative, which create_graph asks for. Train it in "
+                "the contiguous layout.");
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &scale = saved[1], &shift = saved[2], &statistics = saved[3], &outputs = saved[4];
     const c10::DeviceGuard guard(x.device());
@@ -135,14 +142,10 @@ at::Tensor statistics_of(torch::nn::BatchNorm2dImpl& norm, const at::Tensor& x) 
 
 }  // namespace
 
-bool can_fuse_batch_norm(const torch::nn::BatchNorm2dImpl& norm, const at::Tensor& x, const at::Tensor& residual) {
-  if (!x.is_cuda() || x.dim() != 4 || !x.is_contiguous(kLayout) || !is_kernel_type(x.scalar_type())) return false;
+bool can_fuse_batch_norm(const torch::nn::BatchNorm2dImpl& norm, const at::Tensor& x) {
+  if (!x.is_cuda() || x.dim() != 4 || !x.is_contiguous(kLayout) || !type_of(x)) return false;
   const auto channels = x.size(1);
   if (channels == 0 || channels % kNormVector != 0 || x.numel() / channels < 2 || !is_aligned(x)) return false;
-  if (residual.defined() &&
-      (residual.sizes() != x.sizes() || residual.scalar_type() != x.scalar_type() || residual.device() != x.device())) {
-    return false;
-  }
   if (!norm.is_training() || !norm.options.momentum().has_value()) return false;
   for (const auto& tensor : {norm.weight, norm.bias, norm.running_mean, norm.running_var}) {
     if (!tensor.defined() || tensor.scalar_type() != at::kFloat || tensor.device() != x.device() ||
@@ -150,13 +153,12 @@ bool can_fuse_batch_norm(const torch::nn::BatchNorm2dImpl& norm, const at::Tenso
       return false;
     }
   }
-  return norm.num_batches_tracked.defined() && norm.num_batches_tracked.device() == x.device();
+  const auto& batches = norm.num_batches_tracked;  // Module::to(dtype) converts it, too
+  return batches.defined() && batches.scalar_type() == at::kLong && batches.device() == x.device();
 }
 
 at::Tensor fused_batch_norm(torch::nn::BatchNorm2dImpl& norm, const at::Tensor& x, const at::Tensor& residual,
                             bool is_rectified) {
-  TORCH_CHECK(can_fuse_batch_norm(norm, x, residual), "fused_batch_norm has no kernels for ", x.toString(), " of ",
-              x.sizes(), " and these options.");
   const c10::DeviceGuard guard(x.device());
   const auto added = residual.defined() ? std::optional(residual) : std::nullopt;
   return FusedBatchNorm::apply(x, norm.weight, norm.bias, added, statistics_of(norm, x), is_rectified);

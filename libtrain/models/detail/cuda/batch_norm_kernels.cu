@@ -153,6 +153,7 @@ __device__ Sums finished_sums(const float* partial_sums, int blocks, std::int64_
     shared[0][threadIdx.y][threadIdx.x] += shared[0][threadIdx.y + half][threadIdx.x];
     shared[1][threadIdx.y][threadIdx.x] += shared[1][threadIdx.y + half][threadIdx.x];
   }
+  __syncthreads();
   return {shared[0][0][threadIdx.x], shared[1][0][threadIdx.x]};
 }
 
@@ -180,7 +181,8 @@ __global__ void __launch_bounds__(kNormThreads, kResidentBlocks)
 }
 
 template <typename T>
-__global__ void finish_statistics(NormShape shape, int blocks, NormStatistics statistics) {
+__global__ void __launch_bounds__(kSumLanes* kSumLanes)
+    finish_statistics(NormShape shape, int blocks, NormStatistics statistics) {
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kSumLanes + threadIdx.x;
   const Sums sums = finished_sums(statistics.partial_sums, blocks, shape.channels, channel);
   if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) ++*statistics.batches;
@@ -188,7 +190,9 @@ __global__ void finish_statistics(NormShape shape, int blocks, NormStatistics st
   const auto rows = static_cast<double>(shape.rows);
   const double difference = sums.first / rows;
   const double mean = static_cast<double>(widened(static_cast<const T*>(statistics.inputs)[channel])) + difference;
-  const double variance = fmax(sums.second / rows - difference * difference, 0.0);
+  // Keeps NaN, which fmax would not.
+  double variance = sums.second / rows - difference * difference;
+  if (variance < 0) variance = 0;
   statistics.means[channel] = static_cast<float>(mean);
   statistics.inverse_deviations[channel] = static_cast<float>(1 / sqrt(variance + statistics.epsilon));
   const auto update = [&](float& running, double value) {
@@ -283,7 +287,8 @@ __global__ void __launch_bounds__(kNormThreads, kResidentBlocks)
   write_partial_sums(place, sums, products, backward.partial_sums);
 }
 
-__global__ void finish_gradients(NormShape shape, int blocks, NormBackward backward) {
+__global__ void __launch_bounds__(kSumLanes* kSumLanes)
+    finish_gradients(NormShape shape, int blocks, NormBackward backward) {
   const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * kSumLanes + threadIdx.x;
   const Sums sums = finished_sums(backward.partial_sums, blocks, shape.channels, channel);
   if (threadIdx.y != 0 || channel >= shape.channels) return;

@@ -2,7 +2,7 @@
 
 namespace libtrain::models::detail {
 
-bool can_fuse_batch_norm(const torch::nn::BatchNorm2dImpl&, const at::Tensor&, const at::Tensor&) {
+bool can_fuse_batch_norm(const torch::nn::BatchNorm2dImpl&, const at::Tensor&) {
   return false;
 }
 
