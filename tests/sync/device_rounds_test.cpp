@@ -428,7 +428,7 @@ TEST(DeviceRounds, EqualTheHostUnderRandomDelays) {
     PairTraining training{communicator, {.buckets = {16, 16}}};
     double left = 1;
     double velocity = 0;
-    for (int round = 0; round < 250; ++round) {
+    for (int round = 0; round < 1000; ++round) {
       const double mine = 1 + (round + communicator.rank()) % 3;
       training.round(mine, 2 * mine);
       double mean = 0;
