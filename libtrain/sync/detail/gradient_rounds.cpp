@@ -497,6 +497,7 @@ void GradientRounds::keep_error() {
   if (is_under_way() && !error_) error_ = std::current_exception();
 }
 
+// Takes part in the rest of the round, so that no rank waits in vain, and throws.
 void GradientRounds::fail(const std::string& failure) {
   round_.report.failure = failure;
   try {

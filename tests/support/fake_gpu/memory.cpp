@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/Storage.h>
 #include <c10/util/Exception.h>
 
 #include <tests/support/fake_gpu/fake_gpu.hpp>
@@ -409,6 +410,19 @@ void record_pinned_use(const void* address, FakeStream& stream) {
 
 void release_memory_of(const Recording* recording, const std::shared_ptr<Mark>& last_replay) {
   fake_device_allocator().release(recording, last_replay);
+}
+
+void resize_storage(const c10::Storage& storage, std::size_t bytes) {
+  auto memory = device_allocator().allocate(bytes);
+  const auto kept = std::min(bytes, storage.nbytes());
+  auto& stream = current_stream(storage.device().index());
+  if (kept > 0) {
+    count_operation();
+    stream.launch({"resizing a tensor", [to = kernel_address(memory.get()), from = kernel_address(storage.data()),
+                                         kept] { std::memcpy(to, from, kept); }});
+  }
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(memory));
+  storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 
 }  // namespace libtrain::test::fake

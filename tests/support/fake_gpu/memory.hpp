@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Storage.h>
 
 #include <tests/support/fake_gpu/streams.hpp>
 
@@ -20,6 +22,9 @@ c10::DeviceIndex device_of_address(const void* device_address);
 c10::DeviceAllocator& device_allocator();
 
 void record_use(const c10::DataPtr& memory, FakeStream& stream);
+
+/// Of a fake GPU; the contents are kept.
+void resize_storage(const c10::Storage& storage, std::size_t bytes);
 
 /// Host memory that streams may access. Freed memory is used again when the work that uses it has run.
 at::HostAllocator& pinned_allocator();

@@ -1,7 +1,6 @@
 #include <tests/support/fake_gpu/operators.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -584,19 +583,6 @@ void register_operators() {
   static auto* others =
       new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   others->fallback(boxed(run_operator));
-}
-
-void resize_storage(const c10::Storage& storage, std::size_t bytes) {
-  auto memory = device_allocator().allocate(bytes);
-  const auto kept = std::min(bytes, storage.nbytes());
-  auto& stream = current_stream(storage.device().index());
-  if (kept > 0) {
-    count_operation();
-    stream.launch({"resizing a tensor", [to = kernel_address(memory.get()), from = kernel_address(storage.data()),
-                                         kept] { std::memcpy(to, from, kept); }});
-  }
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(memory));
-  storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 
 }  // namespace libtrain::test::fake

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstddef>
-
 #include <ATen/core/Tensor.h>
-#include <c10/core/Storage.h>
 
 namespace libtrain::test::fake {
 
@@ -16,8 +13,5 @@ void register_operators();
 
 /// A CPU tensor over the memory of a tensor of a fake GPU, which it does not hold: for queued work only.
 at::Tensor kernel_view(const at::Tensor& tensor);
-
-/// Of a fake GPU; the contents are kept.
-void resize_storage(const c10::Storage& storage, std::size_t bytes);
 
 }  // namespace libtrain::test::fake
