@@ -201,8 +201,8 @@ void GradientRounds::gather(GradientBucket& bucket, const std::vector<std::size_
   }
 }
 
-// The round's backward() has not reached this parameter: its gradient is what was accumulated, or zero. A round that
-// has failed sends zeros.
+// The round's backward() has not reached this parameter: its gradient is what was accumulated before, or zero. In a
+// round that has failed it is zero.
 void GradientRounds::fill_place(ModuleParameter& parameter) {
   if (parameter.tensor.grad().defined() && round_.report.failure.empty()) {
     adopt_or_keep(parameter, {});
