@@ -4,7 +4,8 @@
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/libtrain")
-install(TARGETS libtrain_core libtrain_data libtrain libtrain_cuda_graph libtrain_models EXPORT libtrainTargets)
+install(TARGETS libtrain_core libtrain_data libtrain libtrain_cuda_graph libtrain_models libtrain_resnet
+  libtrain_mask_rcnn libtrain_roberta EXPORT libtrainTargets)
 install(EXPORT libtrainTargets NAMESPACE libtrain:: DESTINATION "${package_dir}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/libtrain" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)

@@ -79,13 +79,16 @@ class HostTransport {
 
   /// Returns when every rank has called it; true if all passed the same fingerprint, a hash of the call ("all_reduce of
   /// 1000 float32 (average)"), its label and its number. It precedes every collective below, so that a missing rank is
-  /// noticed before data moves, and mismatched calls are an error: if fingerprints differ, the ranks exchange the
-  /// descriptions, and all throw who called what. The first deadline of any rank ends the call on all ranks. `arrival`
-  /// contains the buffers of the following collective, for transports whose peers access them directly.
+  /// noticed before data moves, and mismatched calls are an error: after false, the caller calls all_gather without
+  /// another arrival to exchange the descriptions, and throws who called what. If ranks do not come before the
+  /// deadline, it throws detail::missing_ranks() with their name_of() on every rank that has come. The first deadline
+  /// of any rank ends the call on all ranks. `arrival` contains the buffers of the following collective, for transports
+  /// whose peers access them directly.
   virtual bool arrive(const Arrival& arrival, const WaitPolicy& policy) = 0;
 
   /// Called instead of `arrive`: makes the peers that wait in the same arrival throw CommunicationError with `reason`,
-  /// which does not name this rank, because it is not this rank that has failed.
+  /// which does not name this rank, because it is not this rank that has failed. The default, abort(), names it: a
+  /// transport that a hierarchical one may use overrides it.
   virtual void refuse_arrival(const std::string& reason) { abort(reason); }
 
   /// Whether reductions support this type. If not, the caller widens 16-bit types to float32 first.

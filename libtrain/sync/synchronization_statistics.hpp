@@ -9,7 +9,7 @@ namespace libtrain {
 /// The cost of one bucket on a rank, summed over rounds.
 struct BucketStatistics {
   std::size_t bytes = 0;        ///< of its gradients
-  double seconds_reducing = 0;  ///< in which its collectives were running
+  double seconds_reducing = 0;  ///< from the begin of its first collective to the end of its last
   std::int64_t reductions = 0;
 
   /// 0 before the first reduction.
@@ -24,7 +24,7 @@ struct SynchronizationStatistics {
   /// In wait(): communication that did not overlap with computation. On a device, the time that the current stream has
   /// waited, of the rounds that the device has ended.
   double seconds_waiting = 0;
-  double seconds_reducing = 0;  ///< in which collectives were running
+  double seconds_reducing = 0;  ///< of all buckets
   std::vector<BucketStatistics> buckets = {};
 
   /// The share of communication that overlapped with backward(): 0 to 1; 1 without communication.

@@ -32,6 +32,13 @@ std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator
   return std::make_unique<InPlaceReduction>(communicator.all_reduce(flat, ReduceOp::average));
 }
 
+std::optional<WorkTimes> times_from(const Work& first, const Work& last) {
+  const auto begin = first.times();
+  const auto end = last.times();
+  if (!begin || !end) return {};
+  return WorkTimes{.called = begin->called, .began = begin->began, .ended = end->ended};
+}
+
 void require_planned(const BucketView& bucket, std::size_t planned) {
   if (bucket.index < planned) return;
   throw UsageError(text("WireFormat::start() was called for bucket ", bucket.index, ", but plan() was called with ",

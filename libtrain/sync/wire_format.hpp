@@ -22,23 +22,25 @@ struct BucketView {
   std::vector<at::Tensor> gradients;  ///< their places in `flat`, each of its parameter's shape, dense
 };
 
-/// The pending reduction of one bucket.
+/// The pending reduction of one bucket. The communicator outlives it.
 class Reduction {
  public:
   virtual ~Reduction() = default;
 
   /// wait() calls it for all buckets in their order, repeatedly until it returns true: then every rank's bucket has the
-  /// same average; where a rank's gradient is NaN or infinite, it is so on all ranks, as NonFinite and LossScaler
-  /// expect. Waits for the collectives started before and may start others; it must return false equally often on all
-  /// ranks. Throws as collectives do.
+  /// same average. If a parameter's gradient on a rank has an element that is NaN or infinite, so has its average on
+  /// all ranks, as NonFinite and LossScaler expect. Autograd records, unless it uses an at::NoGradGuard. Waits for the
+  /// collectives started before and may start others; it must return false equally often on all ranks. Throws as
+  /// collectives do.
   virtual bool advance() = 0;
 
   /// Called instead of advance() if the synchronizer is destroyed before wait(), on a device: makes the current stream
   /// wait for the collectives that were started, so that the memory is not written afterwards.
   virtual void abandon() {}
 
-  /// When the collectives of the last advance() were called, ran and ended; std::nullopt if the backend does not
-  /// measure it.
+  /// When the first collective was called and began, and when the last one ended: times_from(). Asked after advance()
+  /// has returned true; on a device until it has a value, or the next round has ended. std::nullopt if the backend does
+  /// not measure it.
   virtual std::optional<WorkTimes> times() const { return {}; }
 };
 
@@ -65,17 +67,23 @@ class WireFormat {
   virtual bool is_recordable() const { return false; }
 
   /// Called before the first round and whenever the buckets change, on all ranks. State that is kept between rounds
-  /// must be kept by the parameters' names. It must not call collectives, only Communicator::allocate.
+  /// must be kept by the parameters' names. It must not call collectives, only Communicator::allocate. Of the integers,
+  /// messages may be int32, int64 and uint8.
   virtual void plan(const std::vector<BucketView>& buckets, Communicator& communicator) = 0;
 
   /// Starts to average `bucket`, one of those planned, over all ranks. Called in the order of the buckets, by the
-  /// thread that runs backward(): it may start collectives and must not wait for them.
+  /// thread that runs backward() or wait(), with autograd recording: it may start collectives and must not wait for
+  /// them. The tensors may be others than in plan(), since a bucket's memory may change between rounds; a Reduction
+  /// keeps those that it needs, as `bucket` does not outlive the call.
   virtual std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) = 0;
 };
 
 /// For WireFormat::start: averages a dense tensor of one dimension over all ranks, in place and unchanged, as a format
 /// does with buckets that it does not compress.
 std::unique_ptr<Reduction> average_in_place(const at::Tensor& flat, Communicator& communicator);
+
+/// For Reduction::times: from the call of `first` to the end of `last`; std::nullopt if one of them has no times.
+std::optional<WorkTimes> times_from(const Work& first, const Work& last);
 
 /// For WireFormat::start: throws UsageError unless `bucket` is one of the first `planned`, those that the format got in
 /// plan().

@@ -77,7 +77,7 @@ void resnet50(const std::string& from, const std::string& to) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   return libtrain::test::run_program([&] {
-    const std::string_view command = words.empty() ? "" : words[0];
+    const std::string command = words.empty() ? "" : words[0];
     if (command == "show" && words.size() == 2) return show(words[1]);
     if (command == "copy" && words.size() == 3) return copy(words[1], words[2]);
     if (command == "check" && words.size() == 2) return check(words[1]);

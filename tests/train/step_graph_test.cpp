@@ -535,10 +535,14 @@ TEST(StepGraph, AReplayThatDoesNotEndFailsAtItsDeadline) {
       EXPECT_TRUE(over.try_acquire_for(std::chrono::seconds(30)));
       return;
     }
+#ifdef NDEBUG
     graph.step({numbers});
     static_cast<void>(numbers.sum().cpu());  // until the watchdog ends it
     EXPECT_THAT(message_of<CommunicationError>([&] { graph.step({numbers}); }),
                 HasSubstr("for the replay of a recorded step"));
+#else  // each collective is compared on the host before it begins on the device
+    EXPECT_THAT(message_of<CommunicationError>([&] { graph.step({numbers}); }), HasSubstr("rank 1 did not arrive"));
+#endif
     over.release(communicator.world_size() - 1);
   });
 }

@@ -17,7 +17,7 @@ class PowerSgdReduction final : public Reduction {
  public:
   PowerSgdReduction(std::shared_ptr<LowRankBucket> bucket, Communicator& communicator)
       : bucket_(std::move(bucket)), communicator_(communicator) {
-    bucket_->send_p(communicator_);
+    first_ = bucket_->send_p(communicator_);
   }
 
   bool advance() override {
@@ -25,17 +25,19 @@ class PowerSgdReduction final : public Reduction {
       bucket_->reconstruct();
       return true;
     }
-    bucket_->send_q(communicator_);
+    last_ = bucket_->send_q(communicator_);
     return false;
   }
 
   void abandon() override { bucket_->abandon(); }
 
-  std::optional<WorkTimes> times() const override { return bucket_->times(); }
+  std::optional<WorkTimes> times() const override { return times_from(first_, last_); }
 
  private:
   const std::shared_ptr<LowRankBucket> bucket_;
   Communicator& communicator_;
+  Work first_;
+  Work last_;
   bool sent_q_ = false;
 };
 

@@ -88,6 +88,24 @@ TEST(PowerSgd, IsExactWhereTheAverageHasItsRank) {
   });
 }
 
+TEST(PowerSgd, MeasuresFromItsFirstCollectiveToItsLast) {
+  on_ranks([](Communicator& communicator) {
+    PowerSgdWireFormat format{kAtOnce};
+    const auto bucket = matrix_and_bias(communicator, at::kFloat);
+    format.plan({bucket}, communicator);
+    const auto reduction = format.start(bucket, communicator);
+    EXPECT_FALSE(reduction->advance());
+    communicator.barrier();
+    const auto between = WorkTimes::Clock::now();
+    EXPECT_TRUE(reduction->advance());
+    const auto times = reduction->times();
+    if (communicator.world_size() == 1 || !device().is_cpu()) return;  // not measured, or not yet
+    ASSERT_TRUE(times);
+    EXPECT_LE(times->began, between);
+    EXPECT_LE(between, times->ended);
+  });
+}
+
 TEST(PowerSgd, AveragesBiasesAsTheyAre) {
   on_ranks([](Communicator& communicator) {
     const int ranks = communicator.world_size();

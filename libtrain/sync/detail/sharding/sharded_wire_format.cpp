@@ -26,11 +26,7 @@ class ScatterReduction final : public Reduction {
   }
 
   std::optional<WorkTimes> times() const override {
-    if (works_.empty()) return {};
-    const auto first = works_.front().times();
-    const auto last = works_.back().times();
-    if (!first || !last) return {};
-    return WorkTimes{.called = first->called, .began = first->began, .ended = last->ended};
+    return works_.empty() ? std::nullopt : times_from(works_.front(), works_.back());
   }
 
  private:

@@ -70,12 +70,6 @@ void multiply_into(at::Tensor& product, const at::Tensor& p, const at::Tensor& q
   }
 }
 
-// The times of two collectives that were called one after the other.
-std::optional<WorkTimes> spanning(const std::optional<WorkTimes>& first, const std::optional<WorkTimes>& second) {
-  if (!first || !second) return first ? first : second;
-  return WorkTimes{.called = first->called, .began = first->began, .ended = second->ended};
-}
-
 }  // namespace
 
 bool LowRankBucket::compresses(const BucketView& bucket, const PowerSgdOptions& options) {
@@ -168,7 +162,7 @@ void LowRankBucket::draw(const Matrix& matrix) const {
   memory.q.copy_(values);
 }
 
-void LowRankBucket::send_p(Communicator& communicator) {
+Work LowRankBucket::send_p(Communicator& communicator) {
   const at::NoGradGuard no_grad;
   std::int64_t offset = 0;
   for (const auto& other : others_) {
@@ -184,17 +178,17 @@ void LowRankBucket::send_p(Communicator& communicator) {
     at::mm_out(matrix.p, matrix.gradient, memory.q.t());
   }
   p_work_ = communicator.all_reduce(p_flat_, ReduceOp::average);
+  return offset > 0 ? others_work_ : p_work_;
 }
 
 void LowRankBucket::abandon() {
   for (auto* const work : {&others_work_, &p_work_, &q_work_}) work->wait();
 }
 
-void LowRankBucket::send_q(Communicator& communicator) {
+Work LowRankBucket::send_q(Communicator& communicator) {
   const at::NoGradGuard no_grad;
   others_work_.wait();
   p_work_.wait();
-  times_ = spanning(others_work_.times(), p_work_.times());
   const auto host = p_flat_.cpu();  // the same memory if it is on the host; otherwise all matrices in one copy
   for (auto& matrix : matrices_) {
     const auto offset = matrix.p.storage_offset() - p_flat_.storage_offset();
@@ -211,12 +205,12 @@ void LowRankBucket::send_q(Communicator& communicator) {
     }
   }
   q_work_ = communicator.all_reduce(own_q_flat_, q_flat_, ReduceOp::average);
+  return q_work_;
 }
 
 void LowRankBucket::reconstruct() {
   const at::NoGradGuard no_grad;
   q_work_.wait();
-  times_ = q_work_.times();
   std::int64_t offset = 0;
   for (const auto& other : others_) {
     other.copy_(others_flat_.narrow(0, offset, other.numel()));

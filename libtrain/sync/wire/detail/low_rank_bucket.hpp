@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,8 @@ struct LowRankMemory {
 using LowRankMemories = std::map<std::string, std::shared_ptr<LowRankMemory>>;
 
 /// PowerSGD for one bucket. A round calls send_p, send_q and reconstruct, in this order; each waits for the collectives
-/// of the one before it. See PowerSgdWireFormat for the formulas.
+/// of the one before it. send_p returns the first collective of the round, send_q the last. See PowerSgdWireFormat for
+/// the formulas.
 class LowRankBucket {
  public:
   /// Whether any gradient of the bucket is compressed. The same on all ranks.
@@ -38,15 +38,12 @@ class LowRankBucket {
   LowRankBucket(const BucketView& bucket, const PowerSgdOptions& options, LowRankMemories& memories,
                 Communicator& communicator);
 
-  void send_p(Communicator& communicator);
-  void send_q(Communicator& communicator);
+  Work send_p(Communicator& communicator);
+  Work send_q(Communicator& communicator);
   void reconstruct();
 
   /// Reduction::abandon(), at any point of the round.
   void abandon();
-
-  /// The times of the collectives that the last of these calls has waited for.
-  std::optional<WorkTimes> times() const { return times_; }
 
  private:
   struct Matrix {
@@ -76,7 +73,6 @@ class LowRankBucket {
   Work others_work_;
   Work p_work_;
   Work q_work_;
-  std::optional<WorkTimes> times_;
 };
 
 }  // namespace libtrain::detail
