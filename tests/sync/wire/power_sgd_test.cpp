@@ -94,10 +94,9 @@ TEST(PowerSgd, MeasuresFromItsFirstCollectiveToItsLast) {
     const auto bucket = matrix_and_bias(communicator, at::kFloat);
     format.plan({bucket}, communicator);
     const auto reduction = format.start(bucket, communicator);
-    EXPECT_FALSE(reduction->advance());
-    communicator.barrier();
+    communicator.barrier();  // P has been reduced
     const auto between = WorkTimes::Clock::now();
-    EXPECT_TRUE(reduction->advance());
+    while (!reduction->advance()) continue;
     const auto times = reduction->times();
     if (communicator.world_size() == 1 || !device().is_cpu()) return;  // not measured, or not yet
     ASSERT_TRUE(times);
