@@ -541,7 +541,7 @@ TEST(StepGraph, AReplayThatDoesNotEndFailsAtItsDeadline) {
     EXPECT_THAT(message_of<CommunicationError>([&] { graph.step({numbers}); }),
                 HasSubstr("for the replay of a recorded step"));
 #else  // each collective is compared on the host before it begins on the device
-    EXPECT_THAT(message_of<CommunicationError>([&] { graph.step({numbers}); }), HasSubstr("rank 1 did not arrive"));
+    EXPECT_THAT(message_of<CommunicationError>([&] { graph.step({numbers}); }), HasSubstr("did not arrive before"));
 #endif
     over.release(communicator.world_size() - 1);
   });
