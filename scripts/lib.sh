@@ -7,7 +7,7 @@ export PATH="$root/.deps/bin:$PATH"
 # Open MPI does not start without HOME.
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
-# Compiling a file that includes LibTorch takes up to 1.5 GB: two at once fit nearly everywhere.
+# Compiling a file that includes LibTorch takes up to 1.8 GB: two at once fit nearly everywhere.
 cores=$(nproc)
 jobs=${LIBTRAIN_JOBS:-$((cores < 2 ? cores : 2))}
 slots=$((2 * jobs))  # of ctest: a test takes one per half core that it uses (tests/CMakeLists.txt)

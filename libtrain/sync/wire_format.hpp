@@ -29,8 +29,8 @@ class Reduction {
 
   /// wait() calls it for all buckets in their order, repeatedly until it returns true: then every rank's bucket has the
   /// same average. If a parameter's gradient on a rank has an element that is NaN or infinite, so has its average on
-  /// all ranks, as NonFinite and LossScaler expect. Autograd records, unless it uses an at::NoGradGuard. Waits for the
-  /// collectives started before and may start others; it must return false equally often on all ranks. Throws as
+  /// all ranks, as NonFinite and LossScaler expect. Autograd may record what it does: use an at::NoGradGuard. Waits for
+  /// the collectives started before and may start others; it must return false equally often on all ranks. Throws as
   /// collectives do.
   virtual bool advance() = 0;
 
@@ -72,7 +72,7 @@ class WireFormat {
   virtual void plan(const std::vector<BucketView>& buckets, Communicator& communicator) = 0;
 
   /// Starts to average `bucket`, one of those planned, over all ranks. Called in the order of the buckets, by the
-  /// thread that runs backward() or wait(), with autograd recording: it may start collectives and must not wait for
+  /// thread that runs backward() or wait(), where autograd may record: it may start collectives and must not wait for
   /// them. The tensors may be others than in plan(), since a bucket's memory may change between rounds; a Reduction
   /// keeps those that it needs, as `bucket` does not outlive the call.
   virtual std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) = 0;
