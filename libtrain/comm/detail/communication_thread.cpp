@@ -185,7 +185,7 @@ class CommunicationThread::Queue {
   const Operation* running_ = nullptr;  // in the transport; its name and deadline do not change
   int run_by_callers_ = 0;              // in a row, at most kCallersInARow
   bool polling_ = false;                // the communication thread polls the queue
-  bool has_warned_ = false;             // about an operation that was never waited for
+  std::atomic<bool> has_warned_ = false;  // about an operation that was never waited for
   bool stopping_ = false;
   bool served_ = false;
 };
@@ -294,7 +294,7 @@ CommunicationThread::Queue::~Queue() {
 void CommunicationThread::Queue::forget(const std::shared_ptr<Operation>& operation) {
   if (!operation || has_warned_ || operation.use_count() > 1 || !operation->was_ignored()) return;
   if (std::uncaught_exceptions() > 0) return;  // a step that fails does not wait for its collectives
-  has_warned_ = true;
+  if (has_warned_.exchange(true)) return;
   log_warning(text(operation->name(),
                    " was never waited for: it is asynchronous, and its tensors may have been read or ",
                    "changed before it had finished. Call wait() on the Work that it returns."));
