@@ -265,6 +265,24 @@ void ShardedOptimizer::set_learning_rate_factor(double factor) {
   state_->learning_rate_factor = factor;
 }
 
+ShardedOptimizer::LearningRates ShardedOptimizer::learning_rates() const {
+  LearningRates rates{.factor = state_->learning_rate_factor};
+  for (const auto& parameter : state_->parameters) rates.of_parameters.push_back(detail::learning_rate(parameter.rule));
+  return rates;
+}
+
+void ShardedOptimizer::set_learning_rates(const LearningRates& rates) {
+  auto& parameters = state_->parameters;
+  if (rates.of_parameters.size() != parameters.size()) {
+    throw UsageError(text("ShardedOptimizer::set_learning_rates() was given the rates of ", rates.of_parameters.size(),
+                          " parameters, but the module has ", parameters.size(), "."));
+  }
+  for (const double rate : rates.of_parameters) optim::detail::require_not_negative(rate, "The learning rate");
+  set_learning_rate_factor(rates.factor);
+  for (std::size_t index = 0; index < parameters.size(); ++index)
+    detail::set_learning_rate(parameters[index].rule, rates.of_parameters[index]);
+}
+
 ShardedOptimizer::StateDict ShardedOptimizer::state_dict() {
   const at::NoGradGuard no_grad;
   const CallPurpose purpose{state_->format->communicator(), "ShardedOptimizer::state_dict()"};

@@ -128,10 +128,21 @@ class ShardedOptimizer {
   /// Throws UsageError for less than 0.
   void set_learning_rate_factor(double factor);
 
+  struct LearningRates {
+    std::vector<double> of_parameters = {};  ///< in the order of registration, without the factor
+    double factor = 1;
+  };
+
+  /// What the two methods above set, for a program that stores it and sets it again.
+  LearningRates learning_rates() const;
+
+  /// Throws UsageError for a number less than 0, and for rates of another number of parameters.
+  void set_learning_rates(const LearningRates& rates);
+
   /// The whole state: "fc.weight.exp_avg", "fc.weight.exp_avg_sq" or "fc.weight.momentum_buffer", of the parameter's
   /// shape and dtype, and "fc.weight.step", int64, for parameters that have been stepped, in the order of registration.
   /// On rank 0; empty on all others, which need memory for one bucket's state meanwhile. Rates and other options are
-  /// not included. Waits for parameters, too.
+  /// not included: see learning_rates(). Waits for parameters, too.
   StateDict state_dict();
 
   /// As state_dict(), but the state of each parameter is on one rank, so that all ranks can store the whole together.

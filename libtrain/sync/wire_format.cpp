@@ -47,4 +47,20 @@ void require_planned(const BucketView& bucket, std::size_t planned) {
                         "synchronizer."));
 }
 
+namespace detail {
+
+WireFormatUse::WireFormatUse(WireFormat* format) : format_(format) {
+  if (format == nullptr || !format->is_in_use_.exchange(true)) return;
+  throw UsageError(
+      text("The wire format '", format->name(),
+           "' is given to a second synchronizer, but an object of it keeps what belongs to one. Create one "
+           "for each synchronizer and rank."));
+}
+
+WireFormatUse::~WireFormatUse() {
+  if (format_ != nullptr) format_->is_in_use_ = false;
+}
+
+}  // namespace detail
+
 }  // namespace libtrain

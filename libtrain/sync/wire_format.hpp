@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -44,8 +45,13 @@ class Reduction {
   virtual std::optional<WorkTimes> times() const { return {}; }
 };
 
+namespace detail {
+class WireFormatUse;
+}
+
 /// How gradients are sent between ranks, and how a bucket is computed from them. Derive from it for other formats. One
-/// object serves one synchronizer, on every rank with the same options.
+/// object serves one synchronizer at a time, on every rank with the same options: the constructor of a second one
+/// throws UsageError.
 class WireFormat {
  public:
   virtual ~WireFormat() = default;
@@ -66,6 +72,10 @@ class WireFormat {
   /// on the host that changes from round to round, and never waits for the device.
   virtual bool is_recordable() const { return false; }
 
+  /// Whether later rounds depend on earlier ones, by what the format keeps. No checkpoint has it: a run that is resumed
+  /// begins without it, and a Trainer says so.
+  virtual bool keeps_state() const { return false; }
+
   /// Called before the first round and whenever the buckets change, on all ranks. State that is kept between rounds
   /// must be kept by the parameters' names. It must not call collectives, only Communicator::allocate. Of the integers,
   /// messages may be int32, int64 and uint8.
@@ -76,6 +86,10 @@ class WireFormat {
   /// them. The tensors may be others than in plan(), since a bucket's memory may change between rounds; a Reduction
   /// keeps those that it needs, as `bucket` does not outlive the call.
   virtual std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) = 0;
+
+ private:
+  friend class detail::WireFormatUse;
+  std::atomic<bool> is_in_use_ = false;
 };
 
 /// For WireFormat::start: averages a dense tensor of one dimension over all ranks, in place and unchanged, as a format
@@ -88,5 +102,21 @@ std::optional<WorkTimes> times_from(const Work& first, const Work& last);
 /// For WireFormat::start: throws UsageError unless `bucket` is one of the first `planned`, those that the format got in
 /// plan().
 void require_planned(const BucketView& bucket, std::size_t planned);
+
+namespace detail {
+
+/// A synchronizer's use of a format, which may be null. Throws UsageError if another synchronizer uses it.
+class WireFormatUse {
+ public:
+  explicit WireFormatUse(WireFormat* format);
+  ~WireFormatUse();
+  WireFormatUse(const WireFormatUse&) = delete;
+  WireFormatUse& operator=(const WireFormatUse&) = delete;
+
+ private:
+  WireFormat* const format_;
+};
+
+}  // namespace detail
 
 }  // namespace libtrain

@@ -199,6 +199,7 @@ class Checkpoint::State {
   std::optional<CheckpointPosition> load_latest(const Accept& accept);
   void wait();
 
+  bool fetch(std::int64_t step);
   void mark_best(std::int64_t step);
 
   const std::filesystem::path& root() const { return root_; }
@@ -215,6 +216,7 @@ class Checkpoint::State {
   void run_on_root(const std::string& what, const std::function<void()>& work);
   void settle_last_write();
   NewestCheckpoint fetch_newest();
+  CheckpointWriter& open_copier(std::optional<CheckpointWriter>& temporary);
   bool has_part(const std::string& name) const {
     return std::ranges::any_of(parts_, [&](const auto& part) { return part.first == name; });
   }
@@ -426,10 +428,29 @@ NewestCheckpoint Checkpoint::State::fetch_newest() {
   settle_last_write();
   if (uploader_) uploader_->finish();
   std::optional<CheckpointWriter> temporary;
-  return detail::fetch_newest_checkpoint(*store_, root_, [&]() -> CheckpointWriter& {
-    if (writer_) return *writer_;
-    return temporary ? *temporary : temporary.emplace(root_, std::vector{options_.run_id});
+  return detail::fetch_newest_checkpoint(*store_, root_, [&]() -> CheckpointWriter& { return open_copier(temporary); });
+}
+
+bool Checkpoint::State::fetch(std::int64_t step) {
+  const CallPurpose purpose{communicator_, "looking for a checkpoint"};
+  bool found = false;
+  run_on_root("Looking for a checkpoint", [&] {
+    found = std::filesystem::exists(root_ / checkpoint_folder_name(step) / detail::kManifestName);
+    if (found || !store_) return;
+    try {
+      std::optional<CheckpointWriter> temporary;
+      found = detail::fetch_checkpoint(*store_, step, open_copier(temporary));
+    } catch (const CheckpointDamagedError& error) {
+      log_warning(text("A checkpoint is passed over: ", error.what()));
+    }
   });
+  return !communicator_.broadcast_bytes(found ? "found" : "", 0).empty();
+}
+
+// Writes what is copied from the store: a writer of its own before the first save().
+CheckpointWriter& Checkpoint::State::open_copier(std::optional<CheckpointWriter>& temporary) {
+  if (writer_) return *writer_;
+  return temporary ? *temporary : temporary.emplace(root_, std::vector{options_.run_id});
 }
 
 void Checkpoint::State::mark_best(std::int64_t step) {
@@ -569,6 +590,10 @@ std::optional<CheckpointPosition> Checkpoint::load_latest(const Accept& accept) 
 
 CheckpointPosition Checkpoint::load(const std::filesystem::path& folder, const Accept& accept) {
   return state_->load(folder, accept);
+}
+
+bool Checkpoint::fetch(std::int64_t step) {
+  return state_->fetch(step);
 }
 
 void Checkpoint::wait() {

@@ -144,6 +144,11 @@ class Checkpoint {
   /// are seeded from rank 0's and the step.
   CheckpointPosition load(const std::filesystem::path& folder, const Accept& accept = {});
 
+  /// Whether there is a checkpoint of this step in the root, to which it is copied from the store if it is only there;
+  /// the same on all ranks, which must all call it. A damaged one in the store counts as none, with a warning. Throws
+  /// EnvironmentError if it cannot be copied.
+  bool fetch(std::int64_t step);
+
   /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError if it could not
   /// be written.
   void wait();

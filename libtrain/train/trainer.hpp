@@ -66,7 +66,8 @@ struct TrainerOptions {
   bool channels_last = false;                                      ///< to_channels_last(), for GPUs
   bool sync_batch_norm = false;                                    ///< replace_batch_norms()
   optim::LossScalerOptions loss_scaler = {};                       ///< for Precision::float16
-  SynchronizerOptions synchronizer = {};  ///< `trace` is set, and `wire_format` if the optimizer is sharded
+  /// `trace` is set, and `wire_format` if the optimizer is sharded. A trainer of several parts has no other format.
+  SynchronizerOptions synchronizer = {};
   TrainerCheckpoints checkpoints = {};
   std::int64_t evaluate_every_epochs = 1;  ///< 0: only at the end
   std::int64_t evaluate_every_steps = 0;   ///< 0: never within an epoch
@@ -170,14 +171,14 @@ class TrainerStepsOf final : public TrainerSteps {
 /// its configuration; other checkpoints in `--output` are kept in a folder of another name. See docs/training.md.
 ///
 /// At another number of ranks the order of the samples is the same, and a schedule goes on at the same place in the
-/// data. Without a schedule, rates that the program has set are restored.
+/// data. Without a schedule, rates that the program has set are restored, in proportion to those before fit().
 ///
 /// Stopping: if a rank gets SIGTERM or SIGUSR1, or `--max-minutes` have passed, all ranks stop after the same step,
 /// write a checkpoint, and fit() throws StoppedOnRequest: `run` returns 5. An evaluation is cut short, and repeated
 /// when the run continues. After fit() a signal ends the process at once again.
 ///
 /// Records, in metrics.jsonl and all trackers: `step` every log_every_steps with "loss" and the step's other metrics
-/// (means over samples, steps and ranks), "learning_rate" of the first group (not of a ShardedOptimizer),
+/// (means over samples, steps and ranks), "learning_rate" of the first group or parameter,
 /// "gradient_norm" if it is clipped, "samples_per_s", the shares of the time in which the loop waited,
 /// "data_wait_share" and "communication_share", and "epoch"; `epoch` with the means over the epoch; `evaluation`; in
 /// metrics.jsonl also `alert`, see alerts.hpp. With values on a GPU the host waits for them once for each record. The

@@ -177,21 +177,37 @@ ShardedOptimizer* TrainerPart::sharded_optimizer() const {
   return held != nullptr ? &held->get() : nullptr;
 }
 
-// Of all groups. A sharded optimizer does not tell.
+// Of all groups, or of all parameters of a sharded optimizer.
 std::vector<double> TrainerPart::learning_rates() const {
   std::vector<double> rates;
   if (const auto* const optimizer = plain_optimizer()) {
     for (const auto& group : optimizer->param_groups()) rates.push_back(group.options().get_lr());
+  } else {
+    const auto [of_parameters, factor] = sharded_optimizer()->learning_rates();
+    for (const auto rate : of_parameters) rates.push_back(rate * factor);
   }
   return rates;
 }
 
-// Ignores rates of another number of groups.
-void TrainerPart::set_learning_rates(const std::vector<double>& rates) {
-  auto* const optimizer = plain_optimizer();
-  if (optimizer == nullptr || rates.size() != optimizer->param_groups().size()) return;
-  for (std::size_t group = 0; group < rates.size(); ++group)
-    optimizer->param_groups()[group].options().set_lr(rates[group]);
+// What a program can set: the rates of all groups, or those of a sharded optimizer's parameters and their factor.
+std::vector<double> TrainerPart::rates() const {
+  if (plain_optimizer() != nullptr) return learning_rates();
+  auto [rates, factor] = sharded_optimizer()->learning_rates();
+  rates.push_back(factor);
+  return rates;
+}
+
+// Ignores rates of another number of groups or parameters.
+void TrainerPart::set_rates(std::vector<double> rates) {
+  if (rates.size() != this->rates().size()) return;
+  if (auto* const optimizer = plain_optimizer()) {
+    for (std::size_t group = 0; group < rates.size(); ++group)
+      optimizer->param_groups()[group].options().set_lr(rates[group]);
+  } else {
+    const double factor = rates.back();
+    rates.pop_back();
+    sharded_optimizer()->set_learning_rates({.of_parameters = std::move(rates), .factor = factor});
+  }
 }
 
 // Other optimizers follow an optim::LearningRate, which knows the rates of their groups.

@@ -81,6 +81,7 @@ class TrainerPart {
   void step(bool has_gradients, optim::LossScaler* scaler);
   void settle();
 
+  bool is_sharded() const { return plain_optimizer() == nullptr; }
   bool is_in_round() const { return is_in_round_; }
   bool has_skipped() const { return synchronizer_.skipped(); }
   void restart_average();
@@ -88,7 +89,8 @@ class TrainerPart {
   torch::optim::Optimizer* plain_optimizer() const;
   ShardedOptimizer* sharded_optimizer() const;
   std::vector<double> learning_rates() const;
-  void set_learning_rates(const std::vector<double>& rates);
+  std::vector<double> rates() const;
+  void set_rates(std::vector<double> rates);
   void set_rate_factor(double factor);
   double gradient_norm() const { return gradient_norm_; }
   void add_to(Checkpoint& checkpoint);

@@ -177,6 +177,17 @@ TEST_F(CheckpointUploading, KeepsTheBestOfAllMachines) {
   EXPECT_THAT(complete(store_), ElementsAre(100, 400));
 }
 
+TEST_F(CheckpointUploading, ContinuesWithAnOlderOneToo) {
+  {
+    UploadingRun run{store_, root("one"), {"run-1"}};
+    for (const int step : {100, 200}) run.save(step);
+  }
+  CheckpointWriter writer{root("two"), {"run-2"}};
+  EXPECT_FALSE(fetch_checkpoint(store_, 300, writer));
+  for (const int step : {200, 100}) EXPECT_TRUE(fetch_checkpoint(store_, step, writer));
+  for (const int step : {200, 100}) CheckpointFolder{root("two") / checkpoint_folder_name(step)}.verify();
+}
+
 TEST_F(CheckpointUploading, TouchesNothingElse) {
   {
     UploadingRun run{store_, root("one"), {"other run"}};

@@ -23,6 +23,7 @@ using test::on_device;
 using test::on_fresh_ranks;
 using test::on_ranks;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
@@ -167,7 +168,7 @@ TEST(CollectiveMisuse, AllRanksNameTheOneThatDoesNotComeAtTheFirstDeadline) {
     const auto timeout = is_last ? std::chrono::milliseconds(500) : std::chrono::milliseconds(30000);
     const Stopwatch stopwatch;
     const auto message = message_of<CommunicationError>([&] { communicator.barrier({.timeout = timeout}); });
-    EXPECT_THAT(message, AllOf(HasSubstr("barrier (collective number 0)"), HasSubstr("rank 1 did not arrive")));
+    EXPECT_THAT(message, AllOf(HasSubstr("barrier (collective number 0)"), ContainsRegex("ranks? 1 .*did not arrive")));
     EXPECT_LT(stopwatch.seconds(), 8.0);
   });
 }
@@ -180,18 +181,19 @@ TEST(CollectiveMisuse, ACallMayHaveAShorterDeadlineThanItsCommunicator) {
       communicator.all_reduce(torch::ones({8}, device()), ReduceOp::sum, {.timeout = std::chrono::milliseconds(200)})
           .wait();
     };
-    EXPECT_THAT(message_of<CommunicationError>(call), HasSubstr("rank 1 "));
+    EXPECT_THAT(message_of<CommunicationError>(call), ContainsRegex("ranks? 1 "));
     EXPECT_LT(stopwatch.seconds(), 6.0);
   });
 }
 
+// On a busy machine others may be late, too.
 TEST(CollectiveMisuse, ARankThatDoesNotComeIsNamed) {
   on_fresh_ranks(2, {.timeout = std::chrono::milliseconds(300)}, [](Communicator& communicator) {
     if (communicator.rank() == 1) return;
     const Stopwatch stopwatch;
     const auto message =
         message_of<CommunicationError>([&] { communicator.all_reduce(torch::ones({8}, device())).wait(); });
-    EXPECT_THAT(message, AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), HasSubstr("rank 1 ")));
+    EXPECT_THAT(message, AllOf(HasSubstr("all_reduce of 8 float32 (sum)"), ContainsRegex("ranks? 1 ")));
     EXPECT_LT(stopwatch.seconds(), 5.3);
   });
 }

@@ -106,7 +106,7 @@ class Models(unittest.TestCase):
         result = self.folder / "result.safetensors"
         job = jobs.run([jobs.program("models_program"), "--model", name, "--weights", self.folder / "weights.pth",
                         "--inputs", self.folder / "inputs.safetensors", "--result", result, "--steps", steps,
-                        "--output", self.folder / "output", *options],
+                        "--output", self.folder / "output", "--dist-backend", "gloo", *options],
                        ranks=ranks, environment={"OMP_NUM_THREADS": "1" if ranks else "2"}, time_limit=280)
         self.assertEqual(job.exit_code, 0, job)
         return load_file(result)

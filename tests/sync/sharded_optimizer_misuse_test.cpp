@@ -206,6 +206,13 @@ TEST(ShardedOptimizerMisuse, OptionsOutOfRange) {
   EXPECT_THAT(message_of<UsageError>([&] { optimizer.clip_gradients(0); }), HasSubstr("max_norm of 0"));
   EXPECT_THAT(message_of<UsageError>([&] { optimizer.set_learning_rate(-0.5); }), HasSubstr("-0.5"));
   EXPECT_THAT(message_of<UsageError>([&] { optimizer.set_learning_rate_factor(-2); }), HasSubstr("-2"));
+  EXPECT_THAT(message_of<UsageError>([&] { optimizer.set_learning_rates({{0.1}}); }), HasSubstr("of 1 parameters"));
+  EXPECT_THAT(message_of<UsageError>([&] {
+                auto rates = optimizer.learning_rates();
+                rates.of_parameters.front() = -3;
+                optimizer.set_learning_rates(rates);
+              }),
+              HasSubstr("-3"));
 }
 
 }  // namespace

@@ -185,6 +185,12 @@ TEST(ShardedOptimizer, TakesItsLearningRateFromASchedule) {
     step();
     expect_all(model.left, 0.95 - 0.2 * 0.5, "left");
     expect_all(model.right, 0.9 - 0.4 * 0.5, "right");
+    EXPECT_EQ(optimizer.learning_rates().of_parameters, (std::vector<double>{0.2, 0.2}));
+    EXPECT_EQ(optimizer.learning_rates().factor, 0.5);
+    optimizer.set_learning_rates({.of_parameters = {0.2, 0.4}, .factor = 0.25});
+    step();
+    expect_all(model.left, 0.95 - 0.2 * 0.5 - 0.2 * 0.25, "left");
+    expect_all(model.right, 0.9 - 0.4 * 0.5 - 0.8 * 0.25, "right");
   });
 }
 

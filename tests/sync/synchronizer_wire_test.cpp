@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
@@ -15,6 +17,7 @@
 
 #include <tests/support/device.hpp>
 #include <tests/support/expect_told.hpp>
+#include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 #include <tests/sync/wire/hand_made_bucket.hpp>
@@ -29,9 +32,11 @@ using test::is_odd_one;
 using test::is_within;
 using test::kTenSeconds;
 using test::mean_over_ranks;
+using test::message_of;
 using test::on_fresh_ranks;
 using test::on_ranks;
 using test::Pair;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kWireElements = 100;
 
@@ -239,6 +244,20 @@ TEST(SynchronizerWire, PowerSgdSendsSoonWhatItHeldBackAfterUnfreezing) {
     const double mean = mean_over_ranks(communicator.world_size(), [](int rank) { return rank + 1; });
     EXPECT_TRUE(is_within(sum_of_two, torch::full({16, 16}, 2 * mean), 1e-3 * mean));
     EXPECT_TRUE(is_within(gradient_of_first(true), torch::full({16, 16}, mean), 1e-3 * mean));
+  });
+}
+
+TEST(SynchronizerWire, AFormatServesOneSynchronizerAtATime) {
+  on_ranks([](Communicator& communicator) {
+    const auto format = std::make_shared<HalfPrecisionWireFormat>();
+    torch::nn::Linear layer{torch::nn::LinearOptions(2, 2)};
+    layer->to(device());
+    {
+      const GradientSynchronizer first{*layer, communicator, {.wire_format = format}};
+      EXPECT_THAT(message_of<UsageError>([&] { GradientSynchronizer(*layer, communicator, {.wire_format = format}); }),
+                  HasSubstr("The wire format 'bfloat16' is given to a second synchronizer"));
+    }
+    EXPECT_NO_THROW(GradientSynchronizer(*layer, communicator, {.wire_format = format}));
   });
 }
 

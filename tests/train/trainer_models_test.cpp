@@ -3,12 +3,14 @@
 #include <libtrain/train/trainer.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/embedding.h>
@@ -16,12 +18,15 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/optim/adamw.h>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/data/token_batch.hpp>
 #include <libtrain/models/resnet.hpp>
 #include <libtrain/optim/learning_rate.hpp>
+#include <libtrain/sync/wire/half_precision.hpp>
 #include <libtrain/train/autocast.hpp>
 
 #include <tests/support/device.hpp>
+#include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/train/trainer_runs.hpp>
 
@@ -29,11 +34,14 @@ namespace libtrain {
 namespace {
 
 using test::device;
+using test::message_of;
 using test::on_ranks;
 using test::trainer::batch_size;
 using test::trainer::small_model;
 using test::trainer::TestRun;
 using test::trainer::Waves;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::vector<at::Tensor> weights_of(const torch::nn::Module& module) {
   std::vector<at::Tensor> weights;
@@ -296,6 +304,19 @@ TEST(TrainerModels, TrainsTwoModulesByOneLoss) {
     trainer.add("discriminator", trained.discriminator, trained.discriminator_adam);
     trainer.fit(loader, [&](const data::Batch& batch) { return loss_of(trained, batch); });
     EXPECT_TRUE(at::equal(trained.everything(), by_hand.everything()));
+  });
+}
+
+TEST(TrainerModels, HaveNoWireFormatTogether) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Networks networks;
+    Trainer trainer{*context, {.synchronizer = {.wire_format = std::make_shared<HalfPrecisionWireFormat>()}}};
+    trainer.add("generator", networks.generator, networks.generator_adam);
+    EXPECT_THAT(message_of<UsageError>(
+                    [&] { trainer.add("discriminator", networks.discriminator, networks.discriminator_adam); }),
+                AllOf(HasSubstr("'bfloat16'"), HasSubstr("'discriminator'")));
   });
 }
 

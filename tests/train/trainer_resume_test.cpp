@@ -91,37 +91,55 @@ TEST(TrainerResume, ContinuesBitForBitAfterInterruptions) {
   });
 }
 
-// Without a schedule: a rule of the program's own.
+// Without a schedule: a rule of the program's own. A second run may begin with other rates, as with other ranks.
 TEST(TrainerResume, RestoresTheRatesThatTheProgramHasSet) {
   on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto fit = [&](std::int64_t stop_after) {
-      const auto context = run.start();
-      Parts parts{{}, *context};
-      auto options = options_of({});
-      options.schedule = {};
-      options.log_every_steps = 1;
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      trainer.after_epoch([&](const TrainingState&) {
-        auto& group = parts.plain->param_groups().front().options();
-        group.set_lr(group.get_lr() / 2);
-      });
-      trainer.after_step([&](const TrainingState& state) {
-        if (state.step == stop_after) throw Interrupted{};
-      });
-      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-      return static_cast<std::int64_t>(parts.loader.batches_per_epoch());
-    };
-    EXPECT_THROW(fit(9), Interrupted);  // in the second epoch
-    communicator.barrier();
-    const auto steps = fit(-1);
-    ASSERT_LT(steps, 9);
-    communicator.barrier();
-    if (communicator.rank() != 0) return;
-    const auto rates = run.records("step", "learning_rate");
-    EXPECT_DOUBLE_EQ(rates.at(steps), 0.1);
-    EXPECT_DOUBLE_EQ(rates.at(2 * steps), 0.05);
-    EXPECT_DOUBLE_EQ(rates.at(3 * steps), 0.025);
+    for (const bool is_sharded : {false, true}) {
+      for (const double factor : {1.0, 2.0}) {
+        TestRun run{communicator};
+        const auto fit = [&](double rate, std::int64_t stop_after, const std::string& resume) {
+          const auto context = run.start({}, resume);
+          Parts parts{{.sharded = is_sharded}, *context};
+          const auto multiply = [&](double by) {
+            if (is_sharded) {
+              auto rates = parts.sharded->learning_rates();
+              rates.of_parameters.front() *= by;  // that which is recorded
+              rates.factor *= by;
+              parts.sharded->set_learning_rates(rates);
+            } else {
+              auto& group = parts.plain->param_groups().front().options();
+              group.set_lr(group.get_lr() * by * by);
+            }
+          };
+          if (is_sharded) {
+            parts.sharded->set_learning_rate(rate);
+          } else {
+            parts.plain->param_groups().front().options().set_lr(rate);
+          }
+          auto options = options_of({});
+          options.schedule = {};
+          options.log_every_steps = 1;
+          Trainer trainer{*context, options};
+          trainer.add("model", parts.model, parts.optimizer());
+          trainer.after_epoch([&](const TrainingState&) { multiply(0.5); });
+          trainer.after_step([&](const TrainingState& state) {
+            if (state.step == stop_after) throw Interrupted{};
+          });
+          trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+          return static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+        };
+        EXPECT_THROW(fit(0.1, 9, "auto"), Interrupted);  // in the second epoch
+        communicator.barrier();
+        const auto steps = fit(0.1 * factor, -1, factor == 1 ? "auto" : run.checkpoints().string());
+        ASSERT_LT(steps, 9);
+        communicator.barrier();
+        if (communicator.rank() != 0) continue;
+        const auto rates = run.records("step", "learning_rate");
+        EXPECT_DOUBLE_EQ(rates.at(steps), 0.1);
+        EXPECT_DOUBLE_EQ(rates.at(2 * steps), 0.025 * factor);
+        EXPECT_DOUBLE_EQ(rates.at(3 * steps), 0.00625 * factor);
+      }
+    }
   });
 }
 
@@ -377,29 +395,63 @@ TEST(TrainerResume, StartsAnewAndKeepsEarlierCheckpoints) {
   });
 }
 
+// Trains by PATH or "auto" with an evaluation that gives `factor` times the step as `metric`.
+std::filesystem::path best_of(TestRun& run, std::int64_t epochs, const std::string& resume,
+                              const std::string& metric = "step", double factor = 1) {
+  const auto context = run.start({}, resume);
+  Parts parts{{}, *context};
+  auto options = options_of({});
+  options.epochs = epochs;
+  options.checkpoints = {.metric = metric};
+  Trainer trainer{*context, parts.model, *parts.plain, options};
+  trainer.evaluate_with(
+      [&] { return std::map<std::string, double>{{metric, factor * static_cast<double>(trainer.state().step)}}; });
+  trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+  return trainer.best_checkpoint();
+}
+
 TEST(TrainerResume, HasNoBestCheckpointInAnotherFolder) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
     TestRun other{communicator};
-    const auto best = [&](TestRun& where, std::int64_t epochs, const std::string& resume) {
-      const auto context = where.start({}, resume);
-      Parts parts{{}, *context};
-      auto options = options_of({});
-      options.epochs = epochs;
-      options.checkpoints = {.metric = "step"};
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      trainer.evaluate_with(
-          [&] { return std::map<std::string, double>{{"step", static_cast<double>(trainer.state().step)}}; });
-      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-      return trainer.best_checkpoint();
-    };
-    const auto first = best(run, 1, "auto");
+    const auto first = best_of(run, 1, "auto");
     EXPECT_EQ(first.parent_path(), run.checkpoints());
     communicator.barrier();
-    const auto second = best(other, 2, first.string());
+    const auto second = best_of(other, 2, first.string());
     EXPECT_EQ(second.parent_path(), other.checkpoints());
     EXPECT_GT(second.filename(), first.filename());
     EXPECT_TRUE(std::filesystem::exists(second / "manifest.json"));
+  });
+}
+
+TEST(TrainerResume, BeginsAnewWithAnotherMetric) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto first = best_of(run, 1, "auto");
+    communicator.barrier();
+    EXPECT_GT(best_of(run, 2, run.checkpoints().string(), "large", 10), first);
+  });
+}
+
+// The newest checkpoint was saved, and the best one lost, with or without a step after it.
+TEST(TrainerResume, DoesNotNameABestCheckpointThatWasLost) {
+  on_ranks([](Communicator& communicator) {
+    for (const std::int64_t epochs : {2, 3}) {
+      TestRun run{communicator};
+      const auto first = best_of(run, 2, "auto");
+      communicator.barrier();
+      if (communicator.rank() == 0) {
+        EXPECT_EQ(std::filesystem::remove_all(first) > 0, true);
+      }
+      communicator.barrier();
+      const auto best = best_of(run, epochs, epochs == 2 ? "auto" : run.checkpoints().string());
+      communicator.barrier();
+      EXPECT_EQ(best.empty(), epochs == 2);
+      if (epochs == 3) {
+        EXPECT_GT(best, first);
+        EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
+      }
+    }
   });
 }
 

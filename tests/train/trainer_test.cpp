@@ -182,41 +182,47 @@ TEST(Trainer, MaySaveAndEvaluateWithinAnEpochAndEndThere) {
   });
 }
 
+void expect_end_by_the_program(Communicator& communicator, std::int64_t evaluate_every_epochs) {
+  TestRun run{communicator};
+  for (const bool is_first : {true, false}) {
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.moving_average = kAverage;
+    options.evaluate_every_epochs = evaluate_every_epochs;
+    options.checkpoints.every_epochs = 0;
+    options.checkpoints.every_steps = static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    std::int64_t batches = 0;
+    std::int64_t evaluations = 0;
+    trainer.evaluate_with([&] {
+      ++evaluations;
+      const auto average = trainer.part().moving_average()->named_tensors().front().second;
+      EXPECT_TRUE(at::equal(parts.model->parameters().front(), average));
+      return std::map<std::string, double>{{"of rank 0", communicator.rank()}};
+    });
+    trainer.after_epoch([&](const TrainingState& state) {
+      // Written at the end of the first epoch, by its number of steps.
+      if (state.epoch == 2) trainer.end_training();
+    });
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      ++batches;
+      return parts.loss(batch);
+    });
+    EXPECT_EQ(batches, is_first ? 2 * options.checkpoints.every_steps : 0);
+    EXPECT_EQ(evaluations, !is_first ? 0 : evaluate_every_epochs == 0 ? 1 : 2);
+    EXPECT_EQ(trainer.state().evaluation.at("of rank 0"), 0);
+    communicator.barrier();
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 2U);
+      EXPECT_TRUE(run.records("evaluation", "of rank 0").contains(2 * options.checkpoints.every_steps));
+    }
+  }
+}
+
 TEST(Trainer, EndsTheTrainingForTheProgram) {
   on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    for (const bool is_first : {true, false}) {
-      const auto context = run.start();
-      Parts parts{{}, *context};
-      auto options = options_of({});
-      options.moving_average = kAverage;
-      options.checkpoints.every_epochs = 0;
-      options.checkpoints.every_steps = static_cast<std::int64_t>(parts.loader.batches_per_epoch());
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      std::int64_t batches = 0;
-      std::int64_t evaluations = 0;
-      trainer.evaluate_with([&] {
-        ++evaluations;
-        const auto average = trainer.part().moving_average()->named_tensors().front().second;
-        EXPECT_TRUE(at::equal(parts.model->parameters().front(), average));
-        return std::map<std::string, double>{{"of rank 0", communicator.rank()}};
-      });
-      trainer.after_epoch([&](const TrainingState& state) {
-        // Written at the end of the first epoch, by its number of steps.
-        if (state.epoch == 2) trainer.end_training();
-      });
-      trainer.fit(parts.loader, [&](const data::Batch& batch) {
-        ++batches;
-        return parts.loss(batch);
-      });
-      EXPECT_EQ(batches, is_first ? 2 * options.checkpoints.every_steps : 0);
-      EXPECT_EQ(evaluations, is_first ? 2 : 0);
-      EXPECT_EQ(trainer.state().evaluation.at("of rank 0"), 0);
-      communicator.barrier();
-      if (communicator.rank() == 0) {
-        EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 2U);
-      }
-    }
+    for (const std::int64_t every_epochs : {0, 1}) expect_end_by_the_program(communicator, every_epochs);
   });
 }
 

@@ -131,4 +131,11 @@ NewestCheckpoint fetch_newest_checkpoint(ObjectStore& store, const fs::path& roo
   return newest;
 }
 
+bool fetch_checkpoint(ObjectStore& store, std::int64_t step, CheckpointWriter& writer) {
+  const auto folders = list_stored_folders(store);
+  if (!folders.has_manifest(step)) return false;
+  copy_to_root(store, read_stored_manifest(store, folders, step), writer);
+  return true;
+}
+
 }  // namespace libtrain::detail

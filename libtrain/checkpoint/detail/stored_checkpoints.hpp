@@ -50,4 +50,8 @@ std::string stored_name(std::int64_t step, const std::string& name);
 NewestCheckpoint fetch_newest_checkpoint(ObjectStore& store, const std::filesystem::path& root,
                                          const std::function<CheckpointWriter&()>& open_writer);
 
+/// Copies the checkpoint of `step` from the store in the same way, whatever `root` has. Returns false if the store has
+/// none. Throws CheckpointDamagedError if it is damaged, and EnvironmentError.
+bool fetch_checkpoint(ObjectStore& store, std::int64_t step, CheckpointWriter& writer);
+
 }  // namespace libtrain::detail

@@ -182,9 +182,9 @@ class CommunicationThread::Queue {
   std::atomic<int> waiters_ = 0;
   std::uint64_t submitted_ = 0;
   FirstFailure failure_;
-  const Operation* running_ = nullptr;  // in the transport; its name and deadline do not change
-  int run_by_callers_ = 0;              // in a row, at most kCallersInARow
-  bool polling_ = false;                // the communication thread polls the queue
+  const Operation* running_ = nullptr;    // in the transport; its name and deadline do not change
+  int run_by_callers_ = 0;                // in a row, at most kCallersInARow
+  bool polling_ = false;                  // the communication thread polls the queue
   std::atomic<bool> has_warned_ = false;  // about an operation that was never waited for
   bool stopping_ = false;
   bool served_ = false;

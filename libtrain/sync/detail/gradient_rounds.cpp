@@ -28,6 +28,7 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
       communicator_(communicator),
       options_(std::move(options)),
       format_(format_or_plain(options_.wire_format, communicator)),
+      use_of_format_(format_.get()),
       device_(device_of(module, format_.get(), communicator)),
       parameters_(module),
       checks_(device_.is_cpu() ? host_value_checks(parameters_, options_) : device_value_checks(parameters_, options_)),

@@ -148,7 +148,8 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   Communicator& communicator_;
   const SynchronizerOptions options_;
   const std::shared_ptr<WireFormat> format_;  // null: a group of one that sends nothing
-  const at::Device device_;                   // of the trainable parameters
+  const WireFormatUse use_of_format_;
+  const at::Device device_;  // of the trainable parameters
   ModuleParameters parameters_;
   const std::unique_ptr<ValueChecks> checks_;
   BucketPlanner planner_;

@@ -43,6 +43,7 @@ struct PowerSgdOptions {
 /// - Error feedback keeps M - P (M^T P)^T with this rank's own M; its mean over the ranks is what the average lacks. If
 ///   a round's gradients are not used (such as in a skipped step), what it sent is lost, not what it kept.
 /// - If a rank's gradient is not finite, that gradient is NaN on all ranks, and the error kept for it does not change.
+/// - Checkpoints have none of this state: a resumed run counts its rounds from 0, draws anew and has kept no error.
 /// - The error of scaled gradients (against underflow) has the same scale: change the scale rarely.
 class PowerSgdWireFormat : public WireFormat {
  public:
@@ -56,6 +57,8 @@ class PowerSgdWireFormat : public WireFormat {
 
   /// Products of large numbers overflow before their sum would.
   bool may_overflow() const override { return true; }
+
+  bool keeps_state() const override { return true; }
 
   void plan(const std::vector<BucketView>& buckets, Communicator& communicator) override;
   std::unique_ptr<Reduction> start(const BucketView& bucket, Communicator& communicator) override;

@@ -19,6 +19,8 @@ namespace {
 constexpr const char* kEvaluation = "evaluation/";
 constexpr const char* kMetric = "metric/";
 constexpr const char* kRates = "rates/";
+constexpr const char* kInitialRates = "initial_rates/";
+constexpr const char* kBestMetric = "best_metric";
 constexpr const char* kMlflowRun = "mlflow_run";
 
 at::Tensor integer(std::int64_t value) {
@@ -35,6 +37,15 @@ at::Tensor bytes(const std::string& value) {
   return tensor;
 }
 
+std::string characters(const at::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), static_cast<std::size_t>(tensor.numel())};
+}
+
+std::vector<double> numbers(const at::Tensor& tensor) {
+  const auto* const values = tensor.const_data_ptr<double>();
+  return {values, values + tensor.numel()};
+}
+
 }  // namespace
 
 optim::NamedTensors TrainerProgress::tensors() const {
@@ -49,8 +60,11 @@ optim::NamedTensors TrainerProgress::tensors() const {
   named.emplace_back("steps_per_epoch", integer(steps_per_epoch));
   named.emplace_back("schedule_offset", integer(schedule_offset));
   for (const auto& [name, values] : rates) named.emplace_back(kRates + name, at::tensor(values, at::kDouble));
+  for (const auto& [name, values] : initial_rates)
+    named.emplace_back(kInitialRates + name, at::tensor(values, at::kDouble));
   for (const auto& [name, value] : state.evaluation) named.emplace_back(kEvaluation + name, number(value));
   for (const auto& [name, value] : state.metrics) named.emplace_back(kMetric + name, number(value));
+  if (!best_metric.empty()) named.emplace_back(kBestMetric, bytes(best_metric));
   if (!mlflow_run.empty()) named.emplace_back(kMlflowRun, bytes(mlflow_run));
   return named;
 }
@@ -58,8 +72,10 @@ optim::NamedTensors TrainerProgress::tensors() const {
 void TrainerProgress::load(const optim::NamedTensors& tensors) {
   means.load(tensors);
   state = {};
+  best_metric.clear();
   mlflow_run.clear();
   rates.clear();
+  initial_rates.clear();
   std::map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor] : tensors) by_name.emplace(name, tensor.cpu());
   const auto find = [&](const char* name) {
@@ -81,13 +97,11 @@ void TrainerProgress::load(const optim::NamedTensors& tensors) {
     if (name.starts_with(kEvaluation))
       state.evaluation.emplace(name.substr(std::strlen(kEvaluation)), tensor.item<double>());
     if (name.starts_with(kMetric)) state.metrics.emplace(name.substr(std::strlen(kMetric)), tensor.item<double>());
-    if (name.starts_with(kRates)) {
-      const auto* const values = tensor.const_data_ptr<double>();
-      rates.emplace(name.substr(std::strlen(kRates)), std::vector<double>(values, values + tensor.numel()));
-    }
-    if (name == kMlflowRun) {
-      mlflow_run.assign(static_cast<const char*>(tensor.const_data_ptr()), static_cast<std::size_t>(tensor.numel()));
-    }
+    if (name.starts_with(kRates)) rates.emplace(name.substr(std::strlen(kRates)), numbers(tensor));
+    if (name.starts_with(kInitialRates))
+      initial_rates.emplace(name.substr(std::strlen(kInitialRates)), numbers(tensor));
+    if (name == kBestMetric) best_metric = characters(tensor);
+    if (name == kMlflowRun) mlflow_run = characters(tensor);
   }
 }
 

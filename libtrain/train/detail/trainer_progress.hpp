@@ -21,8 +21,10 @@ struct TrainerProgress {
   std::int64_t step_in_epoch = 0;
   std::int64_t steps_per_epoch = 0;  ///< of the run that was saved
   std::int64_t schedule_offset = 0;  ///< of the schedule's step from that of the run, since the number of ranks changed
-  std::map<std::string, std::vector<double>> rates = {};  ///< of each part's groups
-  std::int64_t best_step = -1;                            ///< of the evaluation with the best value; -1: none
+  std::map<std::string, std::vector<double>> rates = {};          ///< of each part: TrainerPart::rates()
+  std::map<std::string, std::vector<double>> initial_rates = {};  ///< the same when fit() was called
+  std::string best_metric = {};                                   ///< "accuracy, highest": of which the best is
+  std::int64_t best_step = -1;                                    ///< of the evaluation with the best value; -1: none
   double best_value = 0;
   std::int64_t evaluations_without_improvement = 0;
   bool must_evaluate = false;  ///< an evaluation was cut short

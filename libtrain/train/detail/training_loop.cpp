@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/error.hpp>
@@ -71,6 +73,26 @@ std::int64_t integer(std::uint64_t number) {
   return static_cast<std::int64_t>(number);
 }
 
+std::string name_of_metric(const TrainerCheckpoints& policy) {
+  if (policy.metric.empty()) return {};
+  return text(policy.metric, policy.best == CheckpointRetention::Best::highest ? ", highest" : ", lowest");
+}
+
+// The rates of the run that was saved, in proportion to those with which it and this run began. Without those of
+// `then`, the saved ones.
+std::vector<double> resumed_rates(std::vector<double> now, const std::vector<double>& then,
+                                  const std::vector<double>& saved) {
+  if (then.size() != saved.size() || now.size() != saved.size()) return saved;
+  for (std::size_t index = 0; index < now.size(); ++index) {
+    if (now[index] == then[index]) {
+      now[index] = saved[index];
+    } else if (then[index] > 0) {
+      now[index] *= saved[index] / then[index];
+    }
+  }
+  return now;
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(Context& context, TrainerOptions options) : context_(context), options_(std::move(options)) {
@@ -83,6 +105,11 @@ TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& modul
   module.to(context_.device());
   if (options_.channels_last) to_channels_last(module);
   if (options_.sync_batch_norm) replace_batch_norms(module, communicator());
+  if (!parts_.empty() && options_.synchronizer.wire_format) {
+    throw UsageError(text("TrainerOptions::synchronizer.wire_format is '", options_.synchronizer.wire_format->name(),
+                          "', which serves one part, but the trainer gets a second one, '", name,
+                          "'. Leave it empty for a trainer of several parts."));
+  }
   // Parts may reduce at the same time.
   if (!parts_.empty()) communicators_.push_back(communicator().split(0, context_.rank()));
   auto synchronizer = options_.synchronizer;
@@ -239,6 +266,7 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler* sampler) const
                 options_.checkpoints.best == CheckpointRetention::Best::highest ? "highest" : "lowest");
   }
   for (const auto& part : parts_) {
+    if (part->is_sharded()) continue;
     const auto rates = part->learning_rates();
     for (std::size_t group = 0; group < rates.size(); ++group)
       all.emplace(text(part->name(), kRateOfGroup, group), text(rates[group]));
@@ -257,26 +285,57 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
                         .run_id = context_.run_id(),
                         .configuration = to_json(configuration),
                         .retention = {.last = policy.last, .metric = policy.metric, .best = policy.best}});
-  for (const auto& part : parts_) part->add_to(*checkpoint_);
+  std::map<std::string, std::vector<double>> initial_rates;
+  for (const auto& part : parts_) {
+    part->add_to(*checkpoint_);
+    initial_rates.emplace(part->name(), part->rates());
+  }
   for (auto& [name, state] : states_) checkpoint_->add(name, std::move(state));
   checkpoint_->add("trainer", std::make_unique<TrainerProgressPart>(progress_));
 
   const auto resumed = resume_run(*checkpoint_, context_, configuration);
+  auto initial_rates_then = std::exchange(progress_->initial_rates, initial_rates);
+  const auto metric_then = std::exchange(progress_->best_metric, name_of_metric(policy));
   if (!resumed.position) return;
   step() = resumed.position->step;
   epoch() = resumed.position->epoch;
   resumed_ = resumed.position->loader;
   if (resumed.keeps_folder) {
     saved_step_ = step();
+    find_best_checkpoint();
   } else {
     progress_->best_step = -1;  // its checkpoint is not in the folder
     progress_->mlflow_run.clear();
   }
-  if (options_.schedule) return;
-  for (const auto& part : parts_) {
-    const auto rates = progress_->rates.find(part->name());
-    if (rates != progress_->rates.end()) part->set_learning_rates(rates->second);
+  if (!metric_then.empty() && metric_then != progress_->best_metric) {
+    progress_->best_step = -1;
+    progress_->evaluations_without_improvement = 0;
   }
+  warn_of_lost_state();
+  if (options_.schedule) return;
+  for (const auto& part : parts_)
+    part->set_rates(resumed_rates(initial_rates.at(part->name()), initial_rates_then[part->name()],
+                                  progress_->rates[part->name()]));
+}
+
+// The best checkpoint may be on a disk that was lost, or not have been written.
+void TrainingLoop::find_best_checkpoint() {
+  if (progress_->best_step < 0 || checkpoint_->fetch(progress_->best_step)) return;
+  if (context_.rank() == 0) {
+    log_warning(text("The best checkpoint was that of step ", progress_->best_step, ", but it is not in '",
+                     checkpoint_->root().string(), "'", context_.checkpoint_store().empty() ? "" : " or in the store",
+                     ". The run goes on without one until the next evaluation."));
+  }
+  progress_->best_step = -1;
+}
+
+void TrainingLoop::warn_of_lost_state() const {
+  const auto& format = options_.synchronizer.wire_format;
+  if (context_.rank() != 0 || !format || !format->keeps_state()) return;
+  log_warning(
+      text("What '", format->name(),
+           "' keeps between rounds is not in checkpoints: it begins anew, so that the run does not go on bit for "
+           "bit."));
 }
 
 std::int64_t TrainingLoop::steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const {
@@ -529,6 +588,7 @@ void TrainingLoop::end_epoch(TrainerSteps& steps) {
   records_->show_end_of_epoch(shown);
   if (!after_epoch_.empty()) settle_parts();
   for (const auto& callback : after_epoch_) callback(state());
+  if (is_over() && evaluated_step_ != step()) evaluate(steps);  // a callback has ended the training
   const auto& policy = options_.checkpoints;
   if (is_over() || is_best() || is_due(epoch(), policy.every_epochs) || is_due(step(), policy.every_steps)) save(steps);
 }

@@ -116,6 +116,8 @@ class TrainingLoop {
   void require_metric_among(const std::vector<std::string>& names) const;
   RunConfiguration configuration(const data::Sampler* sampler) const;
   void resume(const RunConfiguration& configuration);
+  void find_best_checkpoint();
+  void warn_of_lost_state() const;
 
   void train_epoch(TrainerSteps& steps);
   void begin_epoch(TrainerSteps& steps);

@@ -64,7 +64,8 @@ void TrainingLoop::evaluate(TrainerSteps& steps) {
   progress_->must_evaluate = false;
   progress_->state.evaluation = *values;
   evaluated_step_ = step();
-  records_->record("evaluation", step(), epoch(), *values);
+  // Before the first step of an epoch, it is the end of the one before.
+  records_->record("evaluation", step(), progress_->step_in_epoch > 0 ? epoch() : epoch() - 1, *values);
   compare_with_best();
 }
 
@@ -159,7 +160,7 @@ void TrainingLoop::save(TrainerSteps& steps) {
   settle_parts();
   progress_->means.gather(communicator());
   progress_->mlflow_run = records_->mlflow_run();
-  for (const auto& part : parts_) progress_->rates[part->name()] = part->learning_rates();
+  for (const auto& part : parts_) progress_->rates[part->name()] = part->rates();
   CheckpointPosition position{.step = step(), .epoch = epoch(), .loader = steps.state()};
   if (evaluated_step_ == step()) position.metrics = state().evaluation;
   checkpoint_->save(position);
@@ -186,7 +187,10 @@ void TrainingLoop::finish(TrainerSteps& steps) {
   settle_parts();
   if (evaluated_step_ != step()) check_parts();
   for (const auto& part : parts_) require_finite(part->module());
-  if (checkpoint_) checkpoint_->wait();
+  if (checkpoint_) {
+    checkpoint_->wait();
+    find_best_checkpoint();
+  }
   records_->end(RunStatus::finished);
   summarize_run(steps);
   if (checkpoint_) context_.end_stop_request();

@@ -133,6 +133,10 @@ std::vector<std::string> state_names(const ShardedRule& rule) {
   return {"momentum_buffer"};
 }
 
+double learning_rate(const ShardedRule& rule) {
+  return std::visit([](const auto& options) { return options.lr(); }, rule);
+}
+
 void set_learning_rate(ShardedRule& rule, double rate) {
   std::visit([rate](auto& options) { options.set_lr(rate); }, rule);
 }

@@ -28,6 +28,7 @@ std::string describe(const ShardedRule& rule);
 /// "momentum_buffer", or none.
 std::vector<std::string> state_names(const ShardedRule& rule);
 
+double learning_rate(const ShardedRule& rule);
 void set_learning_rate(ShardedRule& rule, double rate);
 
 /// Updates the elements of runs, each of one parameter, in those parameters' step-th step (counted from 1), with the
