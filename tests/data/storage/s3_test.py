@@ -4,6 +4,7 @@ storage_cases.py, and the store's credentials.
 Exit code 77, and a line that says so, where it cannot be had; ctest then reports the test as skipped.
 """
 
+import http.client
 import http.server
 import shutil
 import subprocess
@@ -67,6 +68,75 @@ class S3Reading(S3, cases.Reading):
 
     def test_lists_more_files_than_an_answer_holds(self):
         self.assertEqual([entry["path"] for entry in self.read("list", "s3://many")], self.MANY)
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to `port`, and what they are answered through answer()."""
+
+    protocol_version = "HTTP/1.1"
+    port = 0
+
+    def do_GET(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(self.command, self.path, headers=dict(self.headers))
+            found = connection.getresponse()
+            body = found.read()
+        finally:
+            connection.close()
+        headers = {name: value for name, value in found.getheaders()
+                   if name.lower() not in ("connection", "transfer-encoding")}
+        self.answer(found.status, headers, body)
+
+    do_HEAD = do_GET
+
+    def answer(self, status, headers, body):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(test, handler, port=0):
+    """Answers requests until the end of the test; returns the port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+class Milliseconds(Proxy):
+    """Lists times with milliseconds, as MinIO and Ceph do."""
+
+    def answer(self, status, headers, body):
+        super().answer(status, headers, body.replace(b".000Z</LastModified>", b".123Z</LastModified>"))
+
+
+class S3Times(S3):
+    FILES = ["a", "b/c"]
+
+    @classmethod
+    def fill(cls):
+        for name in cls.FILES:
+            cls.server.put("data", name, name.encode())
+
+    def test_a_listing_with_milliseconds_and_a_single_look_agree(self):
+        port = serve(self, type("To", (Milliseconds,), {"port": self.server.port}))
+        environment = self.credentials(port)
+        for entry in self.read("list", self.at(), environment=environment):
+            with self.subTest(entry=entry):
+                self.assertEqual(self.read("info", self.at(), entry["path"], environment=environment), [entry])
+        for command in ("stage", "cache"):
+            folder = jobs.temporary_directory(self)
+            for copied in (len(self.FILES), 0):
+                with self.subTest(command=command, copied=copied):
+                    self.assertEqual(self.read(command, self.at(), folder, environment=environment),
+                                     [{"files": len(self.FILES), "copied": copied}])
 
 
 class S3UnderTheReader(S3, cases.UnderTheReader):
@@ -172,10 +242,7 @@ class S3ExpiredCredentials(S3):
         loader = emulator_process.Running(self, command, loader_jobs.ENVIRONMENT | self.credentials())
         loader.lines.expect(f'"images":{self.IMAGES}', 120)
         self.server.kill()
-        refusing = http.server.ThreadingHTTPServer(("127.0.0.1", self.server.port), Expired)
-        self.addCleanup(refusing.server_close)
-        self.addCleanup(refusing.shutdown)
-        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        serve(self, Expired, self.server.port)
         loader.write_line()
         exit_code, _, errors = loader.finish()
         self.assertEqual(exit_code, cases.ENVIRONMENT, errors)

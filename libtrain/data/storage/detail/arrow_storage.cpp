@@ -150,17 +150,6 @@ class ArrowFile final : public File {
   mutable std::atomic<Clock::time_point> checked_;
 };
 
-// The same for a listing and for info(), so that the two can be compared.
-std::string version_of(const arrow::fs::FileInfo& info) {
-  return text(info.mtime().time_since_epoch().count(), '-', info.size());
-}
-
-FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) {
-  return {.path = std::move(path),
-          .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
-          .version = version_of(info)};
-}
-
 class ArrowStorage final : public Storage {
  public:
   ArrowStorage(std::shared_ptr<const ArrowConnection> connection, std::string root, std::string name)
@@ -213,6 +202,20 @@ class ArrowStorage final : public Storage {
   }
 
  private:
+  // The same for a listing and for info(), so that the two can be compared: S3's response to HEAD has whole seconds,
+  // but the listings of MinIO and Ceph have fractions.
+  std::string version_of(const arrow::fs::FileInfo& info) const {
+    auto time = info.mtime();
+    if (connection_->file_system().type_name() == "s3") time = std::chrono::floor<std::chrono::seconds>(time);
+    return text(time.time_since_epoch().count(), '-', info.size());
+  }
+
+  FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) const {
+    return {.path = std::move(path),
+            .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
+            .version = version_of(info)};
+  }
+
   arrow::fs::FileInfoVector select(const std::string& folder, arrow::fs::FileSelector selector) const {
     selector.base_dir = folder.empty() ? root_ : path_of(folder);
     const auto subject = text("Folder '", name_, folder.empty() ? "" : "/", folder, "'");
