@@ -56,13 +56,22 @@ std::string version_of(const arrow::KeyValueMetadata* metadata, std::int64_t siz
 OpenObject open_object(const ArrowConnection& connection, const std::string& path, const std::string& subject,
                        RequestPhase phase) {
   OpenObject object;
+  std::string encoding;
   connection.call(subject, phase, [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(object.file, connection.file_system().OpenInputFile(path));
     ARROW_ASSIGN_OR_RAISE(object.size, object.file->GetSize());
     ARROW_ASSIGN_OR_RAISE(const auto metadata, object.file->ReadMetadata());
     object.version = version_of(metadata.get(), object.size);
+    if (metadata != nullptr) encoding = metadata->Get("Content-Encoding").ValueOr("");
     return arrow::Status::OK();
   });
+  // The store would return the decompressed object, from its beginning, for a range of the compressed one.
+  if (connection.file_system().type_name() == "gcs" && lower_case(encoding).find("gzip") != std::string::npos) {
+    throw EnvironmentError(text(subject, ": its Content-Encoding is ", encoding,
+                                ", for which Google Cloud Storage decompresses it and ignores byte ranges. Upload it "
+                                "uncompressed, or run 'gcloud storage objects update --clear-content-encoding' for it "
+                                "to read its compressed bytes."));
+  }
   return object;
 }
 
