@@ -6,6 +6,7 @@ Exit code 77, and a line that says so, where it cannot be had; ctest then report
 
 import http.client
 import http.server
+import itertools
 import shutil
 import subprocess
 import sys
@@ -71,13 +72,13 @@ class S3Reading(S3, cases.Reading):
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Passes requests on to `port`, and what they are answered through answer()."""
+    """Passes requests on to the port `to`, and what they are answered through answer()."""
 
     protocol_version = "HTTP/1.1"
-    port = 0
+    to = 0
 
     def do_GET(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=60)
         try:
             connection.request(self.command, self.path, headers=dict(self.headers))
             found = connection.getresponse()
@@ -101,8 +102,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serve(test, handler, port=0):
-    """Answers requests until the end of the test; returns the port."""
+def serve(test, handler, port=0, **attributes):
+    """Answers requests until the end of the test, by a handler with these attributes; returns the port."""
+    handler = type(handler.__name__, (handler,), attributes)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
     test.addCleanup(server.server_close)
     test.addCleanup(server.shutdown)
@@ -126,8 +128,7 @@ class S3Times(S3):
             cls.server.put("data", name, name.encode())
 
     def test_a_listing_with_milliseconds_and_a_single_look_agree(self):
-        port = serve(self, type("To", (Milliseconds,), {"port": self.server.port}))
-        environment = self.credentials(port)
+        environment = self.credentials(serve(self, Milliseconds, to=self.server.port))
         for entry in self.read("list", self.at(), environment=environment):
             with self.subTest(entry=entry):
                 self.assertEqual(self.read("info", self.at(), entry["path"], environment=environment), [entry])
@@ -137,6 +138,46 @@ class S3Times(S3):
                 with self.subTest(command=command, copied=copied):
                     self.assertEqual(self.read(command, self.at(), folder, environment=environment),
                                      [{"files": len(self.FILES), "copied": copied}])
+
+
+class Short(Proxy):
+    """For each number in `cuts` one read gets the first half of its answer, which does not say how long it is."""
+
+    cuts = iter(())
+
+    def answer(self, status, headers, body):
+        if "Range" in self.headers and next(self.cuts, None) is not None:
+            headers = {name: value for name, value in headers.items() if name != "Content-Length"}
+            headers["Connection"] = "close"
+            body = body[:len(body) // 2]
+        super().answer(status, headers, body)
+
+
+class S3ShortAnswers(S3):
+    # The last bytes are those by which a read recognizes such an answer.
+    FILES = {"big": cases.BIG, "a7": b"content \xa7", "58": b"content \x58"}
+
+    @classmethod
+    def fill(cls):
+        for name, content in cls.FILES.items():
+            cls.server.put("data", name, content)
+
+    def through_proxy(self, cuts):
+        return self.credentials(serve(self, Short, to=self.server.port, cuts=cuts))
+
+    def test_are_asked_for_again(self):
+        for name, content in self.FILES.items():
+            for cuts in range(4):
+                with self.subTest(name=name, cuts=cuts):
+                    record, = self.read("hash", self.at(), name, environment=self.through_proxy(iter(range(cuts))))
+                    self.assertEqual(record["sha256"], cases.sha256(content))
+
+    def test_end_the_program_if_no_whole_one_comes(self):
+        for name in self.FILES:
+            with self.subTest(name=name):
+                self.require_refusal("hash", self.at(), name, "--deadline-ms", 500,
+                                     environment=self.through_proxy(itertools.count()),
+                                     says=[self.quoted(f"/{name}"), "byte offset 0", "ended early", "Tried "])
 
 
 class S3UnderTheReader(S3, cases.UnderTheReader):

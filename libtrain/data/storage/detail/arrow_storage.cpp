@@ -116,22 +116,33 @@ class ArrowFile final : public File {
 
   void read_piece(std::uint64_t offset, std::span<std::byte> piece) const {
     std::int64_t count = 0;
+    auto marker = kUntouched;
+    const auto read = [&]() -> arrow::Status {
+      piece.back() = marker;
+      ARROW_ASSIGN_OR_RAISE(
+          count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
+                                      static_cast<void*>(piece.data())));
+      return arrow::Status::OK();
+    };
     try {
-      connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
-        piece.back() = kUntouched;
-        ARROW_ASSIGN_OR_RAISE(
-            count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
-                                        static_cast<void*>(piece.data())));
-        return arrow::Status::OK();
-      });
+      connection_->call(subject(offset), RequestPhase::reading, read);
+      // For S3, Arrow returns the requested number of bytes, not the received one. The file itself may contain the
+      // marker, but not two different ones.
+      if (piece.back() == marker) {
+        require_same_version(offset);
+        connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
+          marker = ~marker;
+          ARROW_RETURN_NOT_OK(read());
+          if (piece.back() != marker) return arrow::Status::OK();
+          throw RequestError(FailureKind::transient, text(subject(offset), ": the store's response ended early."));
+        });
+      }
     } catch (const RequestError& failure) {
       // Reads on GCS name the generation that was opened, which does not exist any more after the file is written
       // again.
       if (failure.kind() == FailureKind::missing) require_same_version(offset);
       throw;
     }
-    // For S3, Arrow returns the requested number of bytes, not the received one. The file itself may contain this byte.
-    if (piece.back() == kUntouched) require_same_version(offset);
     if (count == static_cast<std::int64_t>(piece.size())) return;
     throw EnvironmentError(text(subject(offset), ": it has changed since it was opened: expected ", piece.size(),
                                 " more bytes, found ", count, "."));
