@@ -286,6 +286,18 @@ TEST(LabelledTexts, RefuseAnOpenQuoteInAnyCase) {
   }
 }
 
+// The first row after it would become the header.
+TEST(LabelledTexts, RefuseAMalformedHeaderInAnyCase) {
+  const std::string content = "text, \"label\"\na,1\nb,2\n";
+  LabelledTextsOptions options{.text_column = "0", .label_column = "1", .bad_texts = BadTexts::leave_out};
+  EXPECT_THAT(fault_in("a.csv", content, options),
+              HasSubstr("'a.csv', line 1, byte offset 6: expected RFC 4180, found a quote in a field"));
+  options.header = CsvHeader::none;
+  const auto texts = read_texts("a.csv", content, options);
+  EXPECT_THAT(rows_of(texts), ElementsAre("a 0", "b 1"));
+  EXPECT_EQ(texts.left_out(), 1u);
+}
+
 TEST(LabelledTexts, RefuseFilesWithoutTexts) {
   const LabelledTextsOptions leave_out{.bad_texts = BadTexts::leave_out};
   for (const std::string content : {"", "text,label\n", "\n\n"}) {

@@ -31,7 +31,7 @@ class CsvScanner {
   /// checked.
   using OnRow = std::function<void(std::uint64_t begin, std::uint64_t line)>;
 
-  /// Called with a message for each row that is not well formed: throws, or returns to leave the row out.
+  /// Called with a message for each malformed row but the header: throws, or returns to leave the row out.
   using OnFault = std::function<void(const std::string& message)>;
 
   /// `file` is for messages.
@@ -198,6 +198,8 @@ void CsvScanner::skip_byte_order_mark(std::string_view& piece) {
 }
 
 void CsvScanner::refuse_row(std::uint64_t offset, std::uint64_t line, const std::string& found) {
+  // Without its header, the row after it would be taken for the header.
+  if (options_.header == CsvHeader::first_row && expected_fields_ == 0) fail(offset, line, found);
   on_fault_(message(offset, line, found));
   state_ = State::skipping;
 }

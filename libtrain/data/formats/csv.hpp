@@ -69,8 +69,8 @@ namespace detail {
 /// Reads a CSV file once, a megabyte at a time, and calls visit(fields, line) for each row, the header included, with
 /// the line, from 1 on, in which it begins. `fields` are valid during the call, which may change them. Rows for which
 /// CsvFile's constructor throws are passed to `refuse`, which throws, or returns to go on with the next line. Throws
-/// as that constructor for a quote that is not closed, which could hide any number of rows, a row of more than 64 MiB,
-/// and UTF-16.
+/// as that constructor for a malformed header, a quote that is not closed, which could hide any number of rows, a row
+/// of more than 64 MiB, and UTF-16.
 void for_each_csv_row(const File& file, const CsvOptions& options,
                       const std::function<void(std::span<std::string> fields, std::uint64_t line)>& visit,
                       const std::function<void(const std::string& message)>& refuse);

@@ -358,13 +358,30 @@ void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other,
 
 // If an extended header before this one contains the size, this one need not.
 void TarFile::require_header(std::uint64_t member, std::string_view block) const {
+  TarHeader header;
   try {
-    const TarHeader header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
-    const bool may_be_elsewhere = header.bytes == 0 || bytes(member) > kLargestOctal;
-    if (is_regular(header.type) && (header.bytes == bytes(member) || may_be_elsewhere)) return;
+    header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);
   } catch (const EnvironmentError&) {
+    detail::fail_changed_shard(describe(member));
   }
+  const bool may_be_elsewhere = header.bytes == 0 || bytes(member) > kLargestOctal;
+  const bool has_bytes = header.bytes == bytes(member) || may_be_elsewhere;
+  if (is_regular(header.type) && has_bytes && has_name(member, header.name)) return;
   detail::fail_changed_shard(describe(member));
+}
+
+// An archive with the same members in another order differs in the names alone. A name that does not fit the field is
+// not compared. One that does may still be in an extended header, which lies behind the data of the previous member.
+bool TarFile::has_name(std::uint64_t member, const std::string& in_header) const {
+  const std::string_view name = member_name(member);
+  const auto field = split(name);
+  if (in_header == name || !field || !field->prefix.empty()) return true;
+  const std::uint64_t end = offset(member) - kTarBlock;
+  const std::uint64_t behind = member == 0 ? 0 : offset(member - 1) + bytes(member - 1);
+  const std::uint64_t length = std::min(end - std::min(behind, end), 2 * kLongestPaxHeader);
+  const std::string headers = detail::read_range(*shard_.file, end - length, static_cast<std::size_t>(length));
+  return headers.find(text(" path=", name, '\n')) != std::string::npos ||
+         headers.find(text('\0', name, '\0')) != std::string::npos;
 }
 
 std::string TarFile::describe(std::uint64_t member) const {

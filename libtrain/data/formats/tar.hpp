@@ -59,6 +59,7 @@ class TarFile {
  private:
   void require_member(std::uint64_t member) const;
   void require_header(std::uint64_t member, std::string_view block) const;
+  bool has_name(std::uint64_t member, const std::string& in_header) const;
 
   detail::IndexedShard shard_;
 };

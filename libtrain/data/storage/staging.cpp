@@ -284,9 +284,15 @@ class Staging {
       (is_folder ? folders : unlisted).push_back(file->path());
     }
     if (error) throw_disk_error("list the folder", files_, error.value());
-    for (const auto& file : unlisted) unlink(file.c_str());
+    for (const auto& file : unlisted) {
+      if (unlink(file.c_str()) != 0 && errno != ENOENT) throw_disk_error("remove the file", file, errno);
+    }
     // Innermost first; rmdir() keeps folders that are not empty.
-    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) rmdir(folder->c_str());
+    for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+      if (rmdir(folder->c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY) {
+        throw_disk_error("remove the folder", *folder, errno);
+      }
+    }
   }
 
   void require_space(const std::vector<StagingTask>& missing) const {

@@ -340,6 +340,47 @@ TEST_F(ShardIndexFiles, ThatFitAnotherShardEndTheRunWhereAHeaderTellsIt) {
   }
 }
 
+// By their headers all members are alike but for their names.
+std::string members_between_ends(const std::string& first, const std::string& second) {
+  const std::string end = tar_member({.name = "end.bin", .data = std::string(70'000, 'x')});
+  return end + first + second + end + tar_end();
+}
+
+TEST_F(ShardIndexFiles, ThatFitAShardOfTheSameMembersInAnotherOrderEndTheRun) {
+  const ShardOptions options{.index_folder = folder_.path(), .version = "1"};
+  const std::string extended = tar_member({.name = "PaxHeaders/x", .data = pax_line("mtime", "1.5"), .type = 'x'});
+  for (const std::string& before : {std::string{}, extended}) {
+    const std::string first = before + tar_member({.name = "1.bin", .data = "first"});
+    const std::string second = before + tar_member({.name = "2.bin", .data = "other"});
+    const std::string name = before.empty() ? "a.tar" : "b.tar";
+    TarFile(std::make_unique<MemoryFile>(members_between_ends(first, second), "/here/" + name), options);
+    const TarFile other(std::make_unique<MemoryFile>(members_between_ends(second, first), "/there/" + name), options);
+    std::string data;
+    other.read(0, data);
+    for (const std::uint64_t member : {1, 2}) {
+      EXPECT_THAT(message_of<StorageUnavailable>([&] { other.read(member, data); }),
+                  HasSubstr(text("member '", member, ".bin' at byte offset")));
+    }
+    std::string other_data;
+    EXPECT_THAT(message_of<StorageUnavailable>([&] { other.read(1, data, 2, other_data); }), HasSubstr("'1.bin'"));
+  }
+}
+
+TEST_F(ShardIndexFiles, FitShardsWhoseExtendedHeadersHaveTheNames) {
+  const std::string pax = tar_member({.name = "x", .data = pax_line("path", "1.bin"), .type = 'x'}) +
+                          tar_member({.name = "short", .data = "first"});
+  const std::string gnu = tar_member({.name = "././@LongLink", .data = std::string("2.bin\0", 6), .type = 'L'}) +
+                          tar_member({.name = "short", .data = "other"});
+  const ShardOptions options{.index_folder = folder_.path(), .version = "1"};
+  for (const auto* place : {"/here/a.tar", "/there/a.tar"}) {
+    const TarFile tar(std::make_unique<MemoryFile>(members_between_ends(pax, gnu), place), options);
+    std::string first;
+    std::string second;
+    tar.read(1, first, 2, second);
+    EXPECT_EQ(first + " " + second, "first other");
+  }
+}
+
 TEST_F(ShardIndexFiles, AreReplacedWhenTheShardChanges) {
   ShardOptions options{.index_folder = folder_.path(), .version = "1"};
   EXPECT_EQ(TfRecordFile(memory_file(framed("first")), options).size(), 1U);

@@ -127,8 +127,16 @@ class Gcs(Emulator):
         query = urllib.parse.urlencode(query)
         self._request("POST", f"/upload/storage/v1/b/{bucket}/o?{query}", content, content_type)
 
+    def set_encoding(self, bucket, name, encoding):
+        body = json.dumps({"contentEncoding": encoding}).encode()
+        self._request("PATCH", self._path_of(bucket, name), body, "application/json")
+
     def delete(self, bucket, name):
-        self._request("DELETE", f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}")
+        self._request("DELETE", self._path_of(bucket, name))
+
+    @staticmethod
+    def _path_of(bucket, name):
+        return f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"
 
     def _request(self, method, path, body=b"", content_type="text/plain"):
         request(self.port, method, path, {**self._headers, "Content-Type": content_type}, body)

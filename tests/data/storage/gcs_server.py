@@ -10,10 +10,13 @@ command does neither. What the emulator leaves out and the real store has:
   /token?status=404 answers with that status.
 - Of an object that was written again, the former generation is not found
   (https://cloud.google.com/storage/docs/metadata#generation-number).
+- An object whose contentEncoding is gzip is decompressed, and a range of it is ignored
+  (https://cloud.google.com/storage/docs/transcoding).
 - A range that begins behind the end is refused (https://www.rfc-editor.org/rfc/rfc9110#status.416).
 """
 
 import functools
+import gzip
 import hashlib
 import http.server
 import sys
@@ -34,7 +37,19 @@ class Handler(RequestHandler):
 
     def do_GET(self):
         refusal = self.refusal()
-        self.answer(*refusal) if refusal else super().do_GET()
+        if refusal:
+            self.answer(*refusal)
+        elif (self.requested_object() or {}).get("contentEncoding") == "gzip":
+            self.give_decompressed()
+        else:
+            super().do_GET()
+
+    def give_decompressed(self):
+        content = gzip.decompress(self.storage.get_file(*self.object_of_path()))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
     def do_POST(self):
         if self.path.startswith("/token"):
@@ -66,15 +81,23 @@ class Handler(RequestHandler):
             return None
         return self.error(401, "Invalid Credentials" if given else "Anonymous caller does not have access.")
 
-    def refusal_of_range(self):
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        if query.get("alt") != ["media"]:
+    def query(self):
+        return urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+
+    def requested_object(self):
+        """The object whose content is asked for, if there is one."""
+        if self.query().get("alt") != ["media"]:
             return None
         try:
-            found = self.storage.get_file_obj(*self.object_of_path())
+            return self.storage.get_file_obj(*self.object_of_path())
         except NotFound:
             return None
-        if query.get("generation", [found["generation"]]) != [found["generation"]]:
+
+    def refusal_of_range(self):
+        found = self.requested_object()
+        if not found:
+            return None
+        if self.query().get("generation", [found["generation"]]) != [found["generation"]]:
             return self.error(404, f"No such object: {'/'.join(self.object_of_path())}")
         begin = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0]
         if int(begin) >= int(found["size"]) > 0:

@@ -4,6 +4,7 @@ free port: the cases of storage_cases.py, and the store's credentials.
 Exit code 77, and a line that says so, where it cannot be had; ctest then reports the test as skipped.
 """
 
+import gzip
 import sys
 import unittest
 from pathlib import Path
@@ -50,6 +51,24 @@ class Gcs(cases.Store):
 
 class GcsReading(Gcs, cases.Reading):
     pass
+
+
+class GcsEncoded(Gcs):
+    STORED = gzip.compress(b"".join(b"line %05d\n" % number for number in range(100)))
+
+    @classmethod
+    def fill(cls):
+        cls.server.put("data", "x", cls.STORED)
+
+    def test_a_file_that_the_store_decompresses_is_refused_until_its_encoding_is_cleared(self):
+        self.server.set_encoding("data", "x", "gzip")
+        for words in (("hash", self.at(), "x"), ("stage", self.at(), jobs.temporary_directory(self)),
+                      ("cache", self.at(), jobs.temporary_directory(self))):
+            with self.subTest(words=words):
+                self.require_refusal(*words, says=["'gs://data/x'", "Content-Encoding is gzip", "--clear-content-encoding"])
+        self.server.set_encoding("data", "x", "")
+        record, = self.read("hash", self.at(), "x")
+        self.assertEqual((record["size"], record["sha256"]), (len(self.STORED), cases.sha256(self.STORED)))
 
 
 class GcsUnderTheReader(Gcs, cases.UnderTheReader):

@@ -4,7 +4,9 @@ storage_cases.py, and the store's credentials.
 Exit code 77, and a line that says so, where it cannot be had; ctest then reports the test as skipped.
 """
 
+import http.client
 import http.server
+import itertools
 import shutil
 import subprocess
 import sys
@@ -67,6 +69,115 @@ class S3Reading(S3, cases.Reading):
 
     def test_lists_more_files_than_an_answer_holds(self):
         self.assertEqual([entry["path"] for entry in self.read("list", "s3://many")], self.MANY)
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to the port `to`, and what they are answered through answer()."""
+
+    protocol_version = "HTTP/1.1"
+    to = 0
+
+    def do_GET(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.to, timeout=60)
+        try:
+            connection.request(self.command, self.path, headers=dict(self.headers))
+            found = connection.getresponse()
+            body = found.read()
+        finally:
+            connection.close()
+        headers = {name: value for name, value in found.getheaders()
+                   if name.lower() not in ("connection", "transfer-encoding")}
+        self.answer(found.status, headers, body)
+
+    do_HEAD = do_GET
+
+    def answer(self, status, headers, body):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(test, handler, port=0, **attributes):
+    """Answers requests until the end of the test, by a handler with these attributes; returns the port."""
+    handler = type(handler.__name__, (handler,), attributes)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+class Milliseconds(Proxy):
+    """Lists times with milliseconds, as MinIO and Ceph do."""
+
+    def answer(self, status, headers, body):
+        super().answer(status, headers, body.replace(b".000Z</LastModified>", b".123Z</LastModified>"))
+
+
+class S3Times(S3):
+    FILES = ["a", "b/c"]
+
+    @classmethod
+    def fill(cls):
+        for name in cls.FILES:
+            cls.server.put("data", name, name.encode())
+
+    def test_a_listing_with_milliseconds_and_a_single_look_agree(self):
+        environment = self.credentials(serve(self, Milliseconds, to=self.server.port))
+        for entry in self.read("list", self.at(), environment=environment):
+            with self.subTest(entry=entry):
+                self.assertEqual(self.read("info", self.at(), entry["path"], environment=environment), [entry])
+        for command in ("stage", "cache"):
+            folder = jobs.temporary_directory(self)
+            for copied in (len(self.FILES), 0):
+                with self.subTest(command=command, copied=copied):
+                    self.assertEqual(self.read(command, self.at(), folder, environment=environment),
+                                     [{"files": len(self.FILES), "copied": copied}])
+
+
+class Short(Proxy):
+    """For each number in `cuts` one read gets the first half of its answer, which does not say how long it is."""
+
+    cuts = iter(())
+
+    def answer(self, status, headers, body):
+        if "Range" in self.headers and next(self.cuts, None) is not None:
+            headers = {name: value for name, value in headers.items() if name != "Content-Length"}
+            headers["Connection"] = "close"
+            body = body[:len(body) // 2]
+        super().answer(status, headers, body)
+
+
+class S3ShortAnswers(S3):
+    # The last bytes are those by which a read recognizes such an answer.
+    FILES = {"big": cases.BIG, "a7": b"content \xa7", "58": b"content \x58"}
+
+    @classmethod
+    def fill(cls):
+        for name, content in cls.FILES.items():
+            cls.server.put("data", name, content)
+
+    def through_proxy(self, cuts):
+        return self.credentials(serve(self, Short, to=self.server.port, cuts=cuts))
+
+    def test_are_asked_for_again(self):
+        for name, content in self.FILES.items():
+            for cuts in range(4):
+                with self.subTest(name=name, cuts=cuts):
+                    record, = self.read("hash", self.at(), name, environment=self.through_proxy(iter(range(cuts))))
+                    self.assertEqual(record["sha256"], cases.sha256(content))
+
+    def test_end_the_program_if_no_whole_one_comes(self):
+        for name in self.FILES:
+            with self.subTest(name=name):
+                self.require_refusal("hash", self.at(), name, "--deadline-ms", 500,
+                                     environment=self.through_proxy(itertools.count()),
+                                     says=[self.quoted(f"/{name}"), "byte offset 0", "ended early", "Tried "])
 
 
 class S3UnderTheReader(S3, cases.UnderTheReader):
@@ -172,10 +283,7 @@ class S3ExpiredCredentials(S3):
         loader = emulator_process.Running(self, command, loader_jobs.ENVIRONMENT | self.credentials())
         loader.lines.expect(f'"images":{self.IMAGES}', 120)
         self.server.kill()
-        refusing = http.server.ThreadingHTTPServer(("127.0.0.1", self.server.port), Expired)
-        self.addCleanup(refusing.server_close)
-        self.addCleanup(refusing.shutdown)
-        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        serve(self, Expired, self.server.port)
         loader.write_line()
         exit_code, _, errors = loader.finish()
         self.assertEqual(exit_code, cases.ENVIRONMENT, errors)

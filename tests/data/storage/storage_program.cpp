@@ -7,6 +7,8 @@
 //   storage_program read az://images a.bin --offset 5 --length 3
 //   storage_program hash az://images a.bin b.bin
 //   storage_program loop az://images a.bin --chunk 1000     the next chunk for each line on standard input, to the end
+//   storage_program stage az://images DIR                   copies all files, as --stage DIR
+//   storage_program cache az://images DIR                   reads all files, as with --cache DIR
 
 #include <openssl/evp.h>
 
@@ -26,7 +28,10 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
+#include <libtrain/data/storage/cached_storage.hpp>
+#include <libtrain/data/storage/file_cache.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
+#include <libtrain/data/storage/staging.hpp>
 
 #include <tests/support/run_program.hpp>
 
@@ -42,6 +47,7 @@ struct Options {
   std::string path;
   std::vector<std::string> paths;
   std::string folder;
+  std::string copies;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   std::uint64_t chunk = 1 << 20;
@@ -127,6 +133,19 @@ void loop(const Options& options) {
   }
 }
 
+void stage(const Options& options) {
+  const auto result = data::stage(*open_storage(options), "", options.copies);
+  print(Json{{"files", result.files}, {"copied", result.copied_files}});
+}
+
+void cache(const Options& options) {
+  const auto copies = std::make_shared<data::FileCache>(data::FileCacheOptions{.directory = options.copies});
+  const data::CachedStorage storage{open_storage(options), copies};
+  const auto files = storage.list("");
+  for (const auto& file : files) data::read_all(*storage.open(file.path), kLongestFile);
+  print(Json{{"files", files.size()}, {"copied", copies->statistics().fetched_files}});
+}
+
 void add_commands(CLI::App& app, Options& options) {
   app.require_subcommand(1);
   app.add_option("--change-check-ms", options.change_check_ms, "StorageOptions::change_check");
@@ -149,6 +168,8 @@ void add_commands(CLI::App& app, Options& options) {
   auto* chunks = command("loop", "a file chunk by chunk");
   chunks->add_option("path", options.path)->required();
   chunks->add_option("--chunk", options.chunk);
+  command("stage", "copy all files")->add_option("folder", options.copies, "of the copies")->required();
+  command("cache", "read all files through a cache")->add_option("folder", options.copies, "of the copies")->required();
 }
 
 void run(const std::string& command, const Options& options) {
@@ -157,6 +178,8 @@ void run(const std::string& command, const Options& options) {
   if (command == "info") return print(open_storage(options)->info(options.path));
   if (command == "read") return read_range(options);
   if (command == "hash") return hash(options);
+  if (command == "stage") return stage(options);
+  if (command == "cache") return cache(options);
   loop(options);
 }
 

@@ -56,13 +56,22 @@ std::string version_of(const arrow::KeyValueMetadata* metadata, std::int64_t siz
 OpenObject open_object(const ArrowConnection& connection, const std::string& path, const std::string& subject,
                        RequestPhase phase) {
   OpenObject object;
+  std::string encoding;
   connection.call(subject, phase, [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(object.file, connection.file_system().OpenInputFile(path));
     ARROW_ASSIGN_OR_RAISE(object.size, object.file->GetSize());
     ARROW_ASSIGN_OR_RAISE(const auto metadata, object.file->ReadMetadata());
     object.version = version_of(metadata.get(), object.size);
+    if (metadata != nullptr) encoding = metadata->Get("Content-Encoding").ValueOr("");
     return arrow::Status::OK();
   });
+  // The store would return the decompressed object, from its beginning, for a range of the compressed one.
+  if (connection.file_system().type_name() == "gcs" && lower_case(encoding).find("gzip") != std::string::npos) {
+    throw EnvironmentError(text(subject, ": its Content-Encoding is ", encoding,
+                                ", for which Google Cloud Storage decompresses it and ignores byte ranges. Upload it "
+                                "uncompressed, or run 'gcloud storage objects update --clear-content-encoding' for it "
+                                "to read its compressed bytes."));
+  }
   return object;
 }
 
@@ -107,22 +116,33 @@ class ArrowFile final : public File {
 
   void read_piece(std::uint64_t offset, std::span<std::byte> piece) const {
     std::int64_t count = 0;
+    auto marker = kUntouched;
+    const auto read = [&]() -> arrow::Status {
+      piece.back() = marker;
+      ARROW_ASSIGN_OR_RAISE(
+          count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
+                                      static_cast<void*>(piece.data())));
+      return arrow::Status::OK();
+    };
     try {
-      connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
-        piece.back() = kUntouched;
-        ARROW_ASSIGN_OR_RAISE(
-            count, object_.file->ReadAt(static_cast<std::int64_t>(offset), static_cast<std::int64_t>(piece.size()),
-                                        static_cast<void*>(piece.data())));
-        return arrow::Status::OK();
-      });
+      connection_->call(subject(offset), RequestPhase::reading, read);
+      // For S3, Arrow returns the requested number of bytes, not the received one. The file itself may contain the
+      // marker, but not two different ones.
+      if (piece.back() == marker) {
+        require_same_version(offset);
+        connection_->call(subject(offset), RequestPhase::reading, [&]() -> arrow::Status {
+          marker = ~marker;
+          ARROW_RETURN_NOT_OK(read());
+          if (piece.back() != marker) return arrow::Status::OK();
+          throw RequestError(FailureKind::transient, text(subject(offset), ": the store's response ended early."));
+        });
+      }
     } catch (const RequestError& failure) {
       // Reads on GCS name the generation that was opened, which does not exist any more after the file is written
       // again.
       if (failure.kind() == FailureKind::missing) require_same_version(offset);
       throw;
     }
-    // For S3, Arrow returns the requested number of bytes, not the received one. The file itself may contain this byte.
-    if (piece.back() == kUntouched) require_same_version(offset);
     if (count == static_cast<std::int64_t>(piece.size())) return;
     throw EnvironmentError(text(subject(offset), ": it has changed since it was opened: expected ", piece.size(),
                                 " more bytes, found ", count, "."));
@@ -149,17 +169,6 @@ class ArrowFile final : public File {
   OpenObject object_;
   mutable std::atomic<Clock::time_point> checked_;
 };
-
-// The same for a listing and for info(), so that the two can be compared.
-std::string version_of(const arrow::fs::FileInfo& info) {
-  return text(info.mtime().time_since_epoch().count(), '-', info.size());
-}
-
-FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) {
-  return {.path = std::move(path),
-          .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
-          .version = version_of(info)};
-}
 
 class ArrowStorage final : public Storage {
  public:
@@ -213,6 +222,20 @@ class ArrowStorage final : public Storage {
   }
 
  private:
+  // The same for a listing and for info(), so that the two can be compared: S3's response to HEAD has whole seconds,
+  // but the listings of MinIO and Ceph have fractions.
+  std::string version_of(const arrow::fs::FileInfo& info) const {
+    auto time = info.mtime();
+    if (connection_->file_system().type_name() == "s3") time = std::chrono::floor<std::chrono::seconds>(time);
+    return text(time.time_since_epoch().count(), '-', info.size());
+  }
+
+  FileInfo info_of(std::string path, const arrow::fs::FileInfo& info) const {
+    return {.path = std::move(path),
+            .size = static_cast<std::uint64_t>(std::max(info.size(), std::int64_t{0})),
+            .version = version_of(info)};
+  }
+
   arrow::fs::FileInfoVector select(const std::string& folder, arrow::fs::FileSelector selector) const {
     selector.base_dir = folder.empty() ? root_ : path_of(folder);
     const auto subject = text("Folder '", name_, folder.empty() ? "" : "/", folder, "'");
