@@ -253,27 +253,27 @@ void Checkpoint::State::open_writer() {
   is_open_ = true;
 }
 
-// A transfer may take longer than the collective in which the other ranks would wait for rank 0.
+// The work may take longer than a collective in which the other ranks would wait for rank 0, and may wait for the files
+// of a rank that is lost, which rank 0 notices in the broadcasts.
 void Checkpoint::State::run_on_root(const std::string& what, const std::function<void()>& work) {
-  const bool is_root = communicator_.rank() == 0;
-  std::future<void> done;
-  detail::run_together(communicator_, what, [&] {
-    if (!is_root) return;
-    if (options_.store.empty()) return work();
-    done = std::async(std::launch::async, work);
-  });
-  if (options_.store.empty()) return;
   constexpr std::chrono::milliseconds kInterval{200};
+  std::future<void> done;
   try {
+    detail::run_together(communicator_, what, [&] {
+      if (is_root()) done = std::async(std::launch::async, work);
+    });
     for (std::string state = "busy"; !state.empty(); state = communicator_.broadcast_bytes(state, 0)) {
-      if (is_root && done.wait_for(kInterval) == std::future_status::ready) state.clear();
+      if (is_root() && done.wait_for(kInterval) == std::future_status::ready) state.clear();
+      if (!is_root() && !background_.is_running()) background_.wait();  // throws if rank 0 waits in vain
     }
   } catch (...) {
-    stop_.request_stop();  // the destructor of `done` waits
+    // The destructor of `done` waits.
+    stop_.request_stop();
+    stop_collecting_.request_stop();
     throw;
   }
   detail::run_together(communicator_, what, [&] {
-    if (is_root) done.get();
+    if (is_root()) done.get();
   });
 }
 
@@ -296,13 +296,16 @@ void Checkpoint::State::count_failure(const EnvironmentError& error) {
 
 // The folder of a checkpoint to which all ranks write; empty if rank 0 cannot make one.
 std::string Checkpoint::State::begin_on_all_ranks(std::int64_t step) {
-  settle_last_write();
   std::string begun;
-  try {
-    if (is_root()) begun = writer_->begin(step);
-  } catch (const EnvironmentError& error) {
-    count_failure(error);
-  }
+  run_on_root("Writing a checkpoint", [&] {
+    settle_last_write();
+    try {
+      begun = writer_->begin(step);
+    } catch (const EnvironmentError& error) {
+      count_failure(error);
+    }
+  });
+  if (!is_root()) settle_last_write();
   return communicator_.broadcast_bytes(begun, 0);
 }
 
@@ -386,7 +389,8 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     if (begun.empty()) return;
     if (!all_see(begun)) begun.clear();
   }
-  auto files = files_of_parts(!begun.empty());
+  const bool are_shared = !begun.empty();
+  auto files = files_of_parts(are_shared);
   auto random = detail::gather_generators(communicator_);
   if (is_root()) {
     files.push_back(file_of(file_name(kRandomName), std::move(random)));
@@ -395,7 +399,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     }
     settle_last_write();
     if (uploader_) uploader_->report(options_.failures_allowed);
-  } else if (begun.empty()) {
+  } else if (!are_shared) {
     return;
   }
   start_writing(std::move(begun),
@@ -406,6 +410,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
                  .configuration = options_.configuration},
                 std::move(files));
   if (options_.in_background) return;
+  if (are_shared) run_on_root("Writing a checkpoint", [&] { settle_last_write(); });
   settle_last_write();
   if (!uploader_) return;
   uploader_->finish();
@@ -414,11 +419,11 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
 
 void Checkpoint::State::wait() {
   is_writing_ = false;
-  if (!is_root()) background_.wait();
   run_on_root("Writing a checkpoint", [&] {
     background_.wait();
     if (uploader_) uploader_->wait();
   });
+  background_.wait();  // of the other ranks
 }
 
 // Of root and store. Neither is written meanwhile.
