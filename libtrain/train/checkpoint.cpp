@@ -227,6 +227,7 @@ class Checkpoint::State {
   std::vector<std::pair<std::string, std::unique_ptr<Checkpointable>>> parts_;
   std::vector<std::string> former_runs_;  // that have led to the loaded checkpoint
   int failures_ = 0;                      // of writes, one after the other
+  std::exception_ptr failure_;            // rank 0's, of the last save(), if it was a warning so far
   bool is_open_ = false;
   bool is_writing_ = false;           // or has written, and the outcome is not known yet
   bool is_root_shared_ = true;        // as far as is known
@@ -290,6 +291,7 @@ void Checkpoint::State::settle_last_write() {
 
 // In a handler of the error, which goes on if there were too many.
 void Checkpoint::State::count_failure(const EnvironmentError& error) {
+  failure_ = std::current_exception();
   if (++failures_ > options_.failures_allowed) throw;
   log_warning(text("A checkpoint was not written, and the training goes on: ", error.what()));
 }
@@ -347,6 +349,7 @@ std::vector<CheckpointPart> Checkpoint::State::files_of_parts(bool are_shared) {
 void Checkpoint::State::start_writing(std::string begun, CheckpointManifest manifest,
                                       std::vector<CheckpointPart> files) {
   is_writing_ = true;
+  failure_ = nullptr;
   if (!is_root()) {
     background_.start(
         [this, begun = std::move(begun), rank = communicator_.rank(), files = std::move(files)]() mutable {
@@ -421,6 +424,7 @@ void Checkpoint::State::wait() {
   is_writing_ = false;
   run_on_root("Writing a checkpoint", [&] {
     background_.wait();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (uploader_) uploader_->wait();
   });
   background_.wait();  // of the other ranks

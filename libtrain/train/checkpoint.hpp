@@ -144,8 +144,8 @@ class Checkpoint {
   /// are seeded from rank 0's and the step.
   CheckpointPosition load(const std::filesystem::path& folder, const Accept& accept = {});
 
-  /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError if it could not
-  /// be written.
+  /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError on all ranks if
+  /// it could not be written, also if a warning has reported that before.
   void wait();
 
   /// Keeps the checkpoint of this step, whatever the retention says, until another one is marked; in the root, not in
