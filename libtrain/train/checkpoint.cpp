@@ -229,6 +229,7 @@ class Checkpoint::State {
   std::vector<std::pair<std::string, std::unique_ptr<Checkpointable>>> parts_;
   std::vector<std::string> former_runs_;  // that have led to the loaded checkpoint
   int failures_ = 0;                      // of writes, one after the other
+  std::exception_ptr failure_;            // rank 0's, of the last save(), if it was a warning so far
   bool is_open_ = false;
   bool is_writing_ = false;           // or has written, and the outcome is not known yet
   bool is_root_shared_ = true;        // as far as is known
@@ -255,27 +256,27 @@ void Checkpoint::State::open_writer() {
   is_open_ = true;
 }
 
-// A transfer may take longer than the collective in which the other ranks would wait for rank 0.
+// The work may take longer than a collective in which the other ranks would wait for rank 0, and may wait for the files
+// of a rank that is lost, which rank 0 notices in the broadcasts.
 void Checkpoint::State::run_on_root(const std::string& what, const std::function<void()>& work) {
-  const bool is_root = communicator_.rank() == 0;
-  std::future<void> done;
-  detail::run_together(communicator_, what, [&] {
-    if (!is_root) return;
-    if (options_.store.empty()) return work();
-    done = std::async(std::launch::async, work);
-  });
-  if (options_.store.empty()) return;
   constexpr std::chrono::milliseconds kInterval{200};
+  std::future<void> done;
   try {
+    detail::run_together(communicator_, what, [&] {
+      if (is_root()) done = std::async(std::launch::async, work);
+    });
     for (std::string state = "busy"; !state.empty(); state = communicator_.broadcast_bytes(state, 0)) {
-      if (is_root && done.wait_for(kInterval) == std::future_status::ready) state.clear();
+      if (is_root() && done.wait_for(kInterval) == std::future_status::ready) state.clear();
+      if (!is_root() && !background_.is_running()) background_.wait();  // throws if rank 0 waits in vain
     }
   } catch (...) {
-    stop_.request_stop();  // the destructor of `done` waits
+    // The destructor of `done` waits.
+    stop_.request_stop();
+    stop_collecting_.request_stop();
     throw;
   }
   detail::run_together(communicator_, what, [&] {
-    if (is_root) done.get();
+    if (is_root()) done.get();
   });
 }
 
@@ -292,19 +293,23 @@ void Checkpoint::State::settle_last_write() {
 
 // In a handler of the error, which goes on if there were too many.
 void Checkpoint::State::count_failure(const EnvironmentError& error) {
+  failure_ = std::current_exception();
   if (++failures_ > options_.failures_allowed) throw;
   log_warning(text("A checkpoint was not written, and the training goes on: ", error.what()));
 }
 
 // The folder of a checkpoint to which all ranks write; empty if rank 0 cannot make one.
 std::string Checkpoint::State::begin_on_all_ranks(std::int64_t step) {
-  settle_last_write();
   std::string begun;
-  try {
-    if (is_root()) begun = writer_->begin(step);
-  } catch (const EnvironmentError& error) {
-    count_failure(error);
-  }
+  run_on_root("Writing a checkpoint", [&] {
+    settle_last_write();
+    try {
+      begun = writer_->begin(step);
+    } catch (const EnvironmentError& error) {
+      count_failure(error);
+    }
+  });
+  if (!is_root()) settle_last_write();
   return communicator_.broadcast_bytes(begun, 0);
 }
 
@@ -346,6 +351,7 @@ std::vector<CheckpointPart> Checkpoint::State::files_of_parts(bool are_shared) {
 void Checkpoint::State::start_writing(std::string begun, CheckpointManifest manifest,
                                       std::vector<CheckpointPart> files) {
   is_writing_ = true;
+  failure_ = nullptr;
   if (!is_root()) {
     background_.start(
         [this, begun = std::move(begun), rank = communicator_.rank(), files = std::move(files)]() mutable {
@@ -388,7 +394,8 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     if (begun.empty()) return;
     if (!all_see(begun)) begun.clear();
   }
-  auto files = files_of_parts(!begun.empty());
+  const bool are_shared = !begun.empty();
+  auto files = files_of_parts(are_shared);
   auto random = detail::gather_generators(communicator_);
   if (is_root()) {
     files.push_back(file_of(file_name(kRandomName), std::move(random)));
@@ -397,7 +404,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     }
     settle_last_write();
     if (uploader_) uploader_->report(options_.failures_allowed);
-  } else if (begun.empty()) {
+  } else if (!are_shared) {
     return;
   }
   start_writing(std::move(begun),
@@ -408,6 +415,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
                  .configuration = options_.configuration},
                 std::move(files));
   if (options_.in_background) return;
+  if (are_shared) run_on_root("Writing a checkpoint", [&] { settle_last_write(); });
   settle_last_write();
   if (!uploader_) return;
   uploader_->finish();
@@ -416,11 +424,12 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
 
 void Checkpoint::State::wait() {
   is_writing_ = false;
-  if (!is_root()) background_.wait();
   run_on_root("Writing a checkpoint", [&] {
     background_.wait();
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (uploader_) uploader_->wait();
   });
+  background_.wait();  // of the other ranks
 }
 
 // Of root and store. Neither is written meanwhile.

@@ -149,8 +149,8 @@ class Checkpoint {
   /// EnvironmentError if it cannot be copied.
   bool fetch(std::int64_t step);
 
-  /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError if it could not
-  /// be written.
+  /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError on all ranks if
+  /// it could not be written, also if a warning has reported that before.
   void wait();
 
   /// Keeps the checkpoint of this step, whatever the retention says, until another one is marked; in the root, not in

@@ -450,5 +450,33 @@ TEST(Checkpoint, AFailedWriteIsAWarningAtFirst) {
   });
 }
 
+// With the state written by rank 0, and by all ranks.
+TEST(Checkpoint, AFailureOfTheWriteIsThrownByWaitUnlessALaterOneSucceeds) {
+  const test::SilentLog silent;
+  on_ranks([](Communicator& communicator) {
+    for (const bool is_sharded : {false, true}) {
+      for (const bool in_background : {true, false}) {
+        SCOPED_TRACE(text(is_sharded ? "sharded" : "whole", in_background ? ", in the background" : ""));
+        const SharedFolder folder{communicator};
+        ShardedTraining training{communicator};
+        Checkpoint checkpoint{communicator, folder.root(), {.in_background = in_background}};
+        checkpoint.add("model", *training.model);
+        if (is_sharded) checkpoint.add("optimizer", *training.optimizer);
+        checkpoint.save({.step = 1});
+        checkpoint.wait();
+        if (communicator.rank() == 0) std::ofstream{folder.root() / checkpoint_folder_name(2)} << "in the way";
+        const auto failure = [&] { return message_of<EnvironmentError>([&] { checkpoint.wait(); }); };
+        checkpoint.save({.step = 2});
+        EXPECT_THAT(failure(), HasSubstr("step-00000002"));
+        checkpoint.save({.step = 2});
+        checkpoint.mark_best(1);  // waits for the write, too
+        EXPECT_THAT(failure(), HasSubstr("step-00000002"));
+        checkpoint.save({.step = 3});
+        checkpoint.wait();
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace libtrain
