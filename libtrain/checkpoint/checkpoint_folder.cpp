@@ -187,6 +187,14 @@ NewestCheckpoint find_newest_checkpoint(const std::filesystem::path& root) {
   return newest;
 }
 
+std::vector<CheckpointManifest> list_manifests(const std::filesystem::path& root) {
+  std::vector<CheckpointManifest> manifests;
+  for (const auto& status : list_checkpoints(root)) {
+    if (status.is_complete()) manifests.push_back(CheckpointFolder{status.folder}.manifest());
+  }
+  return manifests;
+}
+
 std::optional<CheckpointFolder> find_best_checkpoint(const std::filesystem::path& root) {
   if (is_gone(root)) return std::nullopt;
   const auto step = detail::read_best_mark(detail::Folder{root});

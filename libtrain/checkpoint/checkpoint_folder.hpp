@@ -66,6 +66,9 @@ struct CheckpointStatus {
 /// EnvironmentError if `root` cannot be listed.
 std::vector<CheckpointStatus> list_checkpoints(const std::filesystem::path& root);
 
+/// The manifests of those that are complete.
+std::vector<CheckpointManifest> list_manifests(const std::filesystem::path& root);
+
 struct NewestCheckpoint {
   std::optional<CheckpointFolder> checkpoint = {};  ///< the newest that is complete and undamaged; verified
   std::vector<std::string> passed_over = {};        ///< what is wrong with those after it, newest first

@@ -297,10 +297,7 @@ void CheckpointWriter::State::require_files(const detail::Folder& begun, const C
 }
 
 void CheckpointWriter::State::apply_retention() try {
-  std::vector<CheckpointManifest> manifests;
-  for (const auto& status : list_checkpoints(root_.path())) {
-    if (status.is_complete()) manifests.push_back(CheckpointFolder{status.folder}.manifest());
-  }
+  const auto manifests = list_manifests(root_.path());
   for (const auto step : detail::steps_to_remove(manifests, run_ids_, retention_, detail::read_best_mark(root_))) {
     if (step != step_) remove_checkpoint(step);
   }

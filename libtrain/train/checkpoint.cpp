@@ -27,6 +27,7 @@
 #include <libtrain/checkpoint/checkpoint_writer.hpp>
 #include <libtrain/checkpoint/detail/checkpoint_uploader.hpp>
 #include <libtrain/checkpoint/detail/rank_entries.hpp>
+#include <libtrain/checkpoint/detail/steps_to_remove.hpp>
 #include <libtrain/checkpoint/detail/stored_checkpoints.hpp>
 #include <libtrain/checkpoint/detail/weights_file.hpp>
 #include <libtrain/checkpoint/safetensors.hpp>
@@ -37,6 +38,7 @@
 #include <libtrain/sync/broadcast.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/detail/checkpoint_parts.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 #include <libtrain/train/detail/run_id.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 
@@ -199,13 +201,14 @@ class Checkpoint::State {
   std::optional<CheckpointPosition> load_latest(const Accept& accept);
   void wait();
 
-  bool fetch(std::int64_t step);
+  std::optional<Best> keep_best(std::int64_t step);
   void mark_best(std::int64_t step);
 
   const std::filesystem::path& root() const { return root_; }
 
  private:
   bool is_root() const { return communicator_.rank() == 0; }
+  std::vector<std::string> run_ids() const;
   void open_writer();
   std::string begin_on_all_ranks(std::int64_t step);
   bool has_shards_to_write() const;
@@ -248,10 +251,8 @@ void Checkpoint::State::open_writer() {
   if (is_open_) return;
   detail::run_together(communicator_, "Opening the folder of checkpoints", [&] {
     if (communicator_.rank() != 0) return;
-    auto run_ids = former_runs_;
-    if (run_ids.empty() || run_ids.back() != options_.run_id) run_ids.push_back(options_.run_id);
-    writer_.emplace(root_, run_ids, options_.retention);
-    if (store_) uploader_.emplace(*store_, root_, std::move(run_ids), options_.retention);
+    writer_.emplace(root_, run_ids(), options_.retention);
+    if (store_) uploader_.emplace(*store_, root_, run_ids(), options_.retention);
   });
   is_open_ = true;
 }
@@ -440,20 +441,49 @@ NewestCheckpoint Checkpoint::State::fetch_newest() {
   return detail::fetch_newest_checkpoint(*store_, root_, [&]() -> CheckpointWriter& { return open_copier(temporary); });
 }
 
-bool Checkpoint::State::fetch(std::int64_t step) {
-  const CallPurpose purpose{communicator_, "looking for a checkpoint"};
-  bool found = false;
-  run_on_root("Looking for a checkpoint", [&] {
-    found = std::filesystem::exists(root_ / checkpoint_folder_name(step) / detail::kManifestName);
-    if (found || !store_) return;
-    try {
-      std::optional<CheckpointWriter> temporary;
-      found = detail::fetch_checkpoint(*store_, step, open_copier(temporary));
-    } catch (const CheckpointDamagedError& error) {
-      log_warning(text("A checkpoint is passed over: ", error.what()));
+std::optional<Checkpoint::Best> Checkpoint::State::keep_best(std::int64_t step) {
+  const CallPurpose purpose{communicator_, "looking for the best checkpoint"};
+  detail::NamedNumbers found;
+  run_on_root("Looking for the best checkpoint", [&] {
+    settle_last_write();
+    if (uploader_) uploader_->finish();
+    std::optional<CheckpointWriter> temporary;
+    auto manifests = list_manifests(root_);
+    const auto is_that = [&](const auto& manifest) { return manifest.step == step; };
+    auto best = std::ranges::find_if(manifests, is_that);
+    if (best == manifests.end() && step >= 0 && store_) {
+      try {
+        if (detail::fetch_checkpoint(*store_, step, open_copier(temporary))) manifests = list_manifests(root_);
+      } catch (const CheckpointDamagedError& error) {
+        log_warning(text("A checkpoint is passed over: ", error.what()));
+      }
+      best = std::ranges::find_if(manifests, is_that);
+    }
+    const auto& metric = options_.retention.metric;
+    if (best != manifests.end()) {
+      found.emplace_back("", static_cast<double>(step));
+      const auto value = best->metrics.find(metric);
+      if (value != best->metrics.end()) {
+        found.emplace_back(metric, value->second);
+      } else {
+        open_copier(temporary).mark_best(step);  // it is not kept for its metric
+      }
+    } else if (const auto kept = detail::best_kept(manifests, run_ids(), options_.retention)) {
+      found = {{"", static_cast<double>(kept->step)}, {metric, *kept->metric}};
     }
   });
-  return !communicator_.broadcast_bytes(found ? "found" : "", 0).empty();
+  if (!is_root()) settle_last_write();
+  found = detail::named_numbers_of(communicator_.broadcast_bytes(detail::to_bytes(found), 0));
+  if (found.empty()) return std::nullopt;
+  Best result{.step = static_cast<std::int64_t>(found.front().second)};
+  if (found.size() > 1) result.value = found.back().second;
+  return result;
+}
+
+std::vector<std::string> Checkpoint::State::run_ids() const {
+  auto ids = former_runs_;
+  if (ids.empty() || ids.back() != options_.run_id) ids.push_back(options_.run_id);
+  return ids;
 }
 
 // Writes what is copied from the store: a writer of its own before the first save().
@@ -601,8 +631,8 @@ CheckpointPosition Checkpoint::load(const std::filesystem::path& folder, const A
   return state_->load(folder, accept);
 }
 
-bool Checkpoint::fetch(std::int64_t step) {
-  return state_->fetch(step);
+std::optional<Checkpoint::Best> Checkpoint::keep_best(std::int64_t step) {
+  return state_->keep_best(step);
 }
 
 void Checkpoint::wait() {

@@ -144,10 +144,16 @@ class Checkpoint {
   /// are seeded from rank 0's and the step.
   CheckpointPosition load(const std::filesystem::path& folder, const Accept& accept = {});
 
-  /// Whether there is a checkpoint of this step in the root, to which it is copied from the store if it is only there;
-  /// the same on all ranks, which must all call it. A damaged one in the store counts as none, with a warning. Throws
-  /// EnvironmentError if it cannot be copied.
-  bool fetch(std::int64_t step);
+  struct Best {
+    std::int64_t step = 0;
+    std::optional<double> value = {};  ///< of the retention's metric; std::nullopt if the checkpoint does not have it
+  };
+
+  /// The best checkpoint of this run and those that it continues, which the retention keeps in the root: that of
+  /// `step`, copied from the store if it is only there; if it is lost, or `step` is -1, the best in the root by the
+  /// retention's metric; std::nullopt if none has it. The same on all ranks, which must all call it. A damaged one
+  /// counts as lost, with a warning. Throws EnvironmentError if one cannot be copied.
+  std::optional<Best> keep_best(std::int64_t step);
 
   /// Waits until the last checkpoint is complete, in the root and in the store. Throws EnvironmentError on all ranks if
   /// it could not be written, also if a warning has reported that before.

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -282,6 +283,44 @@ TEST(TrainerResume, CutsAnEvaluationOfTheProgramShort) {
   });
 }
 
+// That after a callback which has ended the training.
+TEST(TrainerResume, RepeatsTheEvaluationOfATrainingThatTheProgramHasEnded) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    std::int64_t batches = 0;
+    std::int64_t evaluations = 0;
+    const auto fit = [&](bool raises) {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.evaluate_every_epochs = 0;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.evaluate_with(
+          [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
+            if (raises && communicator.rank() == 0) std::raise(SIGTERM);
+            for (int time = 0; raises || time < 3; ++time)
+              if (must_stop()) return std::nullopt;
+            ++evaluations;
+            return std::map<std::string, double>{{"one", 1}};
+          });
+      trainer.after_epoch([&](const TrainingState&) { trainer.end_training(); });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) {
+        ++batches;
+        return parts.loss(batch);
+      });
+    };
+    EXPECT_THROW(fit(true), StoppedOnRequest);
+    communicator.barrier();
+    const auto before = batches;
+    fit(false);
+    EXPECT_EQ(evaluations, 1);
+    EXPECT_EQ(batches, before);
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(run.records("evaluation", "epoch"), (std::map<std::int64_t, double>{{before, 0}}));
+    }
+  });
+}
+
 // A checkpoint that was written when its evaluation was cut short is not known as the best until it is repeated.
 TEST(TrainerResume, KeepsTheBestCheckpointWhoseEvaluationWasRepeated) {
   on_ranks([](Communicator& communicator) {
@@ -291,12 +330,12 @@ TEST(TrainerResume, KeepsTheBestCheckpointWhoseEvaluationWasRepeated) {
       const auto context = run.start();
       Parts parts{{}, *context};
       auto options = options_of({});
-      options.checkpoints = {.last = 1, .metric = "step"};
+      options.checkpoints = {.last = 1, .metric = "cost"};
       Trainer trainer{*context, parts.model, *parts.plain, options};
       const Waves held_out_waves{40};
       data::DataLoader held_out{
           held_out_waves, {.batch_size = 1, .workers = 1, .remainder = data::Remainder::exact}, context->shard()};
-      trainer.evaluate_with(held_out, {"step"}, [&](const data::Batch& batch) {
+      trainer.evaluate_with(held_out, {"cost"}, [&](const data::Batch& batch) {
         if (communicator.rank() == 0 && !std::exchange(raised, true)) std::raise(SIGUSR1);
         return at::full_like(batch.labels, trainer.state().step);
       });
@@ -309,6 +348,42 @@ TEST(TrainerResume, KeepsTheBestCheckpointWhoseEvaluationWasRepeated) {
     communicator.barrier();
     if (communicator.rank() != 0) return;
     EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
+  });
+}
+
+// The checkpoint of the step in which a run stops may have been written for its value, or have failed.
+TEST(TrainerResume, StopsAtTheBestCheckpoint) {
+  on_ranks([](Communicator& communicator) {
+    for (const bool fails : {false, true}) {
+      TestRun run{communicator};
+      if (fails && communicator.rank() == 0) {
+        std::filesystem::create_directories(run.checkpoints());
+        std::ofstream(run.checkpoints() / checkpoint_folder_name(2)) << "in the way";
+      }
+      communicator.barrier();
+      const auto fit = [&] {
+        const auto context = run.start();
+        Parts parts{{}, *context};
+        auto options = options_of({});
+        options.evaluate_every_steps = 1;
+        options.checkpoints = {.metric = "cost"};
+        Trainer trainer{*context, parts.model, *parts.plain, options};
+        trainer.evaluate_with(
+            [&] { return std::map<std::string, double>{{"cost", -static_cast<double>(trainer.state().step)}}; });
+        std::int64_t batches = 0;
+        trainer.fit(parts.loader, [&](const data::Batch& batch) {
+          if (++batches == 2 && communicator.rank() == 0) std::raise(SIGTERM);
+          return parts.loss(batch);
+        });
+      };
+      if (fails) {
+        EXPECT_THAT(message_of<EnvironmentError>(fit), HasSubstr("step-00000002"));
+      } else {
+        EXPECT_THROW(fit(), StoppedOnRequest);
+      }
+      communicator.barrier();
+      EXPECT_FALSE(std::filesystem::exists(run.checkpoints() / "best.json"));
+    }
   });
 }
 
@@ -397,7 +472,7 @@ TEST(TrainerResume, StartsAnewAndKeepsEarlierCheckpoints) {
 
 // Trains by PATH or "auto" with an evaluation that gives `factor` times the step as `metric`.
 std::filesystem::path best_of(TestRun& run, std::int64_t epochs, const std::string& resume,
-                              const std::string& metric = "step", double factor = 1) {
+                              const std::string& metric = "cost", double factor = 1) {
   const auto context = run.start({}, resume);
   Parts parts{{}, *context};
   auto options = options_of({});
@@ -429,28 +504,31 @@ TEST(TrainerResume, BeginsAnewWithAnotherMetric) {
     TestRun run{communicator};
     const auto first = best_of(run, 1, "auto");
     communicator.barrier();
-    EXPECT_GT(best_of(run, 2, run.checkpoints().string(), "large", 10), first);
+    const auto best = best_of(run, 6, run.checkpoints().string(), "large", 10);
+    EXPECT_GT(best, first);
+    EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
   });
 }
 
-// The newest checkpoint was saved, and the best one lost, with or without a step after it.
+// The best is then the one that the retention keeps, however long the run continues.
 TEST(TrainerResume, DoesNotNameABestCheckpointThatWasLost) {
   on_ranks([](Communicator& communicator) {
-    for (const std::int64_t epochs : {2, 3}) {
+    for (const std::int64_t epochs : {2, 7}) {
       TestRun run{communicator};
       const auto first = best_of(run, 2, "auto");
       communicator.barrier();
+      std::filesystem::path second;
       if (communicator.rank() == 0) {
-        EXPECT_EQ(std::filesystem::remove_all(first) > 0, true);
+        second = list_checkpoints(run.checkpoints()).back().folder;
+        std::filesystem::remove_all(first);
       }
       communicator.barrier();
       const auto best = best_of(run, epochs, epochs == 2 ? "auto" : run.checkpoints().string());
       communicator.barrier();
-      EXPECT_EQ(best.empty(), epochs == 2);
-      if (epochs == 3) {
-        EXPECT_GT(best, first);
-        EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
-      }
+      if (communicator.rank() != 0) continue;
+      EXPECT_NE(second, first);
+      EXPECT_EQ(best, second);
+      EXPECT_TRUE(std::filesystem::exists(best / "manifest.json"));
     }
   });
 }

@@ -22,6 +22,7 @@
 #include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/stop_request.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
@@ -215,7 +216,7 @@ void expect_end_by_the_program(Communicator& communicator, std::int64_t evaluate
     communicator.barrier();
     if (communicator.rank() == 0) {
       EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 2U);
-      EXPECT_TRUE(run.records("evaluation", "of rank 0").contains(2 * options.checkpoints.every_steps));
+      EXPECT_EQ(run.records("evaluation", "epoch").at(2 * options.checkpoints.every_steps), 1);
     }
   }
 }
@@ -387,6 +388,34 @@ TEST(Trainer, LowersTheLossScaleOfSkippedSteps) {
   });
 }
 
+// In the last evaluation of the first of two trainers.
+TEST(Trainer, LeavesALateStopRequestToTheNextTrainer) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    for (const bool is_first : {true, false}) {
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.epochs = 1;
+      options.checkpoints.folder = is_first ? "first" : "second";
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      if (is_first) {
+        trainer.evaluate_with([&] {
+          if (communicator.rank() == 0) raise(SIGUSR1);
+          return std::map<std::string, double>{{"one", 1}};
+        });
+      }
+      const auto fit = [&] { trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); }); };
+      if (is_first) {
+        fit();
+      } else {
+        EXPECT_THROW(fit(), StoppedOnRequest);
+        EXPECT_EQ(trainer.state().step, 1);
+      }
+    }
+  });
+}
+
 TEST(Trainer, LeavesSignalsToTheProgramAfterTheTraining) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
@@ -429,6 +458,10 @@ TEST(Trainer, NamesMistakesOfASteps) {
                   return StepResult{parts.loss(batch), {{"outputs", batch.labels}}};
                 }),
                 HasSubstr("'outputs' is a tensor of shape ["));
+    EXPECT_THAT(message_with([](Parts& parts, TrainerPart&, const data::Batch& batch) {
+                  return StepResult{parts.loss(batch), {{"epoch", parts.loss(batch).detach()}}};
+                }),
+                HasSubstr("the name 'epoch', which records use"));
     EXPECT_THAT(message_with([](Parts& parts, TrainerPart& part, const data::Batch& batch) {
                   part.update(parts.loss(batch));
                   return StepResult{parts.loss(batch)};

@@ -19,6 +19,22 @@ const KeptCheckpoint* best_of(const std::vector<KeptCheckpoint>& checkpoints, Ch
   return found;
 }
 
+std::vector<KeptCheckpoint> kept_of(const std::vector<CheckpointManifest>& manifests,
+                                    const std::vector<std::string>& run_ids, const CheckpointRetention& retention,
+                                    std::optional<std::int64_t> marked) {
+  std::vector<KeptCheckpoint> checkpoints;
+  for (auto run = run_ids.begin(); run != run_ids.end(); ++run) {
+    if (std::find(run_ids.begin(), run, *run) != run) continue;  // a run that has continued itself
+    for (const auto& manifest : manifests) {
+      if (manifest.run_ids.back() != *run) continue;
+      checkpoints.push_back({.step = manifest.step, .is_marked = marked == manifest.step});
+      const auto metric = manifest.metrics.find(retention.metric);
+      if (metric != manifest.metrics.end()) checkpoints.back().metric = metric->second;
+    }
+  }
+  return checkpoints;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> steps_to_remove(const std::vector<KeptCheckpoint>& checkpoints,
@@ -35,17 +51,14 @@ std::vector<std::int64_t> steps_to_remove(const std::vector<KeptCheckpoint>& che
 std::vector<std::int64_t> steps_to_remove(const std::vector<CheckpointManifest>& manifests,
                                           const std::vector<std::string>& run_ids, const CheckpointRetention& retention,
                                           std::optional<std::int64_t> marked) {
-  std::vector<KeptCheckpoint> checkpoints;
-  for (auto run = run_ids.begin(); run != run_ids.end(); ++run) {
-    if (std::find(run_ids.begin(), run, *run) != run) continue;  // a run that has continued itself
-    for (const auto& manifest : manifests) {
-      if (manifest.run_ids.back() != *run) continue;
-      checkpoints.push_back({.step = manifest.step, .is_marked = marked == manifest.step});
-      const auto metric = manifest.metrics.find(retention.metric);
-      if (metric != manifest.metrics.end()) checkpoints.back().metric = metric->second;
-    }
-  }
-  return steps_to_remove(checkpoints, retention);
+  return steps_to_remove(kept_of(manifests, run_ids, retention, marked), retention);
+}
+
+std::optional<KeptCheckpoint> best_kept(const std::vector<CheckpointManifest>& manifests,
+                                        const std::vector<std::string>& run_ids, const CheckpointRetention& retention) {
+  const auto checkpoints = kept_of(manifests, run_ids, retention, std::nullopt);
+  const auto* const best = best_of(checkpoints, retention.best);
+  return best != nullptr ? std::optional{*best} : std::nullopt;
 }
 
 }  // namespace libtrain::detail

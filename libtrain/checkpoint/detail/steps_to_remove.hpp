@@ -27,4 +27,8 @@ std::vector<std::int64_t> steps_to_remove(const std::vector<CheckpointManifest>&
                                           const std::vector<std::string>& run_ids, const CheckpointRetention& retention,
                                           std::optional<std::int64_t> marked);
 
+/// The one of these that is kept for its metric, if one has it.
+std::optional<KeptCheckpoint> best_kept(const std::vector<CheckpointManifest>& manifests,
+                                        const std::vector<std::string>& run_ids, const CheckpointRetention& retention);
+
 }  // namespace libtrain::detail

@@ -1,5 +1,7 @@
 #include <libtrain/train/detail/metric_means.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string_view>
 
@@ -16,8 +18,15 @@ namespace {
 
 constexpr std::string_view kRecordPrefix = "record/";
 constexpr std::string_view kEpochPrefix = "epoch/";
+constexpr std::array<std::string_view, 7> kFieldsOfRecords{"epoch", "epochs", "event", "run_id",
+                                                           "step",  "steps",  "time"};
 
 }  // namespace
+
+void require_metric_name(const std::string& name) {
+  if (std::ranges::find(kFieldsOfRecords, name) == kFieldsOfRecords.end()) return;
+  throw UsageError(text("A metric has the name '", name, "', which records use for their own. Choose another one."));
+}
 
 void MetricMeans::add(const std::string& name, const at::Tensor& value, double weight) {
   if (!value.defined() || value.numel() != 1) {
@@ -25,6 +34,7 @@ void MetricMeans::add(const std::string& name, const at::Tensor& value, double w
                           value.defined() ? text("a tensor of shape ", value.sizes()) : std::string{"undefined"},
                           ". Give one number, such as a mean over the batch."));
   }
+  require_metric_name(name);
   auto& values = added_[name];
   values.values.push_back(value.dim() == 0 ? value.detach() : value.detach().reshape({}));
   values.weights.push_back(weight);

@@ -12,6 +12,9 @@
 
 namespace libtrain::detail {
 
+/// Throws UsageError for the name of a value that records have for every run, such as "step".
+void require_metric_name(const std::string& name);
+
 /// Weighted means of named values over steps and over all ranks: of those since the last record, and of those of the
 /// epoch. Values stay where they are, and are read in gather(). Sums are in float64: for float32 values of similar size
 /// and some thousand samples they are exact, and do not depend on where gather() was called; with many more, the last

@@ -300,16 +300,15 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   step() = resumed.position->step;
   epoch() = resumed.position->epoch;
   resumed_ = resumed.position->loader;
+  const bool is_other_metric = !metric_then.empty() && metric_then != progress_->best_metric;
+  if (is_other_metric) progress_->evaluations_without_improvement = 0;
   if (resumed.keeps_folder) {
     saved_step_ = step();
-    find_best_checkpoint();
+    if (is_other_metric) progress_->best_step = -1;
+    if (is_other_metric || progress_->best_step >= 0) find_best_checkpoint();
   } else {
     progress_->best_step = -1;  // its checkpoint is not in the folder
     progress_->mlflow_run.clear();
-  }
-  if (!metric_then.empty() && metric_then != progress_->best_metric) {
-    progress_->best_step = -1;
-    progress_->evaluations_without_improvement = 0;
   }
   warn_of_lost_state();
   if (options_.schedule) return;
@@ -318,15 +317,19 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
                                   progress_->rates[part->name()]));
 }
 
-// The best checkpoint may be on a disk that was lost, or not have been written.
+// Its checkpoint may be on a disk that was lost, or not have been written. Then the best is the one that is kept for
+// its value.
 void TrainingLoop::find_best_checkpoint() {
-  if (progress_->best_step < 0 || checkpoint_->fetch(progress_->best_step)) return;
-  if (context_.rank() == 0) {
-    log_warning(text("The best checkpoint was that of step ", progress_->best_step, ", but it is not in '",
-                     checkpoint_->root().string(), "'", context_.checkpoint_store().empty() ? "" : " or in the store",
-                     ". The run goes on without one until the next evaluation."));
+  const auto known = progress_->best_step;
+  const auto best = checkpoint_->keep_best(known);
+  if (best && best->step == known) return;
+  if (known >= 0 && context_.rank() == 0) {
+    log_warning(text("The best checkpoint, that of step ", known, ", is not in '", checkpoint_->root().string(), "'",
+                     context_.checkpoint_store().empty() ? "" : " or in the store", ". ",
+                     best ? text("That of step ", best->step, " is the best now.") : "There is no other one."));
   }
-  progress_->best_step = -1;
+  progress_->best_step = best ? best->step : -1;
+  progress_->best_value = best ? best->value.value_or(0) : 0;
 }
 
 void TrainingLoop::warn_of_lost_state() const {

@@ -158,6 +158,7 @@ class TrainingLoop {
   std::optional<Checkpoint> checkpoint_;
   std::optional<data::LoaderState> resumed_;  // where the data are continued
   std::int64_t saved_step_ = -1;
+  bool was_saved_with_values_ = false;  // of an evaluation in saved_step_
   double seconds_saving_ = 0;
   std::optional<TrainingRecords> records_;
   std::optional<StopAgreement> stop_agreement_;

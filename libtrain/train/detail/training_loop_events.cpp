@@ -110,6 +110,7 @@ std::optional<TrainingLoop::Values> TrainingLoop::evaluate_from(std::size_t part
   for (const auto& evaluation : evaluations_) {
     auto values = evaluation.values();
     if (!values) return std::nullopt;
+    for (const auto& [name, value] : *values) require_metric_name(name);
     all.merge(*values);
     if (!values->empty())
       throw UsageError(text("Two evaluations give '", values->begin()->first, "'. Choose another name."));
@@ -152,8 +153,8 @@ void TrainingLoop::compare_with_best() {
 void TrainingLoop::save(TrainerSteps& steps) {
   if (!checkpoint_) return;
   if (saved_step_ == step()) {
-    // It was saved when the evaluation was cut short, without its values.
-    if (is_best()) checkpoint_->mark_best(step());
+    // It was saved when the evaluation was cut short.
+    if (is_best() && !was_saved_with_values_) checkpoint_->mark_best(step());
     return;
   }
   const Stopwatch stopwatch;
@@ -162,7 +163,8 @@ void TrainingLoop::save(TrainerSteps& steps) {
   progress_->mlflow_run = records_->mlflow_run();
   for (const auto& part : parts_) progress_->rates[part->name()] = part->rates();
   CheckpointPosition position{.step = step(), .epoch = epoch(), .loader = steps.state()};
-  if (evaluated_step_ == step()) position.metrics = state().evaluation;
+  was_saved_with_values_ = evaluated_step_ == step();
+  if (was_saved_with_values_) position.metrics = state().evaluation;
   checkpoint_->save(position);
   saved_step_ = step();
   seconds_saving_ += stopwatch.seconds();
@@ -189,11 +191,12 @@ void TrainingLoop::finish(TrainerSteps& steps) {
   for (const auto& part : parts_) require_finite(part->module());
   if (checkpoint_) {
     checkpoint_->wait();
-    find_best_checkpoint();
+    if (progress_->best_step >= 0) find_best_checkpoint();
   }
   records_->end(RunStatus::finished);
   summarize_run(steps);
-  if (checkpoint_) context_.end_stop_request();
+  // A request that came too late is for the next trainer.
+  if (checkpoint_ && !context_.stop_request().is_requested()) context_.end_stop_request();
 }
 
 void TrainingLoop::summarize_run(TrainerSteps& steps) {
