@@ -334,6 +334,27 @@ class WrongFolders(Pack):
         for name in others:
             self.assertEqual((self.output / name).read_text(), "keep")
 
+    def test_force_keeps_the_classes_of_other_shards(self):
+        val = self.copy_of_images()
+        shutil.rmtree(val / "dog")
+        for kind in ("tar", "tfrecord"):
+            with self.subTest(kind):
+                self.pack("--prefix", "val", "--force", kind=kind, images=val)
+                before = {name: (self.output / name).read_bytes() for name in names_in(self.output)}
+                for other in ("tar", "tfrecord"):
+                    job = pack("--input", self.images, "--output", self.output, "--format", other, "--force")
+                    self.assertEqual(job.exit_code, USAGE, job)
+                    for part in (next(name for name in before if name != "classes.txt"), "'emu'", "'dog'",
+                                 "--allow-empty-classes"):
+                        self.assertIn(part, job.stderr)
+                    after = {name: (self.output / name).read_bytes() for name in names_in(self.output)}
+                    self.assertEqual(after, before)
+                shutil.rmtree(self.output)
+        self.pack("--prefix", "val", images=val)
+        self.pack("--prefix", "val", "--force")  # its own shards are replaced, so it may have other classes
+        self.pack("--force")
+        self.assertEqual(names_in(self.output), ["classes.txt", "train-00000-of-00001.tar", "val-00000-of-00001.tar"])
+
 
 class DamagedImages(Pack):
     def setUp(self):
