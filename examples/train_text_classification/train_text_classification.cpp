@@ -42,8 +42,12 @@ constexpr std::size_t kNoLimit = 1 << 30;  // tokens
 
 // ---- The network
 
+std::string tokenizer_folder(const lt::Context& context) {
+  return context.option(context.option("tokenizer").empty() ? "weights" : "tokenizer");
+}
+
 lt::Tokenizer open_tokenizer(const lt::Context& context) {
-  const auto folder = context.option("tokenizer").empty() ? context.option("weights") : context.option("tokenizer");
+  const auto folder = tokenizer_folder(context);
   if (!folder.empty()) return lt::read_tokenizer(folder);
   throw lt::UsageError(
       "No tokenizer. Give a folder with one as --weights or --tokenizer; libtrain-tokenizer train makes one from "
@@ -57,10 +61,7 @@ models::RobertaConfig make_config(const lt::Context& context, const std::vector<
   models::RobertaConfig config;
   if (!weights.empty()) {
     config = read_roberta_folder(weights);
-    if (tokenizer.vocabulary_size() > config.options.vocabulary) {
-      throw lt::UsageError(lt::text("The tokenizer has ", tokenizer.vocabulary_size(), " tokens, but the weights in '",
-                                    weights, "' are for ", config.options.vocabulary, ". Give theirs as --tokenizer."));
-    }
+    require_tokenizer_of(weights, config, tokenizer, tokenizer_folder(context));
   } else {
     if (context.option("model").empty()) {
       throw lt::UsageError(
