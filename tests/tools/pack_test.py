@@ -385,6 +385,23 @@ class DamagedImages(Pack):
         self.assertEqual(job.exit_code, ENVIRONMENT, job)
         self.assertFalse(self.output.exists())
 
+    def test_leave_no_shard_empty(self):
+        images = self.folder / "three"
+        (images / "cat").mkdir(parents=True)
+        for name, content in (("1", self.contents["cat/a.jpg"]), ("2", b""), ("3", self.contents["cat/b.JPEG"])):
+            (images / f"cat/{name}.jpg").write_bytes(content)
+        for kind in ("tar", "tfrecord"):
+            arguments = ("--input", images, "--output", self.output, "--format", kind, "--order", "folder",
+                         "--skip-damaged", "1", "--shards")
+            job = pack(*arguments, "3")
+            self.assertEqual(job.exit_code, ENVIRONMENT, job)
+            for part in ("three" + (".tfrecord" if kind == "tfrecord" else "") + "-00001-of-00003", "--shards",
+                         "--order shuffled"):
+                self.assertIn(part, job.stderr.splitlines()[-1])
+            self.assertFalse(self.output.exists())
+            self.assertEqual(pack(*arguments, "2").exit_code, 0)
+            shutil.rmtree(self.output)
+
     def test_pass_where_only_headers_are_checked(self):
         self.pack("--check", "header", images=self.damaged)
         self.assertIn(self.cut.read_bytes(), [content for _, _, content, _ in self.samples()])

@@ -107,10 +107,12 @@ class Packing {
       names.push_back(shard_name(options_.prefix, options_.kind, names.size(), plan_.size()));
       const auto path = output.add(names.back());
       const auto shard = coco_ == nullptr ? create_shard(options_.kind, path) : create_image_archive(path);
+      const auto written = summary_.images;
       for (std::uint64_t i = 0; i < samples; ++i, ++position) {
         write(prepared.next().value(), position, *shard);
         show_progress(position + 1);
       }
+      if (summary_.images == written) fail_empty(names.back());
       shard->finish();
       summary_.bytes_written += shard->bytes();
     }
@@ -183,6 +185,13 @@ class Packing {
     }
     ++summary_.damaged;
     log_warning(text("An image is left out. ", damage));
+  }
+
+  // Readers refuse an empty shard.
+  [[noreturn]] void fail_empty(const std::string& shard) const {
+    throw EnvironmentError(text("All images of the shard '", shard,
+                                "' are damaged and left out. Set fewer --shards or larger --shard-bytes",
+                                options_.order == SampleOrder::folder ? ", or --order shuffled" : "", "."));
   }
 
   void show_progress(std::size_t done) {
