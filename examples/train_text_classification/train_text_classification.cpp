@@ -317,10 +317,11 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, std:
 std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model,
                                                    const ltd::PackedTokens& batch) {
   auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
+  const auto count = tokens.size(0);
   // Of special tokens alone: a loss of 0, so that this rank has gradients like the others.
-  if (tokens.size(0) == 0) tokens = torch::zeros({1}, tokens.options());
+  if (count == 0) tokens = torch::zeros({1}, tokens.options());
   const auto logits = model.forward(texts_of(batch), tokens);
-  return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), tokens.size(0)};
+  return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), count};
 }
 
 void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
@@ -363,7 +364,7 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       }
       sums = sums.to(context.device());
       context.communicator().all_reduce(sums).wait();
-      return {{{"mlm_loss", (sums[0] / sums[1]).item<double>()}}};
+      return {{{"mlm_loss", (sums[0] / sums[1].clamp_min(1)).item<double>()}}};
     };
   }
   fit(context, *model, config, tokenizer, &loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},

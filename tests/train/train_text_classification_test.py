@@ -159,6 +159,19 @@ class Training(OnTexts):
         shutil.rmtree(self.output)
         self.train("--weights", language_model, "--epochs", 1)
 
+    def test_a_text_without_a_masked_token_does_not_change_the_loss(self):
+        lines = [text for text, _ in read_tsv(REVIEWS / "dev.tsv")]
+        (self.data / "train.txt").write_text("\n".join(lines[:16]) + "\n")
+        losses = []
+        for more in ("", "</s>\n"):
+            (self.data / "dev.txt").write_text(" ".join(lines[16:24]) + "\n" + more)
+            self.output = self.folder / f"output-{len(losses)}"
+            self.train("--objective", "mlm", "--train", "train.txt", "--dev", "dev.txt", "--epochs", 1, "--batch-size", 1,
+                       "--seed", 3, ranks=1)
+            losses += [record["mlm_loss"] for record in self.records("evaluation")]
+        self.assertGreater(losses[0], 1)
+        self.assertAlmostEqual(losses[1], losses[0], delta=1e-6)
+
     def test_batches_by_tokens_on_two_ranks_are_those_of_one_process(self):
         lines = [text for text, _ in read_tsv(REVIEWS / "dev.tsv")]
         (self.data / "lines.txt").write_text("".join(
