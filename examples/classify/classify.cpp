@@ -45,7 +45,7 @@ struct Batch {
   torch::Tensor images = {};               // zeros if it cannot
 };
 
-Batch read_batch(std::span<const OpenImage> images, const lt::data::ImagePipelineOptions& options) {
+Batch read_batch(std::span<const ImageFile> images, const lt::data::ImagePipelineOptions& options) {
   const auto count = std::ssize(images);
   Batch batch{.names = std::vector<std::string>(images.size()),
               .problems = std::vector<std::string>(images.size()),
@@ -55,7 +55,7 @@ Batch read_batch(std::span<const OpenImage> images, const lt::data::ImagePipelin
     lt::data::ImagePipeline pipeline{options};
     for (auto index = static_cast<std::size_t>(begin); index < static_cast<std::size_t>(end); ++index) {
       try {
-        const auto file = images[index]();
+        const auto file = images[index].open();
         batch.names[index] = file->name();
         const auto bytes = lt::data::read_all(*file, kLargestImageFile);
         lt::data::SampleRandom random(0, 0, index);  // nothing is drawn from it
@@ -98,14 +98,14 @@ void classify(const Options& options) {
   pipeline.channels = static_cast<int>(info.mean.size());
   std::ranges::copy(info.mean, pipeline.normalization.mean.begin());
   std::ranges::copy(info.standard_deviation, pipeline.normalization.standard_deviation.begin());
-  std::vector<OpenImage> images;
+  std::vector<ImageFile> images;
   for (const auto& location : options.images) find_images(location, images);
   std::size_t width = 5;
   for (const auto& name : info.classes) width = std::max(width, name.size());
 
   const torch::NoGradGuard no_gradients;
   std::size_t classified = 0;
-  for (std::span<const OpenImage> left{images}; !left.empty();) {
+  for (std::span<const ImageFile> left{images}; !left.empty();) {
     const auto batch = read_batch(left.first(std::min(kBatchSize, left.size())), pipeline);
     left = left.subspan(batch.names.size());
     const auto logits = model->forward(batch.images).contiguous();

@@ -39,23 +39,23 @@ struct Options {
   std::vector<std::string> texts = {};
 };
 
+const std::string& tokenizer_folder(const Options& options) {
+  return options.tokenizer.empty() ? options.weights : options.tokenizer;
+}
+
 class Classifier {
  public:
   explicit Classifier(const Options& options)
       : options_(options),
         config_(read_roberta_folder(options.weights)),
-        tokenizer_(lt::read_tokenizer(options.tokenizer.empty() ? options.weights : options.tokenizer)) {
+        tokenizer_(lt::read_tokenizer(tokenizer_folder(options))) {
     if (config_.masked_lm) {
       throw lt::UsageError("'" + options.weights +
                            "' has a language model, not a classifier. Train one with train_text_classification "
                            "--weights " +
                            options.weights + ".");
     }
-    if (tokenizer_.vocabulary_size() > config_.options.vocabulary) {
-      throw lt::UsageError(lt::text("The tokenizer has ", tokenizer_.vocabulary_size(), " tokens, but the weights in '",
-                                    options.weights, "' are for ", config_.options.vocabulary,
-                                    ". Give the tokenizer with which they were trained as --tokenizer."));
-    }
+    require_tokenizer_of(options.weights, config_, tokenizer_, tokenizer_folder(options));
     load_roberta(*model_, config_, options.weights, RobertaHead::loaded);
     model_->eval();
     for (std::int64_t number = 0; number < config_.options.classes; ++number) {

@@ -16,8 +16,8 @@ constexpr std::int64_t kIgnored = -100;  // label that cross_entropy_loss ignore
 
 // The category of each pixel, int64 [B, H, W]: 0 for the background, kIgnored in crowds and in the padding.
 torch::Tensor categories_of(const lt::data::DetectionBatch& batch) {
-  const auto all =
-      torch::full({batch.images.size(0), batch.images.size(2), batch.images.size(3)}, kIgnored, torch::kLong);
+  const auto all = torch::full({batch.images.size(0), batch.images.size(2), batch.images.size(3)}, kIgnored,
+                               batch.images.options().dtype(torch::kLong));
   for (std::int64_t k = 0; k < all.size(0); ++k) {
     const auto& target = batch.targets[static_cast<std::size_t>(k)];
     const auto picture = all[k]

@@ -56,8 +56,8 @@ struct Photo {
   torch::Tensor seen = {};  // [3, H, W]
 };
 
-Photo read_photo(const OpenImage& open, const lt::DetectorInfo& info) {
-  const auto file = open();
+Photo read_photo(const ImageFile& image, const lt::DetectorInfo& info) {
+  const auto file = image.open();
   Photo photo{.name = file->name()};
   const auto bytes = lt::data::read_all(*file, kLargestImageFile);
   const auto encoded = std::as_bytes(std::span{bytes});
@@ -124,6 +124,17 @@ std::string to_json(const std::string& image, const std::vector<lt::data::DrawnD
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// A picture could replace an image in the same folder, or be taken for one when the command is repeated.
+void require_other_folder(const std::vector<ImageFile>& images, const std::string& output) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::weakly_canonical(output, ignored);
+  for (const auto& image : images) {
+    if (std::filesystem::weakly_canonical(image.path, ignored).parent_path() != folder) continue;
+    throw lt::UsageError("The image '" + image.path + "' is in the folder '" + output +
+                         "', in which it could be replaced. Choose another folder as --output.");
+  }
+}
+
 // A name of its own for each image of the folder, so that images of the same name do not replace each other.
 std::filesystem::path output_path(const Options& options, const std::string& image, std::set<std::string>& names) {
   const auto without_query = image.substr(0, image.find('?'));
@@ -148,8 +159,9 @@ void segment(const Options& options) {
   if (options.precision == "auto" && type == at::kBFloat16) {
     std::cerr << "segment: computing in bfloat16, which is faster here; --precision float32 is more exact\n";
   }
-  std::vector<OpenImage> images;
+  std::vector<ImageFile> images;
   for (const auto& location : options.images) find_images(location, images);
+  if (!options.as_json) require_other_folder(images, options.output);
   std::error_code failure;
   if (!options.as_json) std::filesystem::create_directories(options.output, failure);
   if (failure) {

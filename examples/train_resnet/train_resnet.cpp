@@ -81,6 +81,10 @@ Settings::Settings(lt::Context& context)
   channels_last = layout == "auto" ? precision != lt::Precision::float32 : layout == "true";
   if (context.flag("test-only") && (context.option("data").empty() || context.option("weights").empty()))
     throw lt::UsageError("--test-only evaluates --weights on the images of --data. Give both.");
+  if (context.option("optimizer") == "lars" && context.flag("decay-all"))
+    throw lt::UsageError(
+        "--optimizer lars decays no biases and batch norms, but --decay-all asks for it, as the recipe torchvision-v1 "
+        "does. Add --decay-all false, or use --optimizer sgd.");
   // Without data it is a benchmark.
   if (context.option("data").empty()) {
     max_steps = warm_up_steps(context) +

@@ -42,8 +42,12 @@ constexpr std::size_t kNoLimit = 1 << 30;  // tokens
 
 // ---- The network
 
+std::string tokenizer_folder(const lt::Context& context) {
+  return context.option(context.option("tokenizer").empty() ? "weights" : "tokenizer");
+}
+
 lt::Tokenizer open_tokenizer(const lt::Context& context) {
-  const auto folder = context.option("tokenizer").empty() ? context.option("weights") : context.option("tokenizer");
+  const auto folder = tokenizer_folder(context);
   if (!folder.empty()) return lt::read_tokenizer(folder);
   throw lt::UsageError(
       "No tokenizer. Give a folder with one as --weights or --tokenizer; libtrain-tokenizer train makes one from "
@@ -57,10 +61,7 @@ models::RobertaConfig make_config(const lt::Context& context, const std::vector<
   models::RobertaConfig config;
   if (!weights.empty()) {
     config = read_roberta_folder(weights);
-    if (tokenizer.vocabulary_size() > config.options.vocabulary) {
-      throw lt::UsageError(lt::text("The tokenizer has ", tokenizer.vocabulary_size(), " tokens, but the weights in '",
-                                    weights, "' are for ", config.options.vocabulary, ". Give theirs as --tokenizer."));
-    }
+    require_tokenizer_of(weights, config, tokenizer, tokenizer_folder(context));
   } else {
     if (context.option("model").empty()) {
       throw lt::UsageError(
@@ -316,10 +317,11 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, std:
 std::pair<torch::Tensor, std::int64_t> masked_loss(models::RobertaForMaskedLmImpl& model,
                                                    const ltd::PackedTokens& batch) {
   auto tokens = batch.token_labels.ne(ltd::kNoTokenLabel).nonzero().squeeze(1);
+  const auto count = tokens.size(0);
   // Of special tokens alone: a loss of 0, so that this rank has gradients like the others.
-  if (tokens.size(0) == 0) tokens = torch::zeros({1}, tokens.options());
+  if (count == 0) tokens = torch::zeros({1}, tokens.options());
   const auto logits = model.forward(texts_of(batch), tokens);
-  return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), tokens.size(0)};
+  return {models::masked_lm_loss(logits, batch.token_labels.index_select(0, tokens)), count};
 }
 
 void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, ltd::LabelledTexts texts,
@@ -362,7 +364,7 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       }
       sums = sums.to(context.device());
       context.communicator().all_reduce(sums).wait();
-      return {{{"mlm_loss", (sums[0] / sums[1]).item<double>()}}};
+      return {{{"mlm_loss", (sums[0] / sums[1].clamp_min(1)).item<double>()}}};
     };
   }
   fit(context, *model, config, tokenizer, &loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},

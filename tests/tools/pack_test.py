@@ -334,6 +334,27 @@ class WrongFolders(Pack):
         for name in others:
             self.assertEqual((self.output / name).read_text(), "keep")
 
+    def test_force_keeps_the_classes_of_other_shards(self):
+        val = self.copy_of_images()
+        shutil.rmtree(val / "dog")
+        for kind in ("tar", "tfrecord"):
+            with self.subTest(kind):
+                self.pack("--prefix", "val", "--force", kind=kind, images=val)
+                before = {name: (self.output / name).read_bytes() for name in names_in(self.output)}
+                for other in ("tar", "tfrecord"):
+                    job = pack("--input", self.images, "--output", self.output, "--format", other, "--force")
+                    self.assertEqual(job.exit_code, USAGE, job)
+                    for part in (next(name for name in before if name != "classes.txt"), "'emu'", "'dog'",
+                                 "--allow-empty-classes"):
+                        self.assertIn(part, job.stderr)
+                    after = {name: (self.output / name).read_bytes() for name in names_in(self.output)}
+                    self.assertEqual(after, before)
+                shutil.rmtree(self.output)
+        self.pack("--prefix", "val", images=val)
+        self.pack("--prefix", "val", "--force")  # its own shards are replaced, so it may have other classes
+        self.pack("--force")
+        self.assertEqual(names_in(self.output), ["classes.txt", "train-00000-of-00001.tar", "val-00000-of-00001.tar"])
+
 
 class DamagedImages(Pack):
     def setUp(self):
@@ -363,6 +384,23 @@ class DamagedImages(Pack):
         job = pack("--input", self.damaged, "--output", self.output, "--format", "tar", "--skip-damaged", "1")
         self.assertEqual(job.exit_code, ENVIRONMENT, job)
         self.assertFalse(self.output.exists())
+
+    def test_leave_no_shard_empty(self):
+        images = self.folder / "three"
+        (images / "cat").mkdir(parents=True)
+        for name, content in (("1", self.contents["cat/a.jpg"]), ("2", b""), ("3", self.contents["cat/b.JPEG"])):
+            (images / f"cat/{name}.jpg").write_bytes(content)
+        for kind in ("tar", "tfrecord"):
+            arguments = ("--input", images, "--output", self.output, "--format", kind, "--order", "folder",
+                         "--skip-damaged", "1", "--shards")
+            job = pack(*arguments, "3")
+            self.assertEqual(job.exit_code, ENVIRONMENT, job)
+            for part in ("three" + (".tfrecord" if kind == "tfrecord" else "") + "-00001-of-00003", "--shards",
+                         "--order shuffled"):
+                self.assertIn(part, job.stderr.splitlines()[-1])
+            self.assertFalse(self.output.exists())
+            self.assertEqual(pack(*arguments, "2").exit_code, 0)
+            shutil.rmtree(self.output)
 
     def test_pass_where_only_headers_are_checked(self):
         self.pack("--check", "header", images=self.damaged)

@@ -363,6 +363,22 @@ class Segment(OnShapes):
             changed = (abs(numpy.asarray(drawn, dtype=int) - plain).max(axis=2) > 40).mean()
         self.assertTrue(0.02 < changed < 0.9, changed)
 
+    def test_does_not_replace_what_it_is_given(self):
+        folder = jobs.temporary_directory(self)
+        photos = shutil.copytree(PICTURES / "val2017", folder / "photos")
+        before = {path.name: path.read_bytes() for path in photos.iterdir()}
+        photo = next(photos.iterdir())
+        (folder / "link").symlink_to(photos)
+        for output, given in ((photos, photos), (photos, photo), (photos, folder), (folder / "link", photos),
+                              (photos, photos.as_uri())):
+            with self.subTest(output=output, given=given):
+                job = self.segment("--weights", WEIGHTS, "--output", output, given, exit_code=USAGE)
+                self.assertIn(f"'{output}'", job.stderr)
+                self.assertIn("--output", job.stderr)
+                self.assertEqual({path.name: path.read_bytes() for path in photos.iterdir()}, before)
+        self.segment("--weights", WEIGHTS, "--output", photos / "drawn", photo)
+        self.segment("--json", "--weights", WEIGHTS, "--output", photos, photo)
+
     def test_finds_the_same_objects_in_bfloat16(self):
         arguments = ("--weights", WEIGHTS, "--score-threshold", "0.7", PICTURES / "val2017")
         rounded = json.loads(self.segment("--json", "--precision", "bfloat16", *arguments).stdout)

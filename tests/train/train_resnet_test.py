@@ -145,10 +145,10 @@ class Settings(TrainResnet):
     def test_reach_the_training(self):
         plain, _ = self.train()
         self.assertEqual(self.train()[0], plain)
-        for setting in (("--optimizer", "lars"), ("--momentum", 0.5), ("--weight-decay", 0.1), ("--decay-all", "false"),
-                        ("--label-smoothing", 0.1), ("--mixup", 0.2), ("--cutmix", 1), ("--trivial-augment",),
-                        ("--random-erasing", 1), ("--repetitions", 4), ("--min-scale", 0.9), ("--hflip", 0),
-                        ("--zero-init-residual",), ("--accumulate", 2)):
+        for setting in (("--optimizer", "lars", "--decay-all", "false"), ("--momentum", 0.5), ("--weight-decay", 0.1),
+                        ("--decay-all", "false"), ("--label-smoothing", 0.1), ("--mixup", 0.2), ("--cutmix", 1),
+                        ("--trivial-augment",), ("--random-erasing", 1), ("--repetitions", 4), ("--min-scale", 0.9),
+                        ("--hflip", 0), ("--zero-init-residual",), ("--accumulate", 2)):
             with self.subTest(setting=setting):
                 self.assertNotEqual(self.train(*setting)[0], plain)
 
@@ -225,6 +225,8 @@ class Refusals(TrainResnet):
                               (("--milestones", "30;60"), "--milestones is '30;60'"),
                               (("--milestones", "60,30"), "ascending order"),
                               (("--optimizer", "adam"), "sgd, lars"),
+                              (("--recipe", "lars", "--decay-all"), "--decay-all false"),
+                              (("--recipe", "torchvision-v1", "--optimizer", "lars"), "--decay-all false"),
                               (("--precision", "fp16"), "auto, float32, bfloat16, float16"),
                               (("--batch-size", 0), "--batch-size"), (("--repetitions", 0), "--repetitions"),
                               (("--learning-rate", "nan"), "--learning-rate")):

@@ -43,9 +43,9 @@ class OnTexts(unittest.TestCase):
         self.data = self.folder / "data"
         self.data.mkdir()
 
-    def run_it(self, *options, ranks=2, time_limit=120, meanwhile=None):
+    def run_it(self, *options, ranks=2, tokenizer=MODEL, time_limit=120, meanwhile=None):
         command = [jobs.program("train_text_classification"), "--recipe", "reviews", "--data", self.data, "--tokenizer",
-                   MODEL, "--output", self.output, "--threads", 1, "--precision", "float32", "--quiet", *options]
+                   tokenizer, "--output", self.output, "--threads", 1, "--precision", "float32", "--quiet", *options]
         return jobs.run(command, ranks=ranks, time_limit=time_limit, meanwhile=meanwhile)
 
     def train(self, *options, **how):
@@ -159,6 +159,19 @@ class Training(OnTexts):
         shutil.rmtree(self.output)
         self.train("--weights", language_model, "--epochs", 1)
 
+    def test_a_text_without_a_masked_token_does_not_change_the_loss(self):
+        lines = [text for text, _ in read_tsv(REVIEWS / "dev.tsv")]
+        (self.data / "train.txt").write_text("\n".join(lines[:16]) + "\n")
+        losses = []
+        for more in ("", "</s>\n"):
+            (self.data / "dev.txt").write_text(" ".join(lines[16:24]) + "\n" + more)
+            self.output = self.folder / f"output-{len(losses)}"
+            self.train("--objective", "mlm", "--train", "train.txt", "--dev", "dev.txt", "--epochs", 1, "--batch-size", 1,
+                       "--seed", 3, ranks=1)
+            losses += [record["mlm_loss"] for record in self.records("evaluation")]
+        self.assertGreater(losses[0], 1)
+        self.assertAlmostEqual(losses[1], losses[0], delta=1e-6)
+
     def test_batches_by_tokens_on_two_ranks_are_those_of_one_process(self):
         lines = [text for text, _ in read_tsv(REVIEWS / "dev.tsv")]
         (self.data / "lines.txt").write_text("".join(
@@ -192,6 +205,17 @@ class Training(OnTexts):
         self.assertGreater((before["classifier.dense.weight"] - after["classifier.dense.weight"]).abs().max(), 1e-3)
 
 
+def reversed_tokenizer(folder):
+    """That of MODEL, with the same number of tokens and the same special ones, and other ids for the rest."""
+    folder.mkdir()
+    content = json.loads((MODEL / "tokenizer.json").read_text())
+    special = [token["content"] for token in content["added_tokens"]]
+    ids = {token: number for token, number in content["model"]["vocab"].items() if token not in special}
+    content["model"]["vocab"] |= zip(ids, reversed(ids.values()))
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
 class Refusals(OnTexts):
     def setUp(self):
         super().setUp()
@@ -199,8 +223,8 @@ class Refusals(OnTexts):
         for split in ("train", "dev"):
             write_tsv(self.data / f"{split}.tsv", self.rows)
 
-    def require_refusal(self, exit_code, options, *words, ranks=None):
-        jobs.require_refusal(self, self.run_it("--epochs", 1, *options, ranks=ranks), exit_code, *words)
+    def require_refusal(self, exit_code, options, *words, **how):
+        jobs.require_refusal(self, self.run_it("--epochs", 1, *options, **{"ranks": None, **how}), exit_code, *words)
 
     def test_of_texts(self):
         train, dev = self.data / "train.tsv", self.data / "dev.tsv"
@@ -246,6 +270,30 @@ class Refusals(OnTexts):
         (other / "model.safetensors").unlink()
         self.require_refusal(ENVIRONMENT, ["--weights", other], "model.safetensors")
 
+    def test_of_another_tokenizer_than_that_of_the_weights(self):
+        options = ("--weights", MODEL, "--test-only")
+        other = reversed_tokenizer(self.folder / "other")
+        self.require_refusal(USAGE, options, f"'{other}'", f"'{MODEL}'", "token 5", tokenizer=other)
+        # A smaller one, such as that of a recipe for weights of RoBERTa base.
+        large = self.folder / "large"
+        shutil.copytree(MODEL, large)
+        tokenizer = json.loads((large / "tokenizer.json").read_text())
+        tokenizer["model"]["vocab"]["more"] = len(tokenizer["model"]["vocab"])
+        (large / "tokenizer.json").write_text(json.dumps(tokenizer))
+        config = json.loads((large / "config.json").read_text())
+        (large / "config.json").write_text(json.dumps(config | {"vocab_size": config["vocab_size"] + 1}))
+        self.require_refusal(USAGE, ["--weights", large], f"'{MODEL}'", f"'{large}'", "tokens")
+        same = self.folder / "same"
+        shutil.copytree(MODEL, same)
+        self.train(*options, ranks=None, tokenizer=same)
+        shutil.rmtree(self.output)
+        # Weights without a tokenizer say only which ids are special.
+        (same / "tokenizer.json").unlink()
+        self.train("--weights", same, "--test-only", ranks=None)
+        config = json.loads((same / "config.json").read_text())
+        (same / "config.json").write_text(json.dumps(config | {"eos_token_id": 3}))
+        self.require_refusal(USAGE, ["--weights", same, "--test-only"], f"'{MODEL}'", f"'{same}'", "</s>")
+
 
 class Use(OnTexts):
     """classify_text."""
@@ -279,6 +327,14 @@ class Use(OnTexts):
         code, message = refusal("--weights", MODEL, "--pairs", "one text")
         self.assertEqual(code, USAGE)
         self.assertIn("'one text' has no tab", message)
+        other = reversed_tokenizer(self.folder / "other")
+        code, message = refusal("--weights", MODEL, "--tokenizer", other, "text")
+        self.assertEqual(code, USAGE)
+        for part in f"'{other}'", f"'{MODEL}'":
+            self.assertIn(part, message)
+        same = shutil.copytree(MODEL, self.folder / "same")
+        job = jobs.run([jobs.program("classify_text"), "--weights", MODEL, "--tokenizer", same, "text"])
+        self.assertEqual(job.exit_code, 0, job)
 
 
 class Learning(OnTexts):

@@ -1,5 +1,6 @@
 #include <tools/pack/pack.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include <libtrain/data/formats/shard_index.hpp>
 #include <libtrain/data/formats/tar.hpp>
 #include <libtrain/data/formats/tf_record.hpp>
+#include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/detail/local_storage.hpp>
 #include <libtrain/data/storage/file.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
@@ -44,6 +46,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestImageFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kAheadPerThread = 4;
+constexpr const char* kClasses = "classes.txt";
 
 // An encoded image, or the reason why there is none.
 struct PreparedSample {
@@ -104,10 +107,12 @@ class Packing {
       names.push_back(shard_name(options_.prefix, options_.kind, names.size(), plan_.size()));
       const auto path = output.add(names.back());
       const auto shard = coco_ == nullptr ? create_shard(options_.kind, path) : create_image_archive(path);
+      const auto written = summary_.images;
       for (std::uint64_t i = 0; i < samples; ++i, ++position) {
         write(prepared.next().value(), position, *shard);
         show_progress(position + 1);
       }
+      if (summary_.images == written) fail_empty(names.back());
       shard->finish();
       summary_.bytes_written += shard->bytes();
     }
@@ -182,6 +187,13 @@ class Packing {
     log_warning(text("An image is left out. ", damage));
   }
 
+  // Readers refuse an empty shard.
+  [[noreturn]] void fail_empty(const std::string& shard) const {
+    throw EnvironmentError(text("All images of the shard '", shard,
+                                "' are damaged and left out. Set fewer --shards or larger --shard-bytes",
+                                options_.order == SampleOrder::folder ? ", or --order shuffled" : "", "."));
+  }
+
   void show_progress(std::size_t done) {
     const double images_per_s = static_cast<double>(done) / clock_.seconds();
     progress_.update(static_cast<std::int64_t>(done), {ProgressFigure{.value = images_per_s, .name = "images/s"}});
@@ -211,6 +223,31 @@ data::ImageList list_images(const data::Storage& storage, const PackOptions& opt
                                 "' and more lines. Rename that folder."));
   }
   return images;
+}
+
+// The other shards of a folder, such as those of another split, keep their labels, whose meaning is in classes.txt.
+void require_classes_of_other_shards(const data::ImageList& images, const PackOptions& options) {
+  const data::detail::LocalStorage folder{options.output};
+  std::string other;
+  bool has_classes = false;
+  for (const auto& file : folder.list("")) {
+    if (file.path == kClasses) has_classes = true;
+    const auto kind = data::detail::shard_kind_of(file.path, "", "");
+    const bool is_used = kind && kind != data::detail::ShardKind::parquet;  // by readers of these shards
+    if (is_used && !is_shard_name(file.path, options.prefix, options.kind)) other = file.path;
+  }
+  if (!has_classes || other.empty()) return;
+  const data::detail::ClassNames known{*folder.open(kClasses)};
+  const auto& [before, now] = std::ranges::mismatch(known.names(), images.classes());
+  if (before == known.names().end() && now == images.classes().end()) return;
+  const auto shown = [](const auto& place, const auto& names) {
+    return place == names.end() ? std::string{"absent"} : text('\'', *place, '\'');
+  };
+  throw UsageError(text("The output folder '", options.output, "' has other shards, such as '", other, "', for which ",
+                        kClasses, " says that class ", before - known.names().begin(), " is ",
+                        shown(before, known.names()), ", but in the input it is ", shown(now, images.classes()),
+                        ". Choose another folder, or give both inputs the same class folders; --allow-empty-classes "
+                        "accepts those without images."));
 }
 
 void write_classes(const data::ImageList& images, const std::string& path) {
@@ -247,8 +284,9 @@ PackSummary pack_into(OutputFolder& output, const std::string& folder, Packing& 
 PackSummary pack_folder(const data::Storage& storage, const PackOptions& options) {
   OutputFolder output{options.output, options.where_not_empty};
   const auto images = list_images(storage, options);
+  require_classes_of_other_shards(images, options);
   Packing packing{options, storage, images};
-  return pack_into(output, options.output, packing, options, [&] { write_classes(images, output.add("classes.txt")); });
+  return pack_into(output, options.output, packing, options, [&] { write_classes(images, output.add(kClasses)); });
 }
 
 PackSummary pack_coco(const data::Storage& storage, const PackOptions& options) {

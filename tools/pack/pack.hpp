@@ -26,7 +26,8 @@ struct PackSummary {
 /// Memory: for each thread 4 encoded images and one decoded, and about 100 bytes per image of the folder. Shows
 /// progress on standard error. Throws EnvironmentError for data that cannot be read, for more damaged images than may
 /// be left out, for an image of another size than its annotations say, for a storage that fails, and for a full disk;
-/// UsageError as OutputFolder and plan_shards().
+/// UsageError as OutputFolder and plan_shards(), and if the folder has other shards, and a classes.txt with other
+/// classes.
 PackSummary pack(const PackOptions& options);
 
 }  // namespace libtrain::pack
