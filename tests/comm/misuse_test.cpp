@@ -30,6 +30,7 @@ TEST(CollectiveMisuse, BadArgumentsAreUsageErrorsBeforeAnythingIsSent) {
   on_ranks([](Communicator& communicator) {
     const int world_size = communicator.world_size();
     EXPECT_THROW(static_cast<void>(communicator.all_reduce(at::Tensor{})), UsageError);
+    EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::_neg_view(torch::ones({4}, device())))), UsageError);
     EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4, 4}, device()).t().slice(1, 0, 2))),
                  UsageError);
     EXPECT_THROW(static_cast<void>(communicator.all_reduce(torch::ones({4}, on_device(at::kBool)))), UsageError);

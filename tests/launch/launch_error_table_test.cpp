@@ -122,6 +122,10 @@ std::vector<Row> environment_rows() {
        .variables =
            {{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "4"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}},
        .message = {"MV2_COMM_WORLD_SIZE=4", "HOROVOD_SIZE=2", "disagree"}},
+      {.name = "MVAPICH2 of one process and Horovod of two",
+       .variables =
+           {{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "1"}, {"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}},
+       .message = {"MV2_COMM_WORLD_SIZE=1", "HOROVOD_SIZE=2", "disagree"}},
       {.name = "rank 0's host is not given",
        .variables = {{"RANK", "1"}, {"WORLD_SIZE", "4"}},
        .message = {"Rank 1 of 4", "MASTER_ADDR", "--dist-url"}},

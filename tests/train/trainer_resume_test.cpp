@@ -1,5 +1,6 @@
 // A Trainer that is interrupted, stopped and started again.
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -124,7 +126,12 @@ TEST(TrainerResume, RestoresTheRatesThatTheProgramHasSet) {
           trainer.add("model", parts.model, parts.optimizer());
           trainer.after_epoch([&](const TrainingState&) { multiply(0.5); });
           trainer.after_step([&](const TrainingState& state) {
-            if (state.step == stop_after) throw Interrupted{};
+            if (state.step != stop_after) return;
+            // The checkpoint is written in the background, by all ranks if the optimizer is sharded.
+            while (communicator.rank() == 0 && list_manifests(run.checkpoints()).empty())
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            communicator.barrier();
+            throw Interrupted{};
           });
           trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
           return static_cast<std::int64_t>(parts.loader.batches_per_epoch());

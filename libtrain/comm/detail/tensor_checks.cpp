@@ -75,6 +75,9 @@ DataType checked_type(const Communicator& communicator, const at::Tensor& tensor
     throw UsageError(text(call, " takes contiguous tensors; this one has sizes ", tensor.sizes(), " and strides ",
                           tensor.strides(), ". Call contiguous() first."));
   }
+  if (tensor.is_neg()) {
+    throw UsageError(text(call, " was given a tensor whose memory has the negated values. Call resolve_neg() first."));
+  }
   return data_type(tensor, call);
 }
 

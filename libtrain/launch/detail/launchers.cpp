@@ -74,6 +74,8 @@ std::optional<LauncherVariables> read_pmix(const Environment& environment, const
   // A step with another rank did not start this process, as under mpirun in a batch job.
   if (found.rank && found.rank->value != rank->value) found = {};
   if (!found.world_size) found.world_size = read_count(environment, "PMI_SIZE");
+  // A step of one task may be the shell in which another launcher was called.
+  if (found.world_size && !found.is_multi_process()) return std::nullopt;
   found.launcher = Launcher::pmix;
   found.rank = rank;
   found.rank_name = "PMIX_RANK";

@@ -86,7 +86,8 @@ void check(const LauncherVariables& found) {
 bool is_compatible(const LauncherVariables& winner, const LauncherVariables& other, const LauncherReader& reader) {
   if (agree(winner, other) || reader.counts == Counts::nodes) return true;
   const bool exported_by_hand = winner.launcher == Launcher::explicit_options || winner.launcher == Launcher::plain;
-  if (reader.counts == Counts::ranks_or_agents && !exported_by_hand) return true;
+  const bool may_be_agents = winner.is_multi_process() || !other.is_multi_process();  // each starts at least one rank
+  if (reader.counts == Counts::ranks_or_agents && may_be_agents && !exported_by_hand) return true;
   if (winner.launcher != Launcher::torchrun) return false;
   // One torchrun agent per node, started by mpirun for example: the other launcher counts agents.
   return !other.world_size || (winner.node_count && winner.node_count->value == other.world_size->value);
@@ -97,7 +98,7 @@ void compare(Resolution& resolution, const LauncherReader& winning, const Launch
   const auto& winner = resolution.winner;
   if (other.is_complete() && agree(winner, other)) resolution.agreeing.push_back(other);
   if (is_compatible(winner, other, reader)) return;
-  if (reader.precedence == winning.precedence && winner.is_multi_process() && other.is_multi_process()) {
+  if (reader.precedence == winning.precedence && (winner.is_multi_process() || other.is_multi_process())) {
     throw EnvironmentError(text(to_text(winner), " (", to_string(winner.launcher), ") and ", to_text(other), " (",
                                 to_string(other.launcher),
                                 ") disagree. Unset those of the launcher that did not start this job."));

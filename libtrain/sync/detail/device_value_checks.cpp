@@ -126,6 +126,7 @@ class DeviceValueChecks final : public ValueChecks {
     const at::NoGradGuard no_grad;
     round_ = round;
     if (round % kEvery != 0) return;
+    has_observation_ = false;  // one of an earlier round that was recorded or has failed
     observed_ = {.round = round, .probes = choose_probes(parameters_, round)};
     observed_.before = read_probes(observed_.probes, parameters_);
     is_observing_ = true;
