@@ -33,7 +33,7 @@ debian_packages=(
   "libssl-dev|authentication of ranks that connect over TCP|has_header openssl/evp.h"
   "libcurl4-openssl-dev|tracking on MLflow servers; optional|true"
   "libcli11-dev|command-line options|has_header CLI/CLI.hpp"
-  "libjpeg62-turbo-dev|JPEG images (libjpeg-turbo)|has_header jpeglib.h"
+  "libjpeg-dev|JPEG images (libjpeg-turbo)|has_header jpeglib.h"
   "libspng-dev|PNG images|has_header spng.h"
   "zlib1g-dev|compressed data files|has_header zlib.h"
   "libsimdjson-dev|COCO annotations|has_header simdjson.h"
