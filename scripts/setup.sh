@@ -172,13 +172,19 @@ cache=${LIBTRAIN_CACHE_DIR:-$HOME/.cache/libtrain}
 mkdir -p "$cache" || fail "cannot create the folder $cache. Set LIBTRAIN_CACHE_DIR to a writable folder."
 cache=$(cd "$cache" && pwd -P)
 
-# In the most common case there is nothing to do; it takes no lock.
+# In the most common case there is nothing to install; it takes no lock, and the cache may be another user's.
 if [ $repair = no ] && [ -z "$(missing_packages)" ]; then
   [ $wheels = yes ] || exit 0
   environment=$cache/$(environment_name)
-  if is_complete "$environment" && is_linked "$environment"; then exit 0; fi
+  if is_complete "$environment"; then
+    set_up_wheels "$environment"
+    exit 0
+  fi
 fi
 
+for file in "$cache" "$cache/setup.lock"; do
+  [ -w "$file" ] || [ ! -e "$file" ] || fail "$file is not writable. Set LIBTRAIN_CACHE_DIR to a writable folder."
+done
 exec 9>>"$cache/setup.lock"
 if ! flock -n 9; then
   echo "Another setup is running; this one continues when it ends."
