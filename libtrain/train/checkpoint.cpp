@@ -7,16 +7,12 @@
 #include <functional>
 #include <future>
 #include <iomanip>
-#include <span>
 #include <sstream>
 #include <stop_token>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
-
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
@@ -29,13 +25,10 @@
 #include <libtrain/checkpoint/detail/rank_entries.hpp>
 #include <libtrain/checkpoint/detail/steps_to_remove.hpp>
 #include <libtrain/checkpoint/detail/stored_checkpoints.hpp>
-#include <libtrain/checkpoint/detail/weights_file.hpp>
-#include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/checkpoint/weights.hpp>
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/data/storage/detail/arrow_object_store.hpp>
 #include <libtrain/data/storage/detail/location.hpp>
-#include <libtrain/sync/broadcast.hpp>
 #include <libtrain/train/context.hpp>
 #include <libtrain/train/detail/checkpoint_parts.hpp>
 #include <libtrain/train/detail/number_bytes.hpp>
@@ -51,18 +44,6 @@ using optim::NamedTensors;
 constexpr const char* kLoaderFile = "loader.json";
 constexpr const char* kRandomName = "random";
 constexpr const char* kSuffix = ".safetensors";
-
-NamedTensors copied_to_host(const NamedTensors& tensors) {
-  const at::NoGradGuard no_grad;
-  NamedTensors copies;
-  copies.reserve(tensors.size());
-  for (const auto& [name, tensor] : tensors) {
-    auto copy = at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).device(at::kCPU));
-    copy.copy_(tensor.detach());
-    copies.emplace_back(name, std::move(copy));
-  }
-  return copies;
-}
 
 // "optimizer.safetensors", and "optimizer.00002-of-00004.safetensors" of rank 1's share.
 std::string file_name(const std::string& part) {
@@ -80,27 +61,6 @@ std::string part_of_file(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-CheckpointPart file_of(std::string name, NamedTensors tensors) {
-  return {.name = std::move(name), .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
-            std::vector<TensorInfo> infos;
-            for (const auto& [tensor_name, tensor] : tensors) {
-              infos.push_back({.name = tensor_name,
-                               .type = detail::stored_type(tensor_name, tensor.scalar_type()),
-                               .shape = tensor.sizes().vec()});
-            }
-            write_safetensors({.header = [&](std::string_view bytes) { file.write(bytes); },
-                               .tensor = [&](const std::string& tensor_name,
-                                             std::string_view bytes) { file.write_tensor(tensor_name, bytes); }},
-                              infos,
-                              [&](std::size_t index) {
-                                const auto& tensor = tensors[index].second;
-                                return std::span{static_cast<const std::byte*>(tensor.const_data_ptr()),
-                                                 tensor.nbytes()};
-                              },
-                              {{"format", "pt"}});
-          }};
-}
-
 // From one file, or from those of the ranks that have written it.
 NamedTensors read_part(const CheckpointFolder& folder, const std::string& name) {
   NamedTensors named;
@@ -114,40 +74,6 @@ NamedTensors read_part(const CheckpointFolder& folder, const std::string& name) 
   if (is_there) return named;
   throw UsageError(text("The checkpoint '", folder.path().string(), "' has no part '", name,
                         "'. Add the same parts as the program that wrote it."));
-}
-
-// Rank 0's tensors on all ranks, on the communicator's device. Others pass none.
-NamedTensors broadcast_named(NamedTensors tensors, Communicator& communicator) {
-  const bool is_root = communicator.rank() == 0;
-  std::string described;
-  if (is_root) {
-    for (const auto& [name, tensor] : tensors) {
-      described += text(static_cast<int>(tensor.scalar_type()), ' ', tensor.dim());
-      for (const auto size : tensor.sizes()) described += text(' ', size);
-      described += text(' ', name.size(), ' ', name, '\n');
-    }
-  }
-  std::istringstream lines{communicator.broadcast_bytes(described, 0)};
-  NamedTensors named;
-  int type = 0;
-  for (std::size_t index = 0; lines >> type; ++index) {
-    std::int64_t dimensions = 0;
-    lines >> dimensions;
-    std::vector<std::int64_t> sizes(static_cast<std::size_t>(dimensions));
-    for (auto& size : sizes) lines >> size;
-    std::size_t length = 0;
-    lines >> length;
-    std::string name(length, '\0');
-    lines.ignore(1);
-    lines.read(name.data(), static_cast<std::streamsize>(length));
-    auto tensor = at::empty(sizes, at::TensorOptions(static_cast<at::ScalarType>(type)).device(communicator.device()));
-    if (is_root) tensor.copy_(tensors[index].second);
-    named.emplace_back(std::move(name), std::move(tensor));
-  }
-  std::vector<at::Tensor> values;
-  for (const auto& [name, tensor] : named) values.push_back(tensor);
-  broadcast_tensors(values, communicator);
-  return named;
 }
 
 std::unique_ptr<detail::ObjectStore> open_store(const std::string& location, std::stop_token stop) {
@@ -338,11 +264,11 @@ std::vector<CheckpointPart> Checkpoint::State::files_of_parts(bool are_shared) {
   std::vector<CheckpointPart> files;
   for (const auto& [name, part] : parts_) {
     if (are_shared && part->is_sharded()) {
-      files.push_back(
-          file_of(file_name(name, communicator_.rank(), communicator_.world_size()), copied_to_host(part->shard())));
+      files.push_back(detail::file_of(file_name(name, communicator_.rank(), communicator_.world_size()),
+                                      detail::copied_to_host(part->shard())));
     } else {
       const auto tensors = part->tensors();
-      if (is_root()) files.push_back(file_of(file_name(name), copied_to_host(tensors)));
+      if (is_root()) files.push_back(detail::file_of(file_name(name), detail::copied_to_host(tensors)));
     }
   }
   return files;
@@ -399,7 +325,7 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
   auto files = files_of_parts(are_shared);
   auto random = detail::gather_generators(communicator_);
   if (is_root()) {
-    files.push_back(file_of(file_name(kRandomName), std::move(random)));
+    files.push_back(detail::file_of(file_name(kRandomName), std::move(random)));
     if (!loader.empty()) {
       files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
     }
@@ -566,7 +492,7 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
   };
   for (const auto& [name, part] : parts_) {
     auto tensors = tensors_of(name);
-    if (!part->is_sharded()) tensors = broadcast_named(std::move(tensors), communicator_);
+    if (!part->is_sharded()) tensors = detail::broadcast_named(std::move(tensors), communicator_);
     detail::run_together(communicator_, "Loading a checkpoint", [&] {
       try {
         part->load(tensors);
@@ -576,7 +502,7 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
       }
     });
   }
-  detail::restore_generators(broadcast_named(tensors_of(kRandomName), communicator_), manifest.step,
+  detail::restore_generators(detail::broadcast_named(tensors_of(kRandomName), communicator_), manifest.step,
                              manifest.world_size, communicator_);
   former_runs_ = manifest.run_ids;
   CheckpointPosition position{.step = manifest.step, .epoch = manifest.epoch, .metrics = manifest.metrics};

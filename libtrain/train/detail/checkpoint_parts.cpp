@@ -4,7 +4,10 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +19,10 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/checkpoint/detail/weights_file.hpp>
+#include <libtrain/checkpoint/safetensors.hpp>
 #include <libtrain/optim/optimizer_state.hpp>
+#include <libtrain/sync/broadcast.hpp>
 
 namespace libtrain::detail {
 
@@ -210,6 +216,72 @@ void restore_generators(const NamedTensors& saved, std::int64_t step, int saved_
       generator.set_current_seed(seed);
     }
   }
+}
+
+NamedTensors copied_to_host(const NamedTensors& tensors) {
+  const at::NoGradGuard no_grad;
+  NamedTensors copies;
+  copies.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    auto copy = at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).device(at::kCPU));
+    copy.copy_(tensor.detach());
+    copies.emplace_back(name, std::move(copy));
+  }
+  return copies;
+}
+
+NamedTensors broadcast_named(NamedTensors tensors, Communicator& communicator) {
+  const bool is_root = communicator.rank() == 0;
+  std::string described;
+  if (is_root) {
+    for (const auto& [name, tensor] : tensors) {
+      described += text(static_cast<int>(tensor.scalar_type()), ' ', tensor.dim());
+      for (const auto size : tensor.sizes()) described += text(' ', size);
+      described += text(' ', name.size(), ' ', name, '\n');
+    }
+  }
+  std::istringstream lines{communicator.broadcast_bytes(described, 0)};
+  NamedTensors named;
+  int type = 0;
+  for (std::size_t index = 0; lines >> type; ++index) {
+    std::int64_t dimensions = 0;
+    lines >> dimensions;
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(dimensions));
+    for (auto& size : sizes) lines >> size;
+    std::size_t length = 0;
+    lines >> length;
+    std::string name(length, '\0');
+    lines.ignore(1);
+    lines.read(name.data(), static_cast<std::streamsize>(length));
+    auto tensor = at::empty(sizes, at::TensorOptions(static_cast<at::ScalarType>(type)).device(communicator.device()));
+    if (is_root) tensor.copy_(tensors[index].second);
+    named.emplace_back(std::move(name), std::move(tensor));
+  }
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : named) values.push_back(tensor);
+  broadcast_tensors(values, communicator);
+  return named;
+}
+
+CheckpointPart file_of(std::string name, NamedTensors tensors) {
+  return {.name = std::move(name), .write = [tensors = std::move(tensors)](CheckpointFileWriter& file) {
+            std::vector<TensorInfo> infos;
+            for (const auto& [tensor_name, tensor] : tensors) {
+              infos.push_back({.name = tensor_name,
+                               .type = stored_type(tensor_name, tensor.scalar_type()),
+                               .shape = tensor.sizes().vec()});
+            }
+            write_safetensors({.header = [&](std::string_view bytes) { file.write(bytes); },
+                               .tensor = [&](const std::string& tensor_name,
+                                             std::string_view bytes) { file.write_tensor(tensor_name, bytes); }},
+                              infos,
+                              [&](std::size_t index) {
+                                const auto& tensor = tensors[index].second;
+                                return std::span{static_cast<const std::byte*>(tensor.const_data_ptr()),
+                                                 tensor.nbytes()};
+                              },
+                              {{"format", "pt"}});
+          }};
 }
 
 }  // namespace libtrain::detail

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include <libtrain/checkpoint/checkpoint_file_writer.hpp>
 #include <libtrain/train/checkpoint.hpp>
 
 namespace libtrain::detail {
@@ -23,5 +25,14 @@ optim::NamedTensors gather_generators(Communicator& communicator);
 /// without a state of rank 0.
 void restore_generators(const optim::NamedTensors& saved, std::int64_t step, int saved_world_size,
                         Communicator& communicator);
+
+/// Copies in host memory, without gradients.
+optim::NamedTensors copied_to_host(const optim::NamedTensors& tensors);
+
+/// The file of a part, or of a rank's share of one, with `tensors`, which are in host memory.
+CheckpointPart file_of(std::string name, optim::NamedTensors tensors);
+
+/// Rank 0's tensors on all ranks, on the communicator's device. Others pass none. All ranks must call it.
+optim::NamedTensors broadcast_named(optim::NamedTensors tensors, Communicator& communicator);
 
 }  // namespace libtrain::detail
