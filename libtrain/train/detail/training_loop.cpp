@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <utility>
 
 #include <libtrain/base/detail/redact.hpp>
@@ -16,7 +15,6 @@
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/train/channels_last.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
-#include <libtrain/train/detail/trainer_resume.hpp>
 
 namespace libtrain::detail {
 
@@ -56,41 +54,12 @@ const char* name_of(Precision precision) {
   }
 }
 
-// The folder in a location of an object store, before the location's query.
-std::string below(const std::string& location, const std::string& folder) {
-  if (location.empty()) return {};
-  const auto end = std::min(location.find('?'), location.size());
-  auto path = location.substr(0, end);
-  if (!path.ends_with('/')) path += '/';
-  return path + folder + location.substr(end);
-}
-
 std::int64_t ceiling_of_ratio(std::int64_t number, std::int64_t divisor) {
   return (number + divisor - 1) / divisor;
 }
 
 std::int64_t integer(std::uint64_t number) {
   return static_cast<std::int64_t>(number);
-}
-
-std::string name_of_metric(const TrainerCheckpoints& policy) {
-  if (policy.metric.empty()) return {};
-  return text(policy.metric, policy.best == CheckpointRetention::Best::highest ? ", highest" : ", lowest");
-}
-
-// The rates of the run that was saved, in proportion to those with which it and this run began. Without those of
-// `then`, the saved ones.
-std::vector<double> resumed_rates(std::vector<double> now, const std::vector<double>& then,
-                                  const std::vector<double>& saved) {
-  if (then.size() != saved.size() || now.size() != saved.size()) return saved;
-  for (std::size_t index = 0; index < now.size(); ++index) {
-    if (now[index] == then[index]) {
-      now[index] = saved[index];
-    } else if (then[index] > 0) {
-      now[index] *= saved[index] / then[index];
-    }
-  }
-  return now;
 }
 
 }  // namespace
@@ -272,73 +241,6 @@ RunConfiguration TrainingLoop::configuration(const data::Sampler* sampler) const
       all.emplace(text(part->name(), kRateOfGroup, group), text(rates[group]));
   }
   return all;
-}
-
-void TrainingLoop::resume(const RunConfiguration& configuration) {
-  context_.stop_request();  // from here on a signal does not end the process
-  stop_agreement_.emplace(communicator());
-  const auto& policy = options_.checkpoints;
-  checkpoint_.emplace(
-      communicator(), context_.output_directory() / policy.folder,
-      CheckpointOptions{.failures_allowed = policy.failures_allowed,
-                        .store = below(context_.checkpoint_store(), policy.folder),
-                        .run_id = context_.run_id(),
-                        .configuration = to_json(configuration),
-                        .retention = {.last = policy.last, .metric = policy.metric, .best = policy.best}});
-  std::map<std::string, std::vector<double>> initial_rates;
-  for (const auto& part : parts_) {
-    part->add_to(*checkpoint_);
-    initial_rates.emplace(part->name(), part->rates());
-  }
-  for (auto& [name, state] : states_) checkpoint_->add(name, std::move(state));
-  checkpoint_->add("trainer", std::make_unique<TrainerProgressPart>(progress_));
-
-  const auto resumed = resume_run(*checkpoint_, context_, configuration);
-  auto initial_rates_then = std::exchange(progress_->initial_rates, initial_rates);
-  const auto metric_then = std::exchange(progress_->best_metric, name_of_metric(policy));
-  if (!resumed.position) return;
-  step() = resumed.position->step;
-  epoch() = resumed.position->epoch;
-  resumed_ = resumed.position->loader;
-  const bool is_other_metric = !metric_then.empty() && metric_then != progress_->best_metric;
-  if (is_other_metric) progress_->evaluations_without_improvement = 0;
-  if (resumed.keeps_folder) {
-    saved_step_ = step();
-    if (is_other_metric) progress_->best_step = -1;
-    if (is_other_metric || progress_->best_step >= 0) find_best_checkpoint();
-  } else {
-    progress_->best_step = -1;  // its checkpoint is not in the folder
-    progress_->mlflow_run.clear();
-  }
-  warn_of_lost_state();
-  if (options_.schedule) return;
-  for (const auto& part : parts_)
-    part->set_rates(resumed_rates(initial_rates.at(part->name()), initial_rates_then[part->name()],
-                                  progress_->rates[part->name()]));
-}
-
-// Its checkpoint may be on a disk that was lost, or not have been written. Then the best is the one that is kept for
-// its value.
-void TrainingLoop::find_best_checkpoint() {
-  const auto known = progress_->best_step;
-  const auto best = checkpoint_->keep_best(known);
-  if (best && best->step == known) return;
-  if (known >= 0 && context_.rank() == 0) {
-    log_warning(text("The best checkpoint, that of step ", known, ", is not in '", checkpoint_->root().string(), "'",
-                     context_.checkpoint_store().empty() ? "" : " or in the store", ". ",
-                     best ? text("That of step ", best->step, " is the best now.") : "There is no other one."));
-  }
-  progress_->best_step = best ? best->step : -1;
-  progress_->best_value = best ? best->value.value_or(0) : 0;
-}
-
-void TrainingLoop::warn_of_lost_state() const {
-  const auto& format = options_.synchronizer.wire_format;
-  if (context_.rank() != 0 || !format || !format->keeps_state()) return;
-  log_warning(
-      text("What '", format->name(),
-           "' keeps between rounds is not in checkpoints: it begins anew, so that the run does not go on bit for "
-           "bit."));
 }
 
 std::int64_t TrainingLoop::steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const {
