@@ -10,9 +10,12 @@ if(NOT _arrow_root)
   set(_arrow_root "${LibTorch_PACKAGES_DIR}/pyarrow")
 endif()
 
-# The wheel alone first, so that its libraries never meet a system's headers.
-find_path(Arrow_INCLUDE_DIR arrow/api.h PATHS "${_arrow_root}/include" NO_DEFAULT_PATH)
-find_path(Arrow_INCLUDE_DIR arrow/api.h)
+# The wheel alone first, and not cached, so that its libraries never meet the headers of a system or an earlier wheel.
+if(EXISTS "${_arrow_root}/include/arrow/api.h")
+  set(Arrow_INCLUDE_DIR "${_arrow_root}/include")
+else()
+  find_path(Arrow_INCLUDE_DIR arrow/api.h)
+endif()
 # S3 is a library of its own since Arrow 26.
 foreach(name arrow arrow_s3 parquet)
   file(GLOB candidates "${_arrow_root}/lib${name}.so.*")

@@ -110,9 +110,15 @@ endif()
 
 # The CUDA runtime that LibTorch itself loads, by full path: never a second one.
 if(LibTorch_CUDA AND NOT TARGET LibTorch::cudart)
-  set(_cuda_hints "${LibTorch_PACKAGES_DIR}/nvidia/cu13" "$ENV{CUDA_HOME}" /usr/local/cuda)
-  find_library(LibTorch_CUDART_LIBRARY NAMES libcudart.so.13 cudart HINTS ${_cuda_hints} PATH_SUFFIXES lib lib64)
-  find_path(LibTorch_CUDA_INCLUDE_DIR cuda_runtime.h HINTS ${_cuda_hints} PATH_SUFFIXES include)
+  set(_cuda "${LibTorch_PACKAGES_DIR}/nvidia/cu13")
+  if(EXISTS "${_cuda}/include/cuda_runtime.h" AND EXISTS "${_cuda}/lib/libcudart.so.13")
+    set(LibTorch_CUDA_INCLUDE_DIR "${_cuda}/include")  # also where an environment module has set CMAKE_PREFIX_PATH
+    set(LibTorch_CUDART_LIBRARY "${_cuda}/lib/libcudart.so.13")
+  else()
+    set(_cuda "$ENV{CUDA_HOME}" /usr/local/cuda)
+    find_library(LibTorch_CUDART_LIBRARY NAMES libcudart.so.13 cudart HINTS ${_cuda} PATH_SUFFIXES lib lib64)
+    find_path(LibTorch_CUDA_INCLUDE_DIR cuda_runtime.h HINTS ${_cuda} PATH_SUFFIXES include)
+  endif()
   mark_as_advanced(LibTorch_CUDART_LIBRARY LibTorch_CUDA_INCLUDE_DIR)
   if(LibTorch_CUDART_LIBRARY AND LibTorch_CUDA_INCLUDE_DIR)
     add_library(LibTorch::cudart INTERFACE IMPORTED)

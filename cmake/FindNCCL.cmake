@@ -3,9 +3,14 @@
 # Input:   LibTorch_PACKAGES_DIR (from FindLibTorch), NCCL_ROOT
 # Output:  NCCL::NCCL, NCCL_VERSION
 
-set(_nccl_hints "${LibTorch_PACKAGES_DIR}/nvidia/nccl" "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_nccl_hints} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS ${_nccl_hints} PATH_SUFFIXES lib lib64)
+set(_nccl "${LibTorch_PACKAGES_DIR}/nvidia/nccl")
+if(EXISTS "${_nccl}/include/nccl.h" AND EXISTS "${_nccl}/lib/libnccl.so.2")
+  set(NCCL_INCLUDE_DIR "${_nccl}/include")  # also where an environment module has set NCCL_ROOT or CMAKE_PREFIX_PATH
+  set(NCCL_LIBRARY "${_nccl}/lib/libnccl.so.2")
+else()
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS "${NCCL_ROOT}" "$ENV{NCCL_ROOT}" PATH_SUFFIXES include)
+  find_library(NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS "${NCCL_ROOT}" "$ENV{NCCL_ROOT}" PATH_SUFFIXES lib lib64)
+endif()
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 if(NCCL_INCLUDE_DIR)

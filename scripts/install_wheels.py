@@ -76,7 +76,8 @@ def installed_bytes(site, name, version=None):
 def run(command, **variables):
     """Runs a command; returns its exit status and the end of its output."""
     environment = {key: value for key, value in os.environ.items()
-                   if key not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONPATH", "PYTHONHOME")}
+                   if key not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PYTHONPATH",
+                                   "PYTHONHOME")}
     environment.update(PIP_USER="0", PYTHONNOUSERSITE="1", **variables)
     # The children inherit the lock of setup.sh: if this process is killed, the next run waits for them to end.
     result = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -25,7 +25,7 @@ debian_packages=(
   "g++|the C++ compiler, GCC 12 or newer|command -v g++"
   "ccache|compiles unchanged files only once; optional|true"
   "git|the revision that a run records|command -v git"
-  "ca-certificates|certificates for the downloads|ls /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt | grep -q ."
+  "ca-certificates|certificates for the downloads|[ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s /etc/pki/tls/certs/ca-bundle.crt ]"
   "python3|installs the wheels, 3.11 or newer|python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'"
   "python3-venv|virtual environments|python3 -c 'import ensurepip, venv'"
   "libgtest-dev|the tests|has_header gtest/gtest.h"
@@ -91,11 +91,10 @@ install_packages() {
   if compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && apt_get --no-install-recommends install "$@"; then
     return
   fi
-  { apt_get update && apt_get --no-install-recommends install "$@"; } ||
-    fail "apt-get could not install $* (its messages are above). Run the same command again to continue."
+  apt_get update && apt_get --no-install-recommends install "$@"
 }
 
-# If apt-get cannot be used: lists the packages to install by hand, and fails if their tools are missing as well.
+# Without apt-get: lists the packages to install by hand, and fails if their tools are missing as well.
 check_by_hand() {
   local entry package purpose probe report="" state absent=0
   for entry in "${debian_packages[@]}"; do
@@ -106,20 +105,20 @@ check_by_hand() {
     report+=$(printf '\n  %-20s %s (%s)' "$package" "$purpose" "$state")
   done
   if [ $absent -ne 0 ] || [ ! -e "$root/.deps" ]; then
-    echo "These Debian packages are not installed, and apt-get cannot be used here (no root, no sudo, or no apt):$report" >&2
+    echo "These Debian packages are not installed, and apt-get $2:$report" >&2
   fi
-  [ $absent -eq 0 ] || fail "install the packages marked MISSING, or equivalents, and run this again."
+  [ $absent -eq 0 ] || fail "install the packages marked MISSING, or equivalents, and run the same command again."
 }
 
 set_up_packages() {
   local missing prefix
   missing=$(missing_packages)
   [ -n "$missing" ] || return 0
-  if prefix=$(apt_prefix); then
-    # shellcheck disable=SC2086
-    install_packages "$prefix" $missing
-  else
-    check_by_hand "$missing"
+  if ! prefix=$(apt_prefix); then
+    check_by_hand "$missing" "cannot be used here (no root, no sudo, or no apt)"
+  # shellcheck disable=SC2086
+  elif ! install_packages "$prefix" $missing; then
+    check_by_hand "$(missing_packages)" "could not install them (its messages are above)"
   fi
 }
 

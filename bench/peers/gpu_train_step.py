@@ -1,7 +1,7 @@
 """One training step of PyTorch on a GPU, alone and with DistributedDataParallel over NCCL: the peer of
 bench_train_step there. On the CPU, over gloo, only to try it out.
 
-Starts its ranks itself, one a GPU. A time is the mean over --steps-at-once steps, after which the host waits for the
+Starts its ranks itself, one a GPU; a single one is this process. A time is the mean over --steps-at-once steps, after which the host waits for the
 device, once; it is that of the slowest rank. Local and DDP steps are timed in turns, in alternating order. With
 --profile, PyTorch's profile of ten more DDP steps, in which each is a span "train_step".
 """
@@ -254,6 +254,8 @@ def main():
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory(prefix="gpu_train_step_") as directory:
         store = os.path.join(directory, "store")
+        if options.ranks == 1:  # here, as another process takes seconds to start
+            return run_rank(0, options, store)
         torch.multiprocessing.spawn(run_rank, args=(options, store), nprocs=options.ranks, join=True)
 
 

@@ -1,5 +1,7 @@
 #include <libtrain/comm/connect.hpp>
 
+#include <sys/resource.h>
+
 #include <string>
 #include <utility>
 
@@ -18,6 +20,14 @@
 namespace libtrain {
 
 namespace {
+
+// Of this process, to its hard limit: a rank has one or two files open for every other rank.
+void raise_open_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 void require_same_ranks(const Launch& launch, const Communicator& communicator) {
   if (communicator.rank() == launch.rank.value && communicator.world_size() == launch.world_size.value) return;
@@ -52,6 +62,7 @@ std::shared_ptr<Communicator> communicate_over(std::unique_ptr<HostTransport> tr
 std::shared_ptr<Communicator> connect_host_memory(const ConnectRequest& request) {
   const auto& launch = request.launch;
   if (launch.world_size.value == 1) return std::make_shared<detail::SingleCommunicator>();
+  raise_open_file_limit();
   const WaitPolicy policy{Deadline::after(request.connect_timeout)};
   auto transport = detail::connect_transport(launch, policy, detail::open_agent_store_endpoint);
   const auto description = transport->describe();

@@ -17,6 +17,8 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/comm/detail/device/device_communicator.hpp>
+#include <libtrain/comm/detail/single/single_communicator.hpp>
+#include <libtrain/comm/detail/staged/staged_communicator.hpp>
 #include <libtrain/comm/threads/run_ranks.hpp>
 
 #include <tests/support/fake_gpu/fake_gpu.hpp>
@@ -190,6 +192,15 @@ TEST(DeviceStreams, AMissedDeadlineEndsLaterCalls) {
     EXPECT_THAT(message_of<CommunicationError>([&] { work.wait(); }), HasSubstr("deadline"));
     EXPECT_THROW(communicator.barrier(), CommunicationError);
   });
+}
+
+TEST(DeviceStreams, AStagedBroadcastIsDoneOnItsRootWithTheHosts) {
+  const auto device = test::fake_gpu();
+  const std::shared_ptr<Communicator> staged =
+      std::make_shared<StagedCommunicator>(std::make_shared<SingleCommunicator>(), device);
+  const auto work = staged->broadcast(filled(device, 64, 1), 0);
+  const BlockedStream blocked{current_stream(device)};
+  EXPECT_TRUE(work.done());
 }
 
 TEST(DeviceStreams, CollectivesAreReplayedWithTheirGraph) {

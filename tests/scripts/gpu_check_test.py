@@ -84,9 +84,9 @@ class Runner(unittest.TestCase):
     def test_what_passes_is_told_in_the_table_and_in_the_file(self):
         self.program("gpu_tests", PASSING)
         exit_code, (row,), output = self.check("tests")
-        self.assertEqual((exit_code, row.result, row.found), (0, "passed", "8 passed"))
+        self.assertEqual((exit_code, row.result, row.found), (0, "passed", f"{gpu_check.SHARDS} passed"))
         self.assertRegex(output,
-                         r"(?m)^tests  tests on the GPU, ranks as threads  passed +\d+\.\d +8 passed  all pass$")
+                         r"(?m)^tests  tests on the GPU, ranks as threads  passed +\d+\.\d +10 passed  all pass$")
         self.assertIn("0 of 1 failed", output)
 
     def test_the_shards_of_the_tests_are_all_started_and_host_only_suites_left_out(self):
@@ -94,7 +94,8 @@ class Runner(unittest.TestCase):
         self.program("gpu_tests", f'echo "{told}" >>{self.folder}/calls\n{PASSING}')
         self.check("tests")
         calls = sorted((self.folder / "calls").read_text().splitlines())
-        self.assertEqual(calls, [f"{index} of 8 --gtest_color=no --gtest_filter=-HostOnly*" for index in range(8)])
+        self.assertEqual(calls, [f"{index} of {gpu_check.SHARDS} --gtest_color=no --gtest_filter=-HostOnly*:*_float64_*"
+                                 for index in range(gpu_check.SHARDS)])
 
     def test_a_part_that_fails_does_not_prevent_the_next(self):
         self.program("gpu_tests", FAILING)
@@ -141,7 +142,8 @@ class Runner(unittest.TestCase):
         self.assertEqual([row.result for row in rows], ["passed", "passed"])
         meeting = f"file://{self.output.resolve()}/meeting/nccl"
         self.assertEqual(sorted((self.folder / "calls").read_text().splitlines()),
-                         [f"{rank}/2 r{rank} lo {pair} {meeting}{pair}" for rank in range(2) for pair in range(4)])
+                         [f"{rank}/2 r{rank} lo {pair} {meeting}{pair}" for rank in range(2)
+                          for pair in range(gpu_check.PAIRS)])
 
     def test_a_failure_on_the_other_rank_is_a_failure(self):
         self.program("gpu_tests", f'if [ "$RANK" = 0 ]; then {PASSING}; else {FAILING}; fi'.replace("\n;", ";"))

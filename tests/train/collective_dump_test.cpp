@@ -138,6 +138,7 @@ TEST(CollectiveDump, ARankThatHasNotFailedIsAskedWhereItIs) {
 TEST(CollectiveDump, FilesOfAnEarlierRunAreNotMistaken) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     CollectiveDump earlier{unowned(communicator), folder, agree_on_run_id(communicator)};
+    reduce_a_bucket(communicator);
     EXPECT_TRUE(earlier.write_after(kLostPeer));
     communicator.barrier();
     CollectiveDump later{unowned(communicator), folder, agree_on_run_id(communicator)};
@@ -183,6 +184,7 @@ TEST(CollectiveDump, ADiskThatFailsIsToldAndHidesNothing) {
     if (communicator.rank() == 0) std::ofstream{folder / "occupied"} << "a file";
     communicator.barrier();
     CollectiveDump dump{unowned(communicator), folder / "occupied" / "output", agree_on_run_id(communicator)};
+    reduce_a_bucket(communicator);
     EXPECT_TRUE(dump.write_after(kLostPeer));
     EXPECT_THAT(dump.where_to_look(), HasSubstr("Cannot write this rank's last collectives to '" +
                                                 file_of(folder / "occupied" / "output", communicator.rank()).string()));
@@ -195,6 +197,7 @@ TEST(CollectiveDump, RequestsOfOneRunAreNotHeardInAnother) {
   in_shared_folder([](Communicator& communicator, const fs::path& folder) {
     CollectiveDump first{unowned(communicator), folder / "first", agree_on_run_id(communicator)};
     CollectiveDump second{unowned(communicator), folder / "second", agree_on_run_id(communicator)};
+    reduce_a_bucket(communicator);
     communicator.barrier();
     EXPECT_TRUE(first.write_after(kLostPeer));
     communicator.barrier();

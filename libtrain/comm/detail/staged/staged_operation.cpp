@@ -62,8 +62,10 @@ void StagedOperation::bring_back(std::size_t end) {
     }
   };
   attempt([&] { copy_to_device(end); });
-  // Also after a failure: copies of earlier pieces may be pending.
+  // Also after a failure: copies of earlier pieces may be pending. What has no output, such as a broadcast on its root,
+  // is done with the host's collective.
   attempt([&] {
+    if (begin_ == nullptr) return;
     last_ = std::make_shared<const StreamMark>(device_);
     for (const auto& buffer : buffers_) buffer->hold_until(last_);
   });

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,13 +49,6 @@ void throw_system_error(std::string_view call) {
                                 "); a rank needs two for every other rank. Raise the limit with ulimit -n."));
   }
   throw EnvironmentError(text("The system call ", call, " failed: ", std::strerror(code), "."));
-}
-
-void raise_open_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 FileDescriptor listen_at(const SocketAddress& address) {

@@ -15,9 +15,6 @@ namespace libtrain::detail {
 /// message says what to do.
 [[noreturn]] void throw_system_error(std::string_view call);
 
-/// Raises this process's limit of open files to its hard limit.
-void raise_open_file_limit();
-
 /// A socket that accepts connections at `address`; port 0 lets the system choose. Throws EnvironmentError if the port
 /// is in use.
 FileDescriptor listen_at(const SocketAddress& address);

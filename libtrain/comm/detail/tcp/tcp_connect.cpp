@@ -122,7 +122,6 @@ std::unique_ptr<HostTransport> detail::TcpTransport::connect(detail::Rendezvous&
   if (world_size < 1 || rank < 0 || rank >= world_size) {
     throw UsageError(text("Rank ", rank, " of ", world_size, " does not exist. Ranks are numbered from 0."));
   }
-  detail::raise_open_file_limit();
   auto group = assemble(gather_over(rendezvous, policy), rank, options, policy);
   rendezvous.leave();
   return group;
