@@ -98,14 +98,20 @@ class Classifier {
     if (options_.as_json) std::cout << (printed_ == 0 ? "[]\n" : "]\n");
     if (!std::cout.flush()) throw lt::EnvironmentError("Cannot write the results. Check the space on the disk.");
     if (truncated_ > 0) {
-      std::cerr << "classify_text: " << truncated_ << " of " << printed_ << " texts have more than "
-                << config_.options.max_tokens() << " tokens. Their ends were left out.\n";
+      std::cerr << "classify_text: " << truncated_ << " of " << printed_ << " texts have more than " << max_tokens()
+                << " tokens. Their ends were left out.\n";
     }
   }
 
  private:
+  // As many as in the training, which writes them for the tokenizer.
+  std::size_t max_tokens() const {
+    const auto taken = static_cast<std::size_t>(config_.options.max_tokens());
+    return std::min(taken, tokenizer_.max_tokens().value_or(taken));
+  }
+
   lt::Encoding encode(const std::string& text) const {
-    const lt::EncodeOptions options{.max_tokens = static_cast<std::size_t>(config_.options.max_tokens())};
+    const lt::EncodeOptions options{.max_tokens = max_tokens()};
     if (!options_.pairs) return tokenizer_.encode(text, options);
     const auto tab = text.find('\t');
     if (tab == std::string::npos) {

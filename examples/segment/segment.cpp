@@ -78,6 +78,7 @@ models::MaskRcnn load_model(const Options& options, const lt::DetectorInfo& info
   }
   models::MaskRcnnOptions model_options;
   model_options.classes = info.classes.empty() ? options.classes : 1 + std::ssize(info.classes);
+  model_options.boxes.score_threshold = std::min(model_options.boxes.score_threshold, options.score_threshold);
   model_options.frozen_batch_norm = info.frozen_batch_norm;
   model_options.norm_epsilon = options.norm_epsilon < 0 ? info.norm_epsilon : options.norm_epsilon;
   auto model = models::make_mask_rcnn(info.model, model_options);

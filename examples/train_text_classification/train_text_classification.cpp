@@ -168,7 +168,8 @@ struct Metric {
 // evaluates.
 template <typename Step>
 void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaConfig& config,
-         const lt::Tokenizer& tokenizer, Loader* loader, const Evaluate& evaluate, const Metric& metric, Step step) {
+         const lt::Tokenizer& tokenizer, std::int64_t max_tokens, Loader* loader, const Evaluate& evaluate,
+         const Metric& metric, Step step) {
   if (loader == nullptr) {
     load_roberta(model, config, context.option("weights"), RobertaHead::loaded);
   } else {
@@ -200,23 +201,24 @@ void fit(lt::Context& context, torch::nn::Module& model, const models::RobertaCo
   const auto folder = context.output_directory() / "model";
   std::filesystem::create_directories(folder);
   lt::save_weights(model, (folder / "model.safetensors").string());
-  lt::write_tokenizer(tokenizer, folder.string());
+  lt::write_tokenizer(tokenizer, folder.string(), static_cast<std::size_t>(max_tokens));
   models::write_roberta_config(config, folder.string());
 }
 
 // ---- What is learnt
 
-// The most tokens of a text: --max-length, or what the network takes.
+// The most tokens of a text: --max-length, or what the tokenizer says and the network takes.
 std::int64_t max_tokens(const lt::Context& context, const models::RobertaConfig& config,
                         const lt::Tokenizer& tokenizer) {
-  const auto most = config.options.max_tokens();
+  const auto taken = config.options.max_tokens();
   const auto asked = context.integer("max-length", 0);
+  const auto limit = static_cast<std::int64_t>(tokenizer.max_tokens().value_or(kNoLimit));
+  const auto most = asked > 0 ? asked : std::min(limit, taken);
   const auto special = std::ssize(tokenizer.encode_pair("", "", {.max_tokens = kNoLimit}).ids);
-  if (asked == 0 && special < most) return most;
-  if (asked > special && asked <= most) return asked;
+  if (most > special && most <= taken) return most;
   throw lt::UsageError(lt::text("--max-length is ", asked, ". It must be more than ", special,
-                                ", the special tokens of a pair, and at most ", most,
-                                ", what the network takes, or 0 for that."));
+                                ", the special tokens of a pair, and at most ", taken,
+                                ", what the network takes, or 0 for the tokenizer's limit."));
 }
 
 // What the best network is chosen by.
@@ -307,7 +309,7 @@ void train_classifier(lt::Context& context, const lt::Tokenizer& tokenizer, std:
       return evaluate_classifier(*model, *held_out, context.communicator(), must_stop);
     };
   }
-  fit(context, *model, config, tokenizer, loader ? &*loader : nullptr, evaluate, metric(context, task),
+  fit(context, *model, config, tokenizer, most, loader ? &*loader : nullptr, evaluate, metric(context, task),
       [&](const ltd::PackedTokens& batch) {
         return models::classification_loss(task, model->forward(texts_of(batch)), batch.labels);
       });
@@ -367,7 +369,7 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
       return {{{"mlm_loss", (sums[0] / sums[1].clamp_min(1)).item<double>()}}};
     };
   }
-  fit(context, *model, config, tokenizer, &loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
+  fit(context, *model, config, tokenizer, most, &loader, evaluate, {"mlm_loss", lt::CheckpointRetention::Best::lowest},
       [&](const ltd::PackedTokens& batch) {
         // Ranks count by their texts: the sum over tokens, by the number of texts and a constant, is then the same for
         // any number of ranks.
@@ -439,7 +441,7 @@ std::vector<lt::Option> options() {
       {.name = "no-header", .help = "CSV and TSV files have no names of columns", .flag = true},
       {.name = "skip-malformed", .help = "Leave out and count malformed rows", .flag = true},
       {"long-texts", "Texts of more tokens than --max-length: cut, refuse or leave-out", "cut"},
-      {"max-length", "Most tokens of a text; 0: those that the network takes", "0"},
+      {"max-length", "Most tokens of a text; 0: the tokenizer's limit or what the network takes", "0"},
       {.name = "weights", .help = "Folder of the network to begin with", .value = ""},
       {.name = "test-only",
        .help = "Evaluate the classifier in --weights on --dev, and train nothing",

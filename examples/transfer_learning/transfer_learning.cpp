@@ -62,6 +62,10 @@ void train(lt::Context& context) {
   if (frozen && from_scratch) throw lt::UsageError("--freeze-backbone needs a trained network. Give it as --weights.");
 
   auto info = from_scratch ? lt::ClassifierInfo{} : lt::read_classifier_info(weights);
+  if (!info.model.empty() && info.image_side != side && context.rank() == 0) {
+    lt::log_warning(
+        lt::text("'", weights, "' is for images of --size ", info.image_side, ", and is used with ", side, "."));
+  }
   info.model = context.choice("model", lt::models::model_names());
   info.image_side = side;
   info.short_side = side * 8 / 7;

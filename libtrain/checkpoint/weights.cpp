@@ -66,11 +66,13 @@ std::string advice(const std::vector<std::string>& missing, const std::vector<st
     for (const auto& name : missing) {
       if (found.ends_with("." + name)) {
         const auto beginning = found.substr(0, found.size() - name.size());
-        return text("The file's names seem to begin with '", beginning, "': set 'prefix' to it.");
+        return text("The file's names seem to begin with '", beginning,
+                    "': set 'prefix' to it, or remove it with libtrain-checkpoint convert --prefix.");
       }
       if (name.ends_with("." + found)) {
         const auto beginning = name.substr(0, name.size() - found.size());
-        return text("The file's names seem to lack '", beginning, "': add it with 'rename'.");
+        return text("The file's names seem to lack '", beginning,
+                    "': add it with 'rename', or with libtrain-checkpoint convert --rename.");
       }
     }
   }
@@ -117,6 +119,9 @@ class Plan {
     for (const auto& [name, tensor] : absent) {
       if (copied.contains(tensor.unsafeGetTensorImpl())) {
         result.loaded.push_back(name);
+      } else if (counts_batches_of_loaded_statistics(name)) {
+        zeroed.push_back(tensor);
+        result.loaded.push_back(name);
       } else {
         (begins_with_one_of(name, options_.may_be_missing) ? result.missing : missing_).push_back(name);
       }
@@ -129,9 +134,18 @@ class Plan {
   }
 
   std::vector<Copy> copies;
+  std::vector<at::Tensor> zeroed;
   LoadedWeights result;
 
  private:
+  // Of BatchNorm. Python's reads files of PyTorch before 0.4.1, torchvision's older weights among them, as with 0.
+  bool counts_batches_of_loaded_statistics(const std::string& name) const {
+    constexpr std::string_view kCount = "num_batches_tracked";
+    if (!name.ends_with(kCount)) return false;
+    return std::ranges::find(result.loaded, name.substr(0, name.size() - kCount.size()) + "running_mean") !=
+           result.loaded.end();
+  }
+
   void require_fit() const {
     std::string names;
     append_names(names, missing_, "missing");
@@ -168,6 +182,7 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, c
   plan.match(module_state(module));
   const at::NoGradGuard no_grad;
   for (const auto& [index, to] : plan.copies) file->copy_to(index, to);
+  for (auto& count : plan.zeroed) count.zero_();
   return std::move(plan.result);
 }
 

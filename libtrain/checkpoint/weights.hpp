@@ -52,7 +52,8 @@ struct LoadedWeights {
 /// a UsageError lists the names that are missing, unexpected and of another shape or dtype. Throws as read_tensors()
 /// for the file; if a tensor proves damaged while it is read, those before it have been copied.
 ///
-/// libtorch's BatchNorm has the buffer num_batches_tracked, as Python's; files of PyTorch before 0.4.1 lack it.
+/// A BatchNorm's num_batches_tracked becomes 0, as in Python, if the file has its running_mean but lacks it: files of
+/// PyTorch before 0.4.1, and torchvision's weights of that age.
 LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, const LoadWeightsOptions& options = {});
 
 /// Writes the defined parameters and buffers to a safetensors file, under their names in `named_parameters()` and

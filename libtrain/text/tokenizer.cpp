@@ -152,6 +152,10 @@ const SpecialTokens& Tokenizer::special_tokens() const {
   return core_->special_tokens();
 }
 
+std::optional<std::size_t> Tokenizer::max_tokens() const {
+  return core_->definition().max_tokens;
+}
+
 const std::string& Tokenizer::token(std::int64_t id) const {
   if (!core_->has(id)) refuse_id(id, core_->definition());
   return core_->definition().tokens[static_cast<std::size_t>(id)];

@@ -95,6 +95,9 @@ class Tokenizer {
 
   const SpecialTokens& special_tokens() const;
 
+  /// The most ids of an encoding where EncodeOptions does not say; unset: no limit.
+  std::optional<std::size_t> max_tokens() const;
+
   /// The token of an id as vocab.json spells it: a letter for each byte, Ġ for the space. Throws UsageError for an id
   /// that the vocabulary does not have.
   const std::string& token(std::int64_t id) const;
@@ -117,8 +120,10 @@ class Tokenizer {
 Tokenizer read_tokenizer(const std::string& path);
 
 /// Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json to a folder, which is made if it is missing;
-/// each file is complete or absent. `tokenizers` and `transformers` read them. Throws EnvironmentError if they cannot
-/// be written.
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
+/// each file is complete or absent. `tokenizers` and `transformers` read them. `max_tokens` takes the place of the
+/// tokenizer's: the length of the texts that a network has learnt from. Throws EnvironmentError if they cannot be
+/// written.
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder,
+                     const std::optional<std::size_t>& max_tokens = {});
 
 }  // namespace libtrain

@@ -53,7 +53,8 @@ Json byte_level(const TokenizerDefinition& definition) {
           {"use_regex", true}};
 }
 
-Json tokenizer_json(const TokenizerDefinition& definition, Json vocabulary, const std::vector<std::string>& merges) {
+Json tokenizer_json(const TokenizerDefinition& definition, Json vocabulary, const std::vector<std::string>& merges,
+                    const std::optional<std::size_t>& max_tokens) {
   Json added = Json::array();
   for (const auto& token : definition.added_tokens) {
     added.push_back({{"id", token.id},
@@ -65,9 +66,8 @@ Json tokenizer_json(const TokenizerDefinition& definition, Json vocabulary, cons
                      {"special", token.special}});
   }
   Json truncation = nullptr;
-  if (definition.max_tokens) {
-    truncation = {
-        {"direction", "Right"}, {"max_length", *definition.max_tokens}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  if (max_tokens) {
+    truncation = {{"direction", "Right"}, {"max_length", *max_tokens}, {"strategy", "LongestFirst"}, {"stride", 0}};
   }
   return {{"version", "1.0"},
           {"truncation", truncation},
@@ -91,11 +91,12 @@ Json tokenizer_json(const TokenizerDefinition& definition, Json vocabulary, cons
 }
 
 // For transformers: with a class of its own for RoBERTa it would not do all that tokenizer.json says.
-Json tokenizer_config(const Tokenizer& tokenizer) {
+Json tokenizer_config(const Tokenizer& tokenizer, const std::optional<std::size_t>& max_tokens) {
   const auto& special = tokenizer.special_tokens();
   Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
               {"add_prefix_space", tokenizer.core().definition().add_prefix_space},
               {"model_input_names", {"input_ids", "attention_mask"}}};
+  if (max_tokens) config["model_max_length"] = *max_tokens;
   const auto& added = tokenizer.core().definition().added_tokens;
   const auto add = [&](const std::optional<std::int64_t>& id, std::initializer_list<const char*> roles) {
     // Of a token that is not looked for in texts, transformers would make one that is.
@@ -118,7 +119,8 @@ void write_file(const std::string& path, std::string_view content) {
 
 }  // namespace
 
-void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
+void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder,
+                     const std::optional<std::size_t>& max_tokens) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -130,8 +132,10 @@ void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   const std::vector<std::string> merges = merge_lines(definition);
   write_file(folder + "/vocab.json", vocabulary.dump() + '\n');
   write_file(folder + "/merges.txt", "#version: 0.2\n" + (merges.empty() ? "" : join(merges, "\n") + '\n'));
-  write_file(folder + "/tokenizer.json", tokenizer_json(definition, std::move(vocabulary), merges).dump(2) + '\n');
-  write_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + '\n');
+  const auto& limit = max_tokens ? max_tokens : definition.max_tokens;
+  write_file(folder + "/tokenizer.json",
+             tokenizer_json(definition, std::move(vocabulary), merges, limit).dump(2) + '\n');
+  write_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer, limit).dump(2) + '\n');
 }
 
 }  // namespace libtrain

@@ -85,6 +85,24 @@ TEST_F(WeightsOfModules, AreTheSameAfterSavingAndLoading) {
   EXPECT_TRUE(loaded->parameters()[0].requires_grad());
 }
 
+// Such as torchvision's first, which Python's BatchNorm reads like this.
+TEST_F(WeightsOfModules, OfBatchNormMayLackTheCount) {
+  const auto ones = torch::ones({3});
+  const auto save_old = [&](std::vector<std::pair<std::string, at::Tensor>> norm) {
+    save(*torch::nn::ModuleList{torch::nn::Linear(2, 3), NamedTensors{norm}});
+  };
+  save_old({{"weight", ones}, {"bias", ones}, {"running_mean", ones}, {"running_var", ones}});
+  auto model = small_model();
+  model->forward(torch::ones({4, 2}));
+  const auto result = load_weights(*model, path());
+  EXPECT_EQ(result.loaded.size(), 7U);
+  EXPECT_THAT(result.missing, IsEmpty());
+  EXPECT_EQ(model->named_buffers()["1.running_mean"].sum().item<float>(), 3);
+  EXPECT_EQ(model->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(), 0);
+  save_old({{"weight", ones}, {"bias", ones}, {"running_var", ones}});
+  EXPECT_THAT(refusal(*model), HasSubstr("2 missing (1.running_mean, 1.num_batches_tracked)"));
+}
+
 TEST_F(WeightsOfModules, AreReadAsTensors) {
   auto saved = small_model();
   const auto tensors = read_tensors(save(*saved));
@@ -157,12 +175,12 @@ TEST_F(WeightsOfModules, AdvisePrefixesThatWouldFit) {
   save(NamedTensors{{{"weight", torch::ones({2})}}});
   const std::vector<std::pair<std::string, at::Tensor>> zeros{{"weight", torch::zeros({2})}};
   Wrapped wrapped{std::make_shared<NamedTensors>(zeros)};
-  EXPECT_THAT(refusal(wrapped), HasSubstr("The file's names seem to lack 'backbone.': add it with 'rename'."));
+  EXPECT_THAT(refusal(wrapped), HasSubstr("The file's names seem to lack 'backbone.': add it with 'rename', or with "));
   load_weights(wrapped, path(), {.rename = {{"", "backbone."}}});
   EXPECT_EQ(wrapped.named_buffers()["backbone.weight"].sum().item<float>(), 2);
   save(wrapped);
   NamedTensors bare{{{"weight", torch::zeros({2})}}};
-  EXPECT_THAT(refusal(bare), HasSubstr("The file's names seem to begin with 'backbone.': set 'prefix' to it."));
+  EXPECT_THAT(refusal(bare), HasSubstr("The file's names seem to begin with 'backbone.': set 'prefix' to it, or "));
   load_weights(bare, path(), {.prefix = "backbone."});
   EXPECT_EQ(bare.named_buffers()["weight"].sum().item<float>(), 2);
 }

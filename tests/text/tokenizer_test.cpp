@@ -220,6 +220,10 @@ TEST_F(SampleTokenizer, IsWrittenAsItWasRead) {
   EXPECT_EQ(test::read_file(copy / "new/merges.txt"), test::sample_merges_txt());
   EXPECT_EQ(read_tokenizer(copy / "new").encode("hello world <new> held").ids,
             tokenizer.encode("hello world <new> held").ids);
+  EXPECT_EQ(tokenizer.max_tokens(), 6);
+  write_tokenizer(tokenizer, copy / "shorter", 4);
+  EXPECT_EQ(read_tokenizer(copy / "shorter").encode("hello world").ids,
+            tokenizer.encode("hello world", {.max_tokens = 4}).ids);
 }
 
 TEST_F(SampleTokenizer, RefusesWhatItDoesNotDo) {

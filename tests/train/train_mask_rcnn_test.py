@@ -391,6 +391,11 @@ class Segment(OnShapes):
         self.assertLess(max(differences), 2, "pixels")
         self.assertGreater(max(differences), 0, "both are of one precision")
 
+    def test_finds_objects_of_any_score_that_is_asked_for(self):
+        scores = [score for row in self.found("--weights", WEIGHTS, "--score-threshold", "0.001", PICTURES / "val2017")
+                  for score in row["scores"]]
+        self.assertLess(min(scores), 0.05)
+
     def test_refuses_what_it_cannot_use(self):
         folder = jobs.temporary_directory(self)
         broken = folder / "broken.png"

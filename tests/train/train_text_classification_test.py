@@ -70,7 +70,7 @@ class OnTexts(unittest.TestCase):
     def logits_of_transformers(self, weights, texts):
         model, tokenizer = RobertaForSequenceClassification.from_pretrained(weights), AutoTokenizer.from_pretrained(weights)
         with torch.no_grad():
-            return model.eval()(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+            return model.eval()(**tokenizer(texts, padding=True, truncation=True, return_tensors="pt")).logits
 
 
 class Training(OnTexts):
@@ -86,11 +86,14 @@ class Training(OnTexts):
                                           for number, (text, label) in enumerate(rows[64:101])])
 
     def test_an_evaluation_over_ranks_is_that_of_all_texts(self):
-        self.train("--weights", MODEL, "--epochs", 1, "--learning-rate", "1e-5", "--batch-size", 4, ranks=2)
+        # Of texts that are cut, here and by all that uses the folder of the network.
+        self.train("--weights", MODEL, "--epochs", 1, "--learning-rate", "1e-5", "--batch-size", 4, "--max-length", 9,
+                   ranks=2)
         evaluation = self.records("evaluation")[-1]
         rows = read_tsv(self.data / "dev.tsv")
         texts, labels = [text for text, _ in rows], [label for _, label in rows]
         found = self.classify(self.output / "model", texts)
+        self.assertTrue(any(row.get("truncated") for row in found))
         predicted = [row["label"] for row in found]
         self.assertAlmostEqual(evaluation["accuracy"], sklearn.metrics.accuracy_score(labels, predicted), delta=1e-9)
         self.assertAlmostEqual(evaluation["f1"], sklearn.metrics.f1_score(labels, predicted, pos_label="positive"),
@@ -110,7 +113,8 @@ class Training(OnTexts):
         numbers = {"negative": 0, "positive": 1}
         write_tsv(self.data / "numbers.tsv", [(text, numbers[label]) for text, label in rows])
         for ranks, options in (1, ()), (3, ("--dev", "numbers.tsv", "--classes", "0,1")):
-            self.train("--weights", weights, "--train", "none.tsv", "--test-only", *options, ranks=ranks)
+            self.train("--weights", weights, "--train", "none.tsv", "--test-only", *options, ranks=ranks,
+                       tokenizer=weights)
             (again,) = self.records("evaluation")
             for name in "accuracy", "f1", "matthews":
                 self.assertAlmostEqual(again[name], evaluation[name], delta=1e-9)
