@@ -1,6 +1,7 @@
 #include <libtrain/data/labelled_texts.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -363,6 +364,35 @@ TEST(ReadLabelledTexts, ReadsFilesAndFolders) {
   const test::TemporaryFolder empty;
   EXPECT_THAT(message_of<EnvironmentError>([&] { read_labelled_texts({empty.path().string()}); }),
               HasSubstr("found none whose names end with"));
+}
+
+TEST(ReadLabelledTexts, RefusesAFolderOfSeveralSplitsOrOfAPartOfItsFiles) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "more");
+  const auto refusal = [&] {
+    return message_of<EnvironmentError>([&] { read_labelled_texts({folder.path().string()}); });
+  };
+  for (const std::string name : {"train.csv", "more/dev_matched.csv"}) write_file(folder / name, "text,label\na,x\n");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(folder.path().string()), HasSubstr("'dev', 'train'"),
+                               HasSubstr("Name the files to read")));
+  EXPECT_EQ(read_labelled_texts({folder / "train.csv", folder / "more"}).size(), 2u);
+  std::filesystem::remove(folder / "train.csv");
+  EXPECT_EQ(read_labelled_texts({folder.path().string()}).size(), 1u);
+  write_file(folder / "more/train-00000-of-00002.csv", "text,label\na,x\n");
+  std::filesystem::remove(folder / "more/dev_matched.csv");
+  EXPECT_THAT(refusal(), HasSubstr("without 'more/train-00001-of-00002.csv'"));
+}
+
+// As load_dataset() of Hugging Face takes the names of folders.
+TEST(ReadLabelledTexts, RefusesAFolderWithAFolderForEachSplit) {
+  const test::TemporaryFolder folder;
+  for (const std::string split : {"train", "test"}) {
+    std::filesystem::create_directory(folder / split);
+    write_file(folder / (split + "/0.csv"), "text,label\na,x\n");
+  }
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read_labelled_texts({folder.path().string()}); }),
+              HasSubstr("'test', 'train'"));
+  EXPECT_EQ(read_labelled_texts({folder / "test"}).size(), 1u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <libtrain/data/sources/shard_files.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -42,6 +43,23 @@ std::vector<std::string> lines_of(const File& file) {
   }
   if (lines.empty()) fail_line(file, 0, "no line");
   return lines;
+}
+
+constexpr std::string_view kTrain = "train";
+constexpr std::array<std::string_view, 7> kSplits{kTrain, "validation", "valid", "val", "test", "dev", "eval"};
+
+// The split with whose name the file's begins, or else that of a folder that contains it.
+std::optional<std::string_view> split_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string name = lower_case(slash == std::string_view::npos ? path : path.substr(slash + 1));
+  const auto begins_with = [&](std::string_view split) {
+    constexpr std::string_view kAfterWord = "-_.0123456789";
+    if (!name.starts_with(split)) return false;
+    return name.size() == split.size() || kAfterWord.find(name[split.size()]) != std::string_view::npos;
+  };
+  const auto found = std::ranges::find_if(kSplits, begins_with);
+  if (found != kSplits.end()) return *found;
+  return slash == std::string_view::npos ? std::nullopt : split_of(path.substr(0, slash));
 }
 
 // Removes a number of five or more digits from the end.
@@ -102,7 +120,8 @@ std::string with_digits(std::uint64_t number, std::size_t digits) {
 
 void require_complete(const std::string& folder, const std::string& stem, const std::string& suffix,
                       const std::string& total, const std::set<std::string, std::less<>>& found) {
-  const auto count = libtrain::detail::parse_decimal<std::uint64_t>(total, 0, std::numeric_limits<std::uint64_t>::max());
+  const auto count =
+      libtrain::detail::parse_decimal<std::uint64_t>(total, 0, std::numeric_limits<std::uint64_t>::max());
   if (!count || found.size() >= *count) return;
   // Some programs count from 1.
   std::uint64_t missing = found.contains(total) ? 1 : 0;
@@ -189,6 +208,25 @@ void require_finished_set(const Storage& storage, const std::string& folder, con
                               "the previous shards first."));
 }
 
+std::vector<std::string_view> names_of(const std::vector<FileInfo>& files, const std::string& folder) {
+  std::vector<std::string_view> names;
+  names.reserve(files.size());
+  for (const auto& file : files) {
+    names.push_back(std::string_view(file.path).substr(folder.empty() ? 0 : folder.size() + 1));
+  }
+  return names;
+}
+
+void require_one_split(const std::string& folder, const std::vector<std::string_view>& names, std::string_view advice) {
+  std::set<std::string_view> splits;
+  for (const std::string_view name : names) {
+    if (const auto split = split_of(name)) splits.insert(*split);
+  }
+  if (splits.size() < 2 || !splits.contains(kTrain)) return;
+  throw EnvironmentError(text("Folder '", folder, "': expected the files of one split, found those of '",
+                              join(splits, "', '"), "'. ", advice));
+}
+
 void require_complete_sets(const std::string& folder, const std::vector<std::string_view>& names,
                            std::string_view prefix) {
   std::map<std::pair<std::string, std::string>, ShardNumbers> sets;  // by the parts around the numbers
@@ -222,10 +260,8 @@ ShardFolder list_shards(const Storage& storage, const std::string& folder, const
                                 " files. Give the folder that contains them."));
   }
   if (!prefix) return found;
-  std::vector<std::string_view> names;
-  for (const auto& file : found.shards) {
-    names.push_back(std::string_view(file.path).substr(folder.empty() ? 0 : folder.size() + 1));
-  }
+  const std::vector<std::string_view> names = names_of(found.shards, folder);
+  require_one_split(describe(storage, folder), names, "Choose one of them by the prefix of its names.");
   require_complete_sets(describe(storage, folder), names, *prefix);
   return found;
 }

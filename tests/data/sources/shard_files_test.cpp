@@ -192,14 +192,34 @@ TEST(ShardFiles, AreNotTakenFromTwoSetsOfOneName) {
 }
 
 TEST(ShardFiles, AreTakenFromCompleteSetsAndFromAPartThatThePrefixChooses) {
-  EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "a-00001-of-00002.tar", "a-00000-of-00003.idx", "b-00000-of-00001.tar",
-                        "a-00000-of-00001.tar.gz", "c.tar", "best-of-00001.tar", "a-0-of-2.tar", "d-00000-of-00000.tar"}),
-            "");
+  EXPECT_EQ(
+      refusal_of({"a-00000-of-00002.tar", "a-00001-of-00002.tar", "a-00000-of-00003.idx", "b-00000-of-00001.tar",
+                  "a-00000-of-00001.tar.gz", "c.tar", "best-of-00001.tar", "a-0-of-2.tar", "d-00000-of-00000.tar"}),
+      "");
   EXPECT_EQ(refusal_of({"a-00001-of-00002.tar", "a-00002-of-00002.tar"}), "");
   EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "b-00000-of-00001.tar"}, "b"), "");
   EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "a-00000-of-00012.tar"}, "a-0000"), "");
   EXPECT_EQ(refusal_of({"a-00000-of-00002-0123.parquet", "a-00001-of-00002-4567.parquet"}, "", ShardKind::parquet), "");
   EXPECT_EQ(refusal_of({"a-00000-of-99999999999999999999.tar"}), "");
+}
+
+TEST(ShardFiles, AreNotTakenFromSeveralSplits) {
+  const auto splits = [](const std::string& first, const std::string& second) {
+    return AllOf(HasSubstr("'memory://set/set'"), HasSubstr("'" + first + "'"), HasSubstr("'" + second + "'"),
+                 HasSubstr("the prefix of its names"));
+  };
+  for (const std::string split : {"validation", "valid", "val", "test", "dev", "eval"}) {
+    for (const std::string end : {"-0", "_0", ".0", "2017"}) {
+      EXPECT_THAT(refusal_of({"train" + end + ".tar", split + end + ".tar"}), splits("train", split)) << end;
+    }
+  }
+  EXPECT_THAT(refusal_of({"Train.tar", "VAL.TAR", "test-1.tar", "test-2.tar"}), HasSubstr("'test', 'train', 'val'"));
+  EXPECT_THAT(refusal_of({"train-0.parquet", "val-0.parquet"}, "", ShardKind::parquet), splits("train", "val"));
+  EXPECT_THAT(refusal_of({"train-00000-of-00001", "eval-00000-of-00001"}, "", ShardKind::tf_record),
+              splits("train", "eval"));
+  EXPECT_EQ(refusal_of({"train-0.tar", "val-0.tar"}, "train"), "");
+  EXPECT_EQ(refusal_of({"train-0.tar", "trains-0.tar", "values-0.tar", "a-val.tar", "val-0.parquet"}), "");
+  EXPECT_EQ(refusal_of({"test-0.tar", "dev-0.tar", "trainval-0.tar"}), "");
 }
 
 using Sizes = std::vector<std::uint64_t>;
