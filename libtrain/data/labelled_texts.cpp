@@ -192,6 +192,11 @@ class detail::LabelledTextsReader {
       names_of_row_.assign(row.labels.begin(), row.labels.end());
     } else {
       std::string_view rest = without_spaces(row.labels.front());
+      if (rest.starts_with('[') && rest.ends_with(']')) {
+        refuse(row, text("labels with '", options_.label_separator, "' between them and no brackets around, found '",
+                         row.labels.front(), "'"));
+        return false;
+      }
       while (!rest.empty()) {
         const std::size_t length = std::min(rest.find(options_.label_separator), rest.size());
         names_of_row_.push_back(rest.substr(0, length));

@@ -136,6 +136,12 @@ TEST(LabelledTexts, HaveSeveralClassesEach) {
               ElementsAre("a 0 1"));
   EXPECT_THAT(fault_in("b.jsonl", "{\"text\": \"d\", \"label\": [\"red\"]}"), HasSubstr("line 1: expected one label"));
   EXPECT_THAT(fault_in("a.csv", "text,labels\na,\"red,,blue\"\n", options), HasSubstr("expected a label, found none"));
+  // As pandas writes a column of lists.
+  for (const std::string list : {"[1, 3]", " ['red'] ", "[]"}) {
+    EXPECT_THAT(fault_in("a.csv", "text,labels\na,x\nb,\"" + list + "\"\n", options),
+                AllOf(HasSubstr("line 3: expected labels with ',' between them"), HasSubstr("'" + list + "'")));
+  }
+  EXPECT_THAT(rows_of(read_texts("a.csv", "text,labels\na,\"[x],y\"\n", options)), ElementsAre("a 0 1"));
 }
 
 TEST(LabelledTexts, HaveNumbers) {
