@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -164,7 +165,15 @@ DetectionSample CocoDetection::get(std::uint64_t index, SampleRandom& random) co
   DetectionSample sample = read(index, random);
   if (options_.copy_paste > 0 && random.uniform() < options_.copy_paste) {
     const int other = random.integer(0, static_cast<int>(images_.size() - 1));
-    paste_objects(read(static_cast<std::uint64_t>(other), random), random, sample);
+    std::optional<DetectionSample> from;
+    try {
+      from = read(static_cast<std::uint64_t>(other), random);
+    } catch (const StorageUnavailable&) {
+      throw;
+    } catch (const EnvironmentError&) {
+      return sample;  // if it were thrown, it would count as an error of this sample
+    }
+    paste_objects(*from, random, sample);
   }
   return sample;
 }

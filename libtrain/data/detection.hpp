@@ -64,7 +64,8 @@ struct CocoDetectionOptions {
   /// RandAugment; a uint8_step must not move objects.
   ImagePipelineOptions images = {.shorter_side = ShorterSide{}};
   /// Probability that objects of another image, which is chosen at random and read and augmented like the image itself,
-  /// are pasted onto an image: see paste_objects() (libtrain/data/copy_paste.hpp). Needs masks.
+  /// are pasted onto an image: see paste_objects() (libtrain/data/copy_paste.hpp). Needs masks. If the other image
+  /// cannot be read, nothing is pasted; it is an error where it is a sample itself.
   double copy_paste = 0;
   /// Labels are the ids of categories, with gaps where the file has none, as in torchvision's weights of COCO:
   /// classes() then has a category for each id from 1 on. Ids must be 1 to 65535.
@@ -89,8 +90,8 @@ class CocoDetection : public DatasetOf<DetectionSample> {
   std::uint64_t size() const override { return images_.size(); }
 
   /// Objects are left out if a crop leaves less than a pixel of them. With copy_paste it depends on another image of
-  /// the set, which `random` chooses. Throws EnvironmentError if the image cannot be
-  /// read or its size differs from the annotations.
+  /// the set, which `random` chooses. Throws EnvironmentError if the image cannot be read or its size differs from the
+  /// annotations, and StorageUnavailable also for the other image.
   DetectionSample get(std::uint64_t index, SampleRandom& random) const override;
 
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }

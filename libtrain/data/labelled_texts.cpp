@@ -15,6 +15,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/formats/detail/json.hpp>
 #include <libtrain/data/sources/detail/text_rows.hpp>
+#include <libtrain/data/sources/shard_files.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
 #include <libtrain/data/storage/detail/location.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
@@ -191,6 +192,11 @@ class detail::LabelledTextsReader {
       names_of_row_.assign(row.labels.begin(), row.labels.end());
     } else {
       std::string_view rest = without_spaces(row.labels.front());
+      if (rest.starts_with('[') && rest.ends_with(']')) {
+        refuse(row, text("labels with '", options_.label_separator, "' between them and no brackets around, found '",
+                         row.labels.front(), "'"));
+        return false;
+      }
       while (!rest.empty()) {
         const std::size_t length = std::min(rest.find(options_.label_separator), rest.size());
         names_of_row_.push_back(rest.substr(0, length));
@@ -341,15 +347,18 @@ LabelledTexts read_labelled_texts(const std::vector<std::string>& locations, con
       continue;
     }
     const auto folder = open_storage(location, storage);
-    const auto before = places.size();
-    for (const FileInfo& info : folder->list("")) {
-      if (info.kind == FileKind::file && detail::has_text_format(info.path)) places.push_back({folder, info.path});
-    }
-    if (places.size() == before) {
+    auto files = folder->list("");
+    std::erase_if(
+        files, [](const FileInfo& info) { return info.kind != FileKind::file || !detail::has_text_format(info.path); });
+    if (files.empty()) {
       throw EnvironmentError(text("Folder '", folder->name(),
                                   "': expected files of texts, found none whose names end "
                                   "with .csv, .tsv, .jsonl, .parquet and so on. Check the path."));
     }
+    const std::vector<std::string_view> names = detail::names_of(files, "");
+    detail::require_one_split(folder->name(), names, "Name the files to read instead of the folder.");
+    detail::require_complete_sets(folder->name(), names, "");
+    for (auto& file : files) places.push_back({folder, std::move(file.path)});
   }
   return {places.size(),
           [&](std::size_t number) {

@@ -148,7 +148,8 @@ class LabelledTexts {
 /// The texts at `locations`, in this order: files in local paths or object stores (see open_storage()), or folders, of
 /// which all files with a name that TextFormat::by_name knows are read, in the order of their names. A location is a
 /// folder if it ends with '/' or is a local one. Throws as LabelledTexts and open_storage() do, and EnvironmentError
-/// for a folder without such files.
+/// for a folder without such files, with files of several splits, such as train.csv and test.csv, and with some of the
+/// files numbered "-00000-of-00003".
 LabelledTexts read_labelled_texts(const std::vector<std::string>& locations, const LabelledTextsOptions& options = {},
                                   const StorageOptions& storage = {});
 

@@ -26,6 +26,7 @@
 #include <libtrain/data/image/encode_png.hpp>
 #include <libtrain/data/storage/open_storage.hpp>
 
+#include <tests/data/storage/memory_storage.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/temporary_folder.hpp>
 
@@ -105,10 +106,15 @@ class Pictures {
   }
 
   CocoDetection open(const CocoDetectionOptions& options) const {
-    const nlohmann::json all{{"images", images_}, {"annotations", annotations_}, {"categories", categories_}};
-    write_file((folder_.path() / "instances.json").string(), all.dump());
+    write_file((folder_.path() / "instances.json").string(), instances());
     return CocoDetection(open_storage(folder_.path().string()), "train", "instances.json", options);
   }
+
+  std::string instances() const {
+    return nlohmann::json{{"images", images_}, {"annotations", annotations_}, {"categories", categories_}}.dump();
+  }
+
+  std::string path(int image) const { return (folder_.path() / "train" / text(image, ".png")).string(); }
 
  private:
   TemporaryFolder folder_;
@@ -267,6 +273,58 @@ TEST(CocoDetection, PastesObjectsOfOtherImages) {
   options.copy_paste = 0.5;
   options.masks = false;
   EXPECT_THAT(message_of<UsageError>([&] { pictures.open(options); }), HasSubstr("by their masks"));
+}
+
+// Three images, of which the last cannot be read.
+void add_three_pictures(Pictures& pictures) {
+  for (int image = 0; image < 3; ++image) {
+    pictures.add(40, 40, {{.x = 2, .y = 2, .width = 20, .height = 30, .category = 7}});
+  }
+  write_file(pictures.path(3), "no image");
+}
+
+TEST(CocoDetection, PastesNothingOfAnImageThatCannotBeRead) {
+  Pictures pictures;
+  add_three_pictures(pictures);
+  CocoDetectionOptions options = resized_to(40, 0);
+  const at::Tensor plain = pictures.open(options).sample(0).image;
+  options.copy_paste = 1;
+  const CocoDetection set = pictures.open(options);
+  for (std::uint64_t epoch = 0; epoch < 50; ++epoch) {
+    SampleRandom random(1, epoch, 0);
+    EXPECT_TRUE(set.get(0, random).image.equal(plain));  // the objects of both readable ones are in the same place
+  }
+  SampleRandom random(1, 0, 2);
+  EXPECT_THROW(set.get(2, random), EnvironmentError);
+
+  const LoaderOptions loading{.batch_size = 1, .workers = 0, .bad_samples = {.maximum_count = 1, .maximum_rate = 1}};
+  DataLoaderOf loader(set, [](const auto& samples) { return pad_detections(samples); }, loading);
+  for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
+    for (auto& batch : loader.epoch(epoch)) EXPECT_EQ(batch.targets.size(), 1U);
+  }
+  EXPECT_EQ(loader.statistics().bad_samples, 1U);
+}
+
+TEST(CocoDetection, EndsWhereTheStoreOfAnImageToPasteFails) {
+  Pictures pictures;
+  add_three_pictures(pictures);
+  const auto storage = std::make_shared<test::MemoryStorage>();
+  storage->put("instances.json", pictures.instances());
+  for (int image = 1; image <= 3; ++image) storage->put(text("train/", image, ".png"), read_file(pictures.path(image)));
+  storage->before_read = [](const std::string& path, std::uint64_t) {
+    if (path == "train/3.png") throw StorageUnavailable("the store does not answer");
+  };
+  CocoDetectionOptions options = resized_to(40, 0);
+  options.copy_paste = 1;
+  const CocoDetection set(storage, "train", "instances.json", options);
+  EXPECT_THROW(
+      {
+        for (std::uint64_t epoch = 0; epoch < 50; ++epoch) {
+          SampleRandom random(1, epoch, 0);
+          set.get(0, random);
+        }
+      },
+      StorageUnavailable);
 }
 
 TEST(CocoDetection, LabelsAreTheCategoriesByIdFromOneOn) {

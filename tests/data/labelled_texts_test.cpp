@@ -1,6 +1,7 @@
 #include <libtrain/data/labelled_texts.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -135,6 +136,12 @@ TEST(LabelledTexts, HaveSeveralClassesEach) {
               ElementsAre("a 0 1"));
   EXPECT_THAT(fault_in("b.jsonl", "{\"text\": \"d\", \"label\": [\"red\"]}"), HasSubstr("line 1: expected one label"));
   EXPECT_THAT(fault_in("a.csv", "text,labels\na,\"red,,blue\"\n", options), HasSubstr("expected a label, found none"));
+  // As pandas writes a column of lists.
+  for (const std::string list : {"[1, 3]", " ['red'] ", "[]"}) {
+    EXPECT_THAT(fault_in("a.csv", "text,labels\na,x\nb,\"" + list + "\"\n", options),
+                AllOf(HasSubstr("line 3: expected labels with ',' between them"), HasSubstr("'" + list + "'")));
+  }
+  EXPECT_THAT(rows_of(read_texts("a.csv", "text,labels\na,\"[x],y\"\n", options)), ElementsAre("a 0 1"));
 }
 
 TEST(LabelledTexts, HaveNumbers) {
@@ -363,6 +370,35 @@ TEST(ReadLabelledTexts, ReadsFilesAndFolders) {
   const test::TemporaryFolder empty;
   EXPECT_THAT(message_of<EnvironmentError>([&] { read_labelled_texts({empty.path().string()}); }),
               HasSubstr("found none whose names end with"));
+}
+
+TEST(ReadLabelledTexts, RefusesAFolderOfSeveralSplitsOrOfAPartOfItsFiles) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "more");
+  const auto refusal = [&] {
+    return message_of<EnvironmentError>([&] { read_labelled_texts({folder.path().string()}); });
+  };
+  for (const std::string name : {"train.csv", "more/dev_matched.csv"}) write_file(folder / name, "text,label\na,x\n");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(folder.path().string()), HasSubstr("'dev', 'train'"),
+                               HasSubstr("Name the files to read")));
+  EXPECT_EQ(read_labelled_texts({folder / "train.csv", folder / "more"}).size(), 2u);
+  std::filesystem::remove(folder / "train.csv");
+  EXPECT_EQ(read_labelled_texts({folder.path().string()}).size(), 1u);
+  write_file(folder / "more/train-00000-of-00002.csv", "text,label\na,x\n");
+  std::filesystem::remove(folder / "more/dev_matched.csv");
+  EXPECT_THAT(refusal(), HasSubstr("without 'more/train-00001-of-00002.csv'"));
+}
+
+// As load_dataset() of Hugging Face takes the names of folders.
+TEST(ReadLabelledTexts, RefusesAFolderWithAFolderForEachSplit) {
+  const test::TemporaryFolder folder;
+  for (const std::string split : {"train", "test"}) {
+    std::filesystem::create_directory(folder / split);
+    write_file(folder / (split + "/0.csv"), "text,label\na,x\n");
+  }
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read_labelled_texts({folder.path().string()}); }),
+              HasSubstr("'test', 'train'"));
+  EXPECT_EQ(read_labelled_texts({folder / "test"}).size(), 1u);
 }
 
 }  // namespace

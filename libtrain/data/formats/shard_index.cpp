@@ -22,7 +22,7 @@ namespace libtrain::data {
 
 namespace {
 
-constexpr std::string_view kIndexFormat = "ltshard2";
+constexpr std::string_view kIndexFormat = "ltshard3";
 
 enum IndexField : std::uint32_t {
   kShardFormat = 1,
@@ -31,7 +31,7 @@ enum IndexField : std::uint32_t {
   kShardVersion = 4,
   kShardEntry = 5,
 };
-enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3 };
+enum EntryField : std::uint32_t { kEntryOffset = 1, kEntryBytes = 2, kEntryName = 3, kEntryTarget = 4 };
 
 // An entry takes up to 28 bytes here and at least 16 in its shard; one with a name of up to 4,096 bytes takes at least
 // 512 in its shard.
@@ -48,9 +48,12 @@ detail::WireWriter encode(const ShardIdentity& identity, const ShardIndex& index
   message.bytes(kShardVersion, identity.version);
   for (std::size_t i = 0; i < index.size(); ++i) {
     detail::WireWriter entry;
-    entry.varint(kEntryOffset, index.offset(i));
-    entry.varint(kEntryBytes, index.bytes(i));
+    if (index.target(i) == i) {
+      entry.varint(kEntryOffset, index.offset(i));
+      entry.varint(kEntryBytes, index.bytes(i));
+    }
     if (!index.name(i).empty()) entry.bytes(kEntryName, index.name(i));
+    if (index.target(i) != i) entry.varint(kEntryTarget, index.target(i));
     message.bytes(kShardEntry, entry.message());
   }
   return message;
@@ -60,12 +63,19 @@ void decode_entry(detail::WireReader entry, const ShardIdentity& identity, Shard
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::string_view name;
+  std::optional<std::uint64_t> target;
   while (const auto field = entry.next()) {
     if (field->number == kEntryOffset) offset = field->value;
     if (field->number == kEntryBytes) bytes = field->value;
     if (field->number == kEntryName) name = field->bytes;
+    if (field->number == kEntryTarget) target = field->value;
   }
-  const std::size_t last = index.size();
+  if (target) {
+    if (*target < index.size()) return index.add_link(static_cast<std::size_t>(*target), name);
+    entry.fail(text("expected a link to one of ", index.size(), " entries, found one to number ", *target));
+  }
+  std::size_t last = index.size();
+  while (last > 0 && index.target(last - 1) != last - 1) --last;
   const std::uint64_t earliest = last == 0 ? 0 : index.offset(last - 1) + index.bytes(last - 1);
   if (offset < earliest || offset > identity.size || bytes > identity.size - offset) {
     entry.fail(text("expected an entry between bytes ", earliest, " and ", identity.size, " of the shard, found ",
@@ -128,6 +138,16 @@ std::string path_in(const std::string& folder, const ShardIdentity& identity, co
 void ShardIndex::add(std::uint64_t offset, std::uint64_t bytes, std::string_view name) {
   names_ += name;
   entries_.push_back({.offset = offset, .bytes = bytes, .name_end = names_.size()});
+}
+
+void ShardIndex::add_link(std::size_t target, std::string_view name) {
+  targets_.emplace(entries_.size(), this->target(target));
+  add(offset(target), bytes(target), name);
+}
+
+std::size_t ShardIndex::target(std::size_t entry) const {
+  const auto found = targets_.find(entry);
+  return found == targets_.end() ? entry : found->second;
 }
 
 std::string_view ShardIndex::name(std::size_t entry) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@ class ShardIndex {
  public:
   void add(std::uint64_t offset, std::uint64_t bytes, std::string_view name = {});
 
+  /// An entry whose content is that of entry number `target`, which is below size().
+  void add_link(std::size_t target, std::string_view name);
+
   std::size_t size() const { return entries_.size(); }
 
   /// The offset in the file, the length and the name of the content of entry number `entry`, which is below size(); the
@@ -26,6 +30,9 @@ class ShardIndex {
   std::uint64_t offset(std::size_t entry) const { return entries_[entry].offset; }
   std::uint64_t bytes(std::size_t entry) const { return entries_[entry].bytes; }
   std::string_view name(std::size_t entry) const;
+
+  /// The entry whose content it has: itself, unless it is a link.
+  std::size_t target(std::size_t entry) const;
 
   bool operator==(const ShardIndex&) const = default;
 
@@ -39,6 +46,7 @@ class ShardIndex {
 
   std::vector<Entry> entries_;
   std::string names_;
+  std::map<std::size_t, std::size_t> targets_;  // of the links
 };
 
 /// The state of a shard that an index belongs to.

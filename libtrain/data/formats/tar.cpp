@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <libtrain/base/environment.hpp>
@@ -84,12 +85,11 @@ class Walk {
   void read_entry(const TarHeader& header) {
     switch (header.type) {
       case TarType::gnu_long_name:
-        long_name_ = take_text(header, kLongestTarName + 1);
-        long_name_->resize(std::min(long_name_->find('\0'), long_name_->size()));
+        long_name_ = take_name(header);
         is_extended_ = true;
         return;
       case TarType::gnu_long_link:
-        skip(header.bytes);
+        long_link_ = take_name(header);
         is_extended_ = true;
         return;
       case TarType::pax:
@@ -104,9 +104,9 @@ class Walk {
         fail("expected a file that is stored completely, found a sparse one. Pack it without --sparse");
       default:
         read_member(header);
-        local_.path.reset();
-        local_.size.reset();
+        local_ = {};
         long_name_.reset();
+        long_link_.reset();
         is_extended_ = false;
     }
   }
@@ -116,7 +116,10 @@ class Walk {
     if (const auto* path = value_of(local_.path, {})) name = *path;
     switch (header.type) {
       case TarType::hard_link:
+        return add_hard_link(name, link_of(header));
       case TarType::symbolic_link:
+        fail_member(text("expected a file that is stored completely, found the symbolic link '", name, "' to '",
+                         link_of(header), "'. Pack the file itself, for example by tar --dereference"));
       case TarType::character_device:
       case TarType::block_device:
       case TarType::directory:
@@ -132,6 +135,26 @@ class Walk {
     const std::uint64_t begin = offset_;
     skip(bytes);
     if (is_regular(header.type)) index_.add(begin, bytes, checked(name, begin));
+  }
+
+  std::string link_of(const TarHeader& header) const {
+    const auto* path = value_of(local_.link, {});
+    return path != nullptr ? *path : long_link_.value_or(header.link);
+  }
+
+  // A further name of a file that is stored before. Of members with the same name the last one counts.
+  void add_hard_link(const std::string& name, const std::string& target) {
+    for (; mapped_ < index_.size(); ++mapped_) members_.insert_or_assign(std::string(index_.name(mapped_)), mapped_);
+    const auto member = members_.find(target);
+    if (member == members_.end()) {
+      fail_member(text("expected the file '", target, "' before its hard link '", name,
+                       "', found none. Pack the file itself, for example by tar --hard-dereference"));
+    }
+    index_.add_link(member->second, checked(name, offset_));
+  }
+
+  [[noreturn]] void fail_member(const std::string& expected_and_found) const {
+    detail::fail_tar(file_.name(), offset_ - kTarBlock, expected_and_found);
   }
 
   const std::string& checked(const std::string& name, std::uint64_t begin) const {
@@ -185,6 +208,12 @@ class Walk {
     return std::string{window_.at(begin, static_cast<std::size_t>(header.bytes))};
   }
 
+  std::string take_name(const TarHeader& header) {
+    std::string name = take_text(header, kLongestTarName + 1);
+    name.resize(std::min(name.find('\0'), name.size()));
+    return name;
+  }
+
   // Skips data and the padding of their last block.
   void skip(std::uint64_t bytes) {
     const std::uint64_t left = size_ - offset_;
@@ -219,7 +248,10 @@ class Walk {
   detail::PaxValues global_;
   detail::PaxValues local_;
   std::optional<std::string> long_name_;
+  std::optional<std::string> long_link_;
   bool is_extended_ = false;
+  std::unordered_map<std::string, std::size_t> members_;  // the first mapped_ ones, by name; filled for hard links
+  std::size_t mapped_ = 0;
 };
 
 // An archive begins with a name, which may begin like zlib, but not like gzip.
@@ -358,6 +390,7 @@ void TarFile::read(std::uint64_t member, std::string& data, std::uint64_t other,
 
 // If an extended header before this one contains the size, this one need not.
 void TarFile::require_header(std::uint64_t member, std::string_view block) const {
+  member = shard_.index.target(member);
   TarHeader header;
   try {
     header = detail::parse_tar_header(block.substr(0, kTarBlock), name(), offset(member) - kTarBlock);

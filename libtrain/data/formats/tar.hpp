@@ -16,12 +16,14 @@ namespace libtrain::data {
 constexpr std::size_t kLongestTarName = 4096;
 
 /// The regular files in an uncompressed tar archive, with their names, in order. Reads POSIX.1-1988 (ustar),
-/// POSIX.1-2001 (pax: path and size) and GNU tar's long names and base-256 sizes. Leaves out directories, links,
-/// devices and unknown members. Names are not used as paths: nothing is ever written to them.
+/// POSIX.1-2001 (pax: path, linkpath and size) and GNU tar's long names and base-256 sizes. A hard link is a member
+/// with the content of the one to which it points. Leaves out directories, devices and unknown members. Names are not
+/// used as paths: nothing is ever written to them.
 ///
-/// Throws EnvironmentError that names the file and the byte offset: for a wrong header checksum, a sparse file, a name
-/// in a global header, an archive without two zero blocks at its end (a truncated file), and for anything after these
-/// blocks except up to 1 MiB of zeros (joined archives, or files with lost pages). Throws what File::read_at throws.
+/// Throws EnvironmentError that names the file and the byte offset: for a wrong header checksum, a sparse file, a
+/// symbolic link, a hard link to no member before it, a name in a global header, an archive without two zero blocks at
+/// its end (a truncated file), and for anything after these blocks except up to 1 MiB of zeros (joined archives, or
+/// files with lost pages). Throws what File::read_at throws.
 ShardIndex index_tar(const File& file);
 
 /// A tar archive with random access to its regular files; for supported formats see index_tar(). An archive in gzip,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -24,7 +25,7 @@ std::string path_in(const std::string& folder, const std::string& name) {
 
 struct ArchiveOptions {
   std::string folder = {};
-  std::string prefix = {};  // all archives
+  std::optional<std::string> prefix = std::nullopt;  // all archives: the names decide which images are read
   std::string index_folder = {};
 };
 

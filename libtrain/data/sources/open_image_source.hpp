@@ -30,8 +30,9 @@ struct OpenImageSourceOptions {
 /// recognised by their names; otherwise image files in folders named after their classes.
 ///
 /// Lists the folder to determine the format, unless `index_folder` already has the list of its images. Throws
-/// EnvironmentError that describes the content for a mixture of formats and for a folder of no format; what the source
-/// of the format throws; and UsageError without a storage.
+/// EnvironmentError that describes the content for a mixture of formats, for shards of several splits or of an
+/// incomplete set, and for a folder of no format; what the source of the format throws; and UsageError without a
+/// storage.
 std::unique_ptr<const ImageSource> open_image_source(std::shared_ptr<const Storage> storage,
                                                      const OpenImageSourceOptions& options = {});
 

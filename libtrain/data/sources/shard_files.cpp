@@ -1,11 +1,17 @@
 #include <libtrain/data/sources/shard_files.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include <libtrain/base/environment.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/sources/source_checks.hpp>
@@ -16,6 +22,8 @@ namespace libtrain::data::detail {
 namespace {
 
 constexpr std::uint64_t kLongestClassFile = std::uint64_t{64} << 20;
+constexpr std::string_view kDigits = "0123456789";
+constexpr std::string_view kOf = "-of-";
 
 [[noreturn]] void fail_line(const File& file, std::size_t offset, std::string_view found) {
   throw EnvironmentError(text("File '", file.name(), "', byte offset ", offset,
@@ -37,10 +45,27 @@ std::vector<std::string> lines_of(const File& file) {
   return lines;
 }
 
+constexpr std::string_view kTrain = "train";
+constexpr std::array<std::string_view, 7> kSplits{kTrain, "validation", "valid", "val", "test", "dev", "eval"};
+
+// The split with whose name the file's begins, or else that of a folder that contains it.
+std::optional<std::string_view> split_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string name = lower_case(slash == std::string_view::npos ? path : path.substr(slash + 1));
+  const auto begins_with = [&](std::string_view split) {
+    constexpr std::string_view kAfterWord = "-_.0123456789";
+    if (!name.starts_with(split)) return false;
+    return name.size() == split.size() || kAfterWord.find(name[split.size()]) != std::string_view::npos;
+  };
+  const auto found = std::ranges::find_if(kSplits, begins_with);
+  if (found != kSplits.end()) return *found;
+  return slash == std::string_view::npos ? std::nullopt : split_of(path.substr(0, slash));
+}
+
 // Removes a number of five or more digits from the end.
 bool cut_number(std::string_view& name) {
   constexpr std::size_t kMinDigits = 5;
-  const std::size_t last = name.find_last_not_of("0123456789");
+  const std::size_t last = name.find_last_not_of(kDigits);
   const std::size_t begin = last == std::string_view::npos ? 0 : last + 1;
   if (name.size() - begin < kMinDigits) return false;
   name = name.substr(0, begin);
@@ -49,10 +74,62 @@ bool cut_number(std::string_view& name) {
 
 // Whether it ends like "train-00003-of-00128".
 bool ends_in_shard_number(std::string_view name) {
-  constexpr std::string_view kOf = "-of-";
   if (!cut_number(name) || !name.ends_with(kOf)) return false;
   name.remove_suffix(kOf.size());
   return cut_number(name) && name.ends_with('-');
+}
+
+// The name of a shard in its parts, such as "train-" "00003" "-of-" "00128" ".tar".
+struct NumberedName {
+  std::string_view stem = {};
+  std::string_view number = {};
+  std::string_view total = {};
+  std::string suffix = {};
+};
+
+std::optional<NumberedName> parse_numbered(std::string_view name) {
+  const std::size_t of = name.rfind(kOf);
+  if (of == std::string_view::npos) return std::nullopt;
+  const std::size_t total = of + kOf.size();
+  const std::size_t end = std::min(name.find_first_not_of(kDigits, total), name.size());
+  if (!ends_in_shard_number(name.substr(0, end))) return std::nullopt;
+  const std::size_t number = name.find_last_not_of(kDigits, of - 1) + 1;
+  std::string suffix(name.substr(end));
+  // Hugging Face's older Parquet files have a hash there, another in each.
+  if (suffix.starts_with('-')) suffix = text('*', suffix.substr(std::min(suffix.find('.'), suffix.size())));
+  return NumberedName{.stem = name.substr(0, number),
+                      .number = name.substr(number, of - number),
+                      .total = name.substr(total, end - total),
+                      .suffix = std::move(suffix)};
+}
+
+using ShardNumbers = std::map<std::string, std::set<std::string, std::less<>>, std::less<>>;  // by their total
+
+[[noreturn]] void fail_two_sets(const std::string& folder, const std::string& stem, const std::string& suffix,
+                                const ShardNumbers& numbers) {
+  const auto shown = [&](const std::string& total) { return text("'", stem, "*-of-", total, suffix, "'"); };
+  throw EnvironmentError(text("Folder '", folder, "': expected the shards of one set, found some of ",
+                              shown(numbers.begin()->first), " and some of ", shown(std::next(numbers.begin())->first),
+                              ". Remove those of the other set."));
+}
+
+std::string with_digits(std::uint64_t number, std::size_t digits) {
+  const std::string plain = std::to_string(number);
+  return std::string(digits - std::min(digits, plain.size()), '0') + plain;
+}
+
+void require_complete(const std::string& folder, const std::string& stem, const std::string& suffix,
+                      const std::string& total, const std::set<std::string, std::less<>>& found) {
+  const auto count =
+      libtrain::detail::parse_decimal<std::uint64_t>(total, 0, std::numeric_limits<std::uint64_t>::max());
+  if (!count || found.size() >= *count) return;
+  // Some programs count from 1.
+  std::uint64_t missing = found.contains(total) ? 1 : 0;
+  while (found.contains(with_digits(missing, total.size()))) ++missing;
+  throw EnvironmentError(text("Folder '", folder, "': expected all ", *count, " shards of '", stem, "*-of-", total,
+                              suffix, "', found ", found.size(), ", without '", stem,
+                              with_digits(missing, total.size()), "-of-", total, suffix,
+                              "'. Copy the missing shards, or write the set again."));
 }
 
 }  // namespace
@@ -131,21 +208,61 @@ void require_finished_set(const Storage& storage, const std::string& folder, con
                               "the previous shards first."));
 }
 
-ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind) {
+std::vector<std::string_view> names_of(const std::vector<FileInfo>& files, const std::string& folder) {
+  std::vector<std::string_view> names;
+  names.reserve(files.size());
+  for (const auto& file : files) {
+    names.push_back(std::string_view(file.path).substr(folder.empty() ? 0 : folder.size() + 1));
+  }
+  return names;
+}
+
+void require_one_split(const std::string& folder, const std::vector<std::string_view>& names, std::string_view advice) {
+  std::set<std::string_view> splits;
+  for (const std::string_view name : names) {
+    if (const auto split = split_of(name)) splits.insert(*split);
+  }
+  if (splits.size() < 2 || !splits.contains(kTrain)) return;
+  throw EnvironmentError(text("Folder '", folder, "': expected the files of one split, found those of '",
+                              join(splits, "', '"), "'. ", advice));
+}
+
+void require_complete_sets(const std::string& folder, const std::vector<std::string_view>& names,
+                           std::string_view prefix) {
+  std::map<std::pair<std::string, std::string>, ShardNumbers> sets;  // by the parts around the numbers
+  for (const std::string_view name : names) {
+    const auto parts = parse_numbered(name);
+    // A longer prefix chooses some shards of a set.
+    if (!parts || prefix.size() > parts->stem.size()) continue;
+    sets[{std::string(parts->stem), parts->suffix}][std::string(parts->total)].emplace(parts->number);
+  }
+  for (const auto& [around, numbers] : sets) {
+    const auto& [stem, suffix] = around;
+    if (numbers.size() > 1) fail_two_sets(folder, stem, suffix, numbers);
+    require_complete(folder, stem, suffix, numbers.begin()->first, numbers.begin()->second);
+  }
+}
+
+ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::optional<std::string>& prefix,
+                        ShardKind kind) {
   const std::string class_names = folder.empty() ? "classes.txt" : folder + "/classes.txt";
   auto files = storage.list(folder);
   require_finished_set(storage, folder, files);
   ShardFolder found;
   for (auto& file : files) {
     if (file.path == class_names) found.class_names = class_names;
-    if (shard_kind_of(file.path, folder, prefix) == kind) found.shards.push_back(std::move(file));
+    if (shard_kind_of(file.path, folder, prefix.value_or("")) == kind) found.shards.push_back(std::move(file));
   }
   if (found.shards.empty()) {
-    const std::string named = prefix.empty() ? "" : text(" with names that begin with '", prefix, "'");
+    const std::string named = prefix.value_or("").empty() ? "" : text(" with names that begin with '", *prefix, "'");
     throw EnvironmentError(text("Folder '", describe(storage, folder), "': expected ", name_of(kind), named,
                                 " directly in it, found none among its ", files.size(),
                                 " files. Give the folder that contains them."));
   }
+  if (!prefix) return found;
+  const std::vector<std::string_view> names = names_of(found.shards, folder);
+  require_one_split(describe(storage, folder), names, "Choose one of them by the prefix of its names.");
+  require_complete_sets(describe(storage, folder), names, *prefix);
   return found;
 }
 

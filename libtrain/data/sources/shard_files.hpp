@@ -108,9 +108,26 @@ struct ShardFolder {
   std::string class_names = {};       ///< the path of `classes.txt`; empty if there is none
 };
 
-/// Lists the folder once. Throws as Storage::list; EnvironmentError as well if it contains no shards of that kind, or
-/// an incomplete set.
-ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::string& prefix, ShardKind kind);
+/// The paths of files in `folder`, below it.
+std::vector<std::string_view> names_of(const std::vector<FileInfo>& files, const std::string& folder);
+
+/// Throws EnvironmentError that ends in `advice` if `names`, of files in `folder`, are of several splits: the name of a
+/// file, or of a folder that contains it, begins with the word "train", and that of another with "validation", "valid",
+/// "val", "test", "dev" or "eval", in any case.
+void require_one_split(const std::string& folder, const std::vector<std::string_view>& names, std::string_view advice);
+
+/// Throws EnvironmentError unless `names`, of files in `folder`, are complete sets of shards: of those with numbers
+/// like "train-00003-of-00128.tar", which may begin with 0 or 1, none may be missing, and names that differ only in
+/// numbers must have the same total. Other names are of no set. A `prefix` that ends among the numbers chooses some
+/// shards of a set on purpose.
+void require_complete_sets(const std::string& folder, const std::vector<std::string_view>& names,
+                           std::string_view prefix);
+
+/// Lists the folder once. Throws as Storage::list; EnvironmentError as well if it contains no shards of that kind, and
+/// as require_finished_set(), require_one_split() and require_complete_sets(). std::nullopt takes all shards, of
+/// whatever sets.
+ShardFolder list_shards(const Storage& storage, const std::string& folder, const std::optional<std::string>& prefix,
+                        ShardKind kind);
 
 /// The results of open(file) for all files, in their order; calls it from up to 16 threads. Throws the exception of the
 /// first of the files that failed.

@@ -85,7 +85,7 @@ TEST_F(ShardIndexFiles, LoadsWhatItSaved) {
 // XXH3-128 of the shard's name, by xxHash itself. An index that was saved before a change remains usable as long as
 // this holds.
 TEST_F(ShardIndexFiles, HasItsBytesSpeltOut) {
-  const std::string bytes = "ltshard2" + from_hex("146ae4ef") +                 //
+  const std::string bytes = "ltshard3" + from_hex("146ae4ef") +                 //
                             from_hex("0a03") + "tar" +                          // 1: format
                             from_hex("1214") + "data/train-00001.tar" +         // 2: name
                             from_hex("18 904e") +                               // 3: size

@@ -39,7 +39,7 @@ inline std::string sample_tar() {
          tar_member({.name = "short", .data = "abc"}) +
          tar_member({.name = "././@LongLink", .data = "2" + long_name + '\0', .type = 'L', .magic = "ustar  "}) +
          tar_member({.name = "short", .data = large, .size_field = size_in_base_256, .magic = "ustar  "}) +
-         tar_member({.name = "link", .type = '2'}) + tar_end();
+         tar_member({.name = "link", .type = '1', .link = "1.jpg"}) + tar_end();
 }
 
 inline std::string sample_idx() {

@@ -17,6 +17,7 @@ struct TarBytes {
   std::string prefix = {};
   std::string size_field = {};
   std::string magic = std::string("ustar\0", 6) + "00";
+  std::string link = {};
 };
 
 inline std::string octal(std::uint64_t number, int digits) {
@@ -52,6 +53,7 @@ inline std::string tar_member(const TarBytes& member, TarSum sum = TarSum::of_un
   put(124, member.size_field.empty() ? octal(member.data.size(), 11) : member.size_field);
   put(136, "14000000000");
   header[156] = member.type;
+  put(157, member.link);
   put(257, member.magic);
   put(345, member.prefix);
   set_tar_checksum(header, 0, sum);

@@ -145,8 +145,10 @@ TEST(Tar, ReadsLongNamesOfGnu) {
   const std::string name = std::string(300, 'd') + "/a.jpg";
   const std::string bytes = gnu('L', name) + tar_member({.name = std::string(100, 'd'), .data = "x"}) +
                             tar_member({.name = "b.jpg"}) + gnu('K', name) + gnu('L', name + "2") +
-                            tar_member({.name = "link", .type = '2'}) + tar_member({.name = "c.jpg"}) + tar_end();
-  EXPECT_THAT(names_in(bytes), ElementsAre(name, "b.jpg", "c.jpg"));
+                            tar_member({.name = "link", .type = '1', .link = std::string(100, 'd')}) +
+                            tar_member({.name = "c.jpg"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre(name, "b.jpg", name + "2", "c.jpg"));
+  EXPECT_EQ(content(archive(bytes), 2), "x");
 }
 
 TEST(Tar, ReadsPathAndSizeOfPax) {
@@ -192,13 +194,72 @@ TEST(Tar, PrefersTheNameOfPaxToThatOfGnuAndTheLocalSizeToTheGlobal) {
 
 TEST(Tar, LeavesOutWhatIsNoRegularFile) {
   std::string bytes;
-  for (const char type : {'1', '2', '3', '4', '5', '6'}) {
+  for (const char type : {'3', '4', '5', '6'}) {
     // Their sizes mean something else than data.
     bytes += tar_member({.name = "no", .type = type, .size_field = "00000001000"});
   }
   for (const char type : {'V', 'D', 'Z'}) bytes += tar_member({.name = "no", .data = "unknown", .type = type});
   bytes += tar_member({.name = "yes", .data = "x", .type = '7'}) + tar_end();
   EXPECT_THAT(names_in(bytes), ElementsAre("yes"));
+}
+
+// As GNU tar and Python's tarfile store the second of two names of a file.
+std::string linked_archive() {
+  return tar_member({.name = "a.jpg", .data = "picture"}) + tar_member({.name = "c.jpg", .data = "another"}) +
+         tar_member({.name = "b.jpg", .type = '1', .size_field = "00000001000", .link = "a.jpg"}) +
+         tar_member({.name = "d.jpg", .type = '1', .link = "c.jpg"}) +
+         tar_member({.name = "e.jpg", .type = '1', .link = "b.jpg"}) + tar_member({.name = "b.cls", .data = "1"}) +
+         tar_end();
+}
+
+TEST(Tar, GivesHardLinksTheContentOfTheirMember) {
+  const TarFile file = archive(linked_archive());
+  EXPECT_THAT(names_in(linked_archive()), ElementsAre("a.jpg", "c.jpg", "b.jpg", "d.jpg", "e.jpg", "b.cls"));
+  for (const std::uint64_t member : {0U, 2U, 4U}) {
+    EXPECT_EQ(content(file, member), "picture");
+    EXPECT_EQ(file.offset(member), 512U);
+    EXPECT_EQ(file.bytes(member), 7U);
+  }
+  EXPECT_EQ(content(file, 3), "another");
+  EXPECT_EQ(content(file, 5), "1");
+  EXPECT_EQ(two_contents(linked_archive(), 2, 5), std::tuple("picture", "1", 1));
+  EXPECT_EQ(file.describe(4), "Tar file 'train.tar', member 'e.jpg' at byte offset 512");
+}
+
+TEST(Tar, FindsTheMembersOfHardLinksInALoadedIndex) {
+  const TemporaryFolder folder;
+  const ShardOptions options{.index_folder = folder.path(), .version = "1"};
+  for (int round = 0; round < 2; ++round) {
+    const TarFile file = archive(linked_archive(), options);
+    ASSERT_EQ(file.size(), 6U);
+    for (const std::uint64_t member : {0U, 2U, 4U}) EXPECT_EQ(content(file, member), "picture");
+    EXPECT_EQ(content(file, 3), "another");
+  }
+}
+
+TEST(Tar, TakesTheLastOfTheMembersOfAName) {
+  const std::string bytes = tar_member({.name = "a", .data = "old"}) + tar_member({.name = "a", .data = "new"}) +
+                            tar_member({.name = "b", .type = '1', .link = "a"}) + tar_end();
+  EXPECT_EQ(content(archive(bytes), 2), "new");
+}
+
+TEST(Tar, ReadsLongTargetsOfHardLinks) {
+  const std::string name = std::string(300, 'd') + "/a.jpg";
+  const std::string bytes = gnu('L', name) + tar_member({.name = "short", .data = "x"}) + gnu('K', name) +
+                            tar_member({.name = "b", .type = '1', .link = "short"}) + pax(pax_line("linkpath", name)) +
+                            tar_member({.name = "c", .type = '1', .link = "short"}) + tar_end();
+  EXPECT_THAT(names_in(bytes), ElementsAre(name, "b", "c"));
+  for (const std::uint64_t member : {1U, 2U}) EXPECT_EQ(content(archive(bytes), member), "x");
+}
+
+TEST(Tar, RefusesLinksWithoutTheirContent) {
+  EXPECT_THAT(tar_error(tar_member({.name = "a"}) + tar_member({.name = "b", .type = '1', .link = "c"}) +
+                        tar_member({.name = "c"}) + tar_end()),
+              AllOf(HasSubstr("'train.tar', byte offset 512"), HasSubstr("'c' before its hard link 'b'"),
+                    HasSubstr("--hard-dereference")));
+  EXPECT_THAT(tar_error(tar_member({.name = "a"}) + tar_member({.name = "b", .type = '2', .link = "a"}) + tar_end()),
+              AllOf(HasSubstr("'train.tar', byte offset 512"), HasSubstr("the symbolic link 'b' to 'a'"),
+                    HasSubstr("--dereference")));
 }
 
 TEST(Tar, RefusesSparseFiles) {

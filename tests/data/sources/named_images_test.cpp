@@ -92,6 +92,15 @@ TEST_F(NamedImagesTest, AreRefusedInTwoArchives) {
               AllOf(HasSubstr("'3.jpg'"), HasSubstr("val-00000-of-00001.tar"), HasSubstr("val-00000-of-00002.tar")));
 }
 
+// As where a folder has a part of the set, or the archives of several: which images are read depends on their names.
+TEST_F(NamedImagesTest, NeedOnlyTheArchivesThatContainThem) {
+  set_.write("val/train-00001-of-00002.tar", tar_file({{"3.jpg", "three"}}));
+  set_.write("val/train-0.tar", tar_file({{"1.jpg", "one"}}));
+  set_.write("val/train-00002-of-00003.tar", tar_file({{"4.jpg", "four"}}));
+  set_.write("val/val-0.tar", tar_file({{"5.jpg", "five"}}));
+  EXPECT_THAT(all_of(*open({"5.jpg", "3.jpg"})), ElementsAre(Pair("five", 0), Pair("three", 0)));
+}
+
 TEST_F(NamedImagesTest, AreRefusedWhileTheArchivesAreReplaced) {
   write_archives();
   set_.write("val/.packing/publishing", "");

@@ -139,6 +139,13 @@ TEST_F(OpenImageSource, TakesOneSplitByThePrefixOfItsNames) {
   EXPECT_THAT(all_of(*open({.prefix = "validation"})), ElementsAre(Pair("b", 5)));
 }
 
+TEST_F(OpenImageSource, RefusesSeveralSplitsWithoutAPrefix) {
+  storage_->put("train-0.tar", web_dataset_file({{"a", 4}}));
+  storage_->put("val-0.tar", web_dataset_file({{"b", 5}}));
+  EXPECT_THAT(message(), AllOf(HasSubstr("'train', 'val'"), HasSubstr("prefix")));
+  EXPECT_THAT(all_of(*open({.prefix = "val"})), ElementsAre(Pair("b", 5)));
+}
+
 TEST_F(OpenImageSource, RefusesSeveralKindsOfShards) {
   storage_->put("train/a.tar", web_dataset_file({{"a", 4}}));
   storage_->put("train/b.tgz", web_dataset_file({{"a", 4}}));

@@ -149,6 +149,79 @@ TEST(ShardFiles, AreMissedWithTheNameOfTheFolder) {
               AllOf(HasSubstr("'memory://set'"), HasSubstr("TFRecord files")));
 }
 
+// What list_shards() says of a folder with these files.
+std::string refusal_of(const std::vector<std::string>& names, const std::string& prefix = "",
+                       ShardKind kind = ShardKind::tar) {
+  MemoryStorage storage;
+  for (const auto& name : names) storage.put("set/" + name, "");
+  try {
+    list_shards(storage, "set", prefix, kind);
+    return "";
+  } catch (const EnvironmentError& error) {
+    return error.what();
+  }
+}
+
+TEST(ShardFiles, AreNotTakenWhereOneOfTheirNumberIsMissing) {
+  const auto missing = [](const std::string& shard, const std::string& found) {
+    return AllOf(HasSubstr("'memory://set/set'"), HasSubstr("without '" + shard + "'"), HasSubstr(found));
+  };
+  const std::vector<std::string> tars{"a-00000-of-00003.tar", "a-00002-of-00003.tar"};
+  EXPECT_THAT(refusal_of(tars), missing("a-00001-of-00003.tar", "all 3 shards of 'a-*-of-00003.tar', found 2"));
+  EXPECT_THAT(refusal_of(tars, "a"), missing("a-00001-of-00003.tar", "found 2"));
+  EXPECT_THAT(refusal_of(tars, "a-"), missing("a-00001-of-00003.tar", "found 2"));
+  EXPECT_THAT(refusal_of({"a-00001-of-00002.tar"}), missing("a-00000-of-00002.tar", "found 1"));
+  EXPECT_THAT(refusal_of({"a-00001-of-00003.tar", "a-00003-of-00003.tar"}), missing("a-00002-of-00003.tar", "found 2"));
+  EXPECT_THAT(refusal_of({"a-00000-of-00002.tar", "b.tar", "a-00001-of-00002.tar.gz"}),
+              missing("a-00001-of-00002.tar", "found 1"));
+  EXPECT_THAT(refusal_of({"a.tfrecord-00000-of-00002"}, "", ShardKind::tf_record),
+              missing("a.tfrecord-00001-of-00002", "found 1"));
+  EXPECT_THAT(refusal_of({"a-00000-of-00002", "a-00001-of-00002.tfrecord"}, "", ShardKind::tf_record),
+              missing("a-00001-of-00002", "found 1"));
+  EXPECT_THAT(refusal_of({"a-00000-of-00002.parquet"}, "", ShardKind::parquet),
+              missing("a-00001-of-00002.parquet", "found 1"));
+  EXPECT_THAT(refusal_of({"a-00001-of-00002-0123456789abcdef.parquet"}, "", ShardKind::parquet),
+              missing("a-00000-of-00002*.parquet", "found 1"));
+  EXPECT_THAT(refusal_of({"a-000000-of-18446744073709551615.tar"}), HasSubstr("found 1"));
+}
+
+TEST(ShardFiles, AreNotTakenFromTwoSetsOfOneName) {
+  EXPECT_THAT(refusal_of({"a-00000-of-00002.tar", "a-00000-of-00003.tar", "a-00001-of-00002.tar",
+                          "a-00001-of-00003.tar", "a-00002-of-00003.tar"}),
+              AllOf(HasSubstr("'memory://set/set'"), HasSubstr("'a-*-of-00002.tar'"), HasSubstr("'a-*-of-00003.tar'")));
+}
+
+TEST(ShardFiles, AreTakenFromCompleteSetsAndFromAPartThatThePrefixChooses) {
+  EXPECT_EQ(
+      refusal_of({"a-00000-of-00002.tar", "a-00001-of-00002.tar", "a-00000-of-00003.idx", "b-00000-of-00001.tar",
+                  "a-00000-of-00001.tar.gz", "c.tar", "best-of-00001.tar", "a-0-of-2.tar", "d-00000-of-00000.tar"}),
+      "");
+  EXPECT_EQ(refusal_of({"a-00001-of-00002.tar", "a-00002-of-00002.tar"}), "");
+  EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "b-00000-of-00001.tar"}, "b"), "");
+  EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "a-00000-of-00012.tar"}, "a-0000"), "");
+  EXPECT_EQ(refusal_of({"a-00000-of-00002-0123.parquet", "a-00001-of-00002-4567.parquet"}, "", ShardKind::parquet), "");
+  EXPECT_EQ(refusal_of({"a-00000-of-99999999999999999999.tar"}), "");
+}
+
+TEST(ShardFiles, AreNotTakenFromSeveralSplits) {
+  const auto splits = [](const std::string& first, const std::string& second) {
+    return AllOf(HasSubstr("'memory://set/set'"), HasSubstr("'" + first + "'"), HasSubstr("'" + second + "'"),
+                 HasSubstr("the prefix of its names"));
+  };
+  for (const std::string split : {"validation", "valid", "val", "test", "dev", "eval"}) {
+    for (const std::string end : {"-0", "_0", ".0", "2017"}) {
+      EXPECT_THAT(refusal_of({"train" + end + ".tar", split + end + ".tar"}), splits("train", split)) << end;
+    }
+  }
+  EXPECT_THAT(refusal_of({"Train.tar", "VAL.TAR", "test-1.tar", "test-2.tar"}), HasSubstr("'test', 'train', 'val'"));
+  EXPECT_THAT(refusal_of({"train-0.parquet", "val-0.parquet"}, "", ShardKind::parquet), splits("train", "val"));
+  EXPECT_THAT(refusal_of({"train-00000-of-00001", "eval-00000-of-00001"}, "", ShardKind::tf_record),
+              splits("train", "eval"));
+  EXPECT_EQ(refusal_of({"train-0.tar", "val-0.tar"}, "train"), "");
+  EXPECT_EQ(refusal_of({"train-0.tar", "trains-0.tar", "values-0.tar", "a-val.tar", "val-0.parquet"}), "");
+  EXPECT_EQ(refusal_of({"test-0.tar", "dev-0.tar", "trainval-0.tar"}), "");
+}
+
 using Sizes = std::vector<std::uint64_t>;
 
 TEST(ShardTable, NumbersImagesShardAfterShard) {

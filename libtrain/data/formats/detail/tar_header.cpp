@@ -104,7 +104,8 @@ TarHeader parse_tar_header(std::string_view block, const std::string& file, std:
   }
   TarHeader header{.name = std::string{until_zero(field(block, kTarName))},
                    .bytes = *bytes,
-                   .type = static_cast<TarType>(block[kTarType])};
+                   .type = static_cast<TarType>(block[kTarType]),
+                   .link = std::string{until_zero(field(block, kTarLink))}};
   const std::string_view prefix = until_zero(field(block, kTarPrefix));
   if (field(block, kTarMagic) == kTarPosixMagic && !prefix.empty()) header.name = text(prefix, "/", header.name);
   return header;
@@ -118,6 +119,7 @@ void parse_pax(std::string_view records, const std::string& file, std::uint64_t 
       fail_tar(file, offset, "expected a record 'length keyword=value' of an extended header, found something else");
     }
     if (record->keyword == "path") values.path = record->value;
+    if (record->keyword == "linkpath") values.link = record->value;
     if (record->keyword == "size") values.size = record->value;
     if (record->keyword.starts_with("GNU.sparse.")) {
       fail_tar(file, offset, "expected a file that is stored completely, found a sparse one. Pack it without --sparse");

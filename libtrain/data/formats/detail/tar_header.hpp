@@ -26,6 +26,7 @@ inline constexpr TarField kTarSize{.begin = 124, .bytes = 12};
 inline constexpr TarField kTarTime{.begin = 136, .bytes = 12};
 inline constexpr TarField kTarChecksum{.begin = 148, .bytes = 8};
 inline constexpr std::size_t kTarType = 156;
+inline constexpr TarField kTarLink{.begin = 157, .bytes = 100};
 inline constexpr TarField kTarMagic{.begin = 257, .bytes = 6};
 inline constexpr TarField kTarVersion{.begin = 263, .bytes = 2};
 inline constexpr TarField kTarDeviceMajor{.begin = 329, .bytes = 8};
@@ -60,6 +61,7 @@ struct TarHeader {
   std::string name = {};  ///< including the prefix of POSIX
   std::uint64_t bytes = 0;
   TarType type = TarType::regular;
+  std::string link = {};  ///< the name of the member or file to which a link points
 };
 
 /// Reads a header of POSIX.1-1988 (ustar), of GNU tar or of the seventh edition of Unix from a block. Its checksum may
@@ -73,12 +75,13 @@ TarHeader parse_tar_header(std::string_view block, const std::string& file, std:
 /// header.
 struct PaxValues {
   std::optional<std::string> path = {};
+  std::optional<std::string> link = {};
   std::optional<std::string> size = {};  ///< bytes, in decimal
 };
 
-/// Reads the records "length keyword=value\n" of an extended header into `values`; ignores keywords other than path and
-/// size. `offset` is that of `records` in the file. Throws EnvironmentError that names `file` and the byte offset for
-/// damaged records, and for those of a sparse file (GNU.sparse.*), which is not supported.
+/// Reads the records "length keyword=value\n" of an extended header into `values`; ignores keywords other than path,
+/// linkpath and size. `offset` is that of `records` in the file. Throws EnvironmentError that names `file` and the byte
+/// offset for damaged records, and for those of a sparse file (GNU.sparse.*), which is not supported.
 void parse_pax(std::string_view records, const std::string& file, std::uint64_t offset, PaxValues& values);
 
 /// One record. The length includes its own digits.
