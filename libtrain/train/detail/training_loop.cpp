@@ -326,11 +326,19 @@ void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t f
                         "Remainder::pad or Remainder::drop."));
 }
 
+std::vector<SyncBatchNormImpl*> TrainingLoop::batch_norms() const {
+  std::vector<SyncBatchNormImpl*> found;
+  for (const auto& part : parts_) {
+    for (const auto& module : part->module().modules()) {
+      if (auto* const norm = dynamic_cast<SyncBatchNormImpl*>(module.get())) found.push_back(norm);
+    }
+  }
+  return found;
+}
+
 // Whether a rank without samples in a step joins the others' round.
 bool TrainingLoop::joins() const {
-  return parts_.size() == 1 && std::ranges::none_of(parts_.front()->module().modules(), [](const auto& module) {
-           return dynamic_cast<const SyncBatchNormImpl*>(module.get()) != nullptr;
-         });
+  return parts_.size() == 1 && batch_norms().empty();
 }
 
 void TrainingLoop::begin_epoch(TrainerSteps& steps) {
@@ -357,6 +365,8 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
   const Stopwatch stopwatch;
   const auto plan = plan_step(steps.sampler());
   prepare_parts();
+  const bool weighs_parts = !plan.is_even && parts_.size() > 1;
+  const auto weighed = weighs_parts ? batch_norms() : std::vector<SyncBatchNormImpl*>{};
   for (std::int64_t index = 0; index < plan.batches; ++index, ++now_.batch) {
     const auto samples = integer(samples_of(steps.sampler(), now_.batch).of_rank);
     {
@@ -371,6 +381,7 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
                .divisor = plan.batches == 1 ? 1.0 : static_cast<double>(plan.own) / static_cast<double>(samples),
                .is_last = index == plan.last,
                .uneven = plan.is_even ? -1 : plan.own,
+               .batch_norms = weighed,
                .trace = context_.trace()},
               samples);
   }
