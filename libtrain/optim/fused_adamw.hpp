@@ -33,10 +33,7 @@ class FusedAdamW : public torch::optim::AdamW, public DeviceOptimizer {
  public:
   using torch::optim::AdamW::AdamW;
 
-  /// Evaluates `closure`, if there is one, with gradients enabled, and returns its loss. Then updates all parameters
-  /// that have a gradient; backward() refuses a graph from before the step. Throws UsageError for sparse gradients, for
-  /// gradients or loaded state of another shape than their parameter, and for parameter groups with options other than
-  /// AdamWOptions.
+  /// As FusedSgd::step, with AdamWOptions.
   at::Tensor step(LossClosure closure = nullptr) override;
 
   void step_unless(const at::Tensor& found_inf) override;

@@ -31,9 +31,10 @@ class FusedSgd : public torch::optim::SGD, public DeviceOptimizer {
   using torch::optim::SGD::SGD;
 
   /// Evaluates `closure`, if there is one, with gradients enabled, and returns its loss. Then updates all parameters
-  /// that have a gradient; backward() refuses a graph from before the step, as in Python. Throws UsageError for sparse
-  /// gradients, for gradients or loaded state of another shape than their parameter, and for parameter groups with
-  /// options other than SGDOptions.
+  /// that have a gradient, each once, also a tied weight, which Module::parameters() lists under each of its names:
+  /// torch::optim updates it as often as it is listed. backward() refuses a graph from before the step, as in Python.
+  /// Throws UsageError for sparse gradients, for gradients or loaded state of another shape than their parameter, and
+  /// for parameter groups with options other than SGDOptions.
   at::Tensor step(LossClosure closure = nullptr) override;
 
   /// With dampening, which does not apply to a parameter's first gradient, the host waits in the first steps, until one

@@ -11,6 +11,7 @@
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/optim/detail/step_recording.hpp>
 
 namespace libtrain::optim {
 
@@ -99,6 +100,12 @@ MovingAverage::MovingAverage(const torch::nn::Module& module, const MovingAverag
 
 void MovingAverage::update(const torch::nn::Module& module) {
   require_not_swapped("update");
+  if (options_.warm_up && detail::StepRecording::is_under_way()) {
+    throw UsageError(
+        "MovingAverage::update() was called while a step is recorded into a graph, whose replays would repeat its "
+        "decay, which MovingAverageOptions::warm_up changes in each update. Call update() after StepGraph::step(), or "
+        "leave warm_up false.");
+  }
   const auto tensors = optim::named_tensors(module);
   require_same(tensors);
   const at::NoGradGuard no_grad;

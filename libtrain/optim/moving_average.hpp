@@ -53,7 +53,8 @@ class MovingAverage {
   MovingAverage& operator=(const MovingAverage&) = delete;
 
   /// average = decay * average + (1 - decay) * value. Call it after each optimizer step. Throws UsageError for a module
-  /// whose tensors differ from the average's in name, shape, dtype or device, and while a Swap exists.
+  /// whose tensors differ from the average's in name, shape, dtype or device, while a Swap exists, and with `warm_up`
+  /// in a step that a StepGraph records. A graph that is recorded by hand would keep the decay of its recording.
   void update(const torch::nn::Module& module);
 
   /// While it exists, the module has the average. Its destructor restores the previous values, bit by bit.
@@ -85,7 +86,7 @@ class MovingAverage {
   /// The average itself, not copies, for checkpoints, in the order of optim::named_tensors().
   NamedTensors named_tensors() const { return tensors_; }
 
-  /// The number of updates; part of a checkpoint, too.
+  /// The number of updates, without the replays of a graph; part of a checkpoint, too.
   std::int64_t updates() const { return updates_; }
 
   /// Continues from the values of named_tensors() and updates(), in any order of the names. Throws UsageError, and

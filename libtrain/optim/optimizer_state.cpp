@@ -96,12 +96,15 @@ Names names_of(const torch::nn::Module& module) {
   return names;
 }
 
-// Calls `call(parameter, name)` for each parameter, in the order of the groups.
+// Calls `call(parameter, name)` for each parameter, in the order of the groups; once for one that is there several
+// times, such as a tied weight, since its state has one name.
 template <typename Call>
 void for_each_parameter(const torch::optim::Optimizer& optimizer, const torch::nn::Module& module, const Call& call) {
   const auto names = names_of(module);
+  detail::SeenParameters seen;
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& parameter : group.params()) {
+      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
       const auto name = names.find(parameter.unsafeGetTensorImpl());
       if (name == names.end()) {
         throw UsageError(text("An optimizer has a parameter of shape ", parameter.sizes(),

@@ -10,7 +10,7 @@ namespace libtrain::optim {
 /// The state of an optimizer by the names of `module`'s parameters, for checkpoints: "fc.weight.momentum_buffer";
 /// "fc.weight.step", "fc.weight.exp_avg", "fc.weight.exp_avg_sq", and so on, as the members of torch's
 /// OptimizerParamState are called. In the order of the optimizer's groups; parameters that have not been stepped have
-/// none.
+/// none. A parameter of several names (tied weights) has its state once, under the first of them.
 ///
 /// The tensors are the optimizer's own, not copies, of the parameter's shape and on its device; "step" is a copy, int64
 /// without dimensions, on the CPU. Options and learning rates are not included: a program sets them again.

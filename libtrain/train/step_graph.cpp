@@ -15,6 +15,7 @@
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/comm/detail/device/gpu_failure.hpp>
 #include <libtrain/comm/detail/device/stream_mark.hpp>
+#include <libtrain/optim/detail/step_recording.hpp>
 
 namespace libtrain {
 
@@ -195,6 +196,7 @@ void StepGraph::record(const Tensors& inputs) {
 
 void StepGraph::record_body() {
   const RecordedRates rates{optimizers_};
+  const optim::detail::StepRecording recording;
   graph_->begin();
   try {
     outputs_ = run_body(inputs_);

@@ -70,10 +70,11 @@ struct StepGraphOptions {
 ///
 /// The body may contain: forward pass, Autocast, loss, LossScaler from scale() to update(), backward(),
 /// GradientSynchronizer::wait() (see there for what a recorded round must not do), clip_gradients(), step() of
-/// optimizers that are given to the constructor, MovingAverage, zero_grad(), SyncBatchNorm, and collectives of
-/// recordable communicators, which must be waited for in it. It must not wait for the device, read a device's memory on
-/// the host (item(), cpu(), nonzero(), a tensor as a condition), or copy from pageable host memory. An optimizer's
-/// options other than the learning rates are those of the recording.
+/// optimizers that are given to the constructor, MovingAverage without warm_up (whose updates() does not count
+/// replays), zero_grad(), SyncBatchNorm, and collectives of recordable communicators, which must be waited for in it.
+/// It must not wait for the device, read a device's memory on the host (item(), cpu(), nonzero(), a tensor as a
+/// condition), or copy from pageable host memory. An optimizer's options other than the learning rates are those of the
+/// recording.
 ///
 /// Streams: all calls of step() must have the same current stream, not the default one; `run` gives its body such a
 /// stream. The model, optimizers and synchronizer must have been made with the same current stream. Data that other

@@ -238,8 +238,8 @@ class Trainer {
   /// without a call of it.
   ///
   /// The weights are finite at the end. Throws what the parts throw; UsageError for Remainder::uneven, a loader without
-  /// batches, a last step with fewer samples than ranks if there are several parts or a SyncBatchNorm, or a second
-  /// call of this or evaluate().
+  /// batches, a last step of an epoch with fewer samples than ranks if there are several parts or a SyncBatchNorm, or a
+  /// second call of this or evaluate().
   template <typename B, typename Step>
   void fit(data::DataLoaderOf<B>& loader, Step step) {
     detail::TrainerStepsOf<B, Step> steps(loader, step);

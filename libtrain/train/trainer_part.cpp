@@ -9,6 +9,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/base/trace.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
+#include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/train/autocast.hpp>
 #include <libtrain/train/checkpoint.hpp>
 
@@ -119,10 +120,12 @@ void TrainerPart::backward(const at::Tensor& loss, const std::vector<TrainerPart
     if (!std::exchange(part->is_in_round_, true) && batch.uneven >= 0) part->synchronizer_.set_samples(batch.uneven);
     if (!batch.is_last) guards.push_back(part->synchronizer_.no_sync());
   }
+  for (auto* const norm : batch.batch_norms) norm->set_gradient_weight(static_cast<double>(batch.uneven));
   const TraceSpan span{batch.trace, "compute", "backward"};
   auto scaled = batch.divisor == 1 ? loss : loss / batch.divisor;
   if (const auto& scaler = parts.front()->scaler_) scaled = scaler->scale(scaled);
   torch::autograd::backward({scaled}, {}, std::nullopt, false, inputs);
+  for (auto* const norm : batch.batch_norms) norm->set_gradient_weight(1);
 }
 
 // For a rank that has no samples in a step in which others have some.

@@ -21,6 +21,7 @@
 namespace libtrain {
 
 class Checkpoint;
+class SyncBatchNormImpl;
 
 namespace detail {
 class TrainingLoop;
@@ -64,10 +65,13 @@ class TrainerPart {
 
   /// What the present batch is in its step.
   struct Batch {
-    bool is_alone = true;        ///< in its step
-    double divisor = 1;          ///< of its loss, so that a step's losses add up to the mean over its samples
-    bool is_last = true;         ///< of the step
-    std::int64_t uneven = -1;    ///< samples of this rank in the step, if ranks have different numbers of them
+    bool is_alone = true;      ///< in its step
+    double divisor = 1;        ///< of its loss, so that a step's losses add up to the mean over its samples
+    bool is_last = true;       ///< of the step
+    std::int64_t uneven = -1;  ///< samples of this rank in the step, if ranks have different numbers of them
+    /// Those of all parts, if `uneven` is given and there are several: the loss of one may depend on another, whose
+    /// synchronizer weighs samples in its own rounds only.
+    std::vector<SyncBatchNormImpl*> batch_norms = {};
     TraceSink* trace = nullptr;  ///< may be null
   };
 

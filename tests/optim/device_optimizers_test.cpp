@@ -215,13 +215,39 @@ TEST(DeviceOptimizers, TakeGroupsWithOptionsOfTheirOwn) {
   test::expect_close(moved(on_device, at::kCPU), on_host, 1e-12);
 }
 
-// A tied weight that is listed twice is updated twice, as torch::optim does.
-TEST(DeviceOptimizers, UpdateATiedParameterAsOftenAsItIsListed) {
-  const auto weight = moved({test::weight_with_gradient({3}, 1, 1)}, device()).front();
+// Module::parameters() lists a tied weight once for each of its names.
+template <typename Optimizer, typename Options>
+void expect_updates_once(const Options& options) {
+  for (const auto on : {at::Device(at::kCPU), device()}) {
+    const auto listed_once = moved(make_parameters(at::kFloat), on);
+    const auto listed_twice = moved(make_parameters(at::kFloat), on);
+    auto list = listed_twice;
+    list.insert(list.end(), listed_twice.begin(), listed_twice.end());
+    Optimizer expected(listed_once, options);
+    Optimizer optimizer(list, options);
+    test::train(expected, listed_once, 0, 3);
+    test::train(optimizer, listed_twice, 0, 3);
+    for (std::size_t index = 0; index < listed_once.size(); ++index)
+      EXPECT_TRUE(torch::equal(listed_twice[index], listed_once[index])) << index << " on " << on;
+  }
+}
+
+TEST(DeviceOptimizers, UpdateATiedParameterOnce) {
+  expect_updates_once<FusedSgd>(sgd_options()[1]);
+  expect_updates_once<FusedAdamW>(adamw_options()[2]);
+  expect_updates_once<Lars>(lars_options()[0]);
+  expect_updates_once<Lamb>(lamb_options()[0]);
+}
+
+TEST(DeviceOptimizers, UpdateAParameterOfTwoGroupsWithTheFirst) {
+  const auto weight = moved({torch::ones({3}, torch::requires_grad())}, device()).front();
   weight.mutable_grad() = at::ones_like(weight);
-  FusedSgd sgd(Parameters{weight, weight}, SGDOptions(0.25));
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(Parameters{weight}, std::make_unique<SGDOptions>(0.25));
+  groups.emplace_back(Parameters{weight}, std::make_unique<SGDOptions>(0.5));
+  FusedSgd sgd(groups, SGDOptions(1));
   sgd.step();
-  EXPECT_TRUE(torch::equal(weight.detach().cpu(), torch::full({3}, 0.5)));
+  EXPECT_TRUE(torch::equal(weight.detach().cpu(), torch::full({3}, 0.75)));
 }
 
 // Saves after 5 steps on one device, continues on another.

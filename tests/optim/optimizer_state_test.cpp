@@ -123,6 +123,31 @@ TEST(OptimizerStateNames, AreThoseOfTheParametersThatHaveBeenStepped) {
   EXPECT_EQ(state[0].second.scalar_type(), at::kLong);
 }
 
+template <typename O, typename Options>
+void expect_state_of_tied_parameter(const Options& options, std::vector<std::string> names) {
+  torch::nn::Module model;
+  const auto tied = torch::ones({2});
+  model.register_parameter("encoder", tied);
+  model.register_parameter("decoder", tied);
+  O optimizer{model.parameters(), options};
+  tied.mutable_grad() = torch::ones({2});
+  optimizer.step();
+  const auto state = clone(optimizer_state(optimizer, model));
+  EXPECT_EQ(names_of(state), names);
+  O loaded{model.parameters(), options};
+  load_optimizer_state(loaded, model, state);
+  EXPECT_TRUE(at::equal(optimizer_state(loaded, model).back().second, state.back().second));
+}
+
+TEST(OptimizerStateNames, OfATiedParameterAreUsedOnce) {
+  const std::vector<std::string> of_sgd{"encoder.momentum_buffer"};
+  const std::vector<std::string> of_adamw{"encoder.step", "encoder.exp_avg", "encoder.exp_avg_sq"};
+  expect_state_of_tied_parameter<torch::optim::SGD>(SGDOptions(0.1).momentum(0.9), of_sgd);
+  expect_state_of_tied_parameter<FusedSgd>(SGDOptions(0.1).momentum(0.9), of_sgd);
+  expect_state_of_tied_parameter<torch::optim::AdamW>(AdamWOptions(0.01), of_adamw);
+  expect_state_of_tied_parameter<FusedAdamW>(AdamWOptions(0.01), of_adamw);
+}
+
 TEST(OptimizerStateErrors, AreNamedAndChangeNothing) {
   auto model = make_model();
   FusedAdamW adamw{model->parameters(), AdamWOptions(0.01)};

@@ -28,6 +28,7 @@
 #include <libtrain/optim/fused_sgd.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
+#include <libtrain/optim/moving_average.hpp>
 #include <libtrain/sync/gradient_synchronizer.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/sync/wire/half_precision.hpp>
@@ -231,6 +232,31 @@ TEST(StepGraph, ReplaysBroadcastBuffers) {
   Setting setting{.model = "batch_norm"};
   setting.synchronizer.buffers = BufferPolicy::averaged;
   expect_equal_steps(setting);
+}
+
+TEST(StepGraph, ReplaysAverageWeights) {
+  on_ranks([](Communicator& communicator) {
+    const OtherStream in_stream;
+    Training training{{}, communicator};
+    optim::MovingAverage eager{training.module(), {.decay = 0.75}};
+    optim::MovingAverage recorded{training.module(), {.decay = 0.75}};
+    StepGraph graph{communicator, fake_graph(), {training.optimizer()}, [&](const Tensors& inputs) {
+                      auto outputs = training.step(inputs);
+                      recorded.update(training.module());
+                      return outputs;
+                    }};
+    for (int step = 0; step < kSteps; ++step) {
+      graph.step(training.inputs(step));
+      eager.update(training.module());
+    }
+    EXPECT_EQ(eager.updates(), kSteps);
+    EXPECT_EQ(recorded.updates(), 4);  // 3 that were not recorded, and the recording
+    const auto averages = recorded.named_tensors();
+    for (std::size_t index = 0; index < averages.size(); ++index) {
+      EXPECT_TRUE(at::equal(averages[index].second.cpu(), eager.named_tensors()[index].second.cpu()))
+          << averages[index].first;
+    }
+  });
 }
 
 // What all ranks together do in `steps`.
@@ -501,6 +527,25 @@ TEST(StepGraph, ABatchNormWithoutMomentumIsRefused) {
     const auto input = at::ones({4, 3}, test::on_device(at::kFloat));
     for (int step = 0; step < 3; ++step) graph.step({input});
     EXPECT_THAT(message_of<UsageError>([&] { graph.step({input}); }), HasSubstr("Set a momentum"));
+  });
+}
+
+// Each replay would use the decay of the recording.
+TEST(StepGraph, AnAverageThatWarmsUpIsRefused) {
+  on_ranks([](Communicator& communicator) {
+    const OtherStream in_stream;
+    Training training{{}, communicator};
+    optim::MovingAverage average{training.module(), {.decay = 0.5, .warm_up = true}};
+    const auto body = [&](const Tensors& inputs) {
+      auto outputs = training.step(inputs);
+      average.update(training.module());
+      return outputs;
+    };
+    EXPECT_THAT(message_of_recording(communicator, training, body),
+                AllOf(HasSubstr("MovingAverageOptions::warm_up"), HasSubstr("after StepGraph::step()")));
+    EXPECT_EQ(average.updates(), 3);
+    average.update(training.module());
+    EXPECT_EQ(average.updates(), 4);
   });
 }
 

@@ -5,18 +5,22 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/token_batch.hpp>
@@ -194,8 +198,11 @@ TEST(HostOnlyTrainerModels, TrainsALanguageModelAsALoopByHand) {
 // ---- Several modules
 
 struct Networks {
+  explicit Networks(torch::nn::Sequential the_discriminator = small_model(9))
+      : discriminator(std::move(the_discriminator)) {}
+
   torch::nn::Sequential generator = small_model(8);
-  torch::nn::Sequential discriminator = small_model(9);
+  torch::nn::Sequential discriminator;
   torch::optim::AdamW generator_adam{generator->parameters(), torch::optim::AdamWOptions(0.01)};
   torch::optim::AdamW discriminator_adam{discriminator->parameters(), torch::optim::AdamWOptions(0.02)};
 
@@ -304,6 +311,78 @@ TEST(TrainerModels, TrainsTwoModulesByOneLoss) {
     trainer.add("discriminator", trained.discriminator, trained.discriminator_adam);
     trainer.fit(loader, [&](const data::Batch& batch) { return loss_of(trained, batch); });
     EXPECT_TRUE(at::equal(trained.everything(), by_hand.everything()));
+  });
+}
+
+// A pair whose discriminator has a batch norm, through which the generator's gradients pass, on samples of which the
+// last step has 7: ranks have different numbers of them.
+struct NormedPair {
+  static torch::nn::Sequential discriminator() {
+    torch::nn::Sequential model{torch::nn::Linear(6, 8), torch::nn::BatchNorm1d(8), torch::nn::Linear(8, 3)};
+    model->to(device());
+    test::trainer::set_weights(*model, 9);
+    return model;
+  }
+
+  Waves waves{23};
+  Networks networks{discriminator()};
+  torch::optim::SGD generator_sgd{networks.generator->parameters(), torch::optim::SGDOptions(0.1)};
+  torch::optim::SGD discriminator_sgd{networks.discriminator->parameters(), torch::optim::SGDOptions(0.1)};
+};
+
+at::Tensor train_normed_pair_in_one_process(std::int64_t accumulate, std::uint64_t global_batch) {
+  NormedPair pair;
+  data::DataLoader loader{pair.waves,
+                          {.batch_size = global_batch, .workers = 1, .seed = 3, .remainder = data::Remainder::exact}};
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<at::Tensor> batches;
+    for (auto& batch : loader.epoch(epoch)) batches.push_back(batch.images.to(device()).flatten(1).clone());
+    for (std::size_t index = 0; index < batches.size(); ++index) {
+      const bool is_last = accumulate == 1 || index + 1 == batches.size();
+      const double share = accumulate == 1 ? 1.0 : static_cast<double>(batches[index].size(0)) / 23;
+      const auto fake = pair.networks.fake(batches[index]);
+      const auto train = [&](const at::Tensor& loss, torch::nn::Sequential& module, torch::optim::SGD& sgd) {
+        const auto inputs = module->parameters();
+        (loss * share).backward({}, std::nullopt, false, inputs);
+        if (!is_last) return;
+        sgd.step();
+        sgd.zero_grad();
+      };
+      train(pair.networks.discriminator_loss(batches[index], fake), pair.networks.discriminator,
+            pair.discriminator_sgd);
+      train(pair.networks.generator_loss(fake), pair.networks.generator, pair.generator_sgd);
+    }
+  }
+  return pair.networks.everything();
+}
+
+TEST(TrainerModels, WeighsSamplesInTheSyncBatchNormOfAnotherPart) {
+  on_ranks([](Communicator& communicator) {
+    for (const std::int64_t accumulate : {1, 2}) {
+      TestRun run{communicator};
+      const auto context = run.start();
+      NormedPair pair;
+      data::DataLoader loader{
+          pair.waves,
+          {.batch_size = batch_size(communicator), .workers = 1, .seed = 3, .remainder = data::Remainder::exact},
+          context->shard()};
+      Trainer trainer{*context,
+                      {.epochs = 2, .accumulate = accumulate, .sync_batch_norm = true, .tensor_board = false}};
+      auto& generator = trainer.add("generator", pair.networks.generator, pair.generator_sgd);
+      auto& discriminator = trainer.add("discriminator", pair.networks.discriminator, pair.discriminator_sgd);
+      trainer.fit(loader, [&](const data::Batch& batch) {
+        const auto real = batch.images.to(device()).flatten(1);
+        const auto fake = pair.networks.fake(real);
+        discriminator.update(pair.networks.discriminator_loss(real, fake));
+        generator.update(pair.networks.generator_loss(fake));
+        return StepResult::updated({});
+      });
+      const auto global_batch = batch_size(communicator) * static_cast<std::uint64_t>(communicator.world_size());
+      const auto expected = train_normed_pair_in_one_process(accumulate, global_batch);
+      const auto trained = pair.networks.everything();
+      EXPECT_TRUE(at::allclose(trained, expected, 1e-4, 1e-6))
+          << accumulate << ": " << (trained - expected).abs().max().item<double>();
+    }
   });
 }
 

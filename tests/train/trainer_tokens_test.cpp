@@ -7,17 +7,21 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
+#include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 #include <libtrain/data/data_loader.hpp>
 #include <libtrain/data/token_batch.hpp>
 #include <libtrain/train/trainer.hpp>
 
 #include <tests/support/device.hpp>
+#include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/train/trainer_runs.hpp>
 
@@ -25,8 +29,10 @@ namespace libtrain {
 namespace {
 
 using test::device;
+using test::message_of;
 using test::on_ranks;
 using test::trainer::TestRun;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kEpochsOfTexts = 3;
 constexpr std::uint64_t kTokensOfAllRanks = 24;
@@ -197,6 +203,65 @@ TEST(TrainerTokens, ContinueBitForBitWithinAnEpoch) {
     const auto resumed = train_together(run, 1, data::Remainder::exact, checkpoints);
     EXPECT_EQ(resumed.steps, expected.steps);
     EXPECT_TRUE(at::equal(resumed.weights, expected.weights));
+  });
+}
+
+// The last step of an epoch has other numbers of texts in each epoch. Returns a seed with which that of the last of
+// kEpochsOfTexts epochs, and no other, has fewer texts than there are ranks.
+std::uint64_t seed_of_a_short_last_epoch(const FewTexts& texts, const Context& context) {
+  const auto ranks = static_cast<std::uint64_t>(context.world_size());
+  auto options = loader_options(texts, ranks, data::Remainder::exact);
+  for (std::uint64_t seed = 0;; ++seed) {
+    options.seed = seed;
+    const data::DataLoaderOf loader(texts, pad_few, options, context.shard());
+    std::uint64_t epoch = 0;
+    const auto is_short = [&] {
+      return loader.sampler().samples(loader.sampler().steps(0, epoch) - 1, 0, epoch).of_all < ranks;
+    };
+    while (epoch < kEpochsOfTexts && !is_short()) ++epoch;
+    if (epoch + 1 == kEpochsOfTexts) return seed;
+  }
+}
+
+// Trains two parts; returns the number of steps, or throws.
+std::int64_t train_two_parts(Context& context, std::uint64_t seed, std::int64_t epochs, std::int64_t max_steps,
+                             std::int64_t& batches) {
+  const FewTexts texts;
+  auto options = loader_options(texts, static_cast<std::uint64_t>(context.world_size()), data::Remainder::exact);
+  options.seed = seed;
+  data::DataLoaderOf loader(texts, pad_few, options, context.shard());
+  MeanOfWords first;
+  MeanOfWords second;
+  auto first_sgd = make_sgd(first);
+  auto second_sgd = make_sgd(second);
+  Trainer trainer{context,
+                  {.epochs = epochs,
+                   .max_steps = max_steps,
+                   .checkpoints = {.enabled = false},
+                   .tensor_board = false,
+                   .mlflow = false}};
+  trainer.add("first", first, first_sgd);
+  trainer.add("second", second, second_sgd);
+  trainer.fit(loader, [&](const data::TokenBatch& batch) {
+    ++batches;
+    return first->loss(batch) + second->loss(batch);
+  });
+  return trainer.state().step;
+}
+
+TEST(TrainerTokens, RefuseALaterEpochThatEndsWithTooFewTextsAtTheStart) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    TestRun run{communicator};
+    const auto context = run.start();
+    const auto seed = seed_of_a_short_last_epoch(FewTexts{}, *context);
+    std::int64_t batches = 0;
+    EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, kEpochsOfTexts, 0, batches); }),
+                HasSubstr(text("The last step of epoch ", kEpochsOfTexts, " has ")));
+    EXPECT_EQ(batches, 0);
+    const auto steps = train_two_parts(*run.start(), seed, kEpochsOfTexts - 1, 0, batches);
+    EXPECT_EQ(batches, steps);
+    EXPECT_EQ(train_two_parts(*run.start(), seed, kEpochsOfTexts, steps, batches), steps);
   });
 }
 

@@ -1,8 +1,8 @@
 #include <libtrain/optim/detail/device_update.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/cat.h>
@@ -89,28 +89,20 @@ bool is_listed(const at::Tensor& parameter) {
   return (type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16);
 }
 
-std::vector<DeviceList> device_lists(const torch::optim::OptimizerParamGroup& group, std::string_view optimizer) {
+std::vector<DeviceList> device_lists(const torch::optim::OptimizerParamGroup& group, std::string_view optimizer,
+                                     SeenParameters& seen) {
   std::vector<DeviceList> lists;
-  std::vector<std::unordered_set<const c10::TensorImpl*>> seen;  // by each list
   for (const auto& parameter : group.params()) {
-    if (!is_listed(parameter)) continue;
+    if (!is_listed(parameter) || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     const auto gradient = gradient_of(parameter, optimizer);
     if (!gradient.defined() || gradient.numel() == 0) continue;
-    // A parameter with two names is updated twice, as on the host, but not by two blocks of one kernel.
-    std::size_t index = 0;
-    while (index < lists.size() &&
-           (lists[index].device() != parameter.device() || lists[index].type() != parameter.scalar_type() ||
-            seen[index].count(parameter.unsafeGetTensorImpl()) != 0)) {
-      ++index;
-    }
-    if (index == lists.size()) {
-      lists.emplace_back();
-      seen.emplace_back();
-    }
-    seen[index].insert(parameter.unsafeGetTensorImpl());
-    lists[index].parameters.push_back(parameter);
-    lists[index].values.push_back(dense(parameter));
-    lists[index].gradients.push_back(in_layout_of(lists[index].values.back(), gradient));
+    auto list = std::ranges::find_if(lists, [&](const DeviceList& other) {
+      return other.device() == parameter.device() && other.type() == parameter.scalar_type();
+    });
+    if (list == lists.end()) list = lists.emplace(lists.end());
+    list->parameters.push_back(parameter);
+    list->values.push_back(dense(parameter));
+    list->gradients.push_back(in_layout_of(list->values.back(), gradient));
   }
   return lists;
 }

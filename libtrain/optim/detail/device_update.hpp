@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -54,8 +55,14 @@ struct DeviceList {
 /// Whether a parameter is updated in a DeviceList: dense or not, on a device, and of a floating dtype.
 bool is_listed(const at::Tensor& parameter);
 
-/// The parameters of a group for which is_listed() is true. Throws UsageError as gradient_of() does.
-std::vector<DeviceList> device_lists(const torch::optim::OptimizerParamGroup& group, std::string_view optimizer);
+/// The parameters that a step has seen. One that an optimizer has several times, such as a tied weight, which
+/// Module::parameters() lists once for each of its names, is updated once, as in Python.
+using SeenParameters = std::unordered_set<const c10::TensorImpl*>;
+
+/// The parameters of a group for which is_listed() is true, without those in `seen`, to which they are added. Throws
+/// UsageError as gradient_of() does.
+std::vector<DeviceList> device_lists(const torch::optim::OptimizerParamGroup& group, std::string_view optimizer,
+                                     SeenParameters& seen);
 
 /// After an update of `values`: copies those that are copies, and marks all parameters as changed.
 void finish_update(const DeviceList& list);
@@ -123,14 +130,15 @@ template <typename Options, typename Update, typename DeviceUpdate>
 void update_each(const torch::optim::Optimizer& optimizer, FoundInf& found_inf, std::string_view name,
                  const Update& update, const DeviceUpdate& device_update) {
   const auto& groups = optimizer.param_groups();
+  SeenParameters seen;
   for (std::size_t index = 0; index < groups.size(); ++index) {
     const auto& options = options_of<Options>(groups[index], name);
     for (const auto& parameter : groups[index].params()) {
-      if (is_listed(parameter)) continue;
+      if (is_listed(parameter) || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
       const auto gradient = gradient_of(parameter, name);
       if (gradient.defined() && !found_inf.on_host()) update(parameter, gradient, options);
     }
-    for (const auto& list : device_lists(groups[index], name)) {
+    for (const auto& list : device_lists(groups[index], name, seen)) {
       device_update(list, options, index);
       finish_update(list);
     }

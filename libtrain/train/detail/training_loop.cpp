@@ -156,7 +156,7 @@ RunConfiguration TrainingLoop::begin_once(const char* method, const data::Sample
     throw UsageError(text("A trainer's ", method, " was called without modules. Add them with add()."));
   has_begun_ = true;
   if (sampler != nullptr) {
-    require_batches(*sampler, 0, 0);
+    require_batches_of_run(*sampler);
     require_metric_of_evaluations();
   }
   auto all = configuration(sampler);
@@ -321,16 +321,36 @@ void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t f
   if (joins() || steps == 0) return;
   const auto last = sampler.samples(steps - 1, from, number).of_all;
   if (last >= static_cast<std::uint64_t>(context_.world_size())) return;
-  throw UsageError(text("The last step of an epoch has ", last, " samples for ", context_.world_size(),
+  throw UsageError(text("The last step of epoch ", number + 1, " has ", last, " samples for ", context_.world_size(),
                         " ranks. A trainer of several parts, or with a SyncBatchNorm, needs some on each: use "
                         "Remainder::pad or Remainder::drop."));
 }
 
+// Batches by tokens end differently in each epoch: one that ends with too few samples must not end the run later.
+void TrainingLoop::require_batches_of_run(const data::Sampler& sampler) const {
+  require_batches(sampler, 0, 0);
+  if (sampler.max_tokens() == 0 || sampler.remainder() != data::Remainder::exact || joins()) return;
+  auto steps = steps_of_epoch(sampler, 0);
+  for (std::int64_t number = 1; number < options_.epochs; ++number) {
+    if (options_.max_steps > 0 && steps >= options_.max_steps) return;
+    require_batches(sampler, 0, static_cast<std::uint64_t>(number));
+    steps += steps_of_epoch(sampler, number);
+  }
+}
+
+std::vector<SyncBatchNormImpl*> TrainingLoop::batch_norms() const {
+  std::vector<SyncBatchNormImpl*> found;
+  for (const auto& part : parts_) {
+    for (const auto& module : part->module().modules()) {
+      if (auto* const norm = dynamic_cast<SyncBatchNormImpl*>(module.get())) found.push_back(norm);
+    }
+  }
+  return found;
+}
+
 // Whether a rank without samples in a step joins the others' round.
 bool TrainingLoop::joins() const {
-  return parts_.size() == 1 && std::ranges::none_of(parts_.front()->module().modules(), [](const auto& module) {
-           return dynamic_cast<const SyncBatchNormImpl*>(module.get()) != nullptr;
-         });
+  return parts_.size() == 1 && batch_norms().empty();
 }
 
 void TrainingLoop::begin_epoch(TrainerSteps& steps) {
@@ -357,6 +377,8 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
   const Stopwatch stopwatch;
   const auto plan = plan_step(steps.sampler());
   prepare_parts();
+  const bool weighs_parts = !plan.is_even && parts_.size() > 1;
+  const auto weighed = weighs_parts ? batch_norms() : std::vector<SyncBatchNormImpl*>{};
   for (std::int64_t index = 0; index < plan.batches; ++index, ++now_.batch) {
     const auto samples = integer(samples_of(steps.sampler(), now_.batch).of_rank);
     {
@@ -371,6 +393,7 @@ void TrainingLoop::make_step(TrainerSteps& steps) {
                .divisor = plan.batches == 1 ? 1.0 : static_cast<double>(plan.own) / static_cast<double>(samples),
                .is_last = index == plan.last,
                .uneven = plan.is_even ? -1 : plan.own,
+               .batch_norms = weighed,
                .trace = context_.trace()},
               samples);
   }
