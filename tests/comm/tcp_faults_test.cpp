@@ -56,6 +56,7 @@ void be_killed() {
   raise(SIGKILL);
 }
 void be_stopped() {
+  setpgid(0, 0);  // the kernel continues stopped processes of a group when the shell that leads it ends
   raise(SIGSTOP);
 }
 void exit_early() {
