@@ -86,7 +86,8 @@ class Runner(unittest.TestCase):
         exit_code, (row,), output = self.check("tests")
         self.assertEqual((exit_code, row.result, row.found), (0, "passed", f"{gpu_check.SHARDS} passed"))
         self.assertRegex(output,
-                         r"(?m)^tests  tests on the GPU, ranks as threads  passed +\d+\.\d +10 passed  all pass$")
+                         r"(?m)^tests  tests on the GPU, ranks as threads  passed +\d+\.\d +"
+                         rf"{gpu_check.SHARDS} passed  all pass$")
         self.assertIn("0 of 1 failed", output)
 
     def test_the_shards_of_the_tests_are_all_started_and_host_only_suites_left_out(self):
