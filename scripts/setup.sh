@@ -104,7 +104,7 @@ check_by_hand() {
     eval "$probe" >/dev/null 2>&1 || { state=MISSING && absent=1; }
     report+=$(printf '\n  %-20s %s (%s)' "$package" "$purpose" "$state")
   done
-  if [ $absent -ne 0 ] || [ ! -e "$root/.deps" ]; then
+  if [ $absent -ne 0 ] || { [ -n "$report" ] && [ ! -e "$root/.deps" ]; }; then
     echo "These Debian packages are not installed, and apt-get $2:$report" >&2
   fi
   [ $absent -eq 0 ] || fail "install the packages marked MISSING, or equivalents, and run the same command again."

@@ -119,11 +119,13 @@ class Plan {
     for (const auto& [name, tensor] : absent) {
       if (copied.contains(tensor.unsafeGetTensorImpl())) {
         result.loaded.push_back(name);
+      } else if (begins_with_one_of(name, options_.may_be_missing)) {
+        result.missing.push_back(name);
       } else if (counts_batches_of_loaded_statistics(name)) {
         zeroed.push_back(tensor);
         result.loaded.push_back(name);
       } else {
-        (begins_with_one_of(name, options_.may_be_missing) ? result.missing : missing_).push_back(name);
+        missing_.push_back(name);
       }
     }
     for (const auto& [name, index] : left_) {

@@ -192,15 +192,17 @@ class detail::LabelledTextsReader {
       names_of_row_.assign(row.labels.begin(), row.labels.end());
     } else {
       std::string_view rest = without_spaces(row.labels.front());
-      if (rest.starts_with('[') && rest.ends_with(']')) {
-        refuse(row, text("labels with '", options_.label_separator, "' between them and no brackets around, found '",
-                         row.labels.front(), "'"));
-        return false;
-      }
+      const bool is_in_brackets = rest.starts_with('[') && rest.find(']') == rest.size() - 1;
       while (!rest.empty()) {
         const std::size_t length = std::min(rest.find(options_.label_separator), rest.size());
         names_of_row_.push_back(rest.substr(0, length));
         rest.remove_prefix(std::min(length + 1, rest.size()));
+      }
+      const auto is_known = [&](std::string_view name) { return numbers_.contains(std::string(without_spaces(name))); };
+      if (is_in_brackets && !std::ranges::all_of(names_of_row_, is_known)) {
+        refuse(row, text("labels with '", options_.label_separator, "' between them and no brackets around, found '",
+                         row.labels.front(), "'"));
+        return false;
       }
     }
     // All of them first: a row that is left out must leave no class behind.

@@ -141,7 +141,8 @@ TEST(LabelledTexts, HaveSeveralClassesEach) {
     EXPECT_THAT(fault_in("a.csv", "text,labels\na,x\nb,\"" + list + "\"\n", options),
                 AllOf(HasSubstr("line 3: expected labels with ',' between them"), HasSubstr("'" + list + "'")));
   }
-  EXPECT_THAT(rows_of(read_texts("a.csv", "text,labels\na,\"[x],y\"\n", options)), ElementsAre("a 0 1"));
+  EXPECT_THAT(rows_of(read_texts("a.csv", "text,labels\na,\"[x],y\"\nb,\"[x],[y]\"\nc,[x]\n", options)),
+              ElementsAre("a 0 2", "b 0 1", "c 0"));
 }
 
 TEST(LabelledTexts, HaveNumbers) {

@@ -96,8 +96,8 @@ data::LoaderOptions loader_options(const FewTexts& texts, std::uint64_t ranks, d
           .remainder = remainder};
 }
 
-torch::optim::SGD make_sgd(MeanOfWords& model) {
-  return torch::optim::SGD{model->parameters(), torch::optim::SGDOptions(0.5).momentum(0.9)};
+torch::optim::SGD make_sgd(const torch::nn::Module& model) {
+  return torch::optim::SGD{model.parameters(), torch::optim::SGDOptions(0.5).momentum(0.9)};
 }
 
 // In one process without a trainer, with all tokens of a step in one batch; of each `accumulate` batches the mean over
@@ -106,7 +106,7 @@ std::pair<at::Tensor, std::int64_t> train_in_one_process(std::size_t accumulate,
   const FewTexts texts;
   data::DataLoaderOf loader(texts, pad_few, loader_options(texts, 1, remainder));
   MeanOfWords model;
-  auto sgd = make_sgd(model);
+  auto sgd = make_sgd(*model);
   std::int64_t steps = 0;
   for (std::uint64_t epoch = 0; epoch < kEpochsOfTexts; ++epoch) {
     std::vector<data::TokenBatch> batches;
@@ -147,7 +147,7 @@ TrainedTexts train_together(TestRun& run, std::int64_t accumulate, data::Remaind
   data::DataLoaderOf loader(texts, pad_few,
                             loader_options(texts, static_cast<std::uint64_t>(context->world_size()), remainder),
                             context->shard());
-  MeanOfWords model;
+  MeanOfWordsImpl model;  // a module without a shared_ptr
   auto sgd = make_sgd(model);
   TrainedTexts trained;
   const auto schedule = [&](const TrainingLength& length) {
@@ -166,8 +166,8 @@ TrainedTexts train_together(TestRun& run, std::int64_t accumulate, data::Remaind
   trainer.after_step([&](const TrainingState& state) {
     if (state.step == stop_after) throw InterruptedTexts{};
   });
-  trainer.fit(loader, [&](const data::TokenBatch& batch) { return model->loss(batch); });
-  trained.weights = model->weights();
+  trainer.fit(loader, [&](const data::TokenBatch& batch) { return model.loss(batch); });
+  trained.weights = model.weights();
   trained.steps = trainer.state().step;
   return trained;
 }
@@ -206,45 +206,51 @@ TEST(TrainerTokens, ContinueBitForBitWithinAnEpoch) {
   });
 }
 
-// The last step of an epoch has other numbers of texts in each epoch. Returns a seed with which that of the last of
-// kEpochsOfTexts epochs, and no other, has fewer texts than there are ranks.
-std::uint64_t seed_of_a_short_last_epoch(const FewTexts& texts, const Context& context) {
+// The last step of an epoch has other numbers of texts in each epoch. Returns a seed with which that of epoch `wanted`,
+// and no other of kEpochsOfTexts, has fewer texts than there are ranks.
+std::uint64_t seed_of_a_short_epoch(std::int64_t wanted, const Context& context) {
+  const FewTexts texts;
   const auto ranks = static_cast<std::uint64_t>(context.world_size());
   auto options = loader_options(texts, ranks, data::Remainder::exact);
   for (std::uint64_t seed = 0;; ++seed) {
     options.seed = seed;
     const data::DataLoaderOf loader(texts, pad_few, options, context.shard());
-    std::uint64_t epoch = 0;
-    const auto is_short = [&] {
-      return loader.sampler().samples(loader.sampler().steps(0, epoch) - 1, 0, epoch).of_all < ranks;
-    };
-    while (epoch < kEpochsOfTexts && !is_short()) ++epoch;
-    if (epoch + 1 == kEpochsOfTexts) return seed;
+    std::vector<std::int64_t> found;
+    for (std::uint64_t epoch = 0; epoch < kEpochsOfTexts; ++epoch) {
+      const auto last = loader.sampler().samples(loader.sampler().steps(0, epoch) - 1, 0, epoch);
+      if (last.of_all < ranks) found.push_back(static_cast<std::int64_t>(epoch));
+    }
+    if (found == std::vector{wanted}) return seed;
   }
 }
 
+struct Lengths {
+  std::int64_t epochs = kEpochsOfTexts;
+  std::int64_t max_steps = 0;
+};
+
 // Trains two parts; returns the number of steps, or throws.
-std::int64_t train_two_parts(Context& context, std::uint64_t seed, std::int64_t epochs, std::int64_t max_steps,
-                             std::int64_t& batches) {
+std::int64_t train_two_parts(Context& context, std::uint64_t seed, const Lengths& lengths, std::int64_t& batches,
+                             const TrainerCheckpoints& checkpoints = {.enabled = false}) {
   const FewTexts texts;
   auto options = loader_options(texts, static_cast<std::uint64_t>(context.world_size()), data::Remainder::exact);
   options.seed = seed;
   data::DataLoaderOf loader(texts, pad_few, options, context.shard());
-  MeanOfWords first;
-  MeanOfWords second;
+  MeanOfWordsImpl first;  // modules without a shared_ptr
+  MeanOfWordsImpl second;
   auto first_sgd = make_sgd(first);
   auto second_sgd = make_sgd(second);
   Trainer trainer{context,
-                  {.epochs = epochs,
-                   .max_steps = max_steps,
-                   .checkpoints = {.enabled = false},
+                  {.epochs = lengths.epochs,
+                   .max_steps = lengths.max_steps,
+                   .checkpoints = checkpoints,
                    .tensor_board = false,
                    .mlflow = false}};
   trainer.add("first", first, first_sgd);
   trainer.add("second", second, second_sgd);
   trainer.fit(loader, [&](const data::TokenBatch& batch) {
     ++batches;
-    return first->loss(batch) + second->loss(batch);
+    return first.loss(batch) + second.loss(batch);
   });
   return trainer.state().step;
 }
@@ -254,14 +260,35 @@ TEST(TrainerTokens, RefuseALaterEpochThatEndsWithTooFewTextsAtTheStart) {
     if (communicator.world_size() == 1) return;
     TestRun run{communicator};
     const auto context = run.start();
-    const auto seed = seed_of_a_short_last_epoch(FewTexts{}, *context);
+    const auto seed = seed_of_a_short_epoch(kEpochsOfTexts - 1, *context);
     std::int64_t batches = 0;
-    EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, kEpochsOfTexts, 0, batches); }),
+    EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, {}, batches); }),
                 HasSubstr(text("The last step of epoch ", kEpochsOfTexts, " has ")));
     EXPECT_EQ(batches, 0);
-    const auto steps = train_two_parts(*run.start(), seed, kEpochsOfTexts - 1, 0, batches);
+    const auto steps = train_two_parts(*run.start(), seed, {.epochs = kEpochsOfTexts - 1}, batches);
     EXPECT_EQ(batches, steps);
-    EXPECT_EQ(train_two_parts(*run.start(), seed, kEpochsOfTexts, steps, batches), steps);
+    EXPECT_EQ(train_two_parts(*run.start(), seed, {.max_steps = steps}, batches), steps);
+  });
+}
+
+// An epoch that one rank has trained, and that ends with too few texts for more ranks.
+TEST(TrainerTokens, RefuseNoEpochThatIsBehindAResumedRun) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    TestRun run{communicator};
+    const auto context = run.start();
+    const auto seed = seed_of_a_short_epoch(0, *context);
+    std::int64_t batches = 0;
+    EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, {}, batches); }),
+                HasSubstr("The last step of epoch 1 has "));
+    EXPECT_EQ(batches, 0);
+    const auto alone = communicator.split(communicator.rank(), 0);
+    TestRun begun{*alone};
+    const auto steps = train_two_parts(*begun.start(), seed, {.epochs = 1}, batches, {});
+    const auto begun_by_first = communicator.broadcast_bytes(begun.checkpoints().string(), 0);
+    EXPECT_GT(train_two_parts(*run.start({}, begun_by_first), seed, {}, batches, {}), 2 * steps);
+    EXPECT_EQ(train_two_parts(*run.start(), seed, {}, batches, {}), batches);
+    communicator.barrier();
   });
 }
 

@@ -256,8 +256,8 @@ void write_classes(const data::ImageList& images, const std::string& path) {
   file.commit();
 }
 
-// Writes the index of each shard to the folder ".index" of `folder`, for runs that use the same path and set
-// ShardOptions::index_folder to it. An index that cannot be written causes a warning.
+// Writes the index of each shard to the folder ".index" of `folder`, for runs that set ShardOptions::index_folder
+// to it or to a copy. An index that cannot be written causes a warning.
 void write_shard_indices(ShardKind kind, const std::string& folder, const std::vector<std::string>& shards) {
   const data::detail::LocalStorage storage{folder};
   for (const auto& shard : shards) {

@@ -81,7 +81,7 @@ void add_shard_options(CLI::App& app, PackOptions& options, Words& words) {
       ->check(CLI::IsMember({"shuffled", "folder"}));
   app.add_option("--shuffle-seed", words.shuffle_seed, "Seed of the shuffled order (default: 0)");
   app.add_flag("--index", options.write_indices,
-               "Write the shards' indices to OUTPUT/.index, for runs that use the same path as --output");
+               "Write the shards' indices to OUTPUT/.index, the index_folder of runs on this folder or a copy of it");
 }
 
 void add_image_options(CLI::App& app, PackOptions& options, Words& words) {

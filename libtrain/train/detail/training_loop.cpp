@@ -156,7 +156,7 @@ RunConfiguration TrainingLoop::begin_once(const char* method, const data::Sample
     throw UsageError(text("A trainer's ", method, " was called without modules. Add them with add()."));
   has_begun_ = true;
   if (sampler != nullptr) {
-    require_batches_of_run(*sampler);
+    require_batches(*sampler);
     require_metric_of_evaluations();
   }
   auto all = configuration(sampler);
@@ -173,6 +173,7 @@ void TrainingLoop::begin(TrainerSteps& steps) {
   const auto all = begin_once("fit()", &steps.sampler());
   make_schedule(steps.sampler());  // a schedule that is refused must not leave a run behind
   if (options_.checkpoints.enabled) resume(all);
+  require_last_steps(steps.sampler());
   context_.metrics();  // fails before the training if the output folder cannot be written
   follow_schedule(steps.sampler());
   if (step() == 0) {
@@ -309,39 +310,50 @@ void TrainingLoop::train_epoch(TrainerSteps& steps) {
   steps.end_epoch();
 }
 
-// The ranks take part in a step in equal numbers of rounds, even one that has no samples in it; see TrainerPart.
-void TrainingLoop::require_batches(const data::Sampler& sampler, std::uint64_t from, std::uint64_t number) const {
+void TrainingLoop::require_batches(const data::Sampler& sampler) const {
   if (sampler.remainder() == data::Remainder::uneven) {
     throw UsageError(
         "A trainer needs equally many batches on all ranks, which Remainder::uneven does not give. Use "
         "Remainder::exact.");
   }
-  const auto steps = sampler.steps(from, number);
-  if (steps == 0 && from == 0) throw UsageError("fit() was given a loader without batches. Use more data.");
-  if (joins() || steps == 0) return;
-  const auto last = sampler.samples(steps - 1, from, number).of_all;
-  if (last >= static_cast<std::uint64_t>(context_.world_size())) return;
-  throw UsageError(text("The last step of epoch ", number + 1, " has ", last, " samples for ", context_.world_size(),
-                        " ranks. A trainer of several parts, or with a SyncBatchNorm, needs some on each: use "
-                        "Remainder::pad or Remainder::drop."));
+  if (sampler.steps(0, 0) == 0) throw UsageError("fit() was given a loader without batches. Use more data.");
 }
 
-// Batches by tokens end differently in each epoch: one that ends with too few samples must not end the run later.
-void TrainingLoop::require_batches_of_run(const data::Sampler& sampler) const {
-  require_batches(sampler, 0, 0);
-  if (sampler.max_tokens() == 0 || sampler.remainder() != data::Remainder::exact || joins()) return;
-  auto steps = steps_of_epoch(sampler, 0);
-  for (std::int64_t number = 1; number < options_.epochs; ++number) {
-    if (options_.max_steps > 0 && steps >= options_.max_steps) return;
-    require_batches(sampler, 0, static_cast<std::uint64_t>(number));
-    steps += steps_of_epoch(sampler, number);
+// The ranks take part in a step in equal numbers of rounds, even one that has no samples in it; see TrainerPart. Where
+// none may lack samples, a last step with too few must not end the run later. Batches by tokens end differently in each
+// epoch, others where an epoch is continued by another number of ranks.
+void TrainingLoop::require_last_steps(const data::Sampler& sampler) const {
+  if (joins() || is_over() || sampler.remainder() != data::Remainder::exact) return;
+  auto steps = state().step;
+  for (auto number = state().epoch; number < options_.epochs; ++number) {
+    const auto of_epoch = static_cast<std::uint64_t>(number);
+    const auto from = first_sample(of_epoch);
+    const auto batches = sampler.steps(from, of_epoch);
+    steps += ceiling_of_ratio(integer(batches), options_.accumulate);
+    if (options_.max_steps > 0 && steps > options_.max_steps) return;
+    if (batches > 0) {
+      const auto last = sampler.samples(batches - 1, from, of_epoch).of_all;
+      if (last < static_cast<std::uint64_t>(context_.world_size())) {
+        throw UsageError(text("The last step of epoch ", number + 1, " has ", last, " samples for ",
+                              context_.world_size(), " ranks. A trainer of several parts, or with a SyncBatchNorm, ",
+                              "needs some on each: use Remainder::pad or Remainder::drop."));
+      }
+    }
+    if (sampler.max_tokens() == 0 && from == 0) return;
   }
+}
+
+// Where an epoch begins: a resumed one where its checkpoint was written.
+std::uint64_t TrainingLoop::first_sample(std::uint64_t epoch) const {
+  return resumed_ && resumed_->epoch == epoch ? resumed_->position : 0;
 }
 
 std::vector<SyncBatchNormImpl*> TrainingLoop::batch_norms() const {
   std::vector<SyncBatchNormImpl*> found;
   for (const auto& part : parts_) {
-    for (const auto& module : part->module().modules()) {
+    // modules() with the part itself would need a shared_ptr to it.
+    if (auto* const norm = dynamic_cast<SyncBatchNormImpl*>(&part->module())) found.push_back(norm);
+    for (const auto& module : part->module().modules(/*include_self=*/false)) {
       if (auto* const norm = dynamic_cast<SyncBatchNormImpl*>(module.get())) found.push_back(norm);
     }
   }
@@ -364,7 +376,6 @@ void TrainingLoop::begin_epoch(TrainerSteps& steps) {
   }
   resumed_.reset();
   now_.batches = integer(steps.sampler().steps(now_.from, number));
-  require_batches(steps.sampler(), now_.from, number);
   auto left = ceiling_of_ratio(now_.batches, options_.accumulate);
   if (options_.max_steps > 0) left = std::min(left, options_.max_steps - step());
   context_.progress().begin_epoch({.number = static_cast<int>(epoch() + 1),

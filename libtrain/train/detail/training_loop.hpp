@@ -106,9 +106,10 @@ class TrainingLoop {
   RunConfiguration begin_once(const char* method, const data::Sampler* sampler);
   void begin(TrainerSteps& steps);
   void open_records(const RunConfiguration& configuration);
-  void require_batches(const data::Sampler& sampler, std::uint64_t from, std::uint64_t number) const;
+  void require_batches(const data::Sampler& sampler) const;
+  void require_last_steps(const data::Sampler& sampler) const;
+  std::uint64_t first_sample(std::uint64_t epoch) const;
   std::vector<SyncBatchNormImpl*> batch_norms() const;
-  void require_batches_of_run(const data::Sampler& sampler) const;
   bool joins() const;
   std::int64_t steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const;
   std::int64_t steps_of_epochs(const data::Sampler& sampler, std::int64_t count) const;
