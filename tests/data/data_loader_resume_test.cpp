@@ -182,7 +182,7 @@ TEST(LoaderResume, ComparesNoContentOrOrderThatTheStateDoesNotHave) {
   state.content = state.order = 0;
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(other.resume(state).state().position, 32u);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has no digests of data and order"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has no digest of the data and of the order"));
 }
 
 TEST(LoaderResume, RefusesTheStateOfOtherBlocks) {

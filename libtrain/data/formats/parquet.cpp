@@ -448,6 +448,7 @@ std::uint64_t bytes_of(const parquet::RowGroupMetaData& row_group, int leaf) {
 
 ParquetFile::ParquetFile(std::unique_ptr<const File> file, const ParquetOptions& options)
     : name_(detail::require_file(file.get(), "Parquet file").name()),
+      bytes_(file->size()),
       maximum_row_group_bytes_(options.maximum_row_group_bytes) {
   const auto subject = text("Parquet file '", name_, "'");
   auto content = std::make_shared<ParquetContent>();

@@ -107,6 +107,8 @@ class ParquetFile {
   /// The position of the column `name` in columns(). Throws EnvironmentError if it does not exist.
   std::size_t column(const std::string& name) const;
 
+  std::uint64_t bytes() const { return bytes_; }  ///< of the whole file
+
   std::size_t row_groups() const { return group_rows_.size(); }
 
   /// The number of rows of all row groups, and of one row group.
@@ -120,6 +122,7 @@ class ParquetFile {
 
  private:
   std::string name_;
+  std::uint64_t bytes_;
   std::uint64_t maximum_row_group_bytes_;
   std::vector<ParquetColumn> columns_;
   std::vector<std::uint64_t> group_rows_;

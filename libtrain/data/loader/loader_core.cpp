@@ -90,7 +90,9 @@ void LoaderCore::resume(const LoaderState& state) {
                           ". Resume with the same --seed."));
   }
   if (state.content == 0 || state.order == 0) {
-    log_warning("The loader's state has no digests of data and order, so only seed and size are compared.");
+    log_warning(text("The loader's state has no digest of ", state.content == 0 ? "the data" : "",
+                     state.content == 0 && state.order == 0 ? " and of " : "", state.order == 0 ? "the order" : "",
+                     ", so that other data or another order may not be noticed."));
   }
   const Content& own = content();
   if (state.dataset_size != dataset_.size() || (state.content != 0 && state.content != own.digest)) {

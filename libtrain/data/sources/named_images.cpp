@@ -55,7 +55,8 @@ class ArchivedImages final : public ImageSource {
     const auto place = place_of(index);
     const TarFile& archive = archives_[place.shard];
     return {.path = text(archive.name(), '/', archive.member_name(place.position)),
-            .offset = archive.offset(place.position)};
+            .offset = archive.offset(place.position),
+            .bytes = archive.bytes(place.position)};
   }
 
   const std::vector<std::string>& classes() const override { return no_classes_; }

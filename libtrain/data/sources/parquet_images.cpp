@@ -143,7 +143,9 @@ void ParquetImages::read(std::uint64_t index, EncodedImage& image) const {
 SampleOrigin ParquetImages::origin(std::uint64_t index) const {
   const auto place = table_.place(index);
   const RowGroup& row_group = row_groups_[place.shard];
-  return {.path = text(files_[row_group.file].name(), ", row group ", row_group.number, ", row ", place.position)};
+  const ParquetFile& file = files_[row_group.file];
+  return {.path = text(file.name(), ", row group ", row_group.number, ", row ", place.position),
+          .bytes = file.bytes()};
 }
 
 }  // namespace libtrain::data

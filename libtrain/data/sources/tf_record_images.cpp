@@ -56,7 +56,7 @@ void TfRecordImages::read(std::uint64_t index, EncodedImage& image) const {
 SampleOrigin TfRecordImages::origin(std::uint64_t index) const {
   const auto place = table_.place(index);
   const TfRecordFile& shard = shards_[place.shard];
-  return {.path = shard.name(), .offset = shard.offset(place.position)};
+  return {.path = shard.name(), .offset = shard.offset(place.position), .bytes = shard.bytes(place.position)};
 }
 
 }  // namespace libtrain::data

@@ -93,7 +93,8 @@ SampleOrigin WebDatasetImages::origin(std::uint64_t index) const {
   const WebDatasetShard& shard = shards_[place.shard];
   auto member = find_first(shard, place.position, options_.image_extensions);
   if (!member) member = find_first(shard, place.position, shard.extensions(place.position));
-  return {.path = shard.name(), .offset = shard.archive().offset(member.value())};
+  const TarFile& archive = shard.archive();
+  return {.path = shard.name(), .offset = archive.offset(member.value()), .bytes = archive.bytes(member.value())};
 }
 
 }  // namespace libtrain::data

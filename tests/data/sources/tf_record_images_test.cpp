@@ -77,6 +77,7 @@ TEST_F(TfRecordImagesTest, KnowsWhereARecordBegins) {
   EXPECT_EQ(images.origin(0).path, set_.path() + "/data/a.tfrecord");
   EXPECT_EQ(images.origin(0).offset, 0U);
   EXPECT_EQ(images.origin(1).offset, example_of("a", 1).size() + 16);
+  EXPECT_EQ(images.origin(0).bytes, example_of("a", 1).size());
 }
 
 TEST_F(TfRecordImagesTest, CountsTheBytesOfRecordsAndTheirChecksums) {

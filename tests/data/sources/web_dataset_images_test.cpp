@@ -79,6 +79,7 @@ TEST_F(WebDatasetImagesTest, KnowsWhereAnImageLies) {
   const auto images = open({.folder = "data"});
   EXPECT_EQ(images.origin(0).path, set_.path() + "/data/a.tar");
   EXPECT_EQ(images.origin(0).offset, 512U);
+  EXPECT_EQ(images.origin(0).bytes, 600U);
   EXPECT_EQ(images.origin(1).offset, 512U + 1024U + 2 * 1024U + 512U);
 }
 
