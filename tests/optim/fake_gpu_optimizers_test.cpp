@@ -13,6 +13,7 @@
 #include <torch/utils.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/optim/detail/step_recording.hpp>
 #include <libtrain/optim/fused_adamw.hpp>
 #include <libtrain/optim/fused_sgd.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
@@ -210,6 +211,21 @@ TEST(FakeGpuOptimizers, ARecordedStepFollowsRatesAndSkips) {
   expect_replays<FusedAdamW>(AdamWOptions(0.01));
   expect_replays<Lars>(LarsOptions(1).weight_decay(0.1));
   expect_replays<Lamb>(LambOptions(0.01));
+}
+
+template <typename Optimizer, typename Options>
+void expect_refusal_outside_of_graphs(const Options& options) {
+  Optimizer optimizer(weights_on_gpu(2), options);
+  optimizer.step();
+  const detail::StepRecording recording;
+  EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }), HasSubstr("Give it to StepGraph's constructor"));
+}
+
+TEST(FakeGpuOptimizers, ARecordingThatWasNotGivenItsOptimizerIsRefused) {
+  expect_refusal_outside_of_graphs<FusedSgd>(sgd_options());
+  expect_refusal_outside_of_graphs<FusedAdamW>(AdamWOptions(0.01));
+  expect_refusal_outside_of_graphs<Lars>(LarsOptions(1));
+  expect_refusal_outside_of_graphs<Lamb>(LambOptions(0.01));
 }
 
 TEST(FakeGpuOptimizers, ARecordingThatWouldCreateStateIsRefused) {

@@ -15,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <libtrain/optim/detail/step_recording.hpp>
 #include <libtrain/optim/detail/trust_ratio.hpp>
 
 namespace libtrain::optim::detail {
@@ -119,6 +120,11 @@ void finish_update(const DeviceList& list) {
 }
 
 void prepare_device_state(at::Tensor& state, const at::Tensor& value, bool recording) {
+  if (!recording && StepRecording::is_under_way()) {
+    throw UsageError(
+        "An optimizer that StepGraph was not given steps while a step is recorded into a graph, whose replays would "
+        "repeat its present learning rate. Give it to StepGraph's constructor.");
+  }
   if (state.defined() && state.sizes() == value.sizes() && has_layout_of(state, value)) return;
   require_not_recording(recording);
   prepare_state(state, value);
