@@ -14,8 +14,8 @@ enum class LogLevel { debug, info, warning, error };
 /// with "warning: " or "error: " before the message. Further lines of a message are indented, secrets are masked (see
 /// `redact`), and the whole message is one write(2). Any thread may log; logging never throws.
 ///
-/// Rank 0 logs messages at or above the process's level (info unless LIBTRAIN_LOG sets another); other ranks log
-/// warnings and errors. At level debug every rank logs every message.
+/// Rank 0 logs messages at or above the process's level (info unless LIBTRAIN_LOG sets another); other ranks log of
+/// these only warnings and errors. At level debug every rank logs every message.
 void log_message(LogLevel level, std::string_view message) noexcept;
 
 inline void log_debug(std::string_view message) noexcept {

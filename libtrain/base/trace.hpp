@@ -21,7 +21,7 @@ class TraceSink {
                     std::string_view detail = {}) noexcept = 0;
 };
 
-/// A span from construction to destruction; without a sink it costs one comparison.
+/// A span from construction to destruction; without a sink it costs one comparison. `lane` and `name` must outlive it.
 class TraceSpan {
  public:
   TraceSpan(TraceSink* sink, std::string_view lane, std::string_view name)

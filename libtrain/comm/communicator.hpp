@@ -121,9 +121,9 @@ class Communicator {
     return device().is_cpu() ? allocate(elements, type) : at::zeros({elements}, type);
   }
 
-  /// Sets a label for the following calls, such as "bucket 3". Errors and records contain it, and ranks that make the
-  /// same call under different labels get the same error as for different calls. Null removes the label. Returns the
-  /// previous label. See CallPurpose.
+  /// Sets a label for the following calls, such as "bucket 3"; null removes it. Errors and records contain it. The same
+  /// call under different labels is an error, as different calls are; over NCCL, release builds compare only the first
+  /// 16 collectives and every 64th, and mix up the data of others. Returns the previous label. See CallPurpose.
   virtual std::shared_ptr<const std::string> label_calls(std::shared_ptr<const std::string> /*label*/) { return {}; }
 
   /// The last 100 collectives, oldest first, to see where this rank is or was. Empty if the backend keeps no records.

@@ -60,8 +60,8 @@ void barrier(HostTransport& transport, const WaitPolicy& policy);
 ///
 /// All methods except `abort` and `allocate` are called by one thread at a time, in the same order on every rank.
 /// Pointers may be null if there is nothing to move. Every method throws CommunicationError when a peer is lost or the
-/// deadline passes; after that only `abort` and the destructor may be called. A transport over a library that cannot be
-/// interrupted may stay in a call for ever: threads that wait for the result have their own timeout.
+/// deadline passes; after that only `abort`, `end_job` and the destructor are called. A transport over a library that
+/// cannot be interrupted may stay in a call for ever: threads that wait for the result have their own timeout.
 class HostTransport {
  public:
   virtual ~HostTransport() = default;

@@ -58,7 +58,7 @@ class [[nodiscard]] Work {
     if (pending_) pending_->wait();
   }
 
-  /// Never true for a collective that is recorded into a graph.
+  /// Not true of a collective that is recorded into a graph, unless the communicator has failed.
   bool done() const { return !pending_ || pending_->done(); }
 
   /// std::nullopt until it has finished, and always for a single process and for collectives that are recorded into a

@@ -89,9 +89,10 @@ class CocoDetection : public DatasetOf<DetectionSample> {
 
   std::uint64_t size() const override { return images_.size(); }
 
-  /// Objects are left out if a crop leaves less than a pixel of them. With copy_paste it depends on another image of
-  /// the set, which `random` chooses. Throws EnvironmentError if the image cannot be read or its size differs from the
-  /// annotations, and StorageUnavailable also for the other image.
+  /// Objects of which less than a pixel is left in width or height are left out, except with ShorterSide: there all
+  /// stay, and the box of one outside of the image has no area, which MaskRcnnImpl::losses() refuses. With copy_paste
+  /// the sample depends on another image of the set, which `random` chooses. Throws EnvironmentError if the image
+  /// cannot be read or its size differs from the annotations, and StorageUnavailable also for the other image.
   DetectionSample get(std::uint64_t index, SampleRandom& random) const override;
 
   SampleOrigin origin(std::uint64_t index) const override { return source_->origin(index); }

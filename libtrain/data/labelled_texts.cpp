@@ -285,7 +285,7 @@ std::string_view LabelledTexts::text(std::uint64_t row) const {
 }
 
 std::string_view LabelledTexts::second_text(std::uint64_t row) const {
-  return has_pairs_ ? text_at(2 * row + 1) : std::string_view{};
+  return has_pairs_ ? text_at(2 * row + 1) : text_at(row).substr(0, 0);
 }
 
 std::string_view LabelledTexts::text_at(std::uint64_t number) const {
@@ -294,6 +294,11 @@ std::string_view LabelledTexts::text_at(std::uint64_t number) const {
   }
   const std::uint64_t begin = number == 0 ? 0 : ends_[number - 1];
   return std::string_view(bytes_).substr(begin, ends_[number] - begin);
+}
+
+std::int64_t LabelledTexts::label(std::uint64_t row) const {
+  if (kind_ != TextLabels::several_classes) return classes_of(row).front();
+  throw UsageError("label() was called for texts that have several classes each. Call classes_of().");
 }
 
 std::span<const std::uint32_t> LabelledTexts::classes_of(std::uint64_t row) const {

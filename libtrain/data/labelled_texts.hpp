@@ -92,7 +92,7 @@ class LabelledTexts {
   TextLabels labels() const { return kind_; }
 
   /// For TextLabels::classes: the number of the row's class.
-  std::int64_t label(std::uint64_t row) const { return classes_of(row).front(); }
+  std::int64_t label(std::uint64_t row) const;
 
   /// The numbers of the row's classes: one, or any number of different ones in ascending order with several_classes.
   std::span<const std::uint32_t> classes_of(std::uint64_t row) const;
@@ -146,10 +146,10 @@ class LabelledTexts {
 };
 
 /// The texts at `locations`, in this order: files in local paths or object stores (see open_storage()), or folders, of
-/// which all files with a name that TextFormat::by_name knows are read, in the order of their names. A location is a
-/// folder if it ends with '/' or is a local one. Throws as LabelledTexts and open_storage() do, and EnvironmentError
-/// for a folder without such files, with files of several splits, such as train.csv and test.csv, and with some of the
-/// files numbered "-00000-of-00003".
+/// which all files with a name that TextFormat::by_name knows are read, at any depth, in the order of their paths. A
+/// location is a folder if it ends with '/' or is a local one. Throws as LabelledTexts and open_storage() do, and
+/// EnvironmentError for a folder without such files, with files of several splits, such as train.csv and test.csv, and
+/// with some of the files numbered "-00000-of-00003".
 LabelledTexts read_labelled_texts(const std::vector<std::string>& locations, const LabelledTextsOptions& options = {},
                                   const StorageOptions& storage = {});
 

@@ -17,9 +17,10 @@ struct TokenBatch {
   at::Tensor token_labels;    ///< int64 [B, T], kNoTokenLabel for padding; undefined if the texts have none
 };
 
-/// T is the length of the longest text, rounded up to a multiple of `multiple_of`; 0 without texts. Throws UsageError
-/// if `multiple_of` is below 1, for texts with different numbers of targets, and for some with token labels and some
-/// without, or with another number of them than of ids.
+/// T is the length of the longest text, rounded up to a multiple of `multiple_of`. Without texts T is 0, and the batch
+/// has labels int64 [0] and no token_labels, whatever other batches have. Throws UsageError if `multiple_of` is below
+/// 1, for texts with different numbers of targets, and for some with token labels and some without, or with another
+/// number of them than of ids.
 TokenBatch pad_tokens(const std::vector<TokenSample>& texts, std::int64_t pad_id, std::int64_t multiple_of = 1);
 
 /// Concatenated texts, without padding.
@@ -32,7 +33,7 @@ struct PackedTokens {
   at::Tensor token_labels;  ///< int64 [N]; undefined if the texts have none
 };
 
-/// Throws UsageError as pad_tokens() does for texts that differ in what they have.
+/// Without texts as pad_tokens(). Throws UsageError as it does for texts that differ in what they have.
 PackedTokens pack_tokens(const std::vector<TokenSample>& texts);
 
 template <typename Visit>

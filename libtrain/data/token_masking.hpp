@@ -21,10 +21,10 @@ struct MaskingOptions {
 };
 
 /// Chooses tokens of a text, changes `ids` at their places, and returns their former ids: kNoTokenLabel for all other
-/// tokens. If chance chooses none, one is chosen, so that no text is without a loss; a text of special tokens alone has
-/// none. Depends on the ids, the options and `random` alone: with the random numbers of a sample, neither on its batch
-/// nor on its rank. Throws UsageError for shares that are not in [0, 1] or add up to more, and for a vocabulary without
-/// a token that is not special.
+/// tokens. If chance chooses none, one is chosen, so that no text is without a loss, unless `probability` is 0; a text
+/// of special tokens alone has none. Depends on the ids, the options and `random` alone: with the random numbers of a
+/// sample, neither on its batch nor on its rank. Throws UsageError for shares that are not in [0, 1] or add up to more,
+/// and for a vocabulary without a token that is not special.
 std::vector<std::int64_t> mask_tokens(std::vector<std::int64_t>& ids, const MaskingOptions& options,
                                       SampleRandom& random);
 
@@ -38,6 +38,8 @@ class MaskedTexts : public DatasetOf<TokenSample> {
   TokenSample get(std::uint64_t index, SampleRandom& random) const override;
   SampleOrigin origin(std::uint64_t index) const override { return texts_.origin(index); }
   DatasetIdentity identity() const override { return texts_.identity(); }
+  std::vector<std::uint64_t> blocks() const override { return texts_.blocks(); }
+  std::unique_ptr<ReadAhead> read_ahead(const ReadingIndices& order) const override { return texts_.read_ahead(order); }
 
  private:
   const DatasetOf<TokenSample>& texts_;

@@ -32,8 +32,9 @@ using MakeModel = std::function<std::shared_ptr<ImageClassifier>(const ModelOpti
 void add_model(const std::string& name, MakeModel make);
 
 /// A new model: one of torchvision's ResNets under its name there, such as "resnet50"; "resnet8" or "resnet20" for
-/// small images; "horovod_mnist" or "pytorch_mnist"; or one of add_model(). Throws std::invalid_argument for another
-/// name, with those that there are, and as the model does.
+/// small images; "horovod_mnist" or "pytorch_mnist", which need 10 classes and 1 input channel and ignore the other
+/// options; or one of add_model(). Throws std::invalid_argument for another name, with those that there are, and as
+/// the model does.
 std::shared_ptr<ImageClassifier> make_model(const std::string& name, const ModelOptions& options = {});
 
 /// Sorted.

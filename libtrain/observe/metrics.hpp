@@ -12,7 +12,8 @@ namespace libtrain {
 /// events `run`, `step`, `epoch`, `evaluation` and, last, `summary`.
 ///
 /// The file has no partial lines: a line is one write(2) on a file opened for appending, and a partial line that a
-/// failed write or a killed process left is removed. Any thread may write.
+/// failed write or a killed process left is removed, unless InUse::shared joins a run that has the file open. Any
+/// thread may write.
 class MetricsWriter {
  public:
   /// Whether a second run may use the directory while the first one writes.

@@ -69,7 +69,7 @@ class MlflowRun final : public Tracker {
   /// uploaded.
   void register_model(std::string_view name, std::string_view artifact);
 
-  /// Waits at most `end_timeout`, then warns about what was not sent.
+  /// Waits at most `end_timeout`, and 2 s for the thread to stop, then warns about what was not sent.
   void end(RunStatus status) override;
 
   /// std::nullopt until the server has created the run. To be stored with a checkpoint, so that a restart continues it.

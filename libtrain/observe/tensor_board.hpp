@@ -51,7 +51,7 @@ class TensorBoardWriter final : public Tracker {
   void log_histogram(std::string_view tag, std::int64_t step, const Histogram& histogram) override;
   void end(RunStatus status) override;
 
-  /// Waits until all events so far are written or lost, at most `end_timeout`.
+  /// Waits until it was tried to write all events so far, at most `end_timeout`; a full disk is tried again later.
   void flush();
 
   const std::filesystem::path& file() const { return file_; }

@@ -28,7 +28,7 @@ struct DeviceList;
 /// dense. Other parameters are updated by tensor operators. Not thread-safe.
 ///
 /// For parameters on a GPU the device counts the steps, in float32, since the host does not know which were skipped:
-/// AdamWParamState::step() in state() is up to date after save() only.
+/// AdamWParamState::step() in state() is up to date after save() and optimizer_state() only.
 class FusedAdamW : public torch::optim::AdamW, public DeviceOptimizer {
  public:
   using torch::optim::AdamW::AdamW;

@@ -43,8 +43,8 @@ enum class BufferPolicy {
 
 /// Whether wait() checks for replicas that have diverged, without an additional message.
 enum class Replicas {
-  compared,  ///< one element of each parameter, a different one in each round; if ranks differ, wait() fails on all of
-             ///< them and names parameter and ranks. A difference in few elements is found some rounds later
+  compared,  ///< one element of each trainable parameter, another in each round (on a GPU in each eighth); if ranks
+             ///< differ, wait() fails on all and names parameter and ranks. A few differences are found rounds later
   unchecked  ///< for ranks that change their copies on purpose, or whose processors round differently
 };
 
@@ -189,9 +189,9 @@ class GradientSynchronizer {
   /// must call it.
   void broadcast_buffers();
 
-  /// Chooses bucket limits from the latency and bandwidth of this communicator, measured now, and the times at which
-  /// gradients became ready in the last round, and plans again. Returns the limits, with `alone_bytes` unchanged. All
-  /// ranks must call it, between two rounds. Throws UsageError if a plan was given.
+  /// On the CPU, chooses bucket limits from the latency and bandwidth of this communicator, measured now, and the times
+  /// at which gradients became ready in the last round, and plans again. Returns the limits, `alone_bytes` unchanged.
+  /// All ranks must call it, between two rounds. UsageError if a plan was given, before the first round, and on a GPU.
   BucketLimits tune();
 
   /// The buckets in the order in which they are reduced. Members are indices into parameter_names().

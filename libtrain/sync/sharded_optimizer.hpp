@@ -155,7 +155,7 @@ class ShardedOptimizer {
   void load_state_dict(const StateDict& state);
 
   /// Bytes of state on this rank: 1/world_size of the whole, and up to world_size - 1 elements of each bucket, which
-  /// all ranks have. 0 before the first step.
+  /// all ranks have. 0 before the first step or load_state_dict().
   std::size_t state_bytes() const;
 
  private:

@@ -49,10 +49,10 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, t
   /// not floating and, on all ranks, for one value a channel on all ranks together while training.
   at::Tensor forward(const at::Tensor& input);
 
-  /// The weight of this rank's gradients in their average, relative to other ranks: the samples of its batch if
-  /// GradientSynchronizer::set_samples is called, which weights by samples; otherwise 1, the default. Each rank's loss
-  /// then has the same weight inside backward() as outside. Call it before the round's first backward(). Throws
-  /// UsageError for a negative or non-finite number.
+  /// The weight of this rank's gradients in their average, relative to other ranks. A GradientSynchronizer sets it for
+  /// the layers of its module: in set_samples() by samples, and to 1 when it is created and when a round ends. By hand,
+  /// call it in each round, after set_samples() and before the first backward(), so that each rank's loss has the same
+  /// weight inside backward() as outside. Throws UsageError for a negative or non-finite number.
   void set_gradient_weight(double weight);
 
   /// Replaces `batch_norm`, a BatchNorm1d, 2d or 3d with the same options: its parameters become this layer's, the same

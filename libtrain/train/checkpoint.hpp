@@ -25,8 +25,8 @@ namespace libtrain {
 class Context;
 
 struct CheckpointOptions {
-  /// Write while the training goes on, from a copy of the state in host memory; otherwise save() returns when the
-  /// checkpoint is complete, and uploaded if there is a store.
+  /// Write while the training goes on, from a copy of the state in host memory; otherwise save() returns on rank 0 when
+  /// the checkpoint is complete, and uploaded if there is a store; other ranks wait for that in wait() only.
   bool in_background = true;
   /// Saves that may fail one after the other, such as on a full disk, before save() throws; each is a warning. Uploads
   /// to the store are counted apart.
@@ -93,7 +93,7 @@ class Checkpointable {
 /// reads it, so the root need not be shared by hosts; if it is, each rank writes its share of sharded parts. Weights
 /// are model.safetensors under the model's own names, which Python reads. Loading runs no code.
 ///
-/// All ranks must call add(), save(), load_latest() and load(), in the same order. Between wait() of the synchronizer
+/// All ranks must create it, and call all of its methods in the same order. Between wait() of the synchronizer
 /// and the next forward pass, the state of all parts belongs to one step: call save() there. Buffers that differ
 /// between ranks (BufferPolicy::local) are stored, and loaded on all ranks, as rank 0 has them, and so are averages of
 /// them. Add parts after the GradientSynchronizer has been created. Parts must outlive this object. Not thread-safe.
@@ -124,16 +124,16 @@ class Checkpoint {
   void add(const std::string& name, std::unique_ptr<Checkpointable> part);
 
   /// Saves all parts as step-<step>. With in_background it waits for the write before, copies the state to host memory,
-  /// and returns. A write that failed is reported here: as a warning on rank 0, or as an EnvironmentError if that
+  /// and returns. A write that failed is reported here: as a warning on rank 0, or there as an EnvironmentError if that
   /// happened more than failures_allowed times in a row; older checkpoints are intact. Throws EnvironmentError on all
   /// ranks if the folder cannot be used, such as by a second run that writes there.
   void save(const CheckpointPosition& position);
 
   /// Loads the newest checkpoint that is complete and undamaged, in the root or in the store, from which it is copied
   /// to the root; std::nullopt if there is none. Damaged ones are named in warnings and passed over. Throws
-  /// EnvironmentError, the same on all ranks, if the folder or the store cannot be read or a newer libtrain wrote it,
-  /// and as load(). `accept` gets the manifest before anything is loaded, on all ranks; what it throws on a rank is
-  /// thrown on all.
+  /// EnvironmentError, the same on all ranks, if all are damaged, the folder or the store cannot be read, or a newer
+  /// libtrain wrote it, and as load(). `accept` gets the manifest before anything is loaded, on all ranks; what it
+  /// throws on a rank is thrown on all.
   std::optional<CheckpointPosition> load_latest(const Accept& accept = {});
 
   /// Loads this checkpoint, verified. Throws EnvironmentError if it is damaged, and UsageError if it lacks a part, has

@@ -73,8 +73,8 @@ class Context {
   /// be opened or copied (on all ranks if one of them cannot copy).
   std::shared_ptr<const data::Storage> storage(std::string_view name);
 
-  /// `--seed`, the same on every rank. torch's generator is seeded from it, differently on each rank, so that dropout
-  /// masks differ, also those of the GPUs; a GradientSynchronizer copies rank 0's weights to all ranks.
+  /// `--seed`, the same on every rank. `run` seeds torch's generator from it, differently on each rank, so that dropout
+  /// masks differ, also those of the GPUs; a program that creates its own Context must call torch::manual_seed itself.
   std::uint64_t seed() const;
 
   /// What a resumed run must have in common with the run that it continues: the program's own options, except those for

@@ -8,8 +8,8 @@
 
 namespace libtrain {
 
-/// Handles an exception as `run` does, for a program with its own main(). Call it in a catch block for all exceptions,
-/// on any rank:
+/// Handles an exception as `run` does, for a program with its own main(), except StoppedOnRequest, which is no failure:
+/// catch it before. Call it in a catch block for all other exceptions, on any rank:
 ///
 ///     } catch (...) {
 ///       return lt::end_failed_job(launch, communicator.get());

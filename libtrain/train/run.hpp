@@ -25,9 +25,9 @@ namespace libtrain {
 /// If `body` throws StoppedOnRequest, on all ranks, the run ends in the same way, with exit code 5.
 ///
 /// An exception on any rank ends the whole job within seconds with one report (rank, host, cause) and the exit code of
-/// that Error (see ExitCode). A rank that has finished waits for the others, so that a job succeeds on all ranks or on
-/// none. If communication fails, every running rank writes its last 100 collectives to
-/// DIR/collectives.rank<its number>.txt (DIR is `--output`), and the report lists in which collective each rank is.
+/// that Error (see ExitCode). A rank that has finished waits for the others, at most `--timeout`, after which the job
+/// fails: it succeeds on all ranks or none. If communication fails, every running rank writes its last 100 collectives
+/// to DIR/collectives.rank<its number>.txt (DIR is `--output`), and the report lists in which collective each rank is.
 /// With `--timeline FILE` a rank that fails writes its own spans to FILE.rank<its number>; MPI may end other ranks
 /// before they do the same.
 int run(int argc, char** argv, const std::function<void(Context&)>& body);

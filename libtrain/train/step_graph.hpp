@@ -105,9 +105,9 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;  // owns the graph
   StepGraph& operator=(const StepGraph&) = delete;
 
-  /// Makes a step with copies of `inputs`, tensors on the communicator's device, which are made without waiting.
-  /// Returns the tensors that the body has returned, detached, on that device: their values are overwritten by the next
-  /// step.
+  /// Makes a step with `inputs`, tensors on the communicator's device: the body gets them in warm-up steps, and copies,
+  /// made without waiting, in recorded ones. Returns the tensors that the body has returned, detached, on that device:
+  /// their values are overwritten by the next step.
   ///
   /// Throws what the body throws. Throws UsageError, before anything else is done, for inputs of another number, shape,
   /// dtype or device than in the first step, for another stream, and within an Autocast that keeps casts of weights.

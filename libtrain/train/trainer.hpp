@@ -166,9 +166,9 @@ class TrainerStepsOf final : public TrainerSteps {
 ///
 /// Resuming: fit() continues the run in `--output` if there is one that is not finished, and ends as if the run had
 /// never stopped (`--resume auto`). If that run had finished, nothing is trained: fit() loads its last checkpoint, and
-/// returns after a warning. If it had another configuration (options of the command line or of this class), fit()
-/// throws UsageError with the differences. `--resume none` starts anew, and `--resume PATH` from a checkpoint, whatever
-/// its configuration; other checkpoints in `--output` are kept in a folder of another name. See docs/training.md.
+/// returns after a warning. If it had another configuration (options of the command line, and those of this class that
+/// docs/training.md lists), fit() throws UsageError with the differences. `--resume none` starts anew, `--resume PATH`
+/// from any checkpoint; other checkpoints in `--output` are kept in a folder of another name.
 ///
 /// At another number of ranks the order of the samples is the same, and a schedule goes on at the same place in the
 /// data. Without a schedule, rates that the program has set are restored, in proportion to those before fit().
@@ -238,8 +238,8 @@ class Trainer {
   /// without a call of it.
   ///
   /// The weights are finite at the end. Throws what the parts throw; UsageError for Remainder::uneven, a loader without
-  /// batches, a last step of an epoch with fewer samples than ranks if there are several parts or a SyncBatchNorm, or a
-  /// second call of this or evaluate().
+  /// batches, a last batch of an epoch with fewer samples than ranks if there are several parts or a SyncBatchNorm, and
+  /// a second call of this or evaluate().
   template <typename B, typename Step>
   void fit(data::DataLoaderOf<B>& loader, Step step) {
     detail::TrainerStepsOf<B, Step> steps(loader, step);
@@ -266,8 +266,8 @@ class Trainer {
   /// it drops everything. Throws UsageError before fit().
   Trackers& trackers();
 
-  /// The checkpoint with the best TrainerCheckpoints::metric so far, in fit() and after it; empty if there is
-  /// none. All ranks have the same.
+  /// The folder of the checkpoint with the best TrainerCheckpoints::metric so far, the same on all ranks; empty if none
+  /// has it. In callbacks the folder may not be written yet; after fit() it is complete.
   std::filesystem::path best_checkpoint() const;
 
  private:

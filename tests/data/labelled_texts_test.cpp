@@ -131,6 +131,8 @@ TEST(LabelledTexts, HaveSeveralClassesEach) {
                  options);
   EXPECT_THAT(texts.classes(), ElementsAre("a, b", "blue", "red"));
   EXPECT_THAT(rows_of(texts), ElementsAre("a 1 2", "b", "c 1", "d 0 2", "e"));
+  EXPECT_THAT(message_of<UsageError>([&] { static_cast<void>(texts.label(1)); }), HasSubstr("Call classes_of()"));
+  EXPECT_THROW(texts.second_text(5), UsageError);
   EXPECT_THAT(rows_of(read_texts("a.tsv", "text\tlabel\na\tx|y\n",
                                  {.labels = TextLabels::several_classes, .label_separator = '|'})),
               ElementsAre("a 0 1"));

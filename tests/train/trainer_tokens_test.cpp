@@ -263,7 +263,7 @@ TEST(TrainerTokens, RefuseALaterEpochThatEndsWithTooFewTextsAtTheStart) {
     const auto seed = seed_of_a_short_epoch(kEpochsOfTexts - 1, *context);
     std::int64_t batches = 0;
     EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, {}, batches); }),
-                HasSubstr(text("The last step of epoch ", kEpochsOfTexts, " has ")));
+                HasSubstr(text("The last batch of epoch ", kEpochsOfTexts, " has ")));
     EXPECT_EQ(batches, 0);
     const auto steps = train_two_parts(*run.start(), seed, {.epochs = kEpochsOfTexts - 1}, batches);
     EXPECT_EQ(batches, steps);
@@ -280,7 +280,7 @@ TEST(TrainerTokens, RefuseNoEpochThatIsBehindAResumedRun) {
     const auto seed = seed_of_a_short_epoch(0, *context);
     std::int64_t batches = 0;
     EXPECT_THAT(message_of<UsageError>([&] { train_two_parts(*context, seed, {}, batches); }),
-                HasSubstr("The last step of epoch 1 has "));
+                HasSubstr("The last batch of epoch 1 has "));
     EXPECT_EQ(batches, 0);
     const auto alone = communicator.split(communicator.rank(), 0);
     TestRun begun{*alone};

@@ -37,7 +37,8 @@ class CsvFile {
  public:
   /// Throws EnvironmentError with the file, the line and the byte offset for rows with different numbers of fields, a
   /// quote in a field that does not begin with one, text after a closing quote, a missing closing quote, a carriage
-  /// return without a line feed, UTF-16, and a missing header; UsageError without a file.
+  /// return without a line feed, UTF-16, a row above 64 MiB, and a missing header; UsageError without a file, and for a
+  /// separator that is the quote or ends lines.
   explicit CsvFile(std::shared_ptr<const File> file, const CsvOptions& options = {});
 
   /// The number of rows without the header.

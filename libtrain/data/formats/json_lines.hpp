@@ -18,7 +18,7 @@ namespace libtrain::data {
 /// object, does not have the key (of duplicate keys, the last counts) or has a value of another type.
 class JsonLines {
  public:
-  /// Throws what File::read_at throws, and UsageError without a file.
+  /// Throws what File::read_at throws, EnvironmentError for a line above 64 MiB, and UsageError without a file.
   explicit JsonLines(std::shared_ptr<const File> file);
 
   std::uint64_t size() const { return rows_.size(); }

@@ -17,9 +17,9 @@ namespace libtrain::data {
 /// are opened, and stay open: each local one takes a descriptor. `index_folder` is a local folder for their indices:
 /// see ShardOptions.
 ///
-/// Throws UsageError without a storage; EnvironmentError without names, for an image that is in no archive or in two,
-/// and for an incomplete set of archives; what Storage::list, Storage::info and TarFile throw. A file that is missing
-/// is an error when it is read.
+/// Throws UsageError without a storage; EnvironmentError without names, for an image that is in no archive, a member
+/// that is in two, and while libtrain-pack replaces the archives; what Storage::list, Storage::info and TarFile throw.
+/// A file that is missing is an error when it is read.
 std::unique_ptr<const ImageSource> open_named_images(std::shared_ptr<const Storage> storage, const std::string& folder,
                                                      const std::vector<std::string>& names,
                                                      const std::string& index_folder = {});

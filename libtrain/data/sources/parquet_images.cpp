@@ -144,8 +144,7 @@ SampleOrigin ParquetImages::origin(std::uint64_t index) const {
   const auto place = table_.place(index);
   const RowGroup& row_group = row_groups_[place.shard];
   const ParquetFile& file = files_[row_group.file];
-  return {.path = text(file.name(), ", row group ", row_group.number, ", row ", place.position),
-          .bytes = file.bytes()};
+  return {.path = text(file.name(), ", row group ", row_group.number, ", row ", place.position), .bytes = file.bytes()};
 }
 
 }  // namespace libtrain::data

@@ -25,6 +25,7 @@ class CachedStorage : public Storage {
 
   const std::string& name() const override { return remote_->name(); }
   std::string identity() const override { return remote_->identity(); }
+  std::string local_identity() const override { return remote_->local_identity(); }
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
   std::vector<FileInfo> list(const std::string& folder) const override;

@@ -20,7 +20,8 @@ class File {
   virtual std::uint64_t size() const = 0;
 
   /// Fills `to` with the bytes from `offset` on. Throws EnvironmentError that names the file and the byte offset if the
-  /// file has fewer bytes, was deleted or changed since it was opened, or cannot be read after all retries.
+  /// file has fewer bytes or cannot be read after all retries, and in an object store if it was deleted or, as far as
+  /// StorageOptions::change_check notices, changed since it was opened. Other changes of a local file go unnoticed.
   virtual void read_at(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
   /// Fills `first` and then `second` with the bytes from `offset` on, by one request if requests are slow. Throws as

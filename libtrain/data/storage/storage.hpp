@@ -96,7 +96,7 @@ void require_path_below(const std::string& root, std::string_view path);
 std::string describe(const Storage& storage, const std::string& path);
 
 /// Opens the file and checks that it is the version that `key` identifies: reading the result gives bytes of that
-/// version or an error (see File::read_at). Throws EnvironmentError if the file was deleted or changed.
+/// version or an error, as far as File::read_at notices. Throws EnvironmentError if the file was deleted or changed.
 std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
 
 /// Calls work(i, stop) once for each i below `count`, from at most `threads` threads: requests to a storage wait more

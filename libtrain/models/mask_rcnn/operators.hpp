@@ -12,7 +12,8 @@ namespace libtrain::models {
 /// they use at::get_num_threads() threads, and their results do not depend on how many. Wrong shapes and types throw
 /// c10::Error.
 
-/// Intersection over union of each pair, [N, M], of the type of `a`; 0 for boxes that do not overlap.
+/// Intersection over union of each pair, [N, M], of the type of `a`; 0 for boxes that do not overlap, NaN for two
+/// without area.
 at::Tensor box_iou(const at::Tensor& a, const at::Tensor& b);
 
 /// Greedy non-maximum suppression: a box is dropped if its intersection over union with a kept box of its group, of a

@@ -29,8 +29,8 @@ class NormImpl;
 ///
 /// Texts are packed; a padded batch is packed first, so that both give the same numbers. Each text attends to itself
 /// alone. The encoder computes its last layer only for the tokens that the head reads. In train mode, and with a
-/// dropout above 0, which numbers are dropped depends on the seed of torch's CPU generator and on the shape of the
-/// batch: packed in another order, texts get other masks.
+/// dropout above 0, which numbers are dropped depends on torch's generator of the model's device and on the shape of
+/// the batch: packed in another order, texts get other masks.
 ///
 /// Under Autocast, activations between the layers are of its type, sums and norms are computed in float32, and
 /// parameters and their gradients stay what they are.

@@ -118,7 +118,8 @@ std::vector<std::string> BucketPlanner::describe(const std::vector<Bucket>& plan
                        " plan, re-planning ", options_.replan ? "on" : "off"));
   lines.push_back(text("wire format ", options_.wire_format ? options_.wire_format->signature() : "none", ", policies ",
                        static_cast<int>(options_.unused), " ", static_cast<int>(options_.non_finite), " ",
-                       static_cast<int>(options_.buffers), " ", static_cast<int>(options_.replicas)));
+                       static_cast<int>(options_.buffers), " ", static_cast<int>(options_.replicas), " ",
+                       static_cast<int>(options_.overlap)));
   return lines;
 }
 

@@ -334,7 +334,7 @@ void TrainingLoop::require_last_steps(const data::Sampler& sampler) const {
     if (batches > 0) {
       const auto last = sampler.samples(batches - 1, from, of_epoch).of_all;
       if (last < static_cast<std::uint64_t>(context_.world_size())) {
-        throw UsageError(text("The last step of epoch ", number + 1, " has ", last, " samples for ",
+        throw UsageError(text("The last batch of epoch ", number + 1, " has ", last, " samples for ",
                               context_.world_size(), " ranks. A trainer of several parts, or with a SyncBatchNorm, ",
                               "needs some on each: use Remainder::pad or Remainder::drop."));
       }
