@@ -143,6 +143,7 @@ class OrdinaryWords : public DatasetOf<TokenSample> {
   TokenSample get(std::uint64_t index, SampleRandom&) const override {
     return {.ids = words(20), .label = static_cast<std::int64_t>(index)};
   }
+  std::vector<std::uint64_t> blocks() const override { return {2, 1}; }
 };
 
 // Whatever batch or rank reads it; in another epoch the masks are others.
@@ -161,6 +162,7 @@ TEST(MaskedTexts, DependOnSeedEpochAndSampleAlone) {
   EXPECT_NE(read(1, 1, 2).token_labels, first.token_labels);
   EXPECT_NE(read(2, 0, 2).token_labels, first.token_labels);
   EXPECT_EQ(first.label, 2);
+  EXPECT_EQ(masked.blocks(), texts.blocks());
   EXPECT_THROW(MaskedTexts(texts, {}), UsageError);
 }
 

@@ -223,6 +223,16 @@ TEST(SynchronizerRefusals, PlansThatDifferBetweenRanks) {
   });
 }
 
+// Their collectives would come in another order than those of a SyncBatchNorm.
+TEST(SynchronizerRefusals, OverlapsThatDifferBetweenRanks) {
+  on_fresh_ranks(2, kTenSeconds, [](Communicator& communicator) {
+    Pair model;
+    const auto overlap = is_odd_one(communicator) ? Overlap::none : Overlap::backward;
+    const auto construct = [&] { const GradientSynchronizer synchronizer(model, communicator, {.overlap = overlap}); };
+    expect_told_of_one(communicator, construct, {"policies"});
+  });
+}
+
 TEST(SynchronizerRefusals, ASecondSynchronizerOfTheSameParameters) {
   on_ranks([](Communicator& communicator) {
     Pair model;
