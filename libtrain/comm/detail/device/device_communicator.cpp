@@ -174,7 +174,6 @@ auto DeviceCommunicator::over_control(const Body& body) {
 
 template <typename Start>
 Work DeviceCommunicator::run_on_host(const Start& start) {
-  require_not_recording();
   return over_control([&] { return Work{std::make_shared<HostOperation>(start(), failure_)}; });
 }
 
@@ -428,16 +427,7 @@ void DeviceCommunicator::remember(std::shared_ptr<CollectiveOperation> operation
   recent_.pop_front();
 }
 
-void DeviceCommunicator::require_not_recording() const {
-  if (!is_recording()) return;
-  throw UsageError(
-      "A barrier, a message of bytes, a split or a collective of tensors in host memory was called while a step is "
-      "recorded into a graph, whose replays would not repeat it. Call it outside of StepGraph::step().");
-}
-
-// Calls that have no kernel on the device.
 void DeviceCommunicator::compare(const Call& call, const Deadline& deadline) {
-  require_not_recording();
   remembering_failure([&] { agreement_.compare(call, until(deadline), text_of(label_)); });
 }
 

@@ -125,7 +125,6 @@ class DeviceCommunicator : public Communicator {
   void put_into_stream(const Call& call, const at::Tensor& input, const at::Tensor& output, const Deadline& deadline);
   std::shared_ptr<const ClockReference> clock_reference();
   void remember(std::shared_ptr<CollectiveOperation> operation);
-  void require_not_recording() const;
   void compare(const Call& call, const Deadline& deadline);
   Deadline deadline_of(const CallOptions& options) const;
   at::Tensor registered_tensor(std::int64_t elements, at::ScalarType type, std::size_t bytes);
