@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/mpi/mpi_check.hpp>
@@ -83,7 +84,7 @@ class World {
   }
 
  private:
-  std::shared_ptr<detail::MpiSession> session_ = detail::MpiSession::acquire();
+  std::shared_ptr<detail::MpiSession> session_ = detail::MpiSession::acquire(Deadline::never());
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 

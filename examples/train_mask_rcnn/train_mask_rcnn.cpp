@@ -476,7 +476,11 @@ std::vector<lt::Option> options() {
       {"trainable-stages", "How many stages of a ResNet with initial weights are trained, from the last on: 0 to 5",
        kStages},
       {"images-per-rank", "Images per rank and step", "2"},
-      {"precision", "auto (bfloat16 where it is faster), float32 or bfloat16", "auto"},
+      // What it comes to is compared, and may not change.
+      {.name = "precision",
+       .help = "auto (bfloat16 where it is faster), float32 or bfloat16",
+       .value = "auto",
+       .may_change = true},
       {"channels-last", "Layout of images and weights: auto (with 16 bits), true or false", "auto"},
       {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
       {"min-size", "Pixels of the shorter side", "800"},

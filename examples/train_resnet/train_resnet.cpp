@@ -294,7 +294,9 @@ void show_settings(lt::Context& context, const Settings& settings) {
   context.progress().print(
       lt::text(context.flag("test-only") ? "" : rate, precision, settings.channels_last ? ", channels_last" : ""));
   if (settings.max_steps > 0) {
-    context.progress().print("No --data: images per second are measured with synthetic images, and nothing is saved.");
+    context.progress().print(
+        "No --data: images per second are measured with synthetic images, and neither checkpoints nor weights are "
+        "saved.");
   }
   context.summary().set("precision", precision).set("channels_last", settings.channels_last);
 }
@@ -377,7 +379,11 @@ std::vector<lt::Option> options() {
       {"accumulate", "Batches in a step", "1"},
       {.name = "workers", .help = "Threads that read and decode, per rank", .value = "2", .may_change = true},
       {.name = "bad-samples", .help = "Damaged images that a rank may replace", .value = "0", .may_change = true},
-      {"precision", "auto (bfloat16 where it is faster), float32, bfloat16 or float16", "auto"},
+      // What it comes to is compared, and may not change.
+      {.name = "precision",
+       .help = "auto (bfloat16 where it is faster), float32, bfloat16 or float16",
+       .value = "auto",
+       .may_change = true},
       {"channels-last", "Layout of images and weights: auto (with 16 bits), true or false", "auto"},
       {.name = "fp16-allreduce", .help = "Send gradients as float16", .flag = true},
       {.name = "num-warmup-batches", .help = "Steps before images/s are measured", .value = "10", .may_change = true},

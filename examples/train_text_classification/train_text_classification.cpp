@@ -452,7 +452,11 @@ std::vector<lt::Option> options() {
       {"batch-size", "Texts per rank and step", "32"},
       {"max-tokens", "Tokens per rank and step, in place of --batch-size; 0: any number", "0"},
       {"accumulate", "Batches in a step", "1"},
-      {"precision", "auto (bfloat16 where it is faster), float32, bfloat16 or float16", "auto"},
+      // What it comes to is compared, and may not change.
+      {.name = "precision",
+       .help = "auto (bfloat16 where it is faster), float32, bfloat16 or float16",
+       .value = "auto",
+       .may_change = true},
       {.name = "recompute-layers",
        .help = "Less memory for more time: compute layers again for gradients",
        .flag = true},

@@ -1,6 +1,7 @@
 #include <libtrain/base/stop_request.hpp>
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -29,6 +30,8 @@ void record_stop_signal(int signal) {
     struct sigaction action{};
     action.sa_handler = SIG_DFL;
     ::sigaction(signal, &action, nullptr);
+    // Default actions do not end process 1 of a container.
+    if (::getpid() == 1) ::_exit(128 + signal);
     // Is delivered when this handler returns.
     ::raise(signal);
   }

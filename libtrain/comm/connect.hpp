@@ -44,11 +44,11 @@ struct Connection {
 /// loads CUDA's driver and, if that shows a GPU, LibTorch's CUDA part: call it before functions of LibTorch that ask
 /// for CUDA, such as torch::manual_seed().
 ///
-/// All ranks must call it within `connect_timeout`. Throws UsageError for backend nccl on the CPU and, on all ranks, if
-/// they have chosen different devices; EnvironmentError for a backend that is unknown or not usable here, if this build
-/// cannot connect the ranks of that launcher, if the launch environment and MPI give different ranks, and, on all
-/// ranks, if a rank lacks the GPU that was chosen or that other ranks have; CommunicationError if some ranks do not
-/// connect.
+/// All ranks must call it within `connect_timeout`; over MPI, whose initialisation cannot be given up, the process then
+/// ends with ExitCode::communication. Throws UsageError for backend nccl on the CPU and, on all ranks, if they have
+/// chosen different devices; EnvironmentError for a backend that is unknown or not usable here, if this build cannot
+/// connect the ranks of that launcher, if the launch environment and MPI give different ranks, and, on all ranks, if a
+/// rank lacks the GPU that was chosen or that other ranks have; CommunicationError if some ranks do not connect.
 Connection connect(const Launch& launch, const ConnectOptions& options = {});
 
 }  // namespace libtrain

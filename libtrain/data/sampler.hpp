@@ -94,9 +94,9 @@ class TokenSteps;
 /// rank reads its own in the order of the epoch. Ranks have M tokens or less on average, and none has more than M and
 /// (1 - 1/W) of the step's longest sample; with TokenCount::packed all have about equally many.
 /// Only the last step of an epoch may have fewer samples than ranks: `pad` repeats samples from the start of the order
-/// until each rank has one, `exact` and `uneven` leave ranks without one, and `drop` leaves out the last step, which
-/// the end of the data cuts short. Since the number of steps depends on the order, functions that count steps then need
-/// the epoch; for batches of equal size they do not use it.
+/// until each rank has one, `exact` and `uneven` leave ranks without one, and `drop` leaves out the last step, even
+/// if the end of the data does not cut it short. Since the number of steps depends on the order, functions that count
+/// steps then need the epoch; for batches of equal size they do not use it.
 ///
 /// With K groups the order consists of chunks of C = `group_chunk` samples; less than C samples in random order follow
 /// them. At most K - 1 chunks have samples of more than one group. Hence in an epoch that is read from its start
@@ -114,10 +114,11 @@ class TokenSteps;
 class Sampler {
  public:
   /// Throws UsageError for an empty data set, a batch size of zero, a rank outside its world, `drop` with a global
-  /// batch larger than the data set, `uneven` with fewer samples than ranks, and Order::blocks with blocks that do not
-  /// add up to the data set or with 0 `blocks_at_once`, 0 or more than 1000 `repetitions`, and groups with another
-  /// order or repetitions, of another number of samples or of 2^32 and more, or with a `group_chunk` of 0; and for
-  /// `lengths` of another number of samples, without `max_tokens`, of 0 or of more than `max_tokens`.
+  /// batch larger than the data set (with `max_tokens`: if all of it fits into one step), `uneven` with fewer samples
+  /// than ranks, and Order::blocks with blocks that do not add up to the data set or with 0 `blocks_at_once`, 0 or more
+  /// than 1000 `repetitions`, and groups with another order or repetitions, of another number of samples or of 2^32 and
+  /// more, or with a `group_chunk` of 0; and for `lengths` of another number of samples, without `max_tokens`, of 0 or
+  /// of more than `max_tokens`.
   explicit Sampler(SamplerOptions options, Shard shard = {});
 
   /// The order of `epoch`, the same on every rank. With Order::blocks the call takes time and memory proportional to

@@ -80,7 +80,7 @@ std::string format_duration(double seconds) {
 
 std::string format_figure(double value) {
   char digits[32];
-  const bool is_long = std::abs(value) >= 1000 && std::abs(value) < 1e9;
+  const bool is_long = std::abs(value) >= 999.5 && std::abs(value) < 1e9;  // with three digits, 999.5 is 1e+03
   // Not printf, whose decimal point depends on the locale.
   const auto result = is_long ? std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, 0)
                               : std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 3);

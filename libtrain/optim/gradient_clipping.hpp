@@ -30,7 +30,7 @@ DeviceValue gradient_norm(const std::vector<at::Tensor>& parameters, double norm
 
 /// Scales the gradients of all `parameters`, in place, by min(1, max_norm / (norm + 1e-6)), as
 /// torch.nn.utils.clip_grad_norm_ does: Pascanu et al., "On the difficulty of training recurrent neural networks", ICML
-/// 2013, section 3.2. Returns the norm before scaling, as gradient_norm() does; if that is below max_norm, gradients
+/// 2013, section 3.2. Returns the norm before scaling, as gradient_norm() does; if that factor is 1, gradients
 /// on the host are not touched, and those on a GPU multiplied by 1. With all of them on GPUs, nothing waits.
 ///
 ///     synchronizer.wait();                                         // the norm is that of the averaged gradients

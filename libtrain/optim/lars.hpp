@@ -20,7 +20,8 @@ struct LarsOptions : public torch::optim::OptimizerCloneableOptions<LarsOptions>
   TORCH_ARG(double, lr);
   TORCH_ARG(double, momentum) = 0.9;
   TORCH_ARG(double, weight_decay) = 0;
-  /// eta in the paper: a step of rate 1 changes a tensor by this share of its norm.
+  /// eta in the paper: a gradient adds at most the learning rate times this share of the tensor's norm to a step, and
+  /// with momentum m, of which steps are sums, these become up to 1 / (1 - m) times as long.
   TORCH_ARG(double, trust_coefficient) = 0.001;
   TORCH_ARG(double, eps) = 1e-8;
   /// Do not adapt or decay tensors of at most one dimension (biases and normalization layers).

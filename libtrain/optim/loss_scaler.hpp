@@ -31,7 +31,7 @@ struct LossScalerOptions {
 /// The state of a LossScaler, for checkpoints.
 struct LossScalerState {
   double scale = 65536;
-  std::int64_t finite_steps = 0;  ///< steps without overflow since the scale last changed
+  std::int64_t finite_steps = 0;  ///< steps without overflow since the last one, or since the scale last grew
   std::int64_t overflows = 0;     ///< consecutive steps with overflow: many at the minimum scale show a diverged run
 };
 

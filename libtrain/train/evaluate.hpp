@@ -85,10 +85,11 @@ std::optional<Evaluation> evaluate_until(data::DataLoaderOf<B>& loader, Communic
 ///       return model->forward(batch.images).argmax(1).eq(batch.labels);
 ///     }).mean()
 ///
-/// All ranks must call it. Sums are in float64. Throws UsageError unless the loader has Remainder::exact or the ranks
-/// share the data set evenly, because a repeated or omitted sample would falsify the result; UsageError for a tensor of
-/// another shape or number of rows; and what the loader and `measure` throw. Afterwards each submodule has its previous
-/// mode.
+/// All ranks must call it. Sums are in float64. Throws UsageError unless the loader reads each sample once, because a
+/// repeated or omitted sample would falsify the result: with Remainder::exact or uneven; without `max_tokens` also with
+/// pad if the ranks share the data set evenly, and drop if global batches do; with it also with pad on one rank;
+/// UsageError for a tensor of another shape or number of rows; and what the loader and `measure` throw. Afterwards each
+/// submodule has its previous mode.
 template <typename B, typename Measure>
 Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Communicator& communicator,
                     const Measure& measure) {

@@ -237,9 +237,9 @@ class Trainer {
   /// call backward() itself: see TrainerPart::update(). A rank without samples in the last step of an epoch takes part
   /// without a call of it.
   ///
-  /// The weights are finite at the end. Throws what the parts throw; UsageError for Remainder::uneven, a loader without
-  /// batches, a last batch of an epoch with fewer samples than ranks if there are several parts or a SyncBatchNorm, and
-  /// a second call of this or evaluate().
+  /// Throws UsageError if the weights are not finite, before they are saved and at the end; what the parts throw;
+  /// UsageError for Remainder::uneven, a loader without batches, a last batch of an epoch with fewer samples than ranks
+  /// if there are several parts or a SyncBatchNorm, and a second call of this or evaluate().
   template <typename B, typename Step>
   void fit(data::DataLoaderOf<B>& loader, Step step) {
     detail::TrainerStepsOf<B, Step> steps(loader, step);

@@ -1,5 +1,6 @@
 #include <libtrain/base/stop_request.hpp>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,6 +97,27 @@ TEST(StopRequest, ASecondSignalEndsAProcessWhoseMainThreadComputes) {
   });
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+// As in a container. Root needs no user namespace for it.
+TEST(StopRequest, ASecondSignalEndsProcess1) {
+  constexpr int kNoNamespaces = 1;
+  const int status = status_of([] {
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return kNoNamespaces;
+    const auto first = fork();
+    if (first == 0) {
+      test::end_with_parent();
+      const StopRequest stop;
+      raise(SIGUSR1);
+      raise(SIGTERM);
+      _exit(0);
+    }
+    int code = 0;
+    return waitpid(first, &code, 0) == first && WIFEXITED(code) ? WEXITSTATUS(code) : 0;
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoNamespaces) GTEST_SKIP() << "this machine has no PID namespaces for its users";
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
 }
 
 TEST(StopRequest, LeavesSigintAlone) {

@@ -185,7 +185,7 @@ TEST(TcpRendezvous, SaysThatAPortIsInUse) {
 TEST(TcpRendezvous, LooksForANameUntilTheDeadline) {
   const Job job{.url = "tcp://no-such-host.invalid:5000"};
   const Stopwatch stopwatch;
-  EXPECT_THAT(message_of<EnvironmentError>([&] { job.gather(1, milliseconds(1500)); }),
+  EXPECT_THAT(message_of<CommunicationError>([&] { job.gather(1, milliseconds(1500)); }),
               AllOf(HasSubstr("'no-such-host.invalid'"), HasSubstr("not found")));
   EXPECT_GE(stopwatch.seconds(), 1.5);
 }

@@ -69,6 +69,8 @@ TEST(FormatDuration, GrowsHoursWhenNeeded) {
 TEST(FormatFigure, KeepsThreeDigits) {
   EXPECT_EQ(format_figure(0.31249), "0.312");
   EXPECT_EQ(format_figure(45.06), "45.1");
+  EXPECT_EQ(format_figure(999.4), "999");
+  EXPECT_EQ(format_figure(999.6), "1000");
   EXPECT_EQ(format_figure(1234.4), "1234");
   EXPECT_EQ(format_figure(-52345.0), "-52345");
   EXPECT_EQ(format_figure(0.00001), "1e-05");

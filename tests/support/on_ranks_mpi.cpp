@@ -28,9 +28,9 @@ std::shared_ptr<Communicator> world;
 // The world's own communicator, over MPI even for one rank.
 std::shared_ptr<Communicator> connect_world(CommunicatorOptions options) {
   const auto environment = Environment::of_process();
-  auto transport = detail::connect_mpi();
-  const auto backend = environment.get("LIBTRAIN_TEST_BACKEND").value_or("mpi");
   const WaitPolicy a_minute{.deadline = Deadline::after(std::chrono::seconds(60))};
+  auto transport = detail::connect_mpi(a_minute.deadline);
+  const auto backend = environment.get("LIBTRAIN_TEST_BACKEND").value_or("mpi");
   if (backend == "shared_memory") {
     transport = detail::HierarchicalTransport::connect(std::move(transport), {}, a_minute);
   } else if (backend == "hierarchy") {

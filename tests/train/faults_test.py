@@ -173,6 +173,19 @@ class DifferentCalls(FaultTest):
                 self.require_nothing_written_but(DUMPS)
 
 
+class LateRank(unittest.TestCase):
+    def test_a_rank_that_does_not_call_mpi_init_ends_the_job_by_the_timeout(self):
+        script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec sleep 300; fi; exec "$@"'
+        output = jobs.temporary_directory(self) / "output"
+        job = jobs.run(["bash", "-c", script, "bash", jobs.program("fault_program"), "--fault", "none", "--output",
+                        output, "--connect-timeout", TIMEOUT_S], ranks=2)
+        self.assertEqual((job.exit_code, job.left_over), (COMMUNICATION, ()), job)
+        self.assertLess(job.ended - job.began, TIMEOUT_S + SOON_S, job)
+        self.assertIn("Still waiting in MPI_Init", job.stderr)
+        self.assertEqual(len(job.reports()), 1, job)
+        self.assertIn("MPI_Init has not returned before the deadline", job.reports()[0])
+
+
 class DifferentModels(FaultTest):
     def require_difference(self, fault, rank_0, others, **where):
         job = self.run_with(fault, **where)

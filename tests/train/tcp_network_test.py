@@ -61,7 +61,7 @@ class OneHost(TcpNetwork):
         command = self.command("tcp://no-such-host.invalid:29511", "output", timeout_s=TIMEOUT_S)
         job = ranks.start(self, [command] * 2)
         for end in ranks.wait(job):
-            self.assertEqual(end.exit_code, ENVIRONMENT, end)
+            self.assertEqual(end.exit_code, COMMUNICATION, end)
             self.assertIn("'no-such-host.invalid'", end.stderr)
 
     def test_strangers_do_not_disturb_a_job(self):

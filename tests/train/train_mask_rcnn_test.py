@@ -176,6 +176,16 @@ class Training(OnShapes):
         job = self.run_it("--channels-last", "yes")
         jobs.require_refusal(self, job, USAGE, "--channels-last", "auto, true, false")
 
+    def test_a_run_of_so_many_steps_continues_on_other_ranks_with_the_precision_that_was_chosen(self):
+        options = "--iter", 10, "--skip-test"
+        self.require_success(self.run_it(*options, "--precision", "auto"))
+        precision = self.records("summary")[-1]["precision"]
+        job = self.run_it(*options, "--precision", precision, ranks=1)
+        self.require_success(job)
+        self.assertEqual(self.records("summary")[-1]["steps"], 10, job)
+        job = self.run_it(*options, "--precision", "bfloat16" if precision == "float32" else "float32")
+        jobs.require_refusal(self, job, USAGE, "precision is")
+
     def test_weights_say_what_they_are_of(self):
         self.require_success(self.run_it("--iter", 1, "--skip-test", "--min-size", 64, "--max-size", 100))
         with safe_open(self.output / "model.safetensors", "np") as file:

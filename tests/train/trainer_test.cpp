@@ -279,6 +279,28 @@ TEST(Trainer, LeavesOutTheValuesOfSkippedSteps) {
   });
 }
 
+TEST(Trainer, EndsARunWhoseWeightsAreNotFiniteBeforeTheyReplaceItsCheckpoints) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.epochs = 6;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    const auto steps = static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+    const auto fit = [&] {
+      trainer.fit(parts.loader, [&](const data::Batch& batch) {
+        const bool diverges = trainer.state().step > steps;
+        return parts.loss(batch) * (diverges ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+      });
+    };
+    EXPECT_THAT(message_of<UsageError>(fit), HasSubstr("not finite: the training has diverged"));
+    EXPECT_EQ(trainer.state().step, 2 * steps);
+    communicator.barrier();
+    EXPECT_EQ(list_checkpoints(run.checkpoints()).back().folder.filename(), checkpoint_folder_name(steps));
+  });
+}
+
 // A program may load weights between them.
 TEST(Trainer, AveragesFromTheWeightsWithWhichFitBegins) {
   on_ranks([](Communicator& communicator) {

@@ -84,7 +84,7 @@ std::unique_ptr<HostTransport> connect_tcp(const Launch& launch, const WaitPolic
 std::unique_ptr<HostTransport> connect_world(const Launch& launch, const WaitPolicy& policy,
                                              OpenAgentStore open_agent_store) {
   if (launch.rendezvous.value == "mpi") {
-    if (!is_on("LIBTRAIN_ENCRYPTION", Environment::of_process(), false)) return connect_mpi();
+    if (!is_on("LIBTRAIN_ENCRYPTION", Environment::of_process(), false)) return connect_mpi(policy.deadline);
     throw EnvironmentError(
         "LIBTRAIN_ENCRYPTION is on, but these ranks communicate over MPI, which libtrain does not encrypt. Use "
         "--dist-backend gloo.");

@@ -98,7 +98,8 @@ struct ShorterSide {
 /// precision, and at least 1. Throws UsageError for options outside 1 to 65535, and for an image size below 1.
 ResizedCrop resized_whole(int width, int height, const ShorterSide& options);
 
-/// Large-scale jittering: torchvision's ScaleJitter and FixedSizeCrop, without the padding to one size.
+/// Large-scale jittering: torchvision's ScaleJitter and FixedSizeCrop, without the padding to one size, and with a crop
+/// at independent places in both directions, where torchvision draws one number for both.
 struct ScaleJitter {
   int width = 1024;  ///< limits of the result
   int height = 1024;

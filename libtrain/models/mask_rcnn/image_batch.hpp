@@ -26,8 +26,9 @@ ImageBatch make_image_batch(const std::vector<at::Tensor>& images, const ImageBa
 /// Detections in pixels of an image of size `from` as those of size `to`.
 void resize_boxes(Detections& detections, const ImageSize& from, const ImageSize& to);
 
-/// Enlarges masks [N, M, M] to their boxes [N, 4] in an image: probabilities, float32 [N, height, width], 0 outside of
-/// the boxes, as torchvision's paste_masks_in_image.
+/// Enlarges masks [N, M, M] to their boxes [N, 4] in an image: probabilities, float32 [N, height, width] that
+/// fade out across the edge of the box, to 0 from half a cell of the mask outside of it on, as torchvision's
+/// paste_masks_in_image.
 at::Tensor paste_masks(const at::Tensor& masks, const at::Tensor& boxes, const ImageSize& image);
 
 /// The pixels of which the probability is at least `threshold`: uint8 [N, height, width] of 0 and 1. Faster than

@@ -113,8 +113,10 @@ struct ObjectTargets {
 /// A hash of the seed of a run, a step of it, and what identifies an image.
 std::uint64_t sampling_seed(std::uint64_t run, std::int64_t step, std::int64_t image);
 
-/// Each a mean, without gradient for what it does not depend on. All five depend on all parameters of their parts even
-/// if there is no object, so that every rank has a gradient for every parameter.
+/// Sums divided by the counts of AverageCounts: those of boxes, of four numbers for each positive anchor or proposal,
+/// are divided by all that were sampled, as in torchvision. No gradient for what a loss does not depend on. All five
+/// depend on all parameters of their parts even if there is no object, so that every rank has a gradient for every
+/// parameter.
 struct MaskRcnnLosses {
   at::Tensor objectness;      ///< is an anchor an object? binary cross entropy
   at::Tensor proposal_boxes;  ///< corrections of the positive anchors, smooth L1

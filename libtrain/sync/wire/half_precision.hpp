@@ -12,8 +12,9 @@
 namespace libtrain {
 
 struct HalfPrecisionOptions {
-  /// at::kBFloat16: the range of float32, with a relative error up to 2^-8. at::kHalf: up to 2^-11, but values above
-  /// 65504 become infinite, and those below 2^-25 become zero.
+  /// at::kBFloat16: the range of float32 (but values from 3.396e38 on become infinite), with a relative error up to
+  /// 2^-8. at::kHalf: up to 2^-11 for values from 2^-14 (6e-5) to 65504; smaller ones have an absolute error up to
+  /// 2^-25, so that 1e-6 may be wrong by 3%, and up to 2^-25 become zero; values from 65520 on become infinite.
   at::ScalarType type = at::kBFloat16;
   /// Gradients are divided by it before they are sent, and their sum is multiplied by predivide / world size: keeps
   /// large gradients, or small ones with a value below 1, within the range of float16. From 2^-20 to 2^20; 1 costs
@@ -37,7 +38,7 @@ class HalfPrecisionWireFormat : public WireFormat {
   std::string name() const override;
   std::string signature() const override;
 
-  /// bfloat16 has the range of float32, but not that of float64.
+  /// bfloat16 has the range of float32 (see HalfPrecisionOptions::type), but not that of float64.
   bool may_overflow() const override;
   bool is_recordable() const override { return true; }
 

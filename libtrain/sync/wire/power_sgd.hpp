@@ -33,9 +33,10 @@ struct PowerSgdOptions {
 ///
 ///     P = average of M Q;   P = orthonormal basis of P;   Q = average of M^T P;   gradient = P Q^T
 ///
-/// For networks that are much slower than the processors: each round costs three products with M and, with error
-/// feedback, memory of the size of the gradients. Factors are all-reduced, so the time does not grow with the world
-/// size as for sparse formats. All ranks get the same bits if their processors are of one kind.
+/// For networks that are much slower than the processors: each round costs three products of the size of M
+/// and, with error feedback, a fourth and memory of the size of the gradients. Factors are all-reduced, so the time
+/// does not grow with the world size as for sparse formats. All ranks get the same bits if their processors are of one
+/// kind.
 ///
 /// - n is the size of the outermost dimension in memory: the output channels of convolutions, channels_last or not.
 /// - Small gradients are sent unchanged, in one message; so are float16 and bfloat16 buckets, and everything in a group

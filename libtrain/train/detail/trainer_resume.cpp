@@ -54,9 +54,12 @@ void set_aside(const fs::path& root) {
 std::vector<std::string> differences_from(const CheckpointManifest& manifest, const RunConfiguration& configuration,
                                           const Context& context) {
   auto found = differences(configuration, manifest.configuration);
+  // The program may have chosen as many epochs as hold the steps.
+  const bool ends_by_steps = configuration.at(kMaxSteps) != "0";
   if (manifest.world_size != context.world_size())
-    std::erase_if(found, [](const auto& each) {
-      return each.find(kRateOfGroup) != std::string::npos || each.starts_with(kAverageDecay);
+    std::erase_if(found, [&](const auto& each) {
+      return each.find(kRateOfGroup) != std::string::npos || each.starts_with(kAverageDecay) ||
+             (ends_by_steps && each.starts_with(text(kEpochs, " ")));
     });
   return found;
 }

@@ -214,8 +214,8 @@ void TrainingLoop::require_metric_among(const std::vector<std::string>& names) c
 RunConfiguration TrainingLoop::configuration(const data::Sampler* sampler) const {
   RunConfiguration all;
   for (const auto& [name, value] : context_.fixed_options()) all.emplace(text("--", name), value);
-  all.emplace("epochs", text(options_.epochs));
-  all.emplace("max_steps", text(options_.max_steps));
+  all.emplace(kEpochs, text(options_.epochs));
+  all.emplace(kMaxSteps, text(options_.max_steps));
   all.emplace("accumulate", text(options_.accumulate));
   all.emplace("precision", name_of(options_.precision));
   all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");

@@ -159,6 +159,8 @@ void TrainingLoop::save(TrainerSteps& steps) {
   }
   const Stopwatch stopwatch;
   settle_parts();
+  // Checkpoints with such weights would soon replace all others.
+  for (const auto& part : parts_) require_finite(part->module());
   progress_->means.gather(communicator());
   progress_->mlflow_run = records_->mlflow_run();
   for (const auto& part : parts_) progress_->rates[part->name()] = part->rates();

@@ -21,8 +21,8 @@ std::string mpi_library() {
   return whole.substr(0, whole.find('\n'));
 }
 
-std::unique_ptr<HostTransport> connect_mpi() {
-  return MpiTransport::of_world();
+std::unique_ptr<HostTransport> connect_mpi(const Deadline& deadline) {
+  return MpiTransport::of_world(deadline);
 }
 
 }  // namespace libtrain::detail

@@ -14,7 +14,8 @@ bool has_mpi();
 std::string mpi_library();
 
 /// A transport over all ranks of the MPI job; initialises MPI if the program has not done that. All ranks must call it.
-/// Throws EnvironmentError in a build without MPI.
-std::unique_ptr<HostTransport> connect_mpi();
+/// MPI's initialisation cannot be given up: the process ends with ExitCode::communication if it has not returned at
+/// `deadline`. Throws EnvironmentError in a build without MPI.
+std::unique_ptr<HostTransport> connect_mpi(const Deadline& deadline);
 
 }  // namespace libtrain::detail

@@ -2,10 +2,20 @@
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 
+#include <libtrain/base/clock.hpp>
+#include <libtrain/base/detail/reminder.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/comm/detail/mpi/mpi_check.hpp>
 
 namespace libtrain::detail {
@@ -56,19 +66,39 @@ void disable_one_sided_ofi() {
 void disable_one_sided_ofi() {}
 #endif
 
+// Logs that MPI_Init waits, and ends the process at the deadline.
+void watch_initialization(const std::stop_token& is_initialized, const Deadline& deadline) {
+  constexpr std::chrono::milliseconds kPause{500};
+  std::mutex mutex;
+  std::unique_lock lock{mutex};
+  std::condition_variable_any never;
+  Reminder reminder;
+  while (!deadline.expired()) {
+    if (reminder.is_due()) log_warning("Still waiting in MPI_Init for ranks that have not called it.");
+    never.wait_for(lock, is_initialized, std::min<Deadline::Clock::duration>(kPause, deadline.remaining()),
+                   [] { return false; });
+    if (is_initialized.stop_requested()) return;
+  }
+  log_error(
+      "MPI_Init has not returned before the deadline: a rank has not called it, or cannot be reached. Look for a rank "
+      "that failed or is still starting, or raise --connect-timeout.");
+  // The launcher then ends the other ranks.
+  std::_Exit(static_cast<int>(ExitCode::communication));
+}
+
 }  // namespace
 
-std::shared_ptr<MpiSession> MpiSession::acquire() {
+std::shared_ptr<MpiSession> MpiSession::acquire(const Deadline& deadline) {
   static std::weak_ptr<MpiSession> running;
   auto session = running.lock();
   if (!session) {
-    session = std::shared_ptr<MpiSession>(new MpiSession);
+    session = std::shared_ptr<MpiSession>(new MpiSession(deadline));
     running = session;
   }
   return session;
 }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(const Deadline& deadline) {
   int finalized = 0;
   LIBTRAIN_CHECK_MPI(MPI_Finalized(&finalized));
   if (finalized != 0) {
@@ -82,6 +112,7 @@ MpiSession::MpiSession() {
     LIBTRAIN_CHECK_MPI(MPI_Query_thread(&provided));
   } else {
     disable_one_sided_ofi();
+    const std::jthread watch(watch_initialization, deadline);
     LIBTRAIN_CHECK_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
     finalizes_ = true;
   }

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <memory>
 
+#include <libtrain/base/clock.hpp>
+
 namespace libtrain::detail {
 
 /// MPI, initialised with MPI_THREAD_MULTIPLE by the first session unless the program did it before, and finalised when
@@ -10,8 +12,9 @@ namespace libtrain::detail {
 class MpiSession {
  public:
   /// The running session or a new one. Throws EnvironmentError if MPI has been finalised or lacks MPI_THREAD_MULTIPLE,
-  /// which communication threads need. Only one thread at a time may call it.
-  static std::shared_ptr<MpiSession> acquire();
+  /// which communication threads need. MPI_Init waits for all ranks and cannot be given up: if it has not returned at
+  /// `deadline`, the process ends with ExitCode::communication. Only one thread at a time may call it.
+  static std::shared_ptr<MpiSession> acquire(const Deadline& deadline);
 
   /// MPI_Finalize waits for all ranks, so it is not called after `abandon` and during stack unwinding: the launcher
   /// ends a job if a rank exits without it.
@@ -24,7 +27,7 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
  private:
-  MpiSession();
+  explicit MpiSession(const Deadline& deadline);
 
   bool finalizes_ = false;
   std::atomic<bool> abandoned_ = false;

@@ -87,8 +87,8 @@ class Attempt {
 
 }  // namespace
 
-std::unique_ptr<HostTransport> MpiTransport::of_world() {
-  auto session = MpiSession::acquire();
+std::unique_ptr<HostTransport> MpiTransport::of_world(const Deadline& deadline) {
+  auto session = MpiSession::acquire(deadline);
   MPI_Comm comm = MPI_COMM_NULL;
   LIBTRAIN_CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
   return std::unique_ptr<HostTransport>(new MpiTransport(std::move(session), comm));

@@ -17,8 +17,8 @@ namespace libtrain::detail {
 /// progress while the ranks compute.
 class MpiTransport : public HostTransport {
  public:
-  /// All ranks of the job must call this.
-  static std::unique_ptr<HostTransport> of_world();
+  /// All ranks of the job must call this. `deadline` is that of MpiSession::acquire().
+  static std::unique_ptr<HostTransport> of_world(const Deadline& deadline);
 
   ~MpiTransport() override;
 

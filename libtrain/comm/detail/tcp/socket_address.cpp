@@ -62,8 +62,8 @@ std::vector<SocketAddress> SocketAddress::resolve(const std::string& host, int p
     if (code == 0 && !found.empty()) return found;
     // In a cluster, the name of a pod may not resolve before the pod has started.
     if (deadline.expired()) {
-      throw EnvironmentError(text("Host '", host, "' was not found (", gai_strerror(code),
-                                  "). Check the master address, or give an IP address."));
+      throw CommunicationError(text("Host '", host, "' was not found (", gai_strerror(code),
+                                    "). Check the master address, or give an IP address."));
     }
     if (reminder.is_due()) {
       log_warning(

@@ -20,7 +20,7 @@ class SocketAddress {
   static std::optional<SocketAddress> parse(const std::string& name);
 
   /// All addresses of a host name. A name that does not resolve yet is looked up again until the deadline, with a
-  /// warning after five seconds; the system's resolver limits the time of each look-up. Throws EnvironmentError that
+  /// warning after five seconds; the system's resolver limits the time of each look-up. Throws CommunicationError that
   /// names the host.
   static std::vector<SocketAddress> resolve(const std::string& host, int port, const Deadline& deadline);
 
