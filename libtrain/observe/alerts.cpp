@@ -32,6 +32,7 @@ LossWatch::LossWatch() : LossWatch(Options{}) {}
 LossWatch::LossWatch(Options options) : options_(options) {}
 
 std::optional<Alert> LossWatch::observe(std::int64_t step, double loss) {
+  const auto before = std::exchange(last_step_, step);
   if (!std::isfinite(loss)) {
     if (std::exchange(has_told_not_finite_, true)) return std::nullopt;
     return Alert{"loss_not_finite", step,
@@ -50,12 +51,13 @@ std::optional<Alert> LossWatch::observe(std::int64_t step, double loss) {
     variance_ = (1.0 - weight) * (variance_ + weight * difference * difference);
     return std::nullopt;
   }
+  if (above_ == 0) first_above_ = before + 1;
   if (++above_ < options_.steps_in_a_row || std::exchange(has_told_jump_, true)) return std::nullopt;
-  return Alert{"loss_jump", step,
-               text("The loss jumped from about ", format_figure(mean_), " to ", format_figure(loss), " at step ",
-                    step - options_.steps_in_a_row + 1,
-                    ". Go back to an earlier checkpoint with a lower learning rate or gradient clipping, and check the "
-                    "data of that step.")};
+  return Alert{
+      "loss_jump", step,
+      text("The loss jumped from about ", format_figure(mean_), " to ", format_figure(loss), " at step ", first_above_,
+           ". Go back to an earlier checkpoint with a lower learning rate or gradient clipping, and check the "
+           "data of that step.")};
 }
 
 SlowRankWatch::SlowRankWatch() : SlowRankWatch(Options{}) {}
@@ -92,13 +94,14 @@ std::optional<Alert> StarvationWatch::observe(std::int64_t step, double step_s, 
   wait_s_ += wait_s;
   if (++steps_ < options_.steps) return std::nullopt;
   const double share = wait_s_ / step_s_;
+  const auto steps = step - std::exchange(window_begin_, step);
   step_s_ = wait_s_ = 0.0;
   steps_ = 0;
   if (!std::exchange(is_warm_, true) || !(share > options_.share) || std::exchange(has_told_, true)) {
     return std::nullopt;
   }
   return Alert{"data_starvation", step,
-               text("The model waits for data: ", percent(share), " of the time of the last ", options_.steps,
+               text("The model waits for data: ", percent(share), " of the time of the last ", steps,
                     " steps. Add loader workers, cache remote files on a local disk, or store smaller images.")};
 }
 
@@ -108,26 +111,26 @@ MemoryWatch::MemoryWatch(Options options) : options_(options) {}
 std::optional<Alert> MemoryWatch::observe(std::int64_t step, std::int64_t used_bytes, std::int64_t limit_bytes) {
   most_ = std::max(most_, used_bytes);
   if (++steps_ < options_.steps) return std::nullopt;
-  if (!windows_.empty() && most_ <= windows_.back()) windows_.clear();
-  windows_.push_back(most_);
+  if (!windows_.empty() && most_ <= windows_.back().most) windows_.clear();
+  windows_.push_back({.most = most_, .last_step = step});
   most_ = 0;
   steps_ = 0;
   // One more than `windows`: so often it has grown.
   if (windows_.size() > static_cast<std::size_t>(options_.windows) + 1) windows_.pop_front();
-  const auto growth = windows_.back() - windows_.front();
+  const auto growth = windows_.back().most - windows_.front().most;
   if (windows_.size() <= static_cast<std::size_t>(options_.windows) || growth < options_.bytes ||
       std::exchange(has_told_, true)) {
     return std::nullopt;
   }
-  const auto steps = std::int64_t{options_.windows} * options_.steps;
+  const auto steps = step - windows_.front().last_step;
   std::string forecast;
-  if (limit_bytes > windows_.back()) {
-    const double left = static_cast<double>(limit_bytes - windows_.back()) / static_cast<double>(growth);
+  if (limit_bytes > windows_.back().most) {
+    const double left = static_cast<double>(limit_bytes - windows_.back().most) / static_cast<double>(growth);
     forecast = text(", and reaches the limit of ", gibibytes(limit_bytes), " in about ",
                     std::llround(left * static_cast<double>(steps)), " steps");
   }
   return Alert{"memory_growth", step,
-               text("Memory grew from ", gibibytes(windows_.front()), " to ", gibibytes(windows_.back()),
+               text("Memory grew from ", gibibytes(windows_.front().most), " to ", gibibytes(windows_.back().most),
                     " in the last ", steps, " steps without a pause", forecast,
                     ". Look for tensors that are kept with their graph, such as losses summed without item().")};
 }

@@ -23,7 +23,8 @@ struct Alert {
 };
 
 // The detectors below are functions of the numbers that they are given, in the order of the steps: they read no clock
-// and no file. Each speaks once of a matter. None is safe to use by several threads at the same time.
+// and no file. An observation is of the steps since the one before, so that those may be several; the options count
+// observations. Each speaks once of a matter. None is safe to use by several threads at the same time.
 
 /// Watches the loss. Kind "loss_not_finite": it is NaN or infinite, at once. Kind "loss_jump": it has left its course
 /// for `steps_in_a_row` steps. The course is the exponential mean over about `window` steps; left means above it by
@@ -51,7 +52,9 @@ class LossWatch {
   double mean_ = 0.0;
   double variance_ = 0.0;
   std::int64_t learned_ = 0;
-  int above_ = 0;  // steps in a row
+  int above_ = 0;                 // observations in a row
+  std::int64_t first_above_ = 0;  // the first step of these
+  std::int64_t last_step_ = -1;   // of the observation before
   bool has_told_jump_ = false;
   bool has_told_not_finite_ = false;
 };
@@ -104,7 +107,8 @@ class StarvationWatch {
   Options options_;
   double step_s_ = 0.0;
   double wait_s_ = 0.0;
-  int steps_ = 0;  // in this window
+  int steps_ = 0;                  // in this window
+  std::int64_t window_begin_ = 0;  // the last step before this window
   bool is_warm_ = false;
   bool has_told_ = false;
 };
@@ -132,7 +136,11 @@ class MemoryWatch {
   Options options_;
   std::int64_t most_ = 0;  // of this window
   int steps_ = 0;          // in this window
-  std::deque<std::int64_t> windows_;
+  struct Window {
+    std::int64_t most = 0;
+    std::int64_t last_step = 0;
+  };
+  std::deque<Window> windows_;
   bool has_told_ = false;
 };
 

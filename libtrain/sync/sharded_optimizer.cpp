@@ -238,8 +238,12 @@ double ShardedOptimizer::clip_gradients(double max_norm) {
   for (std::size_t index = 0; index < state_->buckets.size(); ++index) {
     const auto& bucket = state_->buckets[index];
     if (!state_->has_gradients(bucket)) continue;
-    for (const auto& run : bucket.layout().owned_in(0, bucket.layout().elements())) {
-      if (run.count > 0) state_->gradients_of(index).narrow(0, run.begin, run.count).mul_(coefficient);
+    // Not what lies between the gradients, which nothing clears: 0 times NaN would stay there.
+    for (const auto& member : bucket.members()) {
+      if (!state_->parameters[member.parameter].has_gradient()) continue;
+      for (const auto& run : bucket.layout().owned_in(member.offset, member.elements)) {
+        if (run.count > 0) state_->gradients_of(index).narrow(0, run.begin, run.count).mul_(coefficient);
+      }
     }
   }
   return norm;

@@ -322,6 +322,8 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     if (!all_see(begun)) begun.clear();
   }
   const bool are_shared = !begun.empty();
+  // A write that takes longer than the ranks wait for each other must not look like a lost rank.
+  if (!are_shared) run_on_root("Writing a checkpoint", [&] { settle_last_write(); });
   auto files = files_of_parts(are_shared);
   auto random = detail::gather_generators(communicator_);
   if (is_root()) {
@@ -329,7 +331,6 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
     if (!loader.empty()) {
       files.push_back({.name = kLoaderFile, .write = [loader](CheckpointFileWriter& file) { file.write(loader); }});
     }
-    settle_last_write();
     if (uploader_) uploader_->report(options_.failures_allowed);
   } else if (!are_shared) {
     return;
@@ -375,18 +376,23 @@ std::optional<Checkpoint::Best> Checkpoint::State::keep_best(std::int64_t step) 
     if (uploader_) uploader_->finish();
     std::optional<CheckpointWriter> temporary;
     auto manifests = list_manifests(root_);
-    const auto is_that = [&](const auto& manifest) { return manifest.step == step; };
-    auto best = std::ranges::find_if(manifests, is_that);
-    if (best == manifests.end() && step >= 0 && store_) {
+    const auto find = [&](std::int64_t wanted) {
+      return std::ranges::find(manifests, wanted, &CheckpointManifest::step);
+    };
+    // Whether the root has that checkpoint, from the store if need be.
+    const auto fetch = [&](std::int64_t wanted) {
+      if (find(wanted) != manifests.end()) return true;
+      if (wanted < 0 || !store_) return false;
       try {
-        if (detail::fetch_checkpoint(*store_, step, open_copier(temporary))) manifests = list_manifests(root_);
+        if (detail::fetch_checkpoint(*store_, wanted, open_copier(temporary))) manifests = list_manifests(root_);
       } catch (const CheckpointDamagedError& error) {
         log_warning(text("A checkpoint is passed over: ", error.what()));
       }
-      best = std::ranges::find_if(manifests, is_that);
-    }
+      return find(wanted) != manifests.end();
+    };
     const auto& metric = options_.retention.metric;
-    if (best != manifests.end()) {
+    if (fetch(step)) {
+      const auto best = find(step);
       found.emplace_back("", static_cast<double>(step));
       const auto value = best->metrics.find(metric);
       if (value != best->metrics.end()) {
@@ -394,9 +400,17 @@ std::optional<Checkpoint::Best> Checkpoint::State::keep_best(std::int64_t step) 
       } else {
         open_copier(temporary).mark_best(step);  // it is not kept for its metric
       }
-    } else if (const auto kept = detail::best_kept(manifests, run_ids(), options_.retention)) {
-      found = {{"", static_cast<double>(kept->step)}, {metric, *kept->metric}};
+      return;
     }
+    auto all = manifests;
+    if (store_) {
+      for (auto& manifest : detail::list_stored_manifests(*store_))
+        if (find(manifest.step) == manifests.end()) all.push_back(std::move(manifest));
+      std::ranges::sort(all, {}, &CheckpointManifest::step);
+    }
+    auto kept = detail::best_kept(all, run_ids(), options_.retention);
+    if (kept && !fetch(kept->step)) kept = detail::best_kept(manifests, run_ids(), options_.retention);
+    if (kept) found = {{"", static_cast<double>(kept->step)}, {metric, *kept->metric}};
   });
   if (!is_root()) settle_last_write();
   found = detail::named_numbers_of(communicator_.broadcast_bytes(detail::to_bytes(found), 0));
@@ -447,8 +461,7 @@ std::optional<CheckpointPosition> Checkpoint::State::load_latest(const Accept& a
 CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path, const Accept& accept) {
   const CallPurpose purpose{communicator_, "loading a checkpoint"};
   std::optional<CheckpointFolder> folder;
-  detail::run_together(communicator_, "Opening a checkpoint", [&] {
-    if (communicator_.rank() != 0) return;
+  run_on_root("Opening a checkpoint", [&] {
     folder.emplace(path);
     folder->verify();
   });

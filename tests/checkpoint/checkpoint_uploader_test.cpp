@@ -134,6 +134,19 @@ TEST_F(CheckpointUploading, PutsTheFilesThenTheManifest) {
   EXPECT_EQ(newest_for_others(store_), 100);
 }
 
+TEST_F(CheckpointUploading, KeepsTheOneThatIsMarkedAsTheBest) {
+  UploadingRun run{store_, root("one"), {"run-1"}, 1};
+  run.save(100);
+  run.writer.mark_best(100);
+  run.save(200);
+  run.save(300);
+  EXPECT_THAT(complete(store_), ElementsAre(100, 300));
+  store_.objects.at("step-00000100/manifest.json").pop_back();
+  const auto manifests = list_stored_manifests(store_);
+  ASSERT_THAT(manifests, SizeIs(1));
+  EXPECT_EQ(manifests.front().step, 300);
+}
+
 TEST_F(CheckpointUploading, KeepsWhatTheRetentionKeeps) {
   UploadingRun run{store_, root("one"), {"run-1"}};
   for (const int step : {100, 200, 300}) run.save(step);

@@ -57,6 +57,15 @@ TEST(LossWatch, TellsOnceOfAJumpThatLasts) {
   for (std::int64_t step = 1005; step < 1100; ++step) ASSERT_FALSE(watch.observe(step, 3.0));
 }
 
+TEST(LossWatch, NamesTheFirstStepOfAJump) {
+  LossWatch watch{{.window = 10, .steps_in_a_row = 2}};
+  for (int step = 10; step <= 200; step += 10) ASSERT_FALSE(watch.observe(step, 1.0));
+  ASSERT_FALSE(watch.observe(210, 9.0));
+  const auto alert = watch.observe(220, 9.0);
+  ASSERT_TRUE(alert);
+  EXPECT_THAT(alert->message, HasSubstr("at step 201."));
+}
+
 TEST(LossWatch, ForgivesSingleBatches) {
   LossWatch watch;
   for (std::int64_t step = 0; step < 3000; ++step) {
@@ -143,6 +152,15 @@ TEST(StarvationWatch, IsSilentWhenTheWaitIsShortOrAtTheBeginning) {
   for (int step = 0; step < 1000; ++step) ASSERT_FALSE(idle.observe(step, 0.0, 0.0));
 }
 
+// A record of every tenth step.
+TEST(StarvationWatch, CountsStepsAndNotObservations) {
+  StarvationWatch watch{{.steps = 5}};
+  std::optional<Alert> alert;
+  for (int step = 10; step <= 100; step += 10) alert = watch.observe(step, 0.1, 0.04);
+  ASSERT_TRUE(alert);
+  EXPECT_THAT(alert->message, HasSubstr("last 50 steps"));
+}
+
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 TEST(MemoryWatch, TellsOnceOfSteadyGrowthAndWhenItEnds) {
@@ -156,6 +174,14 @@ TEST(MemoryWatch, TellsOnceOfSteadyGrowthAndWhenItEnds) {
   EXPECT_THAT(alert->message, AllOf(HasSubstr("from 1.1 GiB to 1.9 GiB in the last 800 steps"),
                                     HasSubstr("limit of 12.0 GiB in about 10365 steps"), HasSubstr("item()")));
   for (; step < 10000; ++step) ASSERT_FALSE(watch.observe(step, kGiB + step * (std::int64_t{1} << 20), 0));
+}
+
+TEST(MemoryWatch, CountsStepsAndNotObservations) {
+  MemoryWatch watch{{.steps = 2}};
+  std::optional<Alert> alert;
+  for (int step = 10; step <= 180; step += 10) alert = watch.observe(step, kGiB + step * kGiB / 100, 12 * kGiB);
+  ASSERT_TRUE(alert);
+  EXPECT_THAT(alert->message, AllOf(HasSubstr("in the last 160 steps"), HasSubstr("in about 920 steps")));
 }
 
 TEST(MemoryWatch, IsSilentAboutALevelThatSwingsAndAboutLittle) {

@@ -244,6 +244,28 @@ TEST(ShardedOptimizer, AllRanksLeaveOutAStepThatOverflowedInAPartOfOne) {
   });
 }
 
+TEST(ShardedOptimizer, ClippingGradientsThatAreNotFiniteLeavesNothingBehind) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    ShardedOptimizer optimizer{model, SGDOptions(1)};
+    GradientSynchronizer synchronizer{model, communicator, {.wire_format = optimizer.wire_format()}};
+    optim::LossScaler scaler{optim::LossScalerOptions{.initial_scale = 8}};
+    const auto round = [&](double of_right) {
+      scaler.scale(model.loss(0.25, of_right)).backward();
+      synchronizer.wait();
+      const bool finite = optimizer.unscale(scaler);
+      optimizer.clip_gradients(100);
+      if (finite) optimizer.step();
+      scaler.update();
+      synchronizer.zero_grad();
+      return finite;
+    };
+    EXPECT_FALSE(round(std::numeric_limits<double>::quiet_NaN()));
+    EXPECT_TRUE(round(2));
+    expect_all(model.right, -1, "right");
+  });
+}
+
 // Loading a module gives its parameters other memory, and saving it writes the storage of each.
 TEST(ShardedOptimizer, ParametersMayMove) {
   on_ranks([](Communicator& communicator) {

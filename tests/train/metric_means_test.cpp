@@ -1,5 +1,8 @@
 #include <libtrain/train/detail/metric_means.hpp>
 
+#include <cmath>
+#include <limits>
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -46,6 +49,26 @@ TEST(MetricMeans, WeighsTheValuesOfAllRanks) {
     EXPECT_EQ(means.take_record(), (Means{{"loss", 4}}));
     EXPECT_DOUBLE_EQ(means.take_epoch().at("loss"), (loss + 4) / 2);
     EXPECT_EQ(means.take_epoch(), Means{});
+  });
+}
+
+TEST(MetricMeans, LeavesOutWhatHasNoWeight) {
+  on_ranks([](Communicator& communicator) {
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+    MetricMeans means;
+    const auto gathered = [&](double first, double weight) {
+      means.add("loss", number(first), weight);
+      means.add("loss", number(5), communicator.rank() == 0 ? 1 : 0);
+      means.gather(communicator);
+      return means.take_record().at("loss");
+    };
+    EXPECT_EQ(gathered(kNaN, 0), 5);
+    EXPECT_TRUE(std::isnan(gathered(kNaN, 1)));
+    means.leave_out_non_finite();
+    EXPECT_EQ(gathered(kNaN, 1), 5);
+    means.add("loss", number(kNaN), 1);
+    means.gather(communicator);
+    EXPECT_TRUE(std::isnan(means.take_record().at("loss")));  // there is no other
   });
 }
 

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -7,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -182,6 +185,50 @@ TEST(TrainerEvaluation, MayBeAllThatATrainerDoes) {
     if (communicator.rank() != 0) return;
     EXPECT_EQ(run.records("evaluation", "label"), (std::map<std::int64_t, double>{{0, expected.at("label")}}));
     EXPECT_FALSE(std::filesystem::exists(run.checkpoints()));
+  });
+}
+
+TEST(TrainerEvaluation, MayNotEndWithoutValuesUnlessTheRunIsAskedToStop) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    Trainer trainer{*context, parts.model, *parts.plain, options_of({})};
+    trainer.evaluate_with(
+        [](const std::function<bool()>& /*must_stop*/) { return std::optional<std::map<std::string, double>>{}; });
+    EXPECT_THAT(message_of<UsageError>(
+                    [&] { trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); }); }),
+                HasSubstr("although the run was not asked to stop"));
+  });
+}
+
+TEST(TrainerEvaluation, RepeatsOneThatWasCutShortWithTheSameRandomNumbers) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() > 1) return;  // ranks that are threads share the generator
+    const auto fit = [&](TestRun& run, bool stops) {
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.epochs = 1;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.evaluate_with(
+          [&](const std::function<bool()>& must_stop) -> std::optional<std::map<std::string, double>> {
+            const auto drawn = at::rand({}).item<double>();
+            if (stops) std::raise(SIGTERM);
+            for (int time = 0; time < 2; ++time)
+              if (must_stop()) return std::nullopt;
+            return std::map<std::string, double>{{"drawn", drawn}};
+          });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      return trainer.state().evaluation;
+    };
+    TestRun undisturbed{communicator};
+    TestRun stopped{communicator};
+    at::manual_seed(1);
+    const auto expected = fit(undisturbed, false);
+    at::manual_seed(1);
+    EXPECT_THROW(fit(stopped, true), StoppedOnRequest);
+    EXPECT_EQ(fit(stopped, false), expected);
   });
 }
 

@@ -22,6 +22,7 @@
 #include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/stop_request.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/checkpoint/weights.hpp>
@@ -31,6 +32,7 @@
 #include <libtrain/train/autocast.hpp>
 
 #include <tests/support/device.hpp>
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/train/trainer_runs.hpp>
@@ -53,6 +55,7 @@ using test::trainer::schedule_of;
 using test::trainer::TestRun;
 using test::trainer::Waves;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // A recipe in a loop by hand, as docs/synchronization.md and the headers describe it.
@@ -260,44 +263,48 @@ TEST(Trainer, RecordsMeansOverSamples) {
   });
 }
 
-TEST(Trainer, LeavesOutTheValuesOfSkippedSteps) {
+TEST(Trainer, WarnsIfAllRanksReadAllData) {
   on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto context = run.start();
-    Parts parts{{}, *context};
-    auto options = options_of({});
-    options.synchronizer.non_finite = NonFinite::skipped;
-    Trainer trainer{*context, parts.model, *parts.plain, options};
-    trainer.fit(parts.loader, [&](const data::Batch& batch) {
-      const bool is_bad = trainer.state().step == 1 && communicator.rank() == 0;
-      return parts.loss(batch) * (is_bad ? std::numeric_limits<double>::quiet_NaN() : 1.0);
-    });
+    std::optional<test::CapturedLog> log;
+    if (communicator.rank() == 0) log.emplace(LogLevel::warning);
     communicator.barrier();
-    if (communicator.rank() != 0) return;
-    EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{});
-    for (const auto& [step, loss] : run.records("step", "loss")) EXPECT_TRUE(std::isfinite(loss)) << step;
+    for (const bool is_shared : {true, false}) {
+      TestRun run{communicator};
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.epochs = 1;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      data::DataLoader loader{parts.waves,
+                              {.batch_size = 2, .workers = 1},
+                              is_shared ? context->shard() : data::RankShard{{}, device(), {}}};
+      trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      communicator.barrier();
+      if (communicator.rank() != 0) continue;
+      const bool warns = !is_shared && communicator.world_size() > 1;
+      EXPECT_THAT(log->lines(), Contains(HasSubstr("Pass context.shard()")).Times(warns ? 1 : 0));
+    }
+    communicator.barrier();
   });
 }
 
-TEST(Trainer, EndsARunWhoseWeightsAreNotFiniteBeforeTheyReplaceItsCheckpoints) {
+TEST(Trainer, TrainsOnFromACheckpointAfterWhichTheProgramHadEndedIt) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
-    const auto context = run.start();
-    Parts parts{{}, *context};
-    auto options = options_of({});
-    options.epochs = 6;
-    Trainer trainer{*context, parts.model, *parts.plain, options};
-    const auto steps = static_cast<std::int64_t>(parts.loader.batches_per_epoch());
-    const auto fit = [&] {
-      trainer.fit(parts.loader, [&](const data::Batch& batch) {
-        const bool diverges = trainer.state().step > steps;
-        return parts.loss(batch) * (diverges ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+    const auto epochs = [&](bool ends, const std::string& resume) {
+      const auto context = run.start({}, resume);
+      Parts parts{{}, *context};
+      Trainer trainer{*context, parts.model, *parts.plain, options_of({})};
+      trainer.after_epoch([&](const TrainingState&) {
+        if (ends) trainer.end_training();
       });
+      trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+      communicator.barrier();
+      return trainer.state().epoch;
     };
-    EXPECT_THAT(message_of<UsageError>(fit), HasSubstr("not finite: the training has diverged"));
-    EXPECT_EQ(trainer.state().step, 2 * steps);
-    communicator.barrier();
-    EXPECT_EQ(list_checkpoints(run.checkpoints()).back().folder.filename(), checkpoint_folder_name(steps));
+    EXPECT_EQ(epochs(true, "auto"), 1);
+    EXPECT_EQ(epochs(false, "auto"), 1);
+    EXPECT_EQ(epochs(false, run.checkpoints().string()), 3);
   });
 }
 

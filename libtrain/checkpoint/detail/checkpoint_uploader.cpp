@@ -9,6 +9,7 @@
 #include <libtrain/base/detail/crc32c.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/checkpoint/detail/best_mark.hpp>
 #include <libtrain/checkpoint/detail/entry_reader.hpp>
 #include <libtrain/checkpoint/detail/folder.hpp>
 #include <libtrain/checkpoint/detail/run_mark.hpp>
@@ -119,7 +120,7 @@ void CheckpointUploader::synchronize() {
     for (const auto& [step, stored] : complete_) checkpoints.emplace(step, stored.manifest);
     std::vector<CheckpointManifest> manifests;
     for (auto& [step, manifest] : checkpoints) manifests.push_back(std::move(manifest));
-    auto removed = steps_to_remove(manifests, run_ids_, retention_, std::nullopt);
+    auto removed = steps_to_remove(manifests, run_ids_, retention_, read_best_mark(Folder{root_}));
     std::erase(removed, newest_.load());
     std::erase_if(local, [&](auto step) { return std::ranges::find(removed, step) != removed.end(); });
     remove_leftovers(folders);

@@ -65,6 +65,20 @@ StoredFolders list_stored_folders(ObjectStore& store) {
   return folders;
 }
 
+std::vector<CheckpointManifest> list_stored_manifests(ObjectStore& store) {
+  std::vector<CheckpointManifest> manifests;
+  const auto folders = list_stored_folders(store);
+  for (const auto& [step, files] : folders.steps) {
+    if (!folders.has_manifest(step)) continue;
+    try {
+      manifests.push_back(read_stored_manifest(store, folders, step).manifest);
+    } catch (const CheckpointDamagedError&) {
+      continue;
+    }
+  }
+  return manifests;
+}
+
 std::string stored_name(std::int64_t step, const std::string& name) {
   return text(checkpoint_folder_name(step), '/', name);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <libtrain/base/detail/object_store.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
@@ -36,6 +37,9 @@ struct StoredManifest {
 /// The manifest of a checkpoint in `folders`. Throws CheckpointDamagedError if it is missing, damaged, or of another
 /// step, or if the lengths of the files are not those that it names; CheckpointVersionError; and EnvironmentError.
 StoredManifest read_stored_manifest(ObjectStore& store, const StoredFolders& folders, std::int64_t step);
+
+/// The manifests of all checkpoints that are not damaged, oldest first. Throws EnvironmentError.
+std::vector<CheckpointManifest> list_stored_manifests(ObjectStore& store);
 
 /// Reads all files of a checkpoint. Throws CheckpointDamagedError if one has changed, and EnvironmentError.
 void verify_stored_checkpoint(ObjectStore& store, const CheckpointManifest& manifest);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <string_view>
 
@@ -49,6 +50,7 @@ std::vector<std::vector<double>> MetricMeans::gather(Communicator& communicator,
     const auto* const value = values.const_data_ptr<double>();
     Sum sum;
     for (std::size_t index = 0; index < added.weights.size(); ++index) {
+      if (added.weights[index] == 0 || (leaves_out_non_finite_ && !std::isfinite(value[index]))) continue;
       sum.sum += value[index] * added.weights[index];
       sum.weight += added.weights[index];
     }

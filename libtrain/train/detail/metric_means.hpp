@@ -21,7 +21,10 @@ void require_metric_name(const std::string& name);
 /// bits may.
 class MetricMeans {
  public:
-  /// `value` is one number, on any device.
+  /// From now on values that are not finite have no weight, as those of steps that a loss scaler skips.
+  void leave_out_non_finite() { leaves_out_non_finite_ = true; }
+
+  /// `value` is one number, on any device. If all values of a name have the weight 0, their mean is NaN.
   void add(const std::string& name, const at::Tensor& value, double weight);
 
   /// Adds the values of all ranks since the last call to both sums. All ranks must call it, with equally many
@@ -53,6 +56,7 @@ class MetricMeans {
 
   static std::map<std::string, double> take(Sums& sums);
 
+  bool leaves_out_non_finite_ = false;
   std::map<std::string, Values> added_;
   Sums record_;
   Sums epoch_;

@@ -185,6 +185,8 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   step() = resumed.position->step;
   epoch() = resumed.position->epoch;
   resumed_ = resumed.position->loader;
+  // Whoever names a checkpoint wants to train on from it.
+  if (context_.resume() != "auto" && !progress_->must_evaluate) progress_->was_ended = false;
   const bool is_other_metric = !metric_then.empty() && metric_then != progress_->best_metric;
   if (is_other_metric) progress_->evaluations_without_improvement = 0;
   if (resumed.keeps_folder) {

@@ -14,6 +14,7 @@
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/train/channels_last.hpp>
+#include <libtrain/train/detail/number_bytes.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
 
 namespace libtrain::detail {
@@ -66,6 +67,8 @@ std::int64_t integer(std::uint64_t number) {
 
 TrainingLoop::TrainingLoop(Context& context, TrainerOptions options) : context_(context), options_(std::move(options)) {
   check(options_);
+  // The scaler skips the steps of such losses.
+  if (options_.precision == Precision::float16) progress_->means.leave_out_non_finite();
 }
 
 TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& module, TrainerOptimizer optimizer) {
@@ -166,6 +169,7 @@ RunConfiguration TrainingLoop::begin_once(const char* method, const data::Sample
                      .unit = "settings",
                      .advice = "Give all ranks the same options."},
                     lines, communicator());
+  if (sampler != nullptr) warn_of_repeated_data(*sampler);
   return all;
 }
 
@@ -317,6 +321,18 @@ void TrainingLoop::require_batches(const data::Sampler& sampler) const {
         "Remainder::exact.");
   }
   if (sampler.steps(0, 0) == 0) throw UsageError("fit() was given a loader without batches. Use more data.");
+}
+
+// As where Context::shard() was forgotten. Each rank may have data of its own.
+void TrainingLoop::warn_of_repeated_data(const data::Sampler& sampler) const {
+  const auto first = sampler.samples(0);
+  std::uint64_t together = 0;
+  for (const auto& numbers : communicator().all_gather_bytes(to_bytes(std::vector{static_cast<double>(first.of_rank)})))
+    together += static_cast<std::uint64_t>(numbers_of(numbers).front());
+  if (together == first.of_all || context_.rank() != 0) return;
+  log_warning(text("The first step has ", first.of_all, " samples for the loader, but the ranks read ", together,
+                   ": if all of them have the same data, they train on the same samples. Pass context.shard() to the "
+                   "loader."));
 }
 
 // The ranks take part in a step in equal numbers of rounds, even one that has no samples in it; see TrainerPart. Where
@@ -479,12 +495,11 @@ void TrainingLoop::require_ended_rounds() const {
   }
 }
 
-// The loss of a step that NonFinite::skipped has skipped is not one of the training.
+// The loss of a step that NonFinite::skipped has skipped is not one of the training. If all steps are skipped, it is
+// NaN.
 void TrainingLoop::add_step_values() {
   const bool is_skipped = std::ranges::any_of(parts_, [](const auto& part) { return part->has_skipped(); });
-  if (!is_skipped) {
-    for (const auto& [name, value, samples] : step_values_) progress_->means.add(name, value, samples);
-  }
+  for (const auto& [name, value, samples] : step_values_) progress_->means.add(name, value, is_skipped ? 0 : samples);
   step_values_.clear();
 }
 

@@ -107,6 +107,7 @@ class TrainingLoop {
   void begin(TrainerSteps& steps);
   void open_records(const RunConfiguration& configuration);
   void require_batches(const data::Sampler& sampler) const;
+  void warn_of_repeated_data(const data::Sampler& sampler) const;
   void require_last_steps(const data::Sampler& sampler) const;
   std::uint64_t first_sample(std::uint64_t epoch) const;
   std::vector<SyncBatchNormImpl*> batch_norms() const;
@@ -137,6 +138,7 @@ class TrainingLoop {
   void follow_step(TrainerSteps& steps);
   void end_epoch(TrainerSteps& steps);
 
+  void wait_for_queued_steps();
   void record_interval();
   double seconds_waiting_for_communication() const;
   void evaluate(TrainerSteps& steps);

@@ -2,11 +2,14 @@
 
 #include <cmath>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/stop_request.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/replica_check.hpp>
+#include <libtrain/train/detail/checkpoint_parts.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
 #include <libtrain/train/detail/training_loop.hpp>
 #include <libtrain/train/evaluate.hpp>
@@ -15,7 +18,18 @@
 
 namespace libtrain::detail {
 
+// The host runs ahead of a GPU: the time of the steps that it has queued belongs to the interval.
+void TrainingLoop::wait_for_queued_steps() {
+  const auto& device = context_.device();
+  if (device.is_cpu() || interval_.steps == 0) return;
+  const Stopwatch stopwatch;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+  interval_.seconds += stopwatch.seconds();
+}
+
 void TrainingLoop::record_interval() {
+  wait_for_queued_steps();
   // Without steps there may still be values: of a run that was stopped after the last step of an epoch.
   if (interval_.steps == 0 && !progress_->means.has_record()) return;
   const double waited = seconds_waiting_for_communication();
@@ -49,8 +63,10 @@ double TrainingLoop::seconds_waiting_for_communication() const {
 void TrainingLoop::evaluate(TrainerSteps& steps) {
   progress_->must_evaluate = !evaluations_.empty();
   if (evaluations_.empty()) return;
+  wait_for_queued_steps();
   settle_parts();
   check_parts();
+  const auto generators = gather_generators(communicator());
   std::optional<Values> values;
   {
     std::vector<optim::MovingAverage::Swap> swaps;
@@ -60,7 +76,14 @@ void TrainingLoop::evaluate(TrainerSteps& steps) {
     }
     values = evaluate_from(0);
   }
-  if (!values) stop(steps);
+  if (!values) {
+    // All ranks ask, and the second time know the answer to the first.
+    if (!must_stop_evaluation() && !must_stop_evaluation())
+      throw UsageError("An evaluation has returned no values, although the run was not asked to stop.");
+    // The evaluation is repeated as if it had not begun.
+    restore_generators(generators, step(), context_.world_size(), communicator());
+    stop(steps);
+  }
   progress_->must_evaluate = false;
   progress_->state.evaluation = *values;
   evaluated_step_ = step();
@@ -157,6 +180,7 @@ void TrainingLoop::save(TrainerSteps& steps) {
     if (is_best() && !was_saved_with_values_) checkpoint_->mark_best(step());
     return;
   }
+  wait_for_queued_steps();
   const Stopwatch stopwatch;
   settle_parts();
   // Checkpoints with such weights would soon replace all others.
@@ -167,6 +191,7 @@ void TrainingLoop::save(TrainerSteps& steps) {
   CheckpointPosition position{.step = step(), .epoch = epoch(), .loader = steps.state()};
   was_saved_with_values_ = evaluated_step_ == step();
   if (was_saved_with_values_) position.metrics = state().evaluation;
+  context_.metrics().sync();  // what lies before a checkpoint is not recorded again
   checkpoint_->save(position);
   saved_step_ = step();
   seconds_saving_ += stopwatch.seconds();

@@ -50,8 +50,10 @@ TrainingRecords::TrainingRecords(Context& context, const NamedValues& configurat
     trackers_.add(std::make_unique<TensorBoardWriter>(tensor_board_folder(environment, context.output_directory())));
   }
   if (options.mlflow && environment.has("MLFLOW_TRACKING_URI")) {
-    auto run = std::make_unique<MlflowRun>(environment,
-                                           MlflowRun::Options{.run_id = options.mlflow_run, .end_timeout = kTimeToEnd});
+    // A run that the environment names is meant for this start of the program.
+    const auto run_id = environment.has("MLFLOW_RUN_ID") ? std::string{} : options.mlflow_run;
+    auto run =
+        std::make_unique<MlflowRun>(environment, MlflowRun::Options{.run_id = run_id, .end_timeout = kTimeToEnd});
     mlflow_ = run.get();
     trackers_.add(std::move(run));
   }

@@ -1,0 +1,110 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <libtrain/base/error.hpp>
+#include <libtrain/checkpoint/checkpoint_folder.hpp>
+#include <libtrain/train/trainer.hpp>
+
+#include <tests/support/message_of.hpp>
+#include <tests/support/on_ranks.hpp>
+#include <tests/train/trainer_runs.hpp>
+
+namespace libtrain {
+namespace {
+
+using test::message_of;
+using test::on_ranks;
+using test::trainer::options_of;
+using test::trainer::Parts;
+using test::trainer::TestRun;
+using ::testing::HasSubstr;
+
+TEST(TrainerNonFinite, LeavesOutTheValuesOfSkippedSteps) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.synchronizer.non_finite = NonFinite::skipped;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      const bool is_bad = trainer.state().step == 1 && communicator.rank() == 0;
+      return parts.loss(batch) * (is_bad ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+    });
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{});
+    for (const auto& [step, loss] : run.records("step", "loss")) EXPECT_TRUE(std::isfinite(loss)) << step;
+  });
+}
+
+// Such a run has learnt nothing, although its weights are finite.
+TEST(TrainerNonFinite, HasNoLossIfAllStepsAreSkipped) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.synchronizer.non_finite = NonFinite::skipped;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.fit(parts.loader,
+                [&](const data::Batch& batch) { return parts.loss(batch) * std::numeric_limits<double>::quiet_NaN(); });
+    EXPECT_TRUE(std::isnan(trainer.state().metrics.at("loss")));
+    if (communicator.rank() == 0) {
+      EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{"loss"});
+    }
+  });
+}
+
+TEST(TrainerNonFinite, LeavesOutTheLossesOfStepsThatTheScalerSkips) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{.precision = Precision::float16}, *context};
+    Trainer trainer{*context, parts.model, parts.optimizer(), options_of(parts.recipe)};
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      return parts.loss(batch) * (trainer.state().step == 1 ? std::numeric_limits<double>::infinity() : 1.0);
+    });
+    EXPECT_TRUE(std::isfinite(trainer.state().metrics.at("loss")));
+    EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{});
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    EXPECT_TRUE(std::isfinite(run.records("epoch", "loss").begin()->second));
+  });
+}
+
+TEST(TrainerNonFinite, EndsARunWhoseWeightsAreNotFiniteBeforeTheyReplaceItsCheckpoints) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    auto options = options_of({});
+    options.epochs = 6;
+    std::optional<Trainer> trainer{std::in_place, *context, parts.model, *parts.plain, options};
+    const auto steps = static_cast<std::int64_t>(parts.loader.batches_per_epoch());
+    const auto fit = [&] {
+      trainer->fit(parts.loader, [&](const data::Batch& batch) {
+        const bool diverges = trainer->state().step > steps;
+        return parts.loss(batch) * (diverges ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+      });
+    };
+    EXPECT_THAT(message_of<UsageError>(fit), HasSubstr("not finite: the training has diverged"));
+    EXPECT_EQ(trainer->state().step, 2 * steps);
+    trainer.reset();  // the first checkpoint may still be being written
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    ASSERT_FALSE(list_checkpoints(run.checkpoints()).empty());
+    EXPECT_EQ(list_checkpoints(run.checkpoints()).back().folder.filename(), checkpoint_folder_name(steps));
+  });
+}
+
+}  // namespace
+}  // namespace libtrain
