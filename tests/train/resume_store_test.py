@@ -4,6 +4,7 @@ Azurite emulator, and ends with the bits of one that nothing has disturbed.
 Exit code 77, and a line that says so, where Azurite cannot be had; ctest then reports the test as skipped.
 """
 
+import json
 import os
 import re
 import signal
@@ -55,6 +56,24 @@ class ResumeFromAStore(azurite_test.Azure):
                 last = self.run_on(self.new_machine(*store, optimizer=optimizer))
                 self.assertEqual((last.exit_code, resumed_at(last)), (0, before), last)
                 self.assertIn(undisturbed, last.stdout)
+
+    def test_without_the_best_checkpoint_the_next_best_in_the_store_counts(self):
+        store = "--best", "accuracy", "--checkpoint-every", 10, "--checkpoint-store", self.at("/runs/best")
+        lost = self.new_machine(*store)
+        job = self.stop_at(lost, 47)
+        self.assertEqual(job.exit_code, STOPPED, job)
+        accuracies = {}
+        for manifest in sorted(lost.checkpoints.glob("step-*/manifest.json")):
+            accuracy = json.loads(manifest.read_text())["metrics"].get("accuracy")
+            if accuracy is not None:
+                accuracies[int(manifest.parent.name.removeprefix("step-"))] = accuracy
+        best, second = sorted(accuracies, key=lambda step: (-accuracies[step], step))[:2]
+        for file in (lost.checkpoints / f"step-{best:08d}").iterdir():
+            self.server.delete("data", f"runs/best/checkpoints/step-{best:08d}/{file.name}")
+        job = self.run_on(self.new_machine(*store))
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertRegex(job.stderr, f"The best checkpoint, that of step {best}, is not in .* or in the store. "
+                                     f"That of step {second} is the best now.")
 
     def test_a_store_that_cannot_be_used_is_one_error(self):
         machine = self.new_machine()
