@@ -27,8 +27,8 @@ struct Alert {
 // observations. Each speaks once of a matter. None is safe to use by several threads at the same time.
 
 /// Watches the loss. Kind "loss_not_finite": it is NaN or infinite, at once. Kind "loss_jump": it has left its course
-/// for `steps_in_a_row` steps. The course is the exponential mean over about `window` steps; left means above it by
-/// `deviations` standard deviations and by `share` of its absolute value.
+/// for `steps_in_a_row` observations. The course is the exponential mean over about `window` of them; left means above
+/// it by `deviations` standard deviations and by `share` of its absolute value.
 ///
 /// Defaults: losses of single batches scatter like samples of a heavy-tailed distribution, so that one or two far out
 /// are usual and five in a row are not; without `share`, a loss that has settled would alert on a scatter that no user

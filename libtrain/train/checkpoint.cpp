@@ -409,7 +409,10 @@ std::optional<Checkpoint::Best> Checkpoint::State::keep_best(std::int64_t step) 
       std::ranges::sort(all, {}, &CheckpointManifest::step);
     }
     auto kept = detail::best_kept(all, run_ids(), options_.retention);
-    if (kept && !fetch(kept->step)) kept = detail::best_kept(manifests, run_ids(), options_.retention);
+    while (kept && !fetch(kept->step)) {
+      std::erase_if(all, [&](const auto& manifest) { return manifest.step == kept->step; });
+      kept = detail::best_kept(all, run_ids(), options_.retention);
+    }
     if (kept) found = {{"", static_cast<double>(kept->step)}, {metric, *kept->metric}};
   });
   if (!is_root()) settle_last_write();

@@ -236,7 +236,7 @@ class Trainer {
   /// Trains: `step(batch)` returns the mean loss of a batch, or a StepResult. It is called for each batch, and must not
   /// call backward() itself: see TrainerPart::update(). A rank without samples in the last step of an epoch takes part
   /// without a call of it. Modules are trained in the mode that they have. `loader` has the shard of this rank,
-  /// Context::shard(); a warning says if all ranks read all data.
+  /// Context::shard(), or, with a warning, data of this rank alone.
   ///
   /// Throws UsageError if the weights are not finite, before they are saved and at the end; what the parts throw;
   /// UsageError for Remainder::uneven, a loader without batches, a last batch of an epoch with fewer samples than ranks

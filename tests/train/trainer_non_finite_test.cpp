@@ -1,18 +1,24 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/optim/sgd.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/checkpoint/checkpoint_folder.hpp>
 #include <libtrain/train/trainer.hpp>
 
+#include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/train/trainer_runs.hpp>
@@ -61,6 +67,49 @@ TEST(TrainerNonFinite, HasNoLossIfAllStepsAreSkipped) {
     if (communicator.rank() == 0) {
       EXPECT_EQ(context->summary().non_finite(), std::vector<std::string>{"loss"});
     }
+  });
+}
+
+// In the middle of an epoch, in which the last record may have no loss.
+TEST(TrainerNonFinite, HasTheLossOfTheEpochIfTheLastStepsAreSkipped) {
+  on_ranks([](Communicator& communicator) {
+    for (const std::int64_t first_skipped : {3, 0}) {
+      TestRun run{communicator};
+      const auto context = run.start();
+      Parts parts{{}, *context};
+      auto options = options_of({});
+      options.max_steps = 4;
+      options.synchronizer.non_finite = NonFinite::skipped;
+      Trainer trainer{*context, parts.model, *parts.plain, options};
+      trainer.fit(parts.loader, [&](const data::Batch& batch) {
+        const bool is_bad = trainer.state().step >= first_skipped;
+        return parts.loss(batch) * (is_bad ? std::numeric_limits<double>::quiet_NaN() : 1.0);
+      });
+      EXPECT_EQ(std::isfinite(trainer.state().metrics.at("loss")), first_skipped > 0);
+    }
+  });
+}
+
+// Such statistics are not in the checkpoint, which has rank 0's.
+TEST(TrainerNonFinite, SavesWhatIsFiniteOnRank0) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    parts.model->push_back(torch::nn::BatchNorm1d(3));
+    parts.model->to(test::device());
+    parts.plain = std::make_unique<torch::optim::SGD>(parts.model->parameters(), torch::optim::SGDOptions(0.1));
+    auto options = options_of({});
+    options.epochs = 1;
+    options.checkpoints.every_steps = 1;
+    Trainer trainer{*context, parts.model, *parts.plain, options};
+    trainer.evaluate_with([] { return std::map<std::string, double>{}; });  // sends the buffers of rank 0
+    trainer.after_step([&](const TrainingState&) {
+      const at::NoGradGuard no_grad;
+      if (communicator.rank() > 0) parts.model->named_buffers()["3.running_mean"].fill_(std::nan(""));
+    });
+    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    EXPECT_GT(trainer.state().step, 1);
   });
 }
 

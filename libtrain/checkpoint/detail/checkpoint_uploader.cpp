@@ -120,7 +120,7 @@ void CheckpointUploader::synchronize() {
     for (const auto& [step, stored] : complete_) checkpoints.emplace(step, stored.manifest);
     std::vector<CheckpointManifest> manifests;
     for (auto& [step, manifest] : checkpoints) manifests.push_back(std::move(manifest));
-    auto removed = steps_to_remove(manifests, run_ids_, retention_, read_best_mark(Folder{root_}));
+    auto removed = to_remove(manifests);
     std::erase(removed, newest_.load());
     std::erase_if(local, [&](auto step) { return std::ranges::find(removed, step) != removed.end(); });
     remove_leftovers(folders);
@@ -131,6 +131,16 @@ void CheckpointUploader::synchronize() {
   } catch (...) {
     is_behind_ = true;
     throw;
+  }
+}
+
+// Nothing, if it is not known which one is marked.
+std::vector<std::int64_t> CheckpointUploader::to_remove(const std::vector<CheckpointManifest>& manifests) const {
+  try {
+    return steps_to_remove(manifests, run_ids_, retention_, read_best_mark(Folder{root_}));
+  } catch (const EnvironmentError& error) {
+    log_warning(text("Old checkpoints in the store remain. ", error.what()));
+    return {};
   }
 }
 

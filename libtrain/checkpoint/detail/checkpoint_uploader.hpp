@@ -65,6 +65,7 @@ class CheckpointUploader {
 
  private:
   void synchronize();
+  std::vector<std::int64_t> to_remove(const std::vector<CheckpointManifest>& manifests) const;
   bool is_own(const CheckpointManifest& manifest) const;
   void claim(const StoredFolders& folders);
   void require_claim();

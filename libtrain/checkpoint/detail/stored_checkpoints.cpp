@@ -73,7 +73,7 @@ std::vector<CheckpointManifest> list_stored_manifests(ObjectStore& store) {
     try {
       manifests.push_back(read_stored_manifest(store, folders, step).manifest);
     } catch (const CheckpointDamagedError&) {
-      continue;
+    } catch (const CheckpointVersionError&) {
     }
   }
   return manifests;

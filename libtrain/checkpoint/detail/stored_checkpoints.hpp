@@ -38,7 +38,8 @@ struct StoredManifest {
 /// step, or if the lengths of the files are not those that it names; CheckpointVersionError; and EnvironmentError.
 StoredManifest read_stored_manifest(ObjectStore& store, const StoredFolders& folders, std::int64_t step);
 
-/// The manifests of all checkpoints that are not damaged, oldest first. Throws EnvironmentError.
+/// The manifests of all checkpoints that are neither damaged nor of another version, oldest first. Throws
+/// EnvironmentError.
 std::vector<CheckpointManifest> list_stored_manifests(ObjectStore& store);
 
 /// Reads all files of a checkpoint. Throws CheckpointDamagedError if one has changed, and EnvironmentError.

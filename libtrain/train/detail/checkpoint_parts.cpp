@@ -179,6 +179,20 @@ std::unique_ptr<Checkpointable> part_of(optim::LossScaler& scaler) {
   return std::make_unique<ScalerPart>(scaler);
 }
 
+std::vector<at::Tensor> own_generators(const at::Device& device) {
+  std::vector<at::Tensor> states;
+  for (auto& generator : generators_of(device)) states.push_back(state_of(generator));
+  return states;
+}
+
+void set_own_generators(const at::Device& device, const std::vector<at::Tensor>& states) {
+  auto generators = generators_of(device);
+  for (std::size_t index = 0; index < generators.size(); ++index) {
+    const std::lock_guard lock(generators[index].mutex());
+    generators[index].set_state(states.at(index));
+  }
+}
+
 NamedTensors gather_generators(Communicator& communicator) {
   NamedTensors named;
   auto generators = generators_of(communicator.device());

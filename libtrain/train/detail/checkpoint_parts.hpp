@@ -16,6 +16,10 @@ std::unique_ptr<Checkpointable> part_of(ShardedOptimizer& optimizer);
 std::unique_ptr<Checkpointable> part_of(optim::MovingAverage& average);
 std::unique_ptr<Checkpointable> part_of(optim::LossScaler& scaler);
 
+/// The states of LibTorch's default generators of the CPU and of `device`, if that is another one.
+std::vector<at::Tensor> own_generators(const at::Device& device);
+void set_own_generators(const at::Device& device, const std::vector<at::Tensor>& states);
+
 /// The states of LibTorch's default generators of all ranks, on every rank: "rank0.cpu", and "rank0.device" on a GPU.
 /// All ranks must call it.
 optim::NamedTensors gather_generators(Communicator& communicator);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -77,10 +78,22 @@ std::vector<std::vector<double>> MetricMeans::gather(Communicator& communicator,
   return of_ranks;
 }
 
-std::map<std::string, double> MetricMeans::take(Sums& sums) {
+std::map<std::string, double> MetricMeans::take_record() {
   std::map<std::string, double> means;
-  for (const auto& [name, sum] : sums) means.emplace(name, sum.sum / sum.weight);
-  sums.clear();
+  for (const auto& [name, sum] : std::exchange(record_, {}))
+    if (sum.weight != 0) means.emplace(name, sum.sum / sum.weight);
+  return means;
+}
+
+std::map<std::string, double> MetricMeans::of_epoch() const {
+  std::map<std::string, double> means;
+  for (const auto& [name, sum] : epoch_) means.emplace(name, sum.sum / sum.weight);
+  return means;
+}
+
+std::map<std::string, double> MetricMeans::take_epoch() {
+  auto means = of_epoch();
+  epoch_.clear();
   return means;
 }
 

@@ -24,7 +24,7 @@ class MetricMeans {
   /// From now on values that are not finite have no weight, as those of steps that a loss scaler skips.
   void leave_out_non_finite() { leaves_out_non_finite_ = true; }
 
-  /// `value` is one number, on any device. If all values of a name have the weight 0, their mean is NaN.
+  /// `value` is one number, on any device.
   void add(const std::string& name, const at::Tensor& value, double weight);
 
   /// Adds the values of all ranks since the last call to both sums. All ranks must call it, with equally many
@@ -34,9 +34,12 @@ class MetricMeans {
   /// Whether anything was gathered since take_record().
   bool has_record() const { return !record_.empty(); }
 
-  /// The means, of what was gathered; forgets them.
-  std::map<std::string, double> take_record() { return take(record_); }
-  std::map<std::string, double> take_epoch() { return take(epoch_); }
+  /// The means of what was gathered, without names whose values all have the weight 0; forgets them.
+  std::map<std::string, double> take_record();
+
+  /// Those of the epoch, NaN for such names.
+  std::map<std::string, double> of_epoch() const;
+  std::map<std::string, double> take_epoch();
 
   /// The sums, for checkpoints: "record/loss" and "epoch/loss", each a sum and a weight.
   optim::NamedTensors tensors() const;
@@ -53,8 +56,6 @@ class MetricMeans {
     std::vector<at::Tensor> values;
     std::vector<double> weights;
   };
-
-  static std::map<std::string, double> take(Sums& sums);
 
   bool leaves_out_non_finite_ = false;
   std::map<std::string, Values> added_;

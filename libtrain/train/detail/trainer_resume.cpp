@@ -90,7 +90,8 @@ struct ResumedRun {
 // Loads the checkpoint from which a Trainer continues, as `--resume` says, and says so on rank 0.
 //
 // - auto: the newest checkpoint of the run in `--output`. Throws UsageError if its configuration is another. Learning
-//   rates and the decay of the average are not compared if the number of ranks has changed.
+//   rates, the decay of the average and, with `max_steps`, epochs are not compared if the number of ranks has
+//   changed.
 // - none: no checkpoint. Those in `--output` are set aside (see set_aside_checkpoints), with a warning.
 // - PATH: that checkpoint, or the newest one in that folder, whatever its configuration. Unless it is the newest one
 //   in `--output`, those in `--output` are set aside.
@@ -186,7 +187,7 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   epoch() = resumed.position->epoch;
   resumed_ = resumed.position->loader;
   // Whoever names a checkpoint wants to train on from it.
-  if (context_.resume() != "auto" && !progress_->must_evaluate) progress_->was_ended = false;
+  if (context_.resume() != "auto") progress_->was_ended = false;
   const bool is_other_metric = !metric_then.empty() && metric_then != progress_->best_metric;
   if (is_other_metric) progress_->evaluations_without_improvement = 0;
   if (resumed.keeps_folder) {

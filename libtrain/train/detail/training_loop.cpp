@@ -308,6 +308,8 @@ void TrainingLoop::train_epoch(TrainerSteps& steps) {
     end_epoch(steps);
   } else {
     record_interval();
+    const auto means = progress_->means.of_epoch();
+    progress_->state.metrics.insert(means.begin(), means.end());  // of what the last steps, if skipped, do not have
     if (evaluated_step_ != step()) evaluate(steps);
     save(steps);
   }
@@ -495,8 +497,7 @@ void TrainingLoop::require_ended_rounds() const {
   }
 }
 
-// The loss of a step that NonFinite::skipped has skipped is not one of the training. If all steps are skipped, it is
-// NaN.
+// The loss of a step that NonFinite::skipped has skipped is not one of the training.
 void TrainingLoop::add_step_values() {
   const bool is_skipped = std::ranges::any_of(parts_, [](const auto& part) { return part->has_skipped(); });
   for (const auto& [name, value, samples] : step_values_) progress_->means.add(name, value, is_skipped ? 0 : samples);

@@ -8,6 +8,7 @@
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/stop_request.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/sync/replica_check.hpp>
 #include <libtrain/train/detail/checkpoint_parts.hpp>
 #include <libtrain/train/detail/peak_memory.hpp>
@@ -66,7 +67,7 @@ void TrainingLoop::evaluate(TrainerSteps& steps) {
   wait_for_queued_steps();
   settle_parts();
   check_parts();
-  const auto generators = gather_generators(communicator());
+  const auto generators = own_generators(context_.device());
   std::optional<Values> values;
   {
     std::vector<optim::MovingAverage::Swap> swaps;
@@ -81,7 +82,7 @@ void TrainingLoop::evaluate(TrainerSteps& steps) {
     if (!must_stop_evaluation() && !must_stop_evaluation())
       throw UsageError("An evaluation has returned no values, although the run was not asked to stop.");
     // The evaluation is repeated as if it had not begun.
-    restore_generators(generators, step(), context_.world_size(), communicator());
+    set_own_generators(context_.device(), generators);
     stop(steps);
   }
   progress_->must_evaluate = false;
@@ -183,15 +184,18 @@ void TrainingLoop::save(TrainerSteps& steps) {
   wait_for_queued_steps();
   const Stopwatch stopwatch;
   settle_parts();
-  // Checkpoints with such weights would soon replace all others.
-  for (const auto& part : parts_) require_finite(part->module());
+  run_together(communicator(), "Saving a checkpoint", [&] {
+    if (context_.rank() != 0) return;
+    // What a checkpoint has. Those with such weights would soon replace all others.
+    for (const auto& part : parts_) require_finite(part->module());
+    context_.metrics().sync();  // what lies before a checkpoint is not recorded again
+  });
   progress_->means.gather(communicator());
   progress_->mlflow_run = records_->mlflow_run();
   for (const auto& part : parts_) progress_->rates[part->name()] = part->rates();
   CheckpointPosition position{.step = step(), .epoch = epoch(), .loader = steps.state()};
   was_saved_with_values_ = evaluated_step_ == step();
   if (was_saved_with_values_) position.metrics = state().evaluation;
-  context_.metrics().sync();  // what lies before a checkpoint is not recorded again
   checkpoint_->save(position);
   saved_step_ = step();
   seconds_saving_ += stopwatch.seconds();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -86,6 +87,9 @@ void TrainingRecords::record(std::string_view event, std::int64_t step, std::int
   std::vector<Metric> metrics{{"epoch", static_cast<double>(epoch)}};
   for (const auto& [name, value] : values) metrics.push_back({name, value});
   trackers_.log_metrics(event, step, metrics);
+  // Of an epoch in which all steps were skipped, no record of steps has the loss.
+  if (const auto loss = values.find("loss"); event == "epoch" && loss != values.end() && !std::isfinite(loss->second))
+    alert(loss_.observe(step, loss->second));
 }
 
 void TrainingRecords::watch(std::int64_t step, const std::map<std::string, double>& means, const Measured& measured) {
