@@ -186,7 +186,7 @@ void TrainingLoop::resume(const RunConfiguration& configuration) {
   step() = resumed.position->step;
   epoch() = resumed.position->epoch;
   resumed_ = resumed.position->loader;
-  // Whoever names a checkpoint wants to train on from it.
+  // A checkpoint that is named on the command line is one to train on from.
   if (context_.resume() != "auto") progress_->was_ended = false;
   const bool is_other_metric = !metric_then.empty() && metric_then != progress_->best_metric;
   if (is_other_metric) progress_->evaluations_without_improvement = 0;
