@@ -80,6 +80,7 @@ void FusedAdamW::update(const at::Tensor& parameter, const at::Tensor& gradient,
 
 void FusedAdamW::update_on_device(const detail::DeviceList& list, const torch::optim::AdamWOptions& options,
                                   std::size_t group, detail::FoundInf& found_inf) {
+  detail::require_given_to_recording(rates_.is_recording());
   const auto flag = found_inf.on(list.device());
   const auto states = detail::adamw_states(state_, list, options.amsgrad(), rates_.is_recording());
   const auto lists = detail::begin_adamw_step(states, options.amsgrad(), flag);

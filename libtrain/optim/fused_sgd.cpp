@@ -5,6 +5,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <c10/core/GradMode.h>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/numeric/detail/optimizer_steps.hpp>
 #include <libtrain/optim/detail/dense_update.hpp>
 #include <libtrain/optim/detail/device_update.hpp>
@@ -25,6 +26,15 @@ void update_any(const at::Tensor& parameter, const at::Tensor& gradient, const a
     update = step.nesterov ? update.add(buffer, step.momentum) : buffer;
   }
   parameter.add_(update, -step.learning_rate);
+}
+
+// The first step is another operation than those that replays repeat.
+void require_first_step_before_recording(bool recording) {
+  if (!recording) return;
+  throw UsageError(
+      "A step of FusedSgd with dampening is being recorded for a parameter that has no momentum yet: it had no "
+      "gradient before, or all steps were skipped. Make one step that is not skipped first, such as with a smaller "
+      "LossScalerOptions::initial_scale or more warm-up steps.");
 }
 
 struct SgdLists {
@@ -86,6 +96,7 @@ void FusedSgd::update(const at::Tensor& parameter, const at::Tensor& gradient,
 
 void FusedSgd::update_on_device(const detail::DeviceList& list, const torch::optim::SGDOptions& options,
                                 std::size_t group, detail::FoundInf& found_inf) {
+  detail::require_given_to_recording(rates_.is_recording());
   SgdLists later;  // those with a momentum buffer, or without momentum
   SgdLists first;
   for (std::size_t index = 0; index < list.values.size(); ++index) {
@@ -96,6 +107,7 @@ void FusedSgd::update_on_device(const detail::DeviceList& list, const torch::opt
     auto& buffer = detail::state_of<torch::optim::SGDParamState>(state_, list.parameters[index]).momentum_buffer();
     // Without dampening, a buffer of zeros gives the same first step, also if it comes after skipped ones.
     const bool is_first = !buffer.defined() && options.dampening() != 0;
+    if (is_first) require_first_step_before_recording(rates_.is_recording());
     if (is_first && found_inf.on_host()) continue;
     detail::prepare_device_state(buffer, list.values[index], rates_.is_recording());
     (is_first ? first : later).add(list.values[index], list.gradients[index], buffer);

@@ -172,6 +172,7 @@ void Lamb::update(const at::Tensor& parameter, const at::Tensor& gradient, const
 
 void Lamb::update_on_device(const detail::DeviceList& list, const LambOptions& options, std::size_t group,
                             detail::FoundInf& found_inf) {
+  detail::require_given_to_recording(rates_.is_recording());
   const auto flag = found_inf.on(list.device());
   const auto states = detail::adamw_states(state_, list, /*amsgrad=*/false, rates_.is_recording());
   const auto lists = detail::begin_adamw_step(states, /*amsgrad=*/false, flag);

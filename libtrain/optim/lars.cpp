@@ -158,6 +158,7 @@ void Lars::update(const at::Tensor& parameter, const at::Tensor& gradient, const
 // The update of torch's SGD with momentum, with g + weight_decay w times rate and trust ratio for the gradient.
 void Lars::update_on_device(const detail::DeviceList& list, const LarsOptions& options, std::size_t group,
                             detail::FoundInf& found_inf) {
+  detail::require_given_to_recording(rates_.is_recording());
   std::vector<at::Tensor> velocities;
   std::vector<bool> is_adapted;
   for (std::size_t index = 0; index < list.values.size(); ++index) {

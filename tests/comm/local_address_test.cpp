@@ -46,5 +46,11 @@ TEST(LocalAddress, ALimitOfOpenFilesIsNotTakenForAMissingRoute) {
   EXPECT_THAT(message, ::testing::HasSubstr("ulimit -n"));
 }
 
+// A peer may have no IPv6.
+TEST(LocalAddress, RankZeroServesAtIpv4IfItsNameHasBoth) {
+  const auto address = address_to_serve("localhost", 29500, Deadline::after(std::chrono::seconds(30)));
+  EXPECT_EQ(address.name(), "127.0.0.1:29500");
+}
+
 }  // namespace
 }  // namespace libtrain::detail

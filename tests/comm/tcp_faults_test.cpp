@@ -1,11 +1,16 @@
 // Ranks that die, stop, exit or fail: all others get the same error soon.
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <latch>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/comm/detail/hierarchy/hierarchical_transport.hpp>
 #include <libtrain/comm/detail/tcp/control_channel.hpp>
 #include <libtrain/comm/detail/tcp/liveness_check.hpp>
 
@@ -245,6 +250,30 @@ TEST(TcpFault, OfAMemberEndsASplit) {
       transport.split(0, 0, wait_policy());
     });
     return text(stopwatch.seconds() < 30.0 ? "soon: " : "late: ", message);
+  });
+  EXPECT_THAT(results[0], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));
+  EXPECT_THAT(results[1], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));
+}
+
+// Its peers must not take it for a rank that has left in good order: it still has to report.
+TEST(TcpFault, OfAMemberThatCannotConnectItsHost) {
+  const auto results = on_tcp_processes(3, 2, [](HostTransport& transport) -> std::string {
+    auto world = detail::TcpTransport::connect(transport, {}, wait_policy());
+    if (transport.rank() != 2) {
+      const Stopwatch stopwatch;
+      const auto message =
+          failure_of([&] { detail::HierarchicalTransport::connect(std::move(world), {.host = "one"}, wait_policy()); });
+      return text(stopwatch.seconds() < 30.0 ? "soon: " : "late: ", message);
+    }
+    try {
+      const rlimit no_more_files{0, 0};
+      setrlimit(RLIMIT_NOFILE, &no_more_files);
+      detail::HierarchicalTransport::connect(std::move(world), {.host = "one"}, wait_policy());
+    } catch (const std::exception&) {
+      std::this_thread::sleep_for(milliseconds(200));
+      _exit(3);
+    }
+    return "connected";
   });
   EXPECT_THAT(results[0], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));
   EXPECT_THAT(results[1], AllOf(HasSubstr("soon: "), HasSubstr("rank 2 at"), HasSubstr("exited or was killed")));

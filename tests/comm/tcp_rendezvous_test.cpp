@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <future>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,6 +145,22 @@ TEST(TcpRendezvous, LeavesTheFileToTheJobThatUsesIt) {
   EXPECT_THAT(message_of<EnvironmentError>([&] { second.gather(1); }), HasSubstr("Another job"));
   EXPECT_EQ(first.gather(1).size(), 2U);
   rank_0.join();
+}
+
+// That job's rank 0 asked while nobody of this one answered, and took its file for one that was left.
+TEST(TcpRendezvous, LeavesTheFileThatAnotherJobHasWritten) {
+  const TemporaryFolder folder;
+  const auto path = folder / "meet";
+  const Job job{.url = "file://" + path, .world_size = 1};
+  const auto rendezvous = job.of(0);
+  rendezvous->all_gather("record", in(kAmple));
+  std::ifstream file{path};
+  std::string content{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
+  auto& digit = content.at(content.size() - 2);  // of the secret
+  digit = digit == '0' ? '1' : '0';
+  std::ofstream{path} << content;
+  rendezvous->leave();
+  EXPECT_EQ(folder.count(), 1);
 }
 
 std::string message_for_file(const std::string& path) {

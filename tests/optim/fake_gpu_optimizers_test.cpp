@@ -223,8 +223,10 @@ void expect_refusal_outside_of_graphs(const Options& options) {
 
 TEST(FakeGpuOptimizers, ARecordingThatWasNotGivenItsOptimizerIsRefused) {
   expect_refusal_outside_of_graphs<FusedSgd>(sgd_options());
+  expect_refusal_outside_of_graphs<FusedSgd>(SGDOptions(0.1));
   expect_refusal_outside_of_graphs<FusedAdamW>(AdamWOptions(0.01));
   expect_refusal_outside_of_graphs<Lars>(LarsOptions(1));
+  expect_refusal_outside_of_graphs<Lars>(LarsOptions(1).momentum(0));
   expect_refusal_outside_of_graphs<Lamb>(LambOptions(0.01));
 }
 
@@ -236,6 +238,19 @@ TEST(FakeGpuOptimizers, ARecordingThatWouldCreateStateIsRefused) {
   adamw.step();
   adamw.begin_recording();
   adamw.step();
+}
+
+TEST(FakeGpuOptimizers, ARecordingAfterSkippedStepsAloneIsRefusedWithDampening) {
+  FusedSgd sgd(weights_on_gpu(2), SGDOptions(0.1).momentum(0.9).dampening(0.1));
+  const auto skipped = flag(1);
+  sgd.step_unless(skipped);
+  sgd.begin_recording();
+  EXPECT_THAT(message_of<UsageError>([&] { sgd.step_unless(skipped); }), HasSubstr("one step that is not skipped"));
+  sgd.end_recording();
+  sgd.step_unless(flag(0));
+  sgd.begin_recording();
+  const NoHostSynchronization no_wait;
+  sgd.step_unless(skipped);
 }
 
 }  // namespace

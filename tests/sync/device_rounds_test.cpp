@@ -22,6 +22,7 @@
 
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/comm/detail/device/stream_mark.hpp>
 #include <libtrain/optim/fused_sgd.hpp>
 #include <libtrain/sync/broadcast.hpp>
@@ -46,6 +47,7 @@ using test::expect_told;
 using test::expect_told_of_one;
 using test::fake_gpu_counts;
 using test::FakeGpuDelays;
+using test::FakeGraph;
 using test::is_odd_one;
 using test::NoHostSynchronization;
 using test::on_ranks;
@@ -266,6 +268,27 @@ TEST(DeviceRounds, WaitForGradientsThatAnotherStreamAccumulates) {
   });
 }
 
+// To gradients that are in their buckets already.
+TEST(DeviceRounds, WaitForGradientsThatAnotherStreamAccumulatesInPlace) {
+  on_ranks([](Communicator& communicator) {
+    Pair model;
+    const auto other = another_stream();
+    const auto accumulator = accumulate_in(other, model.right);
+    GradientSynchronizer synchronizer{model, communicator};
+    const double mine = communicator.rank() + 1;
+    for (int round = 0; round < 20; ++round) {
+      std::optional<BlockedStream> blocked{other};
+      model.loss(mine, mine).backward();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      blocked.reset();
+      synchronizer.wait();
+      test::expect_all(model.left.grad(), test::mean_rank_plus_one(communicator), "left");
+      test::expect_all(model.right.grad(), test::mean_rank_plus_one(communicator), "right");
+      for (const auto& parameter : model.parameters()) parameter.grad().zero_();  // as zero_grad(false) does
+    }
+  });
+}
+
 TEST(DeviceRounds, HoldGradientsOfAnotherStream) {
   const test::FakeGpuDelays delays{test::fresh_seed()};
   on_ranks([](Communicator& communicator) {
@@ -338,6 +361,29 @@ TEST(DeviceRounds, WaitForTheDeviceOnceIfNanIsLookedFor) {
     });
     EXPECT_LE(waits, rounds_of_ranks);
   }
+}
+
+// What was recorded has not run: neither its reductions nor its gradients may be used.
+TEST(DeviceRounds, BeginAnewAfterARecordingThatEndedBeforeWait) {
+  on_ranks([](Communicator& communicator) {
+    const c10::StreamGuard in_stream(another_stream());  // the default one cannot be recorded
+    for (const bool calls_zero_grad : {true, false}) {
+      PairTraining training{communicator};
+      training.round(1, 1);
+      training.round(1, 1);
+      FakeGraph graph;
+      graph.begin(device());
+      training.model.loss(100, 100).backward();
+      static_cast<void>(detail::failure_of([&] { graph.end(); }));  // the reductions were not waited for
+      if (calls_zero_grad) training.synchronizer.zero_grad();
+      const double mine = communicator.rank() + 1;
+      training.model.loss(mine, 3).backward();
+      training.synchronizer.wait();
+      test::expect_all(training.model.left.grad(), test::mean_rank_plus_one(communicator), "left");
+      test::expect_all(training.model.right.grad(), 3, "right");
+      EXPECT_EQ(training.synchronizer.rounds(), 3);
+    }
+  });
 }
 
 // Operations of `rounds` steps of all ranks.

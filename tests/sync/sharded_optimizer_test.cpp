@@ -5,11 +5,14 @@
 #include <tuple>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/log.hpp>
 #include <libtrain/optim/loss_scaler.hpp>
 #include <libtrain/optim/schedule.hpp>
 
+#include <tests/support/log_sinks.hpp>
 #include <tests/support/on_ranks.hpp>
 #include <tests/support/pair.hpp>
 #include <tests/sync/sharded_training.hpp>
@@ -25,6 +28,9 @@ using test::on_ranks;
 using test::Pair;
 using test::Sharded;
 using test::small_buckets;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using torch::optim::AdamWOptions;
 using torch::optim::SGDOptions;
 
@@ -296,6 +302,23 @@ TEST(ShardedOptimizer, ReplicasAreEqualToTheBit) {
         EXPECT_TRUE(torch::equal(mine.cpu(), of_rank_0.cpu()));
       }
     }
+  });
+}
+
+// What a rank has of other ranks' shards is no average.
+TEST(ShardedOptimizer, DoesNotWarnOfZerosThatAllRanksHave) {
+  const test::CapturedLog log{LogLevel::warning};
+  on_ranks([&log](Communicator& communicator) {
+    Sharded ranks{communicator, momentum()};
+    for (int step = 0; step < 6; ++step) {  // a device would warn in the fifth
+      ranks.network.loss(step, 0).backward();
+      EXPECT_TRUE(ranks.synchronizer.wait());
+      ranks.optimizer.step();
+      ranks.synchronizer.zero_grad();
+    }
+    communicator.barrier();
+    EXPECT_THAT(log.lines(), Each(Not(HasSubstr("was zero in round"))));
+    communicator.barrier();
   });
 }
 

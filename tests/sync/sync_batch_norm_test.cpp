@@ -14,6 +14,7 @@
 #include <torch/nn.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/sync/gradient_synchronizer.hpp>
 
 #include <tests/support/device.hpp>
 #include <tests/support/message_of.hpp>
@@ -267,6 +268,28 @@ TEST(SyncBatchNorm, WeighsRanksByTheirSamplesWhereGradientsAre) {
                 "weight");
     EXPECT_THAT(message_of<UsageError>([&] { layer->set_gradient_weight(-1); }), HasSubstr("-1"));
     EXPECT_THROW(layer->set_gradient_weight(std::numeric_limits<double>::quiet_NaN()), UsageError);
+  });
+}
+
+// The module of a synchronizer may itself be such a layer.
+TEST(SyncBatchNorm, IsWeighedByASynchronizerOfItAlone) {
+  on_ranks([](Communicator& communicator) {
+    const auto counts = different(communicator);
+    const auto samples = samples_here(counts, communicator);
+    const auto total = static_cast<double>(total_of(counts));
+    const auto input = wave(shape_of(total_of(counts), {4}), 0.7);
+    const auto slope = wave(input.sizes(), 1.3);
+    const auto wanted = run_alone(input, slope / total);
+    auto layer = make_layer(communicator);
+    layer->to(at::kDouble);
+    GradientSynchronizer synchronizer{layer, communicator};
+    synchronizer.set_samples(samples);
+    const auto slope_of_mean = part_of(slope, counts, communicator) / samples;
+    const auto mine = run(layer, at::kDouble, part_of(input, counts, communicator), slope_of_mean);
+    EXPECT_TRUE(synchronizer.wait());
+    expect_near(mine.input_gradient * (static_cast<double>(samples) / total),
+                part_of(wanted.input_gradient, counts, communicator), 1e-10, "input gradient");
+    expect_near(layer->weight.grad(), wanted.weight_gradient, 1e-10, "weight");
   });
 }
 

@@ -109,6 +109,14 @@ class PackCoco(unittest.TestCase):
         self.assertEqual(len(list(self.output.glob("val2017/.index/*.tar-index"))), 4)  # by name, and for copies
         self.assertTrue((self.output / "val2017/images-00001-of-00002.tar").exists())
 
+    def test_completes_the_set_before_it_writes_indices(self):
+        """A process that is killed while it writes them leaves no shards beside the annotations of an earlier set."""
+        self.pack("--shards", "1")
+        self.pack("--shards", "2", "--index", "--force")
+        indices = list(self.output.glob("val2017/.index/*.tar-index"))
+        renamed = (self.output / ANNOTATIONS).stat().st_ctime_ns
+        self.assertLessEqual(renamed, min(index.stat().st_ctime_ns for index in indices))
+
     def test_replaces_a_set_only_by_force(self):
         self.pack("--shards", "3")
         former = names_in(self.output)

@@ -2,6 +2,8 @@
 //
 //   mpirun -n 2 fault_program --fault throw --at-rank 1 --at-step 5
 //
+// "throw-with-part" also throws, in a program that owns a communicator of its own, on which its peers wait.
+//
 // Faults before the first step: shape, name, count, dtype (the rank's model is another one than its peers'), and
 // return-early. Faults after the last one: change-weight and nan-summary. The others happen in the step --at-step,
 // after the forward pass.
@@ -69,7 +71,8 @@ void draw(lt::Context& context) {
 }
 
 void happen(const std::string& fault, lt::Context& context, const torch::Tensor& loss) {
-  if (fault == "throw" || fault == "throw-everywhere") throw std::runtime_error("The disk caught fire.");
+  if (fault == "throw" || fault == "throw-with-part" || fault == "throw-everywhere")
+    throw std::runtime_error("The disk caught fire.");
   if (fault == "kill") std::raise(SIGKILL);
   if (fault == "exit") std::_Exit(0);
   if (fault == "stop") std::raise(SIGSTOP);
@@ -93,6 +96,8 @@ void train(lt::Context& context) {
   model.to(context.device());
   lt::GradientSynchronizer synchronizer{model, context.communicator()};
   torch::optim::SGD sgd{model.parameters(), torch::optim::SGDOptions(0.01)};
+  std::shared_ptr<lt::Communicator> part;
+  if (fault == "throw-with-part") part = context.communicator().split(0, context.rank());
   for (std::int64_t step = 0; step < context.integer("steps"); ++step) {
     const auto inputs = torch::randn({4, kInputs}, context.device());
     const bool now = fault_here != "none" && step == faulty_step;
@@ -101,6 +106,7 @@ void train(lt::Context& context) {
     const bool unused = now && fault_here == "missing-parameter";
     const auto loss = unused ? model.head->weight.square().sum() : model.forward(inputs).square().mean();
     if (now) happen(fault_here, context, loss);
+    if (part) part->all_reduce(torch::ones({2}, context.device())).wait();
     loss.backward();
     synchronizer.wait();
     sgd.step();

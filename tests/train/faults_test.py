@@ -79,6 +79,14 @@ class Exceptions(FaultTest):
                 self.require_report_of_faulty_rank(job, rank, ranks, "The disk caught fire.")
                 self.require_unfinished_metrics(besides=DUMPS)  # of ranks that were waiting for it
 
+    def test_a_rank_that_throws_is_reported_although_its_peers_wait_in_another_communicator(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                job = self.run_with("throw-with-part", at_rank=rank)
+                self.assertEqual(job.exit_code, 1, job)
+                self.require_report_of_faulty_rank(job, rank, 2, "The disk caught fire.")
+                self.require_unfinished_metrics(besides=DUMPS)
+
     def test_all_ranks_that_throw_at_once_make_one_report(self):
         job = self.run_with("throw-everywhere", ranks=3, at_rank=0)
         self.assertEqual(job.exit_code, 1, job)

@@ -199,8 +199,8 @@ class TwoHosts(TcpNetwork):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     # Ranks 0 and 1 on one host, 2 and 3 on the other.
-    def start_job(self, *options, shared_memory="on", encryption="off", timeout_s=60):
-        url = "tcp://10.77.0.1:29541"
+    def start_job(self, *options, shared_memory="on", encryption="off", timeout_s=60, master="10.77.0.1"):
+        url = f"tcp://{master}:29541"
         places = [host for host in self.hosts for _ in range(2)]
         commands = [["ip", "netns", "exec", place, *self.command(url, "output", *options, timeout_s=timeout_s)]
                     for place in places]
@@ -212,6 +212,17 @@ class TwoHosts(TcpNetwork):
         ends = ranks.wait(self.start_job())
         self.require_success(ends, "output", "shared_memory+tcp")
         self.assertIn("4 ranks on 2 hosts: shared memory inside, tcp between", ends[0].stderr)
+
+    def test_a_host_that_knows_its_own_name_under_two_addresses(self):
+        for host, own in zip(self.hosts, ("127.0.1.1 lead\n", "")):
+            folder = Path("/etc/netns") / host  # what ip netns exec puts over /etc
+            self.addCleanup(shutil.rmtree, folder)
+            folder.mkdir(parents=True)
+            (folder / "hosts").write_text(own + "10.77.0.1 lead\n")
+        # The default route leads elsewhere.
+        self.require(run_ip("-n", self.hosts[0], "addr", "add", "192.168.77.1/32", "dev", "lo"))
+        self.require(run_ip("-n", self.hosts[0], "route", "add", "default", "dev", "lo", "src", "192.168.77.1"))
+        self.require_success(ranks.wait(self.start_job(master="lead")), "output", "shared_memory+tcp")
 
     def test_train_together_without_shared_memory(self):
         self.require_success(ranks.wait(self.start_job(shared_memory="off")), "output", "tcp")

@@ -271,12 +271,14 @@ void write_shard_indices(ShardKind kind, const std::string& folder, const std::v
   }
 }
 
-// Packs the images into the output folder, with what `add_files` adds.
+// Packs the images into the output folder, with what `add_files` adds. `commit` completes the set: it is called as soon
+// as the shards have their names, because writing the indices takes time.
 PackSummary pack_into(OutputFolder& output, const std::string& folder, Packing& packing, const PackOptions& options,
-                      const std::function<void()>& add_files) {
+                      const std::function<void()>& add_files, const std::function<void()>& commit) {
   const auto shards = packing.write_shards(output);
   add_files();
   output.publish([&](const std::string& name) { return is_shard_name(name, options.prefix, options.kind); });
+  commit();
   if (options.write_indices) write_shard_indices(options.kind, folder, shards);
   return packing.summary();
 }
@@ -286,7 +288,8 @@ PackSummary pack_folder(const data::Storage& storage, const PackOptions& options
   const auto images = list_images(storage, options);
   require_classes_of_other_shards(images, options);
   Packing packing{options, storage, images};
-  return pack_into(output, options.output, packing, options, [&] { write_classes(images, output.add(kClasses)); });
+  const auto add_classes = [&] { write_classes(images, output.add(kClasses)); };
+  return pack_into(output, options.output, packing, options, add_classes, [] {});
 }
 
 PackSummary pack_coco(const data::Storage& storage, const PackOptions& options) {
@@ -300,13 +303,13 @@ PackSummary pack_coco(const data::Storage& storage, const PackOptions& options) 
   const auto set = list_coco_set(storage, options.coco);
   Packing packing{options, storage, set.images, &set};
   std::optional<detail::OutputFile> copy;
-  const auto summary = pack_into(output, folder, packing, options, [&] {
+  const auto write_annotations = [&] {
     fs::create_directories(annotations.parent_path());
     copy.emplace(annotations.string());
     copy->write(set.annotations);
-  });
-  copy->commit();  // after the shards: without its annotations, a set is not read
-  return summary;
+  };
+  // After the shards: without its annotations, a set is not read.
+  return pack_into(output, folder, packing, options, write_annotations, [&] { copy->commit(); });
 }
 
 }  // namespace

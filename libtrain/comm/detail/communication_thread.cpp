@@ -13,6 +13,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/delayed_abort.hpp>
 #include <libtrain/comm/detail/first_failure.hpp>
 
 namespace libtrain::detail {
@@ -443,6 +444,10 @@ CommunicationThread::CommunicationThread(std::unique_ptr<HostTransport> transpor
     : queue_(std::make_shared<Queue>(std::move(transport), timeout)) {}
 
 CommunicationThread::~CommunicationThread() {
+  if (std::uncaught_exceptions() > 0 && !queue_->failure().exists()) {
+    leave_after_report();
+    return;
+  }
   try {
     if (!thread_.joinable()) start();
   } catch (...) {  // no thread can be created, and no caller waits
@@ -460,6 +465,14 @@ CommunicationThread::~CommunicationThread() {
   } else {
     thread_.detach();
   }
+}
+
+void CommunicationThread::leave_after_report() noexcept {
+  if (thread_.joinable()) thread_.detach();
+  abort_after_report([queue = queue_] {
+    queue->stop();
+    queue->fail("its program has thrown an exception. See the log of that rank.");
+  });
 }
 
 void CommunicationThread::start() {

@@ -100,11 +100,10 @@ std::unique_ptr<HostTransport> connect_world(const Launch& launch, const WaitPol
 
 std::unique_ptr<HostTransport> connect_transport(const Launch& launch, const WaitPolicy& policy,
                                                  OpenAgentStore open_agent_store) {
-  auto world = connect_world(launch, policy, open_agent_store);
   const auto environment = Environment::of_process();
   const HierarchyOptions options{.share_memory = is_on("LIBTRAIN_SHARED_MEMORY", environment, true),
                                  .host = environment.get("LIBTRAIN_HOST").value_or("")};
-  return HierarchicalTransport::connect(std::move(world), options, policy);
+  return HierarchicalTransport::connect(connect_world(launch, policy, open_agent_store), options, policy);
 }
 
 }  // namespace libtrain::detail

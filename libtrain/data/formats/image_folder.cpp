@@ -247,8 +247,8 @@ std::string sampled_difference(const Source& source, const ImageList& images) {
 // A class that was added or removed changes the labels of other classes, which no image shows.
 std::string difference(const Source& source, const ImageList& images) {
   const auto classes = source.storage.folders(source.folder);
-  if (!classes.empty() && classes != images.classes()) {
-    return text("Its ", images.classes().size(), " classes differ from the ", classes.size(), " existing folders.");
+  if (classes && *classes != images.classes()) {
+    return text("Its ", images.classes().size(), " classes differ from the ", classes->size(), " existing folders.");
   }
   return source.options.recheck == Recheck::sample ? sampled_difference(source, images) : std::string{};
 }

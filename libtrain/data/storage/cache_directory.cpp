@@ -241,8 +241,13 @@ CacheClaim::~CacheClaim() {
 void CacheClaim::book(CacheAccount& account) const {
   const std::uint64_t bytes = entry_bytes(key_.size);
   account.add(bytes);
+  const std::uint64_t length = key_.size + sizeof(Trailer);
   try {
-    file_.resize(key_.size + sizeof(Trailer));
+    file_.resize(length);
+    if (const int error = file_.allocate(length); error != 0) {
+      file_.resize(0);  // ~CacheClaim() subtracts the bytes of its length
+      throw_disk_error("write", file_.path(), error);
+    }
   } catch (const DiskError&) {
     account.subtract(bytes);
     throw;

@@ -123,7 +123,8 @@ class CacheClaim {
   CacheClaim& operator=(const CacheClaim&) = delete;
   ~CacheClaim();
 
-  /// Adds the space to the account and sets the length of the file. If it throws DiskError, the account is unchanged.
+  /// Adds the space to the account, sets the length of the file and allocates its blocks, so that no other process
+  /// counts the space as free. If it throws DiskError, the account is unchanged.
   void book(CacheAccount& account) const;
 
   /// The file for the content, from offset 0 on.

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,9 @@ class CachedStorage : public Storage {
   std::unique_ptr<const File> open(const std::string& path) const override;
   FileInfo info(const std::string& path) const override;
   std::vector<FileInfo> list(const std::string& folder) const override;
-  std::vector<std::string> folders(const std::string& folder) const override { return remote_->folders(folder); }
+  std::optional<std::vector<std::string>> folders(const std::string& folder) const override {
+    return remote_->folders(folder);
+  }
 
   /// The version of `path` that open() returns. Throws as info() does.
   CacheKey key_of(const std::string& path) const;

@@ -126,17 +126,23 @@ bool FileCache::is_valid(const detail::DiskFile& entry, const CacheKey& key, con
 FetchOutcome FileCache::make_local(const Request& request) {
   if (!directory_) return FetchOutcome::refused;
   const auto& key = request.key.hash;
+  const auto mine = std::make_shared<Fetch>();
   {
     std::unique_lock lock(mutex_);
-    const auto is_free = [&] { return !fetching_.contains(key); };
-    if (!is_free() && !fetched_.wait_until(lock, request.stop, request.deadline.time_point(), is_free)) {
-      return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
+    for (auto found = fetching_.find(key); found != fetching_.end(); found = fetching_.find(key)) {
+      const auto other = found->second;
+      const auto has_ended = [&] { return other->has_ended; };
+      if (!fetched_.wait_until(lock, request.stop, request.deadline.time_point(), has_ended)) {
+        return request.stop.stop_requested() ? FetchOutcome::stopped : FetchOutcome::busy;
+      }
+      if (!other->unavailable.empty()) throw StorageUnavailable(other->unavailable);
     }
-    fetching_.insert(key);
+    fetching_.emplace(key, mine);
   }
   const auto end_turn = [&](const void*) {
     {
       const std::lock_guard lock(mutex_);
+      mine->has_ended = true;
       fetching_.erase(key);
     }
     fetched_.notify_all();
@@ -148,6 +154,11 @@ FetchOutcome FileCache::make_local(const Request& request) {
   } catch (const detail::DiskError& error) {
     warn_once(error.what());
     return FetchOutcome::refused;
+  } catch (const StorageUnavailable& error) {
+    // The waiting threads do not repeat minutes of attempts. A stop concerns this thread alone.
+    const std::lock_guard lock(mutex_);
+    if (!request.stop.stop_requested()) mine->unavailable = error.what();
+    throw;
   }
 }
 
@@ -164,10 +175,11 @@ FetchOutcome FileCache::claim_and_download(const Request& request) {
     if (!make_room(account, bytes)) return FetchOutcome::no_space;
     claim.book(account);
   }
-  const auto remote = detail::open_unchanged(request.from, request.path, key);
+  const auto remote = detail::open_to_copy(request.from, request.path, key);
   const auto content = detail::download(*remote, claim.file(),
                                         {.block_bytes = options_.block_bytes, .write = options_.write}, request.stop);
   if (!content) return FetchOutcome::stopped;
+  detail::require_unchanged(request.from, request.path, key);
   claim.commit(*content);
 
   count(&FileCacheStatistics::fetched_files);

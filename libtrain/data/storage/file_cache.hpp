@@ -80,7 +80,8 @@ class FileCache {
 
   /// The local copy of the version of `path` that `key` identifies, which is fetched if it does not exist; or that
   /// remote file if no copy can be made. A copy is not evicted while the result exists.
-  /// Throws EnvironmentError if the remote file is missing, has changed since the key was made, or cannot be read.
+  /// Throws EnvironmentError if the remote file is missing, has changed since the key was made, or cannot be read. If
+  /// another thread was fetching the file and its storage was unavailable, throws that error without another attempt.
   std::unique_ptr<const File> open(const Storage& from, const std::string& path, const CacheKey& key);
 
   /// Fetches the copy ahead of its use, without waiting for other downloads. Throws as open() does.
@@ -107,6 +108,12 @@ class FileCache {
     std::stop_token stop;
   };
 
+  /// One thread fetches a file, and other threads of this process wait for it.
+  struct Fetch {
+    bool has_ended = false;
+    std::string unavailable = {};  // message of the StorageUnavailable that ended it; empty otherwise
+  };
+
   std::unique_ptr<const File> open_local(const Storage& from, const std::string& path, const CacheKey& key);
   bool is_valid(const detail::DiskFile& entry, const CacheKey& key, const std::string& name);
   FetchOutcome make_local(const Request& request);
@@ -125,7 +132,7 @@ class FileCache {
   FileCacheStatistics statistics_;
   bool has_warned_ = false;
   std::condition_variable_any fetched_;
-  std::unordered_set<ContentHash> fetching_;  // by one thread of this process at a time
+  std::unordered_map<ContentHash, std::shared_ptr<Fetch>> fetching_;
   std::unordered_set<ContentHash> verified_;  // entries that this process has fetched or checked
 
   std::unordered_map<ContentHash, std::uint32_t> expected_;  // reads of each file; empty between epochs

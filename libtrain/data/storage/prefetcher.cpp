@@ -7,6 +7,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
 
 namespace libtrain::data {
 
@@ -72,6 +73,7 @@ bool Prefetcher::wait_until_idle(const Deadline& deadline) {
 
 void Prefetcher::work() {
   const auto stop = stop_.get_token();
+  const detail::StopScope stopping(stop);  // ends the waits between two attempts of a request
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, stop, [this] { return may_start() || done_ == paths_.size(); });

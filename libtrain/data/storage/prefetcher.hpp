@@ -35,7 +35,7 @@ class Prefetcher final : public ReadAhead {
   Prefetcher(const Prefetcher&) = delete;  // threads wait on this object
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Stops downloads at their next block.
+  /// Stops downloads at their next block, and requests that are retried at their next wait.
   ~Prefetcher() override;
 
   /// Ignores a position before the current one.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include <libtrain/base/clock.hpp>
+#include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/data/storage/content_hash.hpp>
@@ -49,6 +51,9 @@ void require_usable(const StagingOptions& options) {
   if (options.block_bytes == 0) throw UsageError("block_bytes of staging is 0; it must be at least 1.");
   if (options.stall_timeout.count() <= 0) {
     throw UsageError(text("stall_timeout of staging is ", options.stall_timeout.count(), " ms; it must be positive."));
+  }
+  if (options.sync_timeout.count() <= 0) {
+    throw UsageError(text("sync_timeout of staging is ", options.sync_timeout.count(), " ms; it must be positive."));
   }
 }
 
@@ -80,17 +85,31 @@ void move_to(const fs::path& from, const fs::path& place) {
   if (std::rename(from.c_str(), place.c_str()) != 0) throw_disk_error("create the file", place, errno);
 }
 
-std::string describe_stall(const StagingProgress& at, std::chrono::milliseconds timeout) {
-  if (at.files_total == 0) return text("has been listing them for ", timeout.count(), " ms");
-  return text("has copied nothing for ", timeout.count(), " ms; it stopped at ", at.files_done, " of ", at.files_total,
-              " files");
+// The same clock in all processes of the machine. Unlike the time of day, it is never set back.
+std::int64_t nanoseconds_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return nanoseconds_of(now);
 }
 
-/// Content of the file `progress`; `source` is 0 until the copy is complete.
+/// Content of the file `progress`. Times are in nanoseconds since the machine was started.
 struct Published {
   StagingProgress progress = {};
-  std::uint64_t source = 0;
+  bool is_syncing = false;     // all files are copied, and are being written to the disk
+  std::uint64_t source = 0;    // see Staging::local_source_; 0 until the copy is complete
+  std::int64_t listed = 0;     // when the listing of the files began
+  std::int64_t completed = 0;  // when the copy was complete
+
+  bool operator==(const Published&) const = default;
 };
+
+std::string describe_stall(const Published& at, std::chrono::milliseconds timeout) {
+  if (at.is_syncing) return text("has been writing them to the disk for ", timeout.count(), " ms");
+  const auto& progress = at.progress;
+  if (progress.files_total == 0) return text("has been listing them for ", timeout.count(), " ms");
+  return text("has copied nothing for ", timeout.count(), " ms; it stopped at ", progress.files_done, " of ",
+              progress.files_total, " files");
+}
 
 /// One call of stage().
 class Staging {
@@ -101,7 +120,7 @@ class Staging {
         options_(options),
         name_(describe(from, folder)),
         source_(folder.empty() ? from.identity() : text(from.identity(), '/', folder)),
-        local_source_(content_hash(from.local_identity()).low),
+        local_source_(content_hash(text(from.local_identity(), '\n', libtrain::detail::boot_id())).low),
         root_(fs::absolute(to)) {
     make_folder(root_);
     // The lock file is created first. Checked twice, because another process may create it between the checks.
@@ -115,10 +134,10 @@ class Staging {
 
   StagingResult run() {
     const Stopwatch stopwatch;
-    const std::int64_t began = wall_clock_nanoseconds();
+    const std::int64_t began = nanoseconds_since_boot();
     const auto turn = wait_for_turn();
     StagingResult result{.folder = files_};
-    if (const auto totals = done_since(began)) {
+    if (const auto totals = copied_for(began)) {
       result.files = totals->files;
       result.bytes = totals->bytes;
     } else {
@@ -136,34 +155,41 @@ class Staging {
   // Waits until no other process copies. This process is the copier while the result is open.
   DiskFile wait_for_turn() const {
     auto lock = open_to_write(lock_path_);
-    std::optional<StagingProgress> seen;
-    auto deadline = Deadline::after(options_.stall_timeout);
+    std::optional<Published> seen;
+    auto timeout = options_.stall_timeout;
+    auto deadline = Deadline::after(timeout);
     while (!lock_within(lock, LockMode::exclusive, Deadline::after(std::min(kPollInterval, options_.stall_timeout)))) {
-      const auto now = published().progress;
+      const auto now = published();
       if (seen != now) {
         seen = now;
-        deadline = Deadline::after(options_.stall_timeout);
-        if (options_.progress) options_.progress(now);
+        timeout = now.is_syncing ? options_.sync_timeout : options_.stall_timeout;
+        deadline = Deadline::after(timeout);
+        if (options_.progress) options_.progress(now.progress);
       } else if (deadline.expired()) {
-        throw EnvironmentError(text("Process ", now.copier, " of this node, which copies files to '", root_.string(),
-                                    "' for all, ", describe_stall(now, options_.stall_timeout),
+        throw EnvironmentError(text("Process ", now.progress.copier, " of this node, which copies files to '",
+                                    root_.string(), "' for all, ", describe_stall(now, timeout),
                                     ". Check what it waits for, end it, and start again."));
       }
     }
     return lock;
   }
 
-  // The totals if another process has completed the manifest since this one began, with files of this machine: nodes
-  // that share the folder may have different files under the same path.
-  std::optional<StagedTotals> done_since(std::int64_t began) const {
-    if (published().source != local_source_) return std::nullopt;
-    const auto written = modification_time(manifest_);
-    if (!written || *written < began) return std::nullopt;
+  // The totals if another process has completed the copy since this one began, from a listing for this start (see
+  // StagingOptions::start_spread) of files of this machine: nodes that share the folder may have different files under
+  // the same path.
+  std::optional<StagedTotals> copied_for(std::int64_t began) const {
+    const auto copy = published();
+    if (copy.source != local_source_) return std::nullopt;
+    const std::chrono::duration<double, std::nano> listed_before{static_cast<double>(began - copy.listed)};
+    if (listed_before > options_.start_spread) return std::nullopt;
+    // Containers may have different offsets of the clock.
+    if (copy.completed < began || copy.completed > nanoseconds_since_boot()) return std::nullopt;
     return read_totals(read_or_empty(manifest_), source_);
   }
 
   void bring_up_to_date(StagingResult& result) {
-    publish(0);  // replaces the progress of an earlier copier while the files are listed
+    state_.listed = nanoseconds_since_boot();
+    publish();  // replaces the progress of an earlier copier while the files are listed
     const auto tasks = list_tasks();
     auto record = read_or_empty(manifest_);
     const bool is_complete = read_totals(record, source_).has_value();
@@ -174,30 +200,29 @@ class Staging {
 
     std::vector<StagingTask> missing;
     std::string journal = manifest_head(source_);
-    progress_.files_total = tasks.size();
-    for (const auto& task : tasks) progress_.bytes_total += task.remote.size;
+    auto& progress = state_.progress;
+    progress.files_total = tasks.size();
+    for (const auto& task : tasks) progress.bytes_total += task.remote.size;
     for (const auto& task : tasks) {
       const auto found = known.find(task.path);
       if (found == known.end() || !is_staged(task, found->second, compares_hashes)) {
         missing.push_back(task);
         continue;
       }
-      ++progress_.files_done;
-      progress_.bytes_done += task.remote.size;
-      publish(0);
+      ++progress.files_done;
+      progress.bytes_done += task.remote.size;
+      publish();
       journal += manifest_line(found->first, found->second);
     }
-    result.files = progress_.files_total;
-    result.bytes = progress_.bytes_total;
+    result.files = progress.files_total;
+    result.bytes = progress.bytes_total;
     result.copied_files = missing.size();
-    result.copied_bytes = progress_.bytes_total - progress_.bytes_done;
-    if (is_complete && missing.empty() && known.size() == tasks.size()) {
-      // Waiting processes recognise a current manifest by its time.
-      set_modification_time(open_to_write(manifest_), wall_clock_nanoseconds());
-    } else {
-      replace(tasks, missing, journal);
-    }
-    publish(local_source_);
+    result.copied_bytes = progress.bytes_total - progress.bytes_done;
+    if (!is_complete || !missing.empty() || known.size() != tasks.size()) replace(tasks, missing, journal);
+    state_.is_syncing = false;
+    state_.source = local_source_;
+    state_.completed = nanoseconds_since_boot();
+    publish();
   }
 
   // The files below the folder and its empty folders, each of which may be a class, in the order of their paths.
@@ -248,9 +273,10 @@ class Staging {
     make_folder(partial_);
     make_folder(files_);
     remove_unlisted_files(tasks);
+    remove_outdated_files(missing);
     require_space(missing);
     copy_all(missing);
-    finish({.files = tasks.size(), .bytes = progress_.bytes_total});
+    finish({.files = tasks.size(), .bytes = state_.progress.bytes_total});
   }
 
   // The temporary name is always the same, so that killed processes leave one file at most; the lock makes it safe.
@@ -295,6 +321,16 @@ class Staging {
     }
   }
 
+  // Before the free space is checked, so that a disk with room for one version of the set can take the next one. The
+  // journal does not list these files: a run that continues it copies them.
+  void remove_outdated_files(const std::vector<StagingTask>& missing) const {
+    for (const auto& task : missing) {
+      if (task.remote.kind == FileKind::empty_folder) continue;
+      const auto file = files_ / task.path;
+      if (unlink(file.c_str()) != 0 && errno != ENOENT) throw_disk_error("remove the file", file, errno);
+    }
+  }
+
   void require_space(const std::vector<StagingTask>& missing) const {
     std::uint64_t needed = 0;
     for (const auto& task : missing) needed += disk_bytes(task.remote.size);
@@ -334,10 +370,12 @@ class Staging {
       move_to(partial_path, place);
     } else if (remote.kind == FileKind::file) {
       const auto partial = open_to_write(partial_path, O_TRUNC);
-      const auto file = open_unchanged(from_, remote.path, cache_key(from_.identity(), remote));
+      const auto key = cache_key(from_.identity(), remote);
+      const auto file = open_to_copy(from_, remote.path, key);
       const auto count = [this](std::uint64_t bytes) { add_progress(0, bytes); };
       const auto hash = download(*file, partial, {.block_bytes = options_.block_bytes, .progress = count}, stop);
       if (!hash) return;
+      require_unchanged(from_, remote.path, key);
       staged.hash = *hash;
       move_to(partial_path, place);
     }
@@ -352,30 +390,35 @@ class Staging {
   // descriptors that were open when they occurred.
   void finish(const StagedTotals& totals) {
     write_to_journal(manifest_end(read_all(*detail::open_local_file(journal_.string()), kLongestManifest), totals));
+    state_.is_syncing = true;
+    publish();
     if (const int error = options_.sync(open_journal_); error != 0) throw_disk_error("write", journal_, error);
     move_to(journal_, manifest_);
     sync_folder(root_);
-    set_modification_time(open_journal_, wall_clock_nanoseconds());
   }
 
   void add_progress(std::uint64_t files, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    progress_.files_done += files;
-    progress_.bytes_done += bytes;
-    publish(0);
-    if (options_.progress) options_.progress(progress_);
+    state_.progress.files_done += files;
+    state_.progress.bytes_done += bytes;
+    publish();
+    if (options_.progress) options_.progress(state_.progress);
   }
 
-  using Record = std::array<std::uint64_t, 6>;
+  using Record = std::array<std::uint64_t, 9>;
 
-  // Publishes the progress to waiting processes; `source` is not 0 for a complete copy.
-  void publish(std::uint64_t source) const {
-    const Record record{progress_.files_done,
-                        progress_.files_total,
-                        progress_.bytes_done,
-                        progress_.bytes_total,
-                        static_cast<std::uint64_t>(progress_.copier),
-                        source};
+  // Publishes the state to waiting processes.
+  void publish() const {
+    const auto& progress = state_.progress;
+    const Record record{progress.files_done,
+                        progress.files_total,
+                        progress.bytes_done,
+                        progress.bytes_total,
+                        static_cast<std::uint64_t>(progress.copier),
+                        state_.source,
+                        state_.is_syncing ? std::uint64_t{1} : std::uint64_t{0},
+                        static_cast<std::uint64_t>(state_.listed),
+                        static_cast<std::uint64_t>(state_.completed)};
     // Progress is not worth an error.
     static_cast<void>(published_.write(0, std::as_bytes(std::span{record})));
   }
@@ -389,7 +432,10 @@ class Staging {
                          .bytes_done = record[2],
                          .bytes_total = record[3],
                          .copier = static_cast<pid_t>(record[4])},
-            .source = record[5]};
+            .is_syncing = record[6] != 0,
+            .source = record[5],
+            .listed = static_cast<std::int64_t>(record[7]),
+            .completed = static_cast<std::int64_t>(record[8])};
   }
 
   const Storage& from_;
@@ -397,7 +443,7 @@ class Staging {
   const StagingOptions& options_;
   const std::string name_;            // for messages
   const std::string source_;          // identifies the set
-  const std::uint64_t local_source_;  // identifies the set and this machine
+  const std::uint64_t local_source_;  // identifies the set and this machine until it reboots
 
   const fs::path root_;
   const fs::path files_ = root_ / "files";
@@ -409,7 +455,7 @@ class Staging {
   DiskFile published_;
 
   std::mutex mutex_;  // for the following members, while threads copy
-  StagingProgress progress_{.copier = getpid()};
+  Published state_{.progress = {.copier = getpid()}};
   DiskFile open_journal_;
   std::uint64_t journal_bytes_ = 0;
 };

@@ -33,8 +33,14 @@ struct StagingOptions {
   /// A process that waits for the copier fails if the copier makes no progress for this long: no block copied, no
   /// existing file checked, the listing not finished.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes{10};
+  /// The same limit while the copier syncs the files to the disk, which makes no visible progress.
+  std::chrono::milliseconds sync_timeout = std::chrono::hours{2};
+  /// The processes of a run call stage() within this time of each other. A process that has waited for the copier takes
+  /// its copy if the copier began to list the files at most this long before the process called stage(). Otherwise the
+  /// copier belongs to an earlier run, and the process lists the files again and copies those that have changed.
+  std::chrono::milliseconds start_spread = std::chrono::minutes{1};
   /// Called by one thread at a time: in the copier after every block, in a waiting process when the copier has made
-  /// progress or another process has become the copier.
+  /// progress or begins to sync, or another process has become the copier.
   std::function<void(const StagingProgress&)> progress = {};
 };
 
@@ -53,8 +59,9 @@ struct StagingResult {
 /// Copies all files below `folder` of a storage to the local disk, once per node: every process of the node calls it
 /// with the same arguments, one process copies and the others wait. If the copier dies, a waiting process or the next
 /// run compares the complete files with their hashes and continues. A complete file is copied again only if its version
-/// in the storage has changed; files that the storage no longer has are removed. All files are synced to the disk
-/// before the manifest is created: it is valid after a power failure, and only the lengths of its files are compared.
+/// in the storage has changed; outdated files, and files that the storage no longer has, are removed before the free
+/// space is checked. All files are synced to the disk before the manifest is created: it is valid after a power
+/// failure, and only the lengths of its files are compared.
 ///
 /// `to` is a new or empty folder on a local disk, or a folder from an earlier call, which contains
 ///

@@ -24,6 +24,12 @@ void add_text(ContentHasher& hasher, std::string_view bytes) {
   hasher.update(bytes);
 }
 
+[[noreturn]] void fail_changed(const Storage& from, const std::string& path, const CacheKey& key, const FileInfo& now) {
+  throw EnvironmentError(text("File '", detail::describe(from, path), "' has changed since it was listed: it had ",
+                              key.size, " bytes and has ", now.size, " now, or has another version (", now.version,
+                              "). Do not change the data while a run reads it, and start the run again."));
+}
+
 }  // namespace
 
 CacheKey cache_key(const std::string& storage, const FileInfo& file) {
@@ -59,9 +65,18 @@ std::unique_ptr<const File> open_unchanged(const Storage& from, const std::strin
   auto file = from.open(path);
   const auto now = from.info(path);
   if (file->size() == key.size && cache_key(from.identity(), now) == key) return file;
-  throw EnvironmentError(text("File '", describe(from, path), "' has changed since it was listed: it had ", key.size,
-                              " bytes and has ", now.size, " now, or has another version (", now.version,
-                              "). Do not change the data while a run reads it, and start the run again."));
+  fail_changed(from, path, key, now);
+}
+
+std::unique_ptr<const File> open_to_copy(const Storage& from, const std::string& path, const CacheKey& key) {
+  auto file = from.open(path);
+  if (file->size() == key.size) return file;
+  fail_changed(from, path, key, from.info(path));
+}
+
+void require_unchanged(const Storage& from, const std::string& path, const CacheKey& key) {
+  const auto now = from.info(path);
+  if (cache_key(from.identity(), now) != key) fail_changed(from, path, key, now);
 }
 
 std::string describe(const Storage& storage, const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -67,9 +68,9 @@ class Storage {
   /// folder is missing or may not be listed.
   virtual std::vector<FileInfo> list(const std::string& folder) const = 0;
 
-  /// The names of the folders directly in `folder` ("" for the root), sorted as bytes. Takes a single request; empty if
-  /// that would need a list of all files, as in Google Cloud Storage. Throws as list().
-  virtual std::vector<std::string> folders(const std::string& folder) const = 0;
+  /// The names of the folders directly in `folder` ("" for the root), sorted as bytes. Takes a single request;
+  /// std::nullopt if that would need a list of all files, as in Google Cloud Storage. Throws as list().
+  virtual std::optional<std::vector<std::string>> folders(const std::string& folder) const = 0;
 };
 
 /// Identifies one version of one file of one storage.
@@ -98,6 +99,13 @@ std::string describe(const Storage& storage, const std::string& path);
 /// Opens the file and checks that it is the version that `key` identifies: reading the result gives bytes of that
 /// version or an error, as far as File::read_at notices. Throws EnvironmentError if the file was deleted or changed.
 std::unique_ptr<const File> open_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
+
+/// Opens the file for a copy and checks only its length; require_unchanged() checks the rest after the last read.
+std::unique_ptr<const File> open_to_copy(const Storage& from, const std::string& path, const CacheKey& key);
+
+/// Checks that the file still is the version that `key` identifies, after it was copied: a read notices only a change
+/// of the length, or a change that is older than StorageOptions::change_check. Throws as open_unchanged().
+void require_unchanged(const Storage& from, const std::string& path, const CacheKey& key);
 
 /// Calls work(i, stop) once for each i below `count`, from at most `threads` threads: requests to a storage wait more
 /// than they compute. After an exception no more calls begin, a stop is requested, and the exception of the smallest i

@@ -119,12 +119,14 @@ void finish_update(const DeviceList& list) {
   }
 }
 
+void require_given_to_recording(bool recording) {
+  if (recording || !StepRecording::is_under_way()) return;
+  throw UsageError(
+      "An optimizer that StepGraph was not given steps while a step is recorded into a graph, whose replays would "
+      "repeat its present learning rate. Give it to StepGraph's constructor.");
+}
+
 void prepare_device_state(at::Tensor& state, const at::Tensor& value, bool recording) {
-  if (!recording && StepRecording::is_under_way()) {
-    throw UsageError(
-        "An optimizer that StepGraph was not given steps while a step is recorded into a graph, whose replays would "
-        "repeat its present learning rate. Give it to StepGraph's constructor.");
-  }
   if (state.defined() && state.sizes() == value.sizes() && has_layout_of(state, value)) return;
   require_not_recording(recording);
   prepare_state(state, value);

@@ -67,6 +67,10 @@ std::vector<DeviceList> device_lists(const torch::optim::OptimizerParamGroup& gr
 /// After an update of `values`: copies those that are copies, and marks all parameters as changed.
 void finish_update(const DeviceList& list);
 
+/// Throws UsageError if StepGraph records a step and was not given the optimizer, whose rates are not `recording` then.
+/// To be called first in a step on a device.
+void require_given_to_recording(bool recording);
+
 /// As prepare_state(), for a tensor of DeviceList::values. Throws UsageError if it would have to create the state while
 /// a graph is recorded, in whose replays it would be created again.
 void prepare_device_state(at::Tensor& state, const at::Tensor& value, bool recording);

@@ -15,6 +15,7 @@
 #include <libtrain/base/splitmix.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/sync/detail/host_copy.hpp>
+#include <libtrain/sync/detail/sharding/scattered_bucket.hpp>
 #include <libtrain/sync/detail/value_checks.hpp>
 
 namespace libtrain::detail {
@@ -239,7 +240,9 @@ class DeviceValueChecks final : public ValueChecks {
       nan_ = Sighting{observed_.averages.keys()[static_cast<std::size_t>(nan - averages.begin())], observed_.round + 1};
     }
     const auto is_zero = [](double value) { return value == 0; };
-    if (!own.empty() && std::ranges::all_of(own, is_zero) && !std::ranges::all_of(averages, is_zero)) {
+    // The mark of a ShardedOptimizer hides the other elements of its average.
+    const auto is_zero_or_mark = [](double value) { return value == 0 || value == kForeignMark; };
+    if (!own.empty() && std::ranges::all_of(own, is_zero) && !std::ranges::all_of(averages, is_zero_or_mark)) {
       zeros_ = observed_.round + 1;
     }
   }

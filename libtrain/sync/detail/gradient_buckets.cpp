@@ -123,12 +123,18 @@ void GradientBucket::keep(std::size_t member, at::Tensor& gradient) {
   const auto& target = place(member);
   if (!target.is_cpu()) {
     kept_[member] = &gradient;
-    const auto stream = current_stream(target.device());
-    if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
+    note_stream();
     return;
   }
   copy_dense(gradient, target);
   gradient = target;
+}
+
+void GradientBucket::note_stream() {
+  const auto device = view_.flat.device();
+  if (device.is_cpu()) return;
+  const auto stream = current_stream(device);
+  if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
 }
 
 void GradientBucket::clear(std::size_t member) {
@@ -140,9 +146,10 @@ void GradientBucket::clear(std::size_t member) {
 }
 
 bool GradientBucket::gather() {
-  if (kept_.empty()) return false;
+  if (kept_.empty() && streams_.empty()) return false;
   const at::NoGradGuard no_grad;
   wait_for_gradients();
+  if (kept_.empty()) return false;
   std::vector<at::Tensor> sources;
   std::vector<at::Tensor> targets;
   std::vector<at::Tensor> cleared;

@@ -51,10 +51,15 @@ class GradientBucket {
   /// one.
   void keep(std::size_t member, at::Tensor& gradient);
 
+  /// For a gradient in its place to which this thread's current stream may have added: on a device, gather() waits for
+  /// that stream.
+  void note_stream();
+
   /// Makes the member-th gradient zero in its place.
   void clear(std::size_t member);
 
-  /// Does what is left of keep() and clear(), on this thread's current stream. Returns whether there was anything.
+  /// Does what is left of keep() and clear(), on this thread's current stream, after what other streams do to the
+  /// gradients. Returns whether anything was left.
   bool gather();
 
   /// Makes the memory of `gradient`, of its place's dtype, its place; false if that is not possible. See

@@ -37,6 +37,10 @@ GradientRounds::GradientRounds(torch::nn::Module& module, Communicator& communic
       buffers_(module.buffers(), communicator),
       weights_(communicator),
       waiting_(device_) {
+  // modules() with the module itself would need a shared_ptr to it.
+  if (auto* const root = dynamic_cast<SyncBatchNormImpl*>(&module)) {
+    batch_norms_.emplace_back(std::shared_ptr<void>{}, root);
+  }
   for (const auto& layer : module.modules(false)) {
     if (auto batch_norm = std::dynamic_pointer_cast<SyncBatchNormImpl>(layer)) batch_norms_.push_back(batch_norm);
   }
@@ -164,7 +168,10 @@ void GradientRounds::adopt_or_keep(ModuleParameter& parameter, const at::Tensor&
   if (!gradient.defined()) return;
   const auto [index, member] = *parameter.place;
   auto* const bucket = buckets_ ? &(*buckets_)[index] : nullptr;
-  if (bucket != nullptr && bucket->holds(member, gradient)) return;
+  if (bucket != nullptr && bucket->holds(member, gradient)) {
+    bucket->note_stream();
+    return;
+  }
   if (const auto problem = parameter.problem_of_gradient(); !problem.empty()) fail(problem);
   if (bucket == nullptr || (!parameter.has_arrived() && bucket->adopt(gradient, incoming))) return;
   const TraceSpan span{options_.trace, "compute", "copy gradient"};
@@ -212,10 +219,12 @@ void GradientRounds::fill_place(ModuleParameter& parameter) {
   }
 }
 
-// In the status. Returns whether this rank has a gradient.
+// In the status. Returns whether this rank has a gradient of this round. One that is defined without it, such as zeros
+// of an optimizer's zero_grad(false), is stepped with all the same, so that a rank that joins needs it too.
 bool GradientRounds::report_gradient(std::size_t index) {
   auto& parameter = parameters_[index];
   auto& gradient = parameter.tensor.mutable_grad();
+  if (gradient.defined() && !round_.is_joining) status_.set_has_gradient(index);
   const bool has_gradient = parameter.place ? parameter.has_gradient() : gradient.defined();
   if (!has_gradient || round_.is_joining) {
     const bool may_miss = options_.unused == UnusedParameters::allowed || !parameter.tensor.requires_grad() ||
@@ -225,7 +234,6 @@ bool GradientRounds::report_gradient(std::size_t index) {
     round_.report.missing.push_back(parameter.name);
     return false;
   }
-  status_.set_used(index);
   if (round_.weight.weight == 0 && !buckets_) {  // which zero it when they are scaled
     gradient.zero_();  // an optimizer must not step with a gradient for which no rank has samples
     parameter.remember_gradient();
@@ -370,7 +378,7 @@ void GradientRounds::average_unplanned() {
     for (std::size_t member = 0; member < plan[bucket].members.size(); ++member) {
       const auto index = plan[bucket].members[member];
       auto& gradient = parameters_[index].tensor.mutable_grad();
-      if (!status_.is_used(index)) continue;
+      if (!status_.has_gradient(index)) continue;
       if (gradient.defined()) {
         buckets[bucket].keep(member, gradient);
       } else {
@@ -412,14 +420,14 @@ const at::Tensor* GradientRounds::overflowing_average_of(std::size_t index) {
   if (!buckets_ || (!format_->may_overflow() && parameter.tensor.element_size() != 2)) return nullptr;
   if (parameter.place) return &place_of(parameter);
   const auto& gradient = parameter.tensor.grad();  // perhaps unfrozen in this round
-  return status_.is_used(index) && gradient.defined() ? &gradient : nullptr;
+  return status_.has_gradient(index) && gradient.defined() ? &gradient : nullptr;
 }
 
-// A rank that has not used a parameter gets the others' average; if no rank has used it, the gradient is unchanged.
+// A rank that has not used a parameter gets the others' average; if no rank has a gradient, it stays undefined.
 void GradientRounds::settle_gradients() {
   for (std::size_t index = 0; buckets_ && index < parameters_.size(); ++index) {
     auto& parameter = parameters_[index];
-    if (parameter.place && status_.is_used(index)) parameter.tensor.mutable_grad() = place_of(parameter);
+    if (parameter.place && status_.has_gradient(index)) parameter.tensor.mutable_grad() = place_of(parameter);
   }
   checks_->look_at_averages([this](std::size_t index) { return average_of(index); });
 }
@@ -486,10 +494,16 @@ const at::Tensor& GradientRounds::place_of(const ModuleParameter& parameter) {
 
 // ---- Errors.
 
-// After an error that has left a round under way, memory may still be in a reduction, and the caller made no mistake.
+// After an error that has left a round under way, memory may still be in a reduction, and the caller made no mistake. A
+// round whose recording ended before its wait(), by an exception, has computed nothing: it ends without gradients.
 std::unique_lock<std::mutex> GradientRounds::enter() {
   std::unique_lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
+  const bool is_open = round_.phase == Phase::accumulating || is_under_way();
+  if (is_open && round_.is_recorded && !communicator_.is_recording()) {
+    for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+    end_round();
+  }
   return lock;
 }
 

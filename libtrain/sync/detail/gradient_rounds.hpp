@@ -36,7 +36,8 @@ namespace libtrain::detail {
 /// - buckets are started in the order of the plan, each once in a round, and not written to afterwards;
 /// - a gradient that has arrived or accumulated is in its place (if there are buckets);
 /// - the plan changes only while a round has no gradient, and by the same rules on every rank;
-/// - once an error has left a round under way (a lost peer), every later call throws that error.
+/// - once an error has left a round under way (a lost peer), every later call throws that error; but a round whose
+///   recording into a graph has ended without wait() is over at the next call, and its gradients are undefined.
 ///
 /// A parameter gets one gradient in a round, unless options allow more or none: otherwise a UsageError names it. A
 /// sparse gradient, or one that itself requires a gradient, is always a UsageError. The place of a gradient keeps its

@@ -34,8 +34,9 @@ class RoundStatus {
   void set_trainable_set_changed() { set(kTrainableSet); }
   bool is_stop_requested() const { return flag(kStop); }
   void set_stop_requested() { set(kStop); }
-  bool is_used(std::size_t parameter) const { return flag(kFirstParameter + parameter); }  ///< it has a gradient
-  void set_used(std::size_t parameter) { set(kFirstParameter + parameter); }
+  /// Whether the parameter's gradient is defined on a rank that has not joined.
+  bool has_gradient(std::size_t parameter) const { return flag(kFirstParameter + parameter); }
+  void set_has_gradient(std::size_t parameter) { set(kFirstParameter + parameter); }
 
   /// Sets a digest of this rank's replica; returns whether ranks set different ones.
   void set_replica(std::uint64_t digest);

@@ -8,6 +8,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/detail/tensor_checks.hpp>
 #include <libtrain/numeric/detail/finite.hpp>
+#include <libtrain/sync/detail/sharding/scattered_bucket.hpp>
 
 namespace libtrain::detail {
 
@@ -31,6 +32,13 @@ bool is_finite(const at::Tensor& gradient) {
 // Reads one element if the first is not zero.
 bool is_zero(const at::Tensor& gradient) {
   return first_of(gradient) == 0 && !gradient.any().item<bool>();
+}
+
+// Without the marks of a ShardedOptimizer in the elements of other ranks.
+bool is_zero_apart_from_marks(const at::Tensor& average) {
+  if (is_zero(average)) return true;
+  const auto values = average.to(at::kDouble);
+  return !values.ne(0).logical_and(values.ne(kForeignMark)).any().item<bool>();
 }
 
 class HostValueChecks final : public ValueChecks {
@@ -80,7 +88,7 @@ class HostValueChecks final : public ValueChecks {
 
   std::optional<std::int64_t> find_zeros(AverageOf averages) override {
     if (values_ != Values::zeros) return {};
-    const auto found = find(averages, [](const at::Tensor& average) { return !is_zero(average); });
+    const auto found = find(averages, [](const at::Tensor& average) { return !is_zero_apart_from_marks(average); });
     return found ? std::optional(round_ + 1) : std::nullopt;
   }
 

@@ -63,6 +63,11 @@ std::int64_t integer(std::uint64_t number) {
   return static_cast<std::int64_t>(number);
 }
 
+// Collectives of all communicators of a GPU need the same order on all ranks. A synchronizer knows its own only.
+bool may_differ_in_order(const SynchronizerOptions& options) {
+  return options.unused == UnusedParameters::allowed && options.overlap == Overlap::backward;
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(Context& context, TrainerOptions options) : context_(context), options_(std::move(options)) {
@@ -81,6 +86,14 @@ TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& modul
     throw UsageError(text("TrainerOptions::synchronizer.wire_format is '", options_.synchronizer.wire_format->name(),
                           "', which serves one part, but the trainer gets a second one, '", name,
                           "'. Leave it empty for a trainer of several parts."));
+  }
+  if (!parts_.empty() && !context_.device().is_cpu() && may_differ_in_order(options_.synchronizer)) {
+    throw UsageError(
+        text("TrainerOptions::synchronizer allows unused parameters and reduces in backward(), but the trainer gets a "
+             "second part, '",
+             name, "', on ", context_.device(),
+             ", where ranks that leave out different parameters would begin the collectives of the parts in different "
+             "orders. Set its overlap to Overlap::none."));
   }
   // Parts may reduce at the same time.
   if (!parts_.empty()) communicators_.push_back(communicator().split(0, context_.rank()));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -290,6 +291,29 @@ TEST_F(ImageManifest, NoticesAClassThatCameOrWent) {
   EXPECT_THAT(list().classes(), ElementsAre("bee", "dog", "emu"));
   storage_.put("train/cat/", "");
   EXPECT_THAT(message_of<EnvironmentError>([&] { list(); }), HasSubstr("found none in 'cat'"));
+}
+
+// As where the disk is not mounted.
+TEST_F(ImageManifest, NoticesAFolderThatIsEmpty) {
+  list();
+  for (const std::string name : {"cat", "dog", "emu"}) {
+    for (const std::string number : {"0", "1", "2"}) storage_.remove(text("train/", name, "/", number, ".jpg"));
+  }
+  EXPECT_THAT(message_of<EnvironmentError>([&] { list(); }),
+              AllOf(HasSubstr("memory://set/train"), HasSubstr("found 0 files and no folder")));
+  EXPECT_THAT(log_.lines(), ElementsAre(HasSubstr("3 classes differ from the 0 existing folders")));
+}
+
+// As of Google Cloud Storage.
+TEST_F(ImageManifest, IsTrustedWhereTheStorageCannotTellItsFolders) {
+  struct WithoutFolders : MemoryStorage {
+    std::optional<std::vector<std::string>> folders(const std::string&) const override { return std::nullopt; }
+  };
+  WithoutFolders storage;
+  storage.put("train/cat/1.jpg", "x");
+  const auto listed = list_image_folder_once(storage, "train", folder_.path());
+  EXPECT_EQ(list_image_folder_once(storage, "train", folder_.path()), listed);
+  EXPECT_EQ(storage.counts().lists, 1U);
 }
 
 // Where as many are there as before.

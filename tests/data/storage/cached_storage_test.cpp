@@ -40,7 +40,7 @@ TEST_F(CachedStorageTest, AsksTheRemoteStorageOnlyOncePerFile) {
   remote_->put("a", content_of(5000, 1));
   for (int i = 0; i < 5; ++i) EXPECT_EQ(read("a"), content_of(5000, 1));
   EXPECT_EQ(remote_->counts().opens, 1u);
-  EXPECT_EQ(remote_->counts().infos, 2u);  // which version there is, and that it still is the one that was opened
+  EXPECT_EQ(remote_->counts().infos, 2u);  // which version there is, and that it was that one until the last read
   EXPECT_EQ(cache_->statistics().hits, 4u);
 }
 

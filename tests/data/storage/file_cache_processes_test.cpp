@@ -291,5 +291,17 @@ TEST_F(FileCacheSmallDisk, StagingMoreThanFitsIsRefusedBeforeACopyIsMade) {
   EXPECT_EQ(code, 0);
 }
 
+TEST_F(FileCacheSmallDisk, ASetThatHasChangedIsStagedAgainWhereOneVersionOfItFits) {
+  put_files("abc");
+  const int code = on_small_disk(scratch_.path(), [this] {
+    const StagingOptions one_by_one{.threads = 1, .free_space_reserve_bytes = 0};
+    stage(storage_, "", scratch_ / "set", one_by_one);
+    for (const char* name : {"a", "b", "c"}) storage_.put(name, content_of(kMebibyte, 100), "2");
+    EXPECT_EQ(stage(storage_, "", scratch_ / "set", one_by_one).copied_files, 3u);
+    EXPECT_EQ(test::read_file(scratch_ / "set/files/b"), content_of(kMebibyte, 100));
+  });
+  EXPECT_EQ(code, 0);
+}
+
 }  // namespace
 }  // namespace libtrain::data

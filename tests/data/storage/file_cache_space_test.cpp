@@ -3,6 +3,7 @@
 #include <libtrain/data/storage/file_cache.hpp>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <atomic>
@@ -249,6 +250,24 @@ TEST_F(FileCacheSpace, AccountsForNothingWhereAClaimGetsNoLength) {
                                      detail::DiskFile::open(directory.fetching_path(other.hash), O_RDONLY));
   EXPECT_THROW(book(directory, read_only), detail::DiskError);
   EXPECT_EQ(read_file(folder_ / "account"), booked);
+}
+
+// Otherwise two processes count the same free space, and both fill it.
+TEST_F(FileCacheSpace, TakesTheSpaceOfAClaimFromTheDiskWhenItIsBooked) {
+  const detail::CacheDirectory directory(folder_, 100 * kSmallEntry, 0);
+  const auto blocks_of = [](const detail::DiskFile& file) {
+    struct stat status{};
+    EXPECT_EQ(fstat(file.descriptor(), &status), 0);
+    return static_cast<std::uint64_t>(status.st_blocks);
+  };
+  const auto probe = detail::open_to_write(folder_ / "probe");
+  if (fallocate(probe.descriptor(), 0, 0, kSmallEntry) != 0 || blocks_of(probe) == 0) {
+    GTEST_SKIP() << "this file system does not allocate in advance";
+  }
+  const CacheKey key{.hash = {.high = 1, .low = 2}, .size = 50'000};
+  const detail::CacheClaim claim(directory, key, directory.claim(key.hash, in_time(), {}));
+  book(directory, claim);
+  EXPECT_GE(512 * blocks_of(claim.file()), key.size);
 }
 
 // With a limit far away, so that nothing is counted anew.

@@ -1,9 +1,14 @@
 #include <libtrain/data/storage/file_cache.hpp>
 
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -16,6 +21,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/data/stage_clock.hpp>
 
@@ -39,6 +45,17 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// Waits until a thread of this process sleeps: the kernel has its state behind its name in parentheses.
+void wait_until_asleep(pid_t thread) {
+  const auto deadline = Deadline::after(std::chrono::seconds{20});
+  while (!deadline.expired()) {
+    const auto status = test::read_file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    if (status.compare(status.rfind(')'), 3, ") S") == 0) return;
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << "the thread does not sleep";
+}
 
 class FileCacheTest : public test::FileCacheFixture {};
 
@@ -242,6 +259,50 @@ TEST_F(FileCacheTest, AFileThatChangesDuringTheDownloadIsAnError) {
   EXPECT_THAT(entries(), IsEmpty());
   storage_.before_read = {};
   EXPECT_EQ(read(cache, "a"), content_of(5000, 2));
+}
+
+TEST_F(FileCacheTest, AFileThatChangesAfterItsLastReadIsAnError) {
+  storage_.put("a", content_of(5000, 1));
+  auto watched = options();
+  watched.write = [&](const detail::DiskFile& to, std::uint64_t offset, std::span<const std::byte> bytes) {
+    if (offset == 4000) storage_.put("a", content_of(5000, 2), "2");
+    return to.write(offset, bytes);
+  };
+  FileCache cache(watched);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read(cache, "a"); }), HasSubstr("has changed since it was listed"));
+  EXPECT_THAT(entries(), IsEmpty());
+  EXPECT_THAT(unfinished(), IsEmpty());
+}
+
+TEST_F(FileCacheTest, AReaderThatWaitedForAFetchGetsTheFailureOfItsStorage) {
+  storage_.put("a", content_of(5000, 1));
+  std::latch reading{1};
+  std::latch go{1};
+  std::atomic<bool> has_begun = false;
+  storage_.before_read = [&](const std::string&, std::uint64_t) {
+    if (!has_begun.exchange(true)) reading.count_down();
+    go.wait();
+    throw StorageUnavailable("The store does not answer.");
+  };
+  FileCache cache(options());
+  std::jthread fetcher([&] { EXPECT_THROW(fetch(cache, "a"), StorageUnavailable); });
+  reading.wait();
+  const auto key = key_of("a");
+  std::latch started{1};
+  std::atomic<pid_t> reader_id = 0;
+  std::jthread reader([&] {
+    reader_id = static_cast<pid_t>(syscall(SYS_gettid));
+    started.count_down();
+    EXPECT_THAT(message_of<StorageUnavailable>([&] { cache.open(storage_, "a", key); }), HasSubstr("does not answer"));
+  });
+  started.wait();
+  wait_until_asleep(reader_id);
+  go.count_down();
+  fetcher.join();
+  reader.join();
+  EXPECT_EQ(storage_.counts().opens, 1u) << "the reader made no attempt of its own";
+  EXPECT_THROW(cache.open(storage_, "a", key)->size(), StorageUnavailable);
+  EXPECT_EQ(storage_.counts().opens, 2u) << "the next reader did";
 }
 
 TEST_F(FileCacheTest, AStopEndsAFetchBetweenTwoBlocks) {

@@ -33,6 +33,7 @@ using libtrain::test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Optional;
 
 class LocalStorageTest : public ::testing::Test {
  protected:
@@ -195,8 +196,8 @@ TEST_F(LocalStorageTest, ListsFilesAtAnyDepthSortedAsBytes) {
   EXPECT_EQ(storage().list("a")[0].size, 8U);
   EXPECT_EQ(kind_of("a.txt"), FileKind::file);
   EXPECT_EQ(kind_of("empty/"), FileKind::empty_folder);
-  EXPECT_THAT(storage().folders(""), ElementsAre("a", "a-b", "b", "empty"));
-  EXPECT_THAT(storage().folders("a"), ElementsAre("z"));
+  EXPECT_THAT(storage().folders(""), Optional(ElementsAre("a", "a-b", "b", "empty")));
+  EXPECT_THAT(storage().folders("a"), Optional(ElementsAre("z")));
   EXPECT_THAT(message_of<EnvironmentError>([&] { storage().folders("none"); }), HasSubstr("No such file"));
 }
 
@@ -207,7 +208,7 @@ TEST_F(LocalStorageTest, LeavesOutWhatAFileSystemHasAtItsRoot) {
   const auto own = root_ / "lost+found";
   std::filesystem::create_directories(own);
   std::filesystem::permissions(own, std::filesystem::perms::none);
-  EXPECT_THAT(storage().folders(""), ElementsAre("a", "b"));
+  EXPECT_THAT(storage().folders(""), Optional(ElementsAre("a", "b")));
   EXPECT_THAT(listed(""), ElementsAre("a/lost+found/y", "a/x", "b/lost+found"));
   EXPECT_THAT(listed("a"), ElementsAre("a/x"));
   EXPECT_THAT(listed("b"), ElementsAre("b/lost+found"));

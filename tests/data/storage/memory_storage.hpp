@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -116,7 +117,7 @@ class MemoryStorage : public data::Storage {
     return files;
   }
 
-  std::vector<std::string> folders(const std::string& folder) const override {
+  std::optional<std::vector<std::string>> folders(const std::string& folder) const override {
     const std::string prefix = folder.empty() ? "" : folder + "/";
     const std::lock_guard lock(mutex_);
     std::set<std::string> names;
@@ -124,7 +125,7 @@ class MemoryStorage : public data::Storage {
       const auto slash = path.starts_with(prefix) ? path.find('/', prefix.size()) : std::string::npos;
       if (slash != std::string::npos) names.insert(path.substr(prefix.size(), slash - prefix.size()));
     }
-    return {names.begin(), names.end()};
+    return std::vector<std::string>{names.begin(), names.end()};
   }
 
  private:

@@ -1,17 +1,23 @@
 #include <libtrain/data/storage/prefetcher.hpp>
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <latch>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
+#include <libtrain/data/storage/detail/stop_scope.hpp>
+#include <libtrain/data/storage/retry.hpp>
 
 #include <tests/data/storage/cache_test_support.hpp>
 #include <tests/data/storage/memory_storage.hpp>
@@ -237,6 +243,28 @@ TEST_F(PrefetcherTest, StopsInTheMiddleOfADownload) {
   go.count_down();
   stopper.join();
   EXPECT_THAT(files_in(scratch_ / "cache/fetching"), IsEmpty());
+}
+
+// As a request to a store that does not answer.
+TEST_F(PrefetcherTest, EndsTheWaitsBetweenTwoAttemptsOfARequestWhenItIsDestroyed) {
+  prepare("a", 100);
+  std::latch failed{1};
+  remote_->before_read = [&, has_failed = false](const std::string&, std::uint64_t) mutable {
+    const auto attempt = [&] {
+      if (!std::exchange(has_failed, true)) failed.count_down();
+      throw EnvironmentError("The store does not answer.");
+    };
+    const RetryOptions slow{.first_wait = std::chrono::minutes{1},
+                            .longest_wait = std::chrono::minutes{1},
+                            .deadline = std::chrono::seconds{20}};
+    RetryTimer timer;
+    retry(slow, timer, detail::StopScope::of_this_thread(), attempt, [](const std::exception&) { return true; });
+  };
+  auto prefetcher = std::make_unique<Prefetcher>(storage_, order(), PrefetcherOptions{.threads = 1});
+  failed.wait();
+  const Stopwatch stopwatch;
+  prefetcher.reset();
+  EXPECT_LT(stopwatch.seconds(), 10.0);
 }
 
 TEST_F(PrefetcherTest, LeavesNothingExpectedWhenItEnds) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::Child;
+using test::content_of;
 using test::contents_of;
 using test::message_of;
 using test::Signal;
@@ -69,6 +71,23 @@ class StagingProcesses : public test::StagingFixture {
     });
   }
 
+  // One process has copied the set and syncs it to the disk until go_ is given, and for `longer`. Then it reads its
+  // copy until go_ is given again.
+  std::unique_ptr<Child> start_syncing_copier(std::chrono::milliseconds longer = {}) {
+    return std::make_unique<Child>([this, longer] {
+      auto syncing = options();
+      syncing.threads = 1;
+      syncing.sync = [&](const detail::DiskFile& on) {
+        copying_.give();
+        go_.wait();
+        std::this_thread::sleep_for(longer);
+        return detail::sync_file_system(on);
+      };
+      const auto reader = stage(storage_, "train", target_, syncing);
+      go_.wait();
+    });
+  }
+
   StagingOptions telling_that_it_waits() const {
     auto waiting = options();
     waiting.progress = [this, has_waited = false](const StagingProgress&) mutable {
@@ -96,6 +115,25 @@ TEST_F(StagingProcesses, OneCopiesAndTheOthersWait) {
   EXPECT_EQ(second->wait(), 0);
   EXPECT_EQ(storage_.counts().bytes_read, 6 * 2500u);
   EXPECT_EQ(storage_.counts().lists, 1u) << "those who waited need not list the files";
+}
+
+// A file that was copied already changes before the later run starts.
+TEST_F(StagingProcesses, OneThatWaitsTakesNoCopyThatWasListedForAnEarlierRun) {
+  const auto copier = start_syncing_copier();
+  copying_.wait();
+  put("train/0", content_of(2500, 100), "2");
+  Child later([this] {
+    auto waiting = telling_that_it_waits();
+    waiting.start_spread = std::chrono::milliseconds{0};
+    EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, waiting); }),
+                AllOf(HasSubstr("differs from the copy"), HasSubstr("another run still reads that copy")));
+  });
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(later.wait(), 0);
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+  EXPECT_EQ(contents_of(stage_all().folder), expected_);
 }
 
 TEST_F(StagingProcesses, OneThatWaitsTakesNoOthersDataOfTheSameName) {
@@ -199,6 +237,33 @@ TEST_F(StagingProcesses, ACopierThatStandsStillIsReported) {
   impatient.stall_timeout = std::chrono::milliseconds{20};
   EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, impatient); }),
               AllOf(HasSubstr("copied nothing for 20 ms"), HasSubstr("3 of 6 files")));
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+}
+
+TEST_F(StagingProcesses, ACopierThatSyncsForLongIsNotReported) {
+  const auto copier = start_syncing_copier(std::chrono::seconds{1});
+  copying_.wait();
+  Child waiter([this] {
+    auto impatient = telling_that_it_waits();
+    impatient.stall_timeout = std::chrono::milliseconds{300};
+    EXPECT_EQ(stage(storage_, "train", target_, impatient).copied_files, 0u);
+  });
+  waiting_.wait();
+  go_.give();
+  EXPECT_EQ(waiter.wait(), 0);
+  go_.give();
+  EXPECT_EQ(copier->wait(), 0);
+}
+
+TEST_F(StagingProcesses, ACopierThatSyncsForTooLongIsReported) {
+  const auto copier = start_syncing_copier();
+  copying_.wait();
+  auto impatient = options();
+  impatient.sync_timeout = std::chrono::milliseconds{20};
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, impatient); }),
+              HasSubstr("has been writing them to the disk for 20 ms"));
+  go_.give();
   go_.give();
   EXPECT_EQ(copier->wait(), 0);
 }

@@ -184,15 +184,16 @@ TEST_F(Staging, AnEntryOfAnEarlierVersionThatCannotBeRemovedIsAnError) {
   EXPECT_EQ(as_a_user.wait(), 0);
 }
 
-// By the time of its manifest those who wait for the copier know that it is done.
-TEST_F(Staging, GivesAManifestThatIsStillRightThePresentTime) {
-  put_files(1);
+// As after the time of day was set back.
+TEST_F(Staging, ListsTheFilesEvenWhereTheManifestIsOfTheFuture) {
+  put_files(2);
   stage_all();
   const auto manifest = target_ / "manifest";
-  fs::last_write_time(manifest, fs::last_write_time(manifest) - std::chrono::hours{1});
-  const auto before = detail::wall_clock_nanoseconds();
-  EXPECT_EQ(stage_all().copied_files, 0u);
-  EXPECT_GE(detail::modification_time(manifest), before);
+  fs::last_write_time(manifest, fs::last_write_time(manifest) + std::chrono::hours{1});
+  put("train/1", content_of(2500, 100), "2");
+  const auto result = stage_all();
+  EXPECT_EQ(result.copied_files, 1u);
+  EXPECT_EQ(contents_of(result.folder), expected_);
 }
 
 TEST_F(Staging, WhatAnotherSourceLeftIsCopiedAnew) {
@@ -364,6 +365,17 @@ TEST_F(Staging, AFileThatIsDeletedOrChangedMeanwhileIsAnError) {
   EXPECT_FALSE(fs::exists(target_ / "manifest"));
 }
 
+TEST_F(Staging, AFileThatChangesAfterItsLastReadIsAnError) {
+  put_files(1);
+  auto watched = options();
+  watched.progress = [&](const StagingProgress& progress) {
+    if (progress.bytes_done == 2500 && progress.files_done == 0) storage_.put("train/0", content_of(2500, 60), "2");
+  };
+  EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, watched); }),
+              AllOf(HasSubstr("memory://set/train/0"), HasSubstr("has changed since it was listed")));
+  EXPECT_FALSE(fs::exists(target_ / "manifest"));
+}
+
 TEST_F(Staging, RefusesADiskThatIsTooSmallBeforeCopying) {
   put_files(3);
   auto greedy = options();
@@ -411,6 +423,9 @@ TEST_F(Staging, RefusesWhatItCannotWorkWith) {
   wrong = options();
   wrong.stall_timeout = std::chrono::milliseconds{0};
   EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("stall_timeout"));
+  wrong = options();
+  wrong.sync_timeout = std::chrono::milliseconds{0};
+  EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("sync_timeout"));
 }
 
 }  // namespace

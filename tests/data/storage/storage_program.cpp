@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -104,7 +105,8 @@ void list(const Options& options) {
 }
 
 void folders(const Options& options) {
-  for (const auto& name : open_storage(options)->folders(options.folder)) print(Json{{"folder", name}});
+  const auto names = open_storage(options)->folders(options.folder).value_or(std::vector<std::string>{});
+  for (const auto& name : names) print(Json{{"folder", name}});
 }
 
 void read_range(const Options& options) {

@@ -11,6 +11,7 @@
 #include <libtrain/base/environment.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/comm/detail/device/gpu_assignment.hpp>
 #include <libtrain/comm/detail/hierarchy/host_layout.hpp>
 #include <libtrain/comm/detail/nccl/cuda_library.hpp>
@@ -80,7 +81,10 @@ at::Device choose_device(const DeviceRequest& request, Communicator& communicato
 
 at::Device choose_device(const DeviceRequest& request, Communicator& communicator) {
   const auto device = choose_device(request, communicator, usable_gpus);
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+  if (device.is_cpu()) return device;
+  // Creates the process's context on the GPU, which fails if its memory is full or another process has it alone.
+  run_together(communicator, "Choosing the device",
+               [&] { c10::impl::VirtualGuardImpl(device.type()).setDevice(device); });
   return device;
 }
 

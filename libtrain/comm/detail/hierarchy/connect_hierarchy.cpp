@@ -6,6 +6,7 @@
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/delayed_abort.hpp>
 #include <libtrain/comm/detail/shared_memory/shared_memory_transport.hpp>
 
 namespace libtrain {
@@ -101,12 +102,28 @@ std::unique_ptr<HostTransport> detail::HierarchicalTransport::connect(std::uniqu
                                                                       const detail::HierarchyOptions& options,
                                                                       const WaitPolicy& policy) {
   if (world->world_size() == 1) return world;
+  try {
+    return connect_parts(world, options, policy);
+  } catch (...) {
+    // This rank alone may have failed, and its peers would report that it has left.
+    if (world) {
+      abort_after_report([world = std::shared_ptr<HostTransport>(std::move(world))] {
+        world->abort("it could not connect to the other ranks. See the log of that rank.");
+      });
+    }
+    throw;
+  }
+}
+
+std::unique_ptr<HostTransport> detail::HierarchicalTransport::connect_parts(std::unique_ptr<HostTransport>& world,
+                                                                            const detail::HierarchyOptions& options,
+                                                                            const WaitPolicy& policy) {
   const auto hosts = gather_hosts(*world, options, policy);
-  if (hosts.empty()) return world;
+  if (hosts.empty()) return std::move(world);
   detail::HostLayout layout{hosts};
-  if (layout.host_count() == world->world_size()) return world;
+  if (layout.host_count() == world->world_size()) return std::move(world);
   auto local = connect_local(*world, layout, policy);
-  if (local == nullptr) return world;
+  if (local == nullptr) return std::move(world);
   if (layout.host_count() == 1) {
     local->keep_base(std::move(world));
     return local;

@@ -57,6 +57,10 @@ class HierarchicalTransport : public HostTransport {
   HierarchicalTransport(std::unique_ptr<HostTransport> world, std::unique_ptr<HostTransport> local,
                         std::unique_ptr<HostTransport> across, HostLayout layout, HierarchyOptions options);
 
+  // Takes `world` if it succeeds.
+  static std::unique_ptr<HostTransport> connect_parts(std::unique_ptr<HostTransport>& world,
+                                                      const HierarchyOptions& options, const WaitPolicy& policy);
+
   bool is_host_leader() const { return local_->rank() == 0; }
   Deadline earliest_deadline(const WaitPolicy& policy);
   bool arrive_across(const Arrival& arrival, bool equal_here, const WaitPolicy& policy);

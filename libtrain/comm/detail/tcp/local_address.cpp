@@ -81,9 +81,24 @@ std::vector<SocketAddress> resolve_master(const std::string& host, int port, con
   return known;
 }
 
+// Whether other hosts resolve this name to a different address: Debian's /etc/hosts maps a host's own name to
+// 127.0.1.1.
+bool is_hidden(const std::string& host, const SocketAddress& address) {
+  return address.is_loopback() && !is_loopback(host);
+}
+
+// The addresses of `host` that other hosts resolve too; empty if there is none.
+std::vector<SocketAddress> without_hidden(const std::string& host, std::vector<SocketAddress> known) {
+  std::erase_if(known, [&](const auto& address) { return is_hidden(host, address); });
+  return known;
+}
+
 SocketAddress address_towards_master(const std::string& master, const Deadline& deadline) {
-  for (const auto& remote : resolve_master(master, kAnyPort, deadline)) {
-    if (const auto address = address_towards(remote)) return *address;
+  const auto known = resolve_master(master, kAnyPort, deadline);
+  for (const auto& remotes : {without_hidden(master, known), known}) {
+    for (const auto& remote : remotes) {
+      if (const auto address = address_towards(remote)) return *address;
+    }
   }
   throw EnvironmentError(text("This host has no route to the master address '", master,
                               "'. Check the network, or set LIBTRAIN_SOCKET_INTERFACE to the interface to use."));
@@ -95,11 +110,6 @@ std::optional<SocketAddress> address_of_default_route() {
     if (const auto address = address_towards(*SocketAddress::parse(remote))) return address;
   }
   return std::nullopt;
-}
-
-// Whether other hosts resolve this name to a different address.
-bool is_hidden(const std::string& host, const SocketAddress& address) {
-  return address.is_loopback() && !is_loopback(host);
 }
 
 }  // namespace
@@ -119,7 +129,7 @@ SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are
   if (!options.interface.empty()) return address_of_interface(options.interface).with_port(0);
   if (!options.master_address.empty()) {
     const auto address = address_towards_master(options.master_address, deadline);
-    // On rank 0's host, Debian's /etc/hosts maps its name to a loopback address, which other hosts cannot use.
+    // A loopback address if the name of rank 0's host has only a hidden one here.
     if (all_ranks_are_here || !address.is_loopback()) return address.with_port(0);
   } else if (all_ranks_are_here) {
     return loopback().with_port(0);
@@ -132,18 +142,22 @@ SocketAddress choose_local_address(const TcpOptions& options, bool all_ranks_are
 
 SocketAddress address_to_serve(const std::string& host, int port, const Deadline& deadline) {
   const auto known = resolve_master(host, port, deadline);
-  for (const auto& address : known) {
-    if (is_of_this_host(address) && !is_hidden(host, address)) return address;
-  }
+  auto own = without_hidden(host, known);
+  std::erase_if(own, [](const auto& address) { return !is_of_this_host(address); });
+  // A peer may have no IPv6.
+  const auto best = std::min_element(
+      own.begin(), own.end(), [](const auto& one, const auto& other) { return preference(one) < preference(other); });
+  if (best != own.end()) return *best;
   const auto outward = address_of_default_route();
   return outward ? outward->with_port(port) : known.front();
 }
 
 std::vector<SocketAddress> addresses_to_reach(const std::string& host, int port, const Deadline& deadline) {
-  auto known = resolve_master(host, port, deadline);
+  const auto known = resolve_master(host, port, deadline);
+  auto visible = without_hidden(host, known);
+  if (!visible.empty()) return visible;
   const auto outward = address_of_default_route();
-  if (!outward || !is_hidden(host, known.front())) return known;
-  return {outward->with_port(port)};
+  return outward ? std::vector{outward->with_port(port)} : known;
 }
 
 SocketAddress address_of_rank_0(const TcpOptions& options, const Deadline& deadline) {

@@ -110,10 +110,15 @@ void Mesh::listen(milliseconds time) {
 void Mesh::receive_messages(int rank) {
   std::vector<ControlMessage> messages;
   const bool open = at(rank).control.receive(messages);
-  const bool is_modified = !open && errno == EBADMSG;
+  const int error = open ? 0 : errno;
   for (const auto& message : messages) handle(rank, message);
   if (open) return;
-  if (is_modified) fail(modified_in_transit(describe(rank)));
+  if (error == EBADMSG) fail(modified_in_transit(describe(rank)));
+  const bool is_unreachable = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  if (!at(rank).left && is_unreachable) {
+    fail(text("The connection to ", describe(rank), " is lost (", std::strerror(error),
+              "). Check that host, and the network between the hosts."));
+  }
   if (!at(rank).left) fail(text(describe(rank), " exited or was killed. See the log of that rank."));
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, at(rank).control.descriptor(), nullptr);
 }

@@ -162,7 +162,14 @@ class FileEndpoint : public RendezvousEndpoint {
 
   std::optional<Digest> secret() const override { return secret_; }
 
-  void close() noexcept override { unlink(path_.c_str()); }
+  // A job that found nobody here to answer, while this one's ranks were connecting, may have replaced the file.
+  void close() noexcept override try {
+    if (access(path_.c_str(), F_OK) != 0) return;
+    const auto note = parse_note(read_own_file(path_));
+    if (note && note->secret == secret_) unlink(path_.c_str());
+  } catch (...) {
+    // It is not this job's file any more.
+  }
 
  private:
   // A network file system may not answer.

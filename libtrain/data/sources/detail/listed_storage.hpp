@@ -24,7 +24,9 @@ class ListedStorage final : public Storage {
   std::string local_identity() const override { return storage_->local_identity(); }
   std::unique_ptr<const File> open(const std::string& path) const override { return storage_->open(path); }
   FileInfo info(const std::string& path) const override { return storage_->info(path); }
-  std::vector<std::string> folders(const std::string& folder) const override { return storage_->folders(folder); }
+  std::optional<std::vector<std::string>> folders(const std::string& folder) const override {
+    return storage_->folders(folder);
+  }
 
   std::vector<FileInfo> list(const std::string& folder) const override {
     if (folder != folder_) return storage_->list(folder);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -211,9 +212,9 @@ class ArrowStorage final : public Storage {
     return files;
   }
 
-  std::vector<std::string> folders(const std::string& folder) const override {
+  std::optional<std::vector<std::string>> folders(const std::string& folder) const override {
+    if (connection_->file_system().type_name() == "gcs") return std::nullopt;  // Arrow finds only folders with a marker
     std::vector<std::string> names;
-    if (connection_->file_system().type_name() == "gcs") return names;  // Arrow finds only folders with a marker
     for (const auto& info : select(folder, {})) {
       if (info.IsDirectory()) names.push_back(info.base_name());
     }

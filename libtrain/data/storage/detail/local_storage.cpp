@@ -237,7 +237,7 @@ std::vector<FileInfo> LocalStorage::list(const std::string& folder) const {
   return listing.take_sorted();
 }
 
-std::vector<std::string> LocalStorage::folders(const std::string& folder) const {
+std::optional<std::vector<std::string>> LocalStorage::folders(const std::string& folder) const {
   if (!folder.empty()) detail::require_path_below(root_, folder);
   return Listing{root_}.folders_in(folder);
 }

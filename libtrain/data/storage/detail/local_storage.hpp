@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ class LocalStorage final : public Storage {
   /// EnvironmentError as well for folders that are nested more than 200 deep.
   std::vector<FileInfo> list(const std::string& folder) const override;
 
-  std::vector<std::string> folders(const std::string& folder) const override;
+  std::optional<std::vector<std::string>> folders(const std::string& folder) const override;
 
  private:
   std::string path_of(const std::string& path) const;

@@ -13,9 +13,7 @@ namespace libtrain::detail {
 
 namespace {
 
-// Adding a gradient does not change its bits.
-constexpr double kMark = 0x1p120;
-// After weighting by samples it is larger than this, unless a rank has fewer than one in 10^12 of them.
+// After weighting by samples a mark is larger than this, unless a rank has fewer than one in 10^12 of them.
 constexpr double kMinMark = 0x1p80;
 
 }  // namespace
@@ -46,12 +44,12 @@ std::vector<Work> ScatteredBucket::start(Communicator& communicator) {
 void ScatteredBucket::mark_averaged() {
   phase_ = Phase::averaged;
   if (mark_indices_.defined()) {
-    view_.flat.index_fill_(0, mark_indices_, kMark);
+    view_.flat.index_fill_(0, mark_indices_, kForeignMark);
     return;
   }
   optim::detail::with_element_type(view_.flat, [&]<typename T>(T) {
     auto* const values = view_.flat.mutable_data_ptr<T>();
-    for (const auto mark : marks_) values[mark] = static_cast<T>(kMark);
+    for (const auto mark : marks_) values[mark] = static_cast<T>(kForeignMark);
   });
 }
 
@@ -82,7 +80,7 @@ bool ScatteredBucket::is_stale() {
 bool ScatteredBucket::is_untouched() {
   if (marks_.empty()) return true;
   const auto marks = read_marks(stepped_with_);
-  return !marks || std::ranges::all_of(*marks, [](double mark) { return mark == kMark; });
+  return !marks || std::ranges::all_of(*marks, [](double mark) { return mark == kForeignMark; });
 }
 
 void require_shardable(const std::string& parameter, at::ScalarType type) {

@@ -14,6 +14,9 @@
 
 namespace libtrain::detail {
 
+/// What mark_averaged() writes. Adding a gradient does not change its bits.
+inline constexpr double kForeignMark = 0x1p120;
+
 /// A bucket of gradients of which each rank gets the average of its own part, and all ranks get the rest. It is reduced
 /// in place: one reduce-scatter of the parts, and one small all-reduce of the rest.
 ///
