@@ -79,6 +79,7 @@ TEST(TrainerOnDevice, RefusesToReducePartsWithUnusedParametersInBackward) {
       trainer.add("first", first, of_first);
       trainer.add("second", second, of_second);
     };
+    if (communicator.world_size() == 1) return add_parts(Overlap::backward);
     EXPECT_THAT(message_of<UsageError>([&] { add_parts(Overlap::backward); }),
                 AllOf(HasSubstr("'second'"), HasSubstr("Overlap::none")));
     add_parts(Overlap::none);

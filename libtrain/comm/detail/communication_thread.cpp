@@ -431,6 +431,7 @@ bool CommunicationThread::Queue::wait_until_served(std::chrono::milliseconds lim
 void CommunicationThread::Queue::fail(const std::string& reason) noexcept {
   std::deque<std::shared_ptr<Operation>> left;
   failure_.set(reason);
+  has_warned_ = true;  // that no caller waits is not the mistake
   {
     const std::lock_guard lock(mutex_);
     left.swap(queue_);
@@ -444,10 +445,7 @@ CommunicationThread::CommunicationThread(std::unique_ptr<HostTransport> transpor
     : queue_(std::make_shared<Queue>(std::move(transport), timeout)) {}
 
 CommunicationThread::~CommunicationThread() {
-  if (std::uncaught_exceptions() > 0 && !queue_->failure().exists()) {
-    leave_after_report();
-    return;
-  }
+  const bool reports_first = std::uncaught_exceptions() > 0 && !queue_->failure().exists();
   try {
     if (!thread_.joinable()) start();
   } catch (...) {  // no thread can be created, and no caller waits
@@ -456,7 +454,10 @@ CommunicationThread::~CommunicationThread() {
   }
   queue_->stop();
   bool served = queue_->wait_until_served(drain_time());
-  if (!served) {
+  if (reports_first) {
+    abort_after_report(
+        [queue = queue_] { queue->fail("its program has thrown an exception. See the log of that rank."); });
+  } else if (!served) {
     queue_->fail("the communicator was destroyed while collectives were pending");
     served = queue_->wait_until_served(kAbortTime);
   }
@@ -465,14 +466,6 @@ CommunicationThread::~CommunicationThread() {
   } else {
     thread_.detach();
   }
-}
-
-void CommunicationThread::leave_after_report() noexcept {
-  if (thread_.joinable()) thread_.detach();
-  abort_after_report([queue = queue_] {
-    queue->stop();
-    queue->fail("its program has thrown an exception. See the log of that rank.");
-  });
 }
 
 void CommunicationThread::start() {

@@ -41,8 +41,8 @@ class CommunicationThread {
   CommunicationThread(std::unique_ptr<HostTransport> transport, std::chrono::milliseconds timeout);
 
   /// Waits up to 5 s for queued collectives, then aborts the transport, and after one more second detaches a thread
-  /// that is stuck in a communication library, with everything that it may access. During stack unwinding it returns at
-  /// once, and leaves the transport to abort_after_report().
+  /// that is stuck in a communication library, with everything that it may access. During stack unwinding it waits
+  /// up to 0.2 s, and leaves the transport, with what is still queued and its tensors, to abort_after_report().
   ~CommunicationThread();
 
   CommunicationThread(const CommunicationThread&) = delete;  // owns a thread
@@ -82,8 +82,6 @@ class CommunicationThread {
  private:
   class Operation;
   class Queue;
-
-  void leave_after_report() noexcept;
 
   const std::shared_ptr<Queue> queue_;  // shared with the thread, which may outlive this object
   std::thread thread_;

@@ -244,14 +244,12 @@ void CacheClaim::book(CacheAccount& account) const {
   const std::uint64_t length = key_.size + sizeof(Trailer);
   try {
     file_.resize(length);
-    if (const int error = file_.allocate(length); error != 0) {
-      file_.resize(0);  // ~CacheClaim() subtracts the bytes of its length
-      throw_disk_error("write", file_.path(), error);
-    }
   } catch (const DiskError&) {
     account.subtract(bytes);
     throw;
   }
+  // ~CacheClaim() subtracts the bytes of the file's length.
+  if (const int error = file_.allocate(length); error != 0) throw_disk_error("write", file_.path(), error);
 }
 
 void CacheClaim::commit(const ContentHash& content) {

@@ -124,7 +124,8 @@ class CacheClaim {
   ~CacheClaim();
 
   /// Adds the space to the account, sets the length of the file and allocates its blocks, so that no other process
-  /// counts the space as free. If it throws DiskError, the account is unchanged.
+  /// counts the space as free. If it throws DiskError, the account is unchanged once the claim is
+  /// destroyed.
   void book(CacheAccount& account) const;
 
   /// The file for the content, from offset 0 on.

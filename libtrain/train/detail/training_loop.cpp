@@ -87,7 +87,8 @@ TrainerPart& TrainingLoop::add(const std::string& name, torch::nn::Module& modul
                           "', which serves one part, but the trainer gets a second one, '", name,
                           "'. Leave it empty for a trainer of several parts."));
   }
-  if (!parts_.empty() && !context_.device().is_cpu() && may_differ_in_order(options_.synchronizer)) {
+  if (!parts_.empty() && context_.world_size() > 1 && !context_.device().is_cpu() &&
+      may_differ_in_order(options_.synchronizer)) {
     throw UsageError(
         text("TrainerOptions::synchronizer allows unused parameters and reduces in backward(), but the trainer gets a "
              "second part, '",
