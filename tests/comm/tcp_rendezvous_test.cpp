@@ -147,7 +147,7 @@ TEST(TcpRendezvous, LeavesTheFileToTheJobThatUsesIt) {
   rank_0.join();
 }
 
-// That job's rank 0 asked while nobody of this one answered, and took its file for one that was left.
+// Its rank 0 got no answer while the ranks of the first job were connecting, and replaced the file.
 TEST(TcpRendezvous, LeavesTheFileThatAnotherJobHasWritten) {
   const TemporaryFolder folder;
   const auto path = folder / "meet";

@@ -82,7 +82,6 @@ class CommunicationThread {
  private:
   class Operation;
   class Queue;
-
   const std::shared_ptr<Queue> queue_;  // shared with the thread, which may outlive this object
   std::thread thread_;
   std::shared_ptr<const std::string> label_;

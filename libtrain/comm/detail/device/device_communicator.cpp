@@ -200,7 +200,7 @@ DeviceCommunicator::DeviceCommunicator(std::shared_ptr<Listener> listener, std::
 
 DeviceCommunicator::~DeviceCommunicator() {
   if (failure_->exists()) return;
-  // The peers are elsewhere, and would report that this rank closes the communicator instead of its exception.
+  // The peers may be in other calls, and would report a mismatch before this rank reports its exception.
   if (std::uncaught_exceptions() > 0) {
     watchdog_.leave_at_end();
     return;

@@ -162,7 +162,7 @@ class FileEndpoint : public RendezvousEndpoint {
 
   std::optional<Digest> secret() const override { return secret_; }
 
-  // A job that found nobody here to answer, while this one's ranks were connecting, may have replaced the file.
+  // Another job may have replaced the file: while this job's ranks connect, this address does not answer its rank 0.
   void close() noexcept override try {
     if (access(path_.c_str(), F_OK) != 0) return;
     const auto note = parse_note(read_own_file(path_));
