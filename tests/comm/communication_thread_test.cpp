@@ -280,13 +280,16 @@ TEST(CommunicationThread, ACallThatCannotBeginNamesTheOneThatIsStuck) {
 
 TEST(CommunicationThread, ACallKeepsItsDeadlineBehindOneWithALaterOne) {
   for (const bool interruptible : {true, false}) {
+    std::atomic<bool> runs = false;
     std::promise<void> end;
-    const auto slow = [ended = end.get_future().share()](const WaitPolicy& policy) {
+    const auto slow = [&runs, ended = end.get_future().share()](const WaitPolicy& policy) {
+      runs = true;
       ended.wait_until(policy.deadline.time_point());
     };
     CommunicationThread thread{std::make_unique<FakeTransport>(interruptible, slow), std::chrono::seconds(30)};
     thread.start();
     auto slow_call = submit_all_reduce(thread);
+    while (!runs) std::this_thread::yield();
     auto call = submit_all_reduce(thread, std::chrono::milliseconds(200));
     const Stopwatch stopwatch;
     EXPECT_THAT(failure_of(call), AllOf(HasSubstr("(collective number 1) did not start before its deadline"),
