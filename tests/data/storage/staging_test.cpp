@@ -1,5 +1,6 @@
 #include <libtrain/data/storage/staging.hpp>
 
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -156,32 +157,41 @@ TEST_F(Staging, RemovesWhatTheStorageHasNoMoreAlsoWhereNothingIsToBeCopied) {
   EXPECT_EQ(result.copied_files, 0u);
 }
 
+// The file accesses of this thread, and of those that it starts, as those of a user who is not root: root may remove
+// everything.
+class WithoutRoot {
+ public:
+  WithoutRoot() {
+    if (geteuid() == 0) setfsuid(kNobody);
+  }
+  ~WithoutRoot() { setfsuid(geteuid()); }
+  WithoutRoot(const WithoutRoot&) = delete;  // one end for one beginning
+  WithoutRoot& operator=(const WithoutRoot&) = delete;
+
+ private:
+  static constexpr uid_t kNobody = 65'534;
+};
+
 // Otherwise it would be read as a part of the set.
 TEST_F(Staging, AnEntryOfAnEarlierVersionThatCannotBeRemovedIsAnError) {
   put_files(2);
   storage_.put("train/empty/", "");
-  test::Child as_a_user([this] {
-    constexpr uid_t kNobody = 65'534;
-    if (geteuid() == 0) {
-      ASSERT_EQ(setuid(kNobody), 0) << "root may remove everything";
-    }
-    const test::TemporaryFolder own;
-    const auto stage_own = [&] { return stage(storage_, "train", own / "set", options()).folder; };
-    const auto files = stage_own();
-    ASSERT_EQ(chmod(files.c_str(), 0555), 0);
-    storage_.remove("train/empty/");
-    EXPECT_THAT(message_of<EnvironmentError>(stage_own),
-                AllOf(HasSubstr("Cannot remove the folder"), HasSubstr("files/empty': Permission denied")));
-    storage_.remove("train/1");
-    expected_.erase("1");
-    EXPECT_THAT(message_of<EnvironmentError>(stage_own),
-                AllOf(HasSubstr("Cannot remove the file"), HasSubstr("files/1': Permission denied")));
-    EXPECT_FALSE(fs::exists(own / "set/manifest"));
-    ASSERT_EQ(chmod(files.c_str(), 0755), 0);
-    EXPECT_EQ(contents_of(stage_own()), expected_);
-    EXPECT_FALSE(fs::exists(files / "empty"));
-  });
-  EXPECT_EQ(as_a_user.wait(), 0);
+  const WithoutRoot user;
+  const test::TemporaryFolder own;
+  const auto stage_own = [&] { return stage(storage_, "train", own / "set", options()).folder; };
+  const auto files = stage_own();
+  ASSERT_EQ(chmod(files.c_str(), 0555), 0);
+  storage_.remove("train/empty/");
+  EXPECT_THAT(message_of<EnvironmentError>(stage_own),
+              AllOf(HasSubstr("Cannot remove the folder"), HasSubstr("files/empty': Permission denied")));
+  storage_.remove("train/1");
+  expected_.erase("1");
+  EXPECT_THAT(message_of<EnvironmentError>(stage_own),
+              AllOf(HasSubstr("Cannot remove the file"), HasSubstr("files/1': Permission denied")));
+  EXPECT_FALSE(fs::exists(own / "set/manifest"));
+  ASSERT_EQ(chmod(files.c_str(), 0755), 0);
+  EXPECT_EQ(contents_of(stage_own()), expected_);
+  EXPECT_FALSE(fs::exists(files / "empty"));
 }
 
 // As after the time of day was set back.
