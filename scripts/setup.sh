@@ -114,9 +114,9 @@ set_up_packages() {
   local missing prefix
   missing=$(missing_packages)
   [ -n "$missing" ] || return 0
+  # shellcheck disable=SC2086
   if ! prefix=$(apt_prefix); then
     check_by_hand "$missing" "cannot be used here (no root, no sudo, or no apt)"
-  # shellcheck disable=SC2086
   elif ! install_packages "$prefix" $missing; then
     check_by_hand "$(missing_packages)" "could not install them (its messages are above)"
   fi
