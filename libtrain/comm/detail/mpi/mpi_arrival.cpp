@@ -38,6 +38,12 @@ class Pause {
   std::chrono::microseconds length_{20};
 };
 
+std::string passed_its_deadline(int rank) {
+  return text(
+      "rank ", rank,
+      " reached its own deadline before all ranks had arrived. Use the same timeout on all ranks, or raise it.");
+}
+
 }  // namespace
 
 MpiArrival::MpiArrival(MPI_Comm comm, const FirstFailure& aborted) : comm_(comm), aborted_(aborted) {
@@ -79,11 +85,7 @@ bool MpiArrival::gather(std::uint64_t fingerprint, const HostTransport& names, c
     }
     if (missing.empty() && !late) break;
     if (aborted_.exists()) give_up(text("rank ", names.name_of(0), " failed: ", aborted_.reason()));
-    if (missing.empty()) {
-      give_up(text("rank ", names.name_of(*late),
-                   " reached its own deadline before all ranks had arrived. Use the same timeout on all ranks, or "
-                   "raise it."));
-    }
+    if (missing.empty()) give_up(passed_its_deadline(names.name_of(*late)));
     if (late || policy.deadline.expired()) {
       std::ranges::transform(missing, missing.begin(), [&](int rank) { return names.name_of(rank); });
       give_up(missing_ranks(missing));
@@ -110,6 +112,8 @@ bool MpiArrival::await_outcome(std::uint64_t fingerprint, const HostTransport& n
       end = Deadline::after(kAnswerTimeout);
     } else if (end && end->expired()) {
       aborted_.throw_if_any();
+      // MPI may show rank 0 that this rank arrived, and only later that it was late: rank 0 then starts the collective.
+      send(0, {.kind = Kind::failed}, passed_its_deadline(names.name_of(rank_)));
       throw CommunicationError(missing_ranks({names.name_of(0)}));
     }
   }
