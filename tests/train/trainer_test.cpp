@@ -446,8 +446,12 @@ TEST(Trainer, LeavesALateStopRequestToTheNextTrainer) {
 }
 
 TEST(Trainer, LeavesSignalsToTheProgramAfterTheTraining) {
-  struct sigaction before{};  // MPICH has a handler of its own
-  ::sigaction(SIGUSR1, nullptr, &before);
+  const auto handler = [] {
+    struct sigaction action{};
+    ::sigaction(SIGUSR1, nullptr, &action);
+    return action.sa_handler;
+  };
+  const auto before = handler();  // MPICH has one of its own
   on_ranks([&](Communicator& communicator) {
     TestRun run{communicator};
     const auto context = run.start();
@@ -455,11 +459,12 @@ TEST(Trainer, LeavesSignalsToTheProgramAfterTheTraining) {
     auto options = options_of({});
     options.max_steps = 1;
     Trainer trainer{*context, parts.model, *parts.plain, options};
-    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      EXPECT_NE(handler(), before);
+      return parts.loss(batch);
+    });
     communicator.barrier();
-    struct sigaction action{};
-    ::sigaction(SIGUSR1, nullptr, &action);
-    EXPECT_EQ(action.sa_handler, before.sa_handler);
+    EXPECT_EQ(handler(), before);
     communicator.barrier();
   });
 }
