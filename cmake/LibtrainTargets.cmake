@@ -17,7 +17,7 @@ function(libtrain_compile_options target)
     # takes the copy of an empty std::optional for one of uninitialized memory.
     target_compile_options(${target} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LIBTRAIN_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1
-        -Wno-maybe-uninitialized>)
+        $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
     target_link_options(${target} PUBLIC -fsanitize=${LIBTRAIN_SANITIZE})
   endif()
 endfunction()

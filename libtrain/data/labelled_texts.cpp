@@ -210,8 +210,7 @@ class detail::LabelledTextsReader {
     found_.clear();
     for (const std::string_view name : names_of_row_) found_.push_back(number_of(name));
     std::ranges::sort(found_);
-    const auto repeated = std::ranges::unique(found_);
-    texts_.labels_.insert(texts_.labels_.end(), found_.begin(), repeated.begin());
+    texts_.labels_.insert(texts_.labels_.end(), found_.begin(), std::unique(found_.begin(), found_.end()));
     texts_.label_ends_.push_back(texts_.labels_.size());
     return true;
   }

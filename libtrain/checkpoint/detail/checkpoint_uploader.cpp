@@ -235,7 +235,7 @@ void CheckpointUploader::upload(std::int64_t step, const StoredFolders& folders)
                                 entry.bytes, " bytes that were sent. Check that no other program writes there."));
   }
   require_claim();
-  store_.put(stored_name(step, kManifestName), [&](const ByteSink& sink) { sink(bytes); });
+  store_.put(stored_name(step, kManifestName), [&bytes = bytes](const ByteSink& sink) { sink(bytes); });
   complete_.insert_or_assign(step, checkpoint->manifest);
 }
 
