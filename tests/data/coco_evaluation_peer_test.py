@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
-SETS = 200
+SETS = 100
 TOLERANCE = 1e-12
 USAGE, ENVIRONMENT = 2, 3
 SEED_VARIABLE = "LIBTRAIN_TEST_SEED"

@@ -123,7 +123,7 @@ class MaskRcnn(unittest.TestCase):
         job = jobs.run([jobs.program("mask_rcnn_program"), "--weights", self.folder / "weights.pth",
                         "--inputs", self.folder / "inputs.safetensors", "--result", result,
                         "--output", self.folder / "output", "--dist-backend", "gloo", *options],
-                       ranks=ranks, environment={"OMP_NUM_THREADS": "1" if ranks else "2"}, time_limit=400)
+                       ranks=ranks, environment={"OMP_NUM_THREADS": "1"}, time_limit=400)
         self.assertEqual(job.exit_code, 0, job)
         return load_file(result)
 
@@ -275,5 +275,6 @@ def train_as_rank(rank, folder):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     jobs.require_programs("mask_rcnn_program")
     unittest.main()

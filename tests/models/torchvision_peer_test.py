@@ -107,7 +107,7 @@ class Models(unittest.TestCase):
         job = jobs.run([jobs.program("models_program"), "--model", name, "--weights", self.folder / "weights.pth",
                         "--inputs", self.folder / "inputs.safetensors", "--result", result, "--steps", steps,
                         "--output", self.folder / "output", "--dist-backend", "gloo", *options],
-                       ranks=ranks, environment={"OMP_NUM_THREADS": "1" if ranks else "2"}, time_limit=280)
+                       ranks=ranks, environment={"OMP_NUM_THREADS": "1"}, time_limit=280)
         self.assertEqual(job.exit_code, 0, job)
         return load_file(result)
 
@@ -163,6 +163,6 @@ class Models(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     jobs.require_programs("models_program")
     unittest.main()
