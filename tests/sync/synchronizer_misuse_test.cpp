@@ -26,6 +26,7 @@
 namespace libtrain {
 namespace {
 
+using test::device;
 using test::expect_all;
 using test::expect_told;
 using test::expect_told_of_one;

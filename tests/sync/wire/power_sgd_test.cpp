@@ -15,6 +15,7 @@ namespace libtrain {
 namespace {
 
 using test::average_buckets;
+using test::device;
 using test::distance;
 using test::is_within;
 using test::make_bucket;
