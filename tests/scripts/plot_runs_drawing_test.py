@@ -12,6 +12,11 @@ from plot_runs_test import RUN
 
 
 class Drawing(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # Says what it installs, once.
+        subprocess.run([jobs.ROOT / "scripts/plot_runs.sh", "--where"], stdout=subprocess.DEVNULL, check=True)
+
     def plot(self, *words):
         return subprocess.run([jobs.ROOT / "scripts/plot_runs.sh", *map(str, words)], capture_output=True, text=True,
                               check=False)
