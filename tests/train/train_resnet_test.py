@@ -32,10 +32,10 @@ class TrainResnet(unittest.TestCase):
     def setUp(self):
         self.output = jobs.temporary_directory(self) / "output"
 
-    def run_it(self, *options, ranks=2, model=SMALL, time_limit=120, meanwhile=None):
-        if "--precision" not in options:  # the default measures at each start what is faster on this machine
-            options = ("--precision", "float32", *options)
-        command = [jobs.program("train_resnet"), *model, "--output", self.output, "--threads", 1, *options]
+    # By default the program measures at each start which precision is faster on this machine.
+    def run_it(self, *options, ranks=2, model=SMALL, precision=("--precision", "float32"), time_limit=120,
+               meanwhile=None):
+        command = [jobs.program("train_resnet"), *model, *precision, "--output", self.output, "--threads", 1, *options]
         return jobs.run(command, ranks=ranks, time_limit=time_limit, meanwhile=meanwhile)
 
     def require_success(self, job):
@@ -53,9 +53,9 @@ class TrainResnet(unittest.TestCase):
 
 class Benchmark(TrainResnet):
     def test_measures_images_per_second_without_data(self):
-        for options in ("--precision", "auto"), ("--fp16-allreduce", "--channels-last", "true"):
+        for options in (), ("--fp16-allreduce", "--channels-last", "true"):
             job = self.run_it("--batch-size", 4, "--num-warmup-batches", 2, "--num-batches-per-iter", 3, "--num-iters",
-                              4, *options)
+                              4, *options, precision=())
             self.require_success(job)
             self.assertIn("No --data: images per second are measured with synthetic images", job.stderr)
             self.assertEqual(len(re.findall(r"(?m)^iteration \d+: [\d.]+ images/s per rank$", job.stderr)), 4, job)
@@ -79,8 +79,8 @@ class Benchmark(TrainResnet):
         def page_faults(iterations):
             before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
             job = jobs.run([jobs.program("train_resnet"), "--batch-size", 8, "--model", "resnet18", "--train-size", 96,
-                            "--num-warmup-batches", 1, "--num-batches-per-iter", 5, "--num-iters", iterations, "--output",
-                            self.output, "--precision", "float32", "--threads", 1, "--quiet"])
+                            "--num-warmup-batches", 1, "--num-batches-per-iter", 5, "--num-iters", iterations,
+                            "--output", self.output, "--precision", "float32", "--threads", 1, "--quiet"])
             self.require_success(job)
             shutil.rmtree(self.output)
             return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
@@ -179,8 +179,8 @@ class Weights(TrainResnet):
         shutil.rmtree(self.output)
 
     def train(self, *options):
-        job = self.run_it("--data", self.data, "--batch-size", 8, "--precision", "float32", "--warmup-epochs", 1,
-                          "--schedule", "cosine", "--min-scale", 0.8, "--hflip", 0, *options)
+        job = self.run_it("--data", self.data, "--batch-size", 8, "--warmup-epochs", 1, "--schedule", "cosine",
+                          "--min-scale", 0.8, "--hflip", 0, *options)
         self.require_success(job)
 
     def test_are_evaluated_without_training(self):
@@ -188,8 +188,8 @@ class Weights(TrainResnet):
         shutil.rmtree(folder / "train")
         for ranks in 1, 3:
             shutil.rmtree(self.output, ignore_errors=True)
-            job = self.run_it("--data", folder, "--batch-size", 3, "--precision", "float32", "--weights", self.weights,
-                              "--test-only", ranks=ranks)
+            job = self.run_it("--data", folder, "--batch-size", 3, "--weights", self.weights, "--test-only",
+                              ranks=ranks)
             self.require_success(job)
             (evaluation,) = self.records("evaluation")
             self.assertEqual(evaluation["step"], 0)
@@ -234,7 +234,7 @@ class Refusals(TrainResnet):
                               (("--learning-rate", "nan"), "--learning-rate")):
             with self.subTest(options=options):
                 words = (*options, *(() if "--batch-size" in options else ("--batch-size", 4)))
-                jobs.require_refusal(self, self.run_it("--data", self.data, *words), USAGE, part)
+                jobs.require_refusal(self, self.run_it("--data", self.data, *words, precision=()), USAGE, part)
                 self.assertFalse((self.output / "checkpoints").exists())
 
     def test_of_data(self):
