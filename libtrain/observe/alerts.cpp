@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
-#include <sstream>
 
+#include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/observe/detail/percentile.hpp>
 #include <libtrain/observe/progress_line.hpp>
@@ -17,9 +16,7 @@ std::string percent(double share) {
 }
 
 std::string gibibytes(std::int64_t bytes) {
-  std::ostringstream words;
-  words << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 30) << " GiB";
-  return words.str();
+  return detail::decimal(static_cast<double>(bytes) / (1 << 30), 1) + " GiB";
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
 #include <utility>
 
 #include <libtrain/base/text.hpp>
@@ -87,7 +86,7 @@ class FactWriter {
     if (shown < list.size()) lines_ << indent << "and " << list.size() - shown << " more, which --json lists\n";
   }
 
-  std::ostringstream lines_;
+  detail::OutputText lines_;
 };
 
 std::string describe(const BadSample& sample) {

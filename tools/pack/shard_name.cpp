@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iomanip>
-#include <sstream>
 
 #include <libtrain/base/text.hpp>
 
@@ -32,7 +31,7 @@ bool is_number_part(char found, char expected) {
 }  // namespace
 
 std::string zero_padded(std::uint64_t number, int digits) {
-  std::ostringstream stream;
+  detail::OutputText stream;
   stream << std::setw(digits) << std::setfill('0') << number;
   return stream.str();
 }

@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <iomanip>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
+
+#include <libtrain/base/text.hpp>
 
 namespace libtrain::detail {
 
@@ -31,7 +32,7 @@ inline std::string hexadecimal(std::span<const std::uint8_t> bytes) {
 
 /// With `digits` digits after the decimal point: `decimal(2.5, 2)` is "2.50".
 inline std::string decimal(double value, int digits) {
-  std::ostringstream stream;
+  OutputText stream;
   stream << std::fixed << std::setprecision(digits) << value;
   return stream.str();
 }

@@ -104,7 +104,7 @@ std::optional<std::int64_t> clock_throttling() {
   for (const int core : usable_cores()) {
     const auto count = contents_of(text("/sys/devices/system/cpu/cpu", core, "/thermal_throttle/core_throttle_count"));
     std::int64_t reductions = 0;
-    if (std::istringstream{count} >> reductions) sum = sum.value_or(0) + reductions;
+    if (InputText{count} >> reductions) sum = sum.value_or(0) + reductions;
   }
   return sum;
 }
@@ -122,10 +122,10 @@ std::int64_t memory_bytes() {
 }
 
 std::int64_t rss_bytes() {
-  std::ifstream file{"/proc/self/statm"};
+  InputText words{contents_of("/proc/self/statm")};
   std::int64_t size = 0;
   std::int64_t resident = 0;  // both in pages
-  if (!(file >> size >> resident)) return 0;
+  if (!(words >> size >> resident)) return 0;
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
@@ -136,7 +136,7 @@ std::int64_t peak_rss_bytes() {
 }
 
 std::optional<double> parse_cpu_max(std::string_view text) {
-  std::istringstream words{std::string{text}};
+  InputText words{std::string{text}};
   double microseconds = 0;
   double period = 0;
   // Version 1 writes -1 if there is no limit.
@@ -146,7 +146,7 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 
 std::optional<CpuThrottling> parse_cpu_stat(std::string_view text) {
   CpuThrottling found;
-  std::istringstream words{std::string{text}};
+  InputText words{std::string{text}};
   std::string name;
   for (std::int64_t value = 0; words >> name >> value;) {
     if (name == "nr_periods") found.periods = value;
@@ -156,7 +156,7 @@ std::optional<CpuThrottling> parse_cpu_stat(std::string_view text) {
 }
 
 std::optional<std::int64_t> parse_memory_max(std::string_view text) {
-  std::istringstream words{std::string{text}};
+  InputText words{std::string{text}};
   std::int64_t bytes = 0;
   // Version 1 writes nearly the maximum number if there is no limit.
   if (!(words >> bytes) || bytes <= 0) return std::nullopt;

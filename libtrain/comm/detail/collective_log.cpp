@@ -1,11 +1,10 @@
 #include <libtrain/comm/detail/collective_log.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <iomanip>
-#include <sstream>
 #include <string_view>
 
 #include <libtrain/base/detail/digits.hpp>
@@ -69,7 +68,7 @@ Position position_of(const std::vector<CollectiveRecord>& records, Clock::time_p
 }
 
 std::string to_text(const CollectiveLog& log) {
-  std::ostringstream out;
+  OutputText out;
   out << kRun << log.run << '\n' << log.who << '\n' << log.failure << "\n\n";
   out << "The last collectives. Times are milliseconds from the moment of the failure.\n";
   write_row(out, "number", "state", "called", "began", "ended", "what");
@@ -89,8 +88,9 @@ std::optional<Position> find_position(const std::string& log_text, const std::st
   const auto begin = here + kHere.size();
   const auto end = log_text.rfind(kFor);
   if (end == std::string::npos || end < begin) return std::nullopt;
-  return Position{.place = log_text.substr(begin, end - begin),
-                  .seconds = std::strtod(log_text.c_str() + end + kFor.size(), nullptr)};
+  Position position{.place = log_text.substr(begin, end - begin)};
+  std::from_chars(log_text.data() + end + kFor.size(), log_text.data() + log_text.size(), position.seconds);
+  return position;
 }
 
 std::string describe_places(const std::vector<std::optional<Position>>& ranks) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <sstream>
 #include <utility>
 
 #include <libtrain/base/clock.hpp>
@@ -127,7 +126,7 @@ std::optional<std::vector<Bucket>> BucketPlanner::replan_by_arrival(const std::v
                                                                     Communicator& communicator) {
   if (!options_.replan || has_replanned_ || !options_.plan.empty()) return {};
   const CallPurpose purpose{communicator, "the order of gradients in the first round"};
-  std::istringstream seen_by_rank_0{communicator.broadcast_bytes(join(arrivals, " "), 0)};
+  InputText seen_by_rank_0{communicator.broadcast_bytes(join(arrivals, " "), 0)};
   std::vector<std::size_t> order;
   for (std::size_t index = 0; seen_by_rank_0 >> index;) order.push_back(index);
   if (order.empty()) return {};  // rank 0 had no data: retry after the next round
@@ -158,7 +157,7 @@ std::vector<Bucket> BucketPlanner::tune(Communicator& communicator) {
   for (const auto index : order) ready_s.push_back(parameters_[index].ready_s.value_or(latest));
   const auto mine = choose_limits(specs_of(order, parameters_), ready_s, link, limits_.alone_bytes);
   // All ranks use rank 0's choice, since times differ between ranks.
-  std::istringstream chosen{
+  InputText chosen{
       communicator.broadcast_bytes(text(mine.bucket_bytes, " ", mine.first_bucket_bytes, " ", join(order, " ")), 0)};
   chosen >> limits_.bucket_bytes >> limits_.first_bucket_bytes;
   for (auto& index : order) chosen >> index;

@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -254,7 +253,7 @@ NamedTensors broadcast_named(NamedTensors tensors, Communicator& communicator) {
       described += text(' ', name.size(), ' ', name, '\n');
     }
   }
-  std::istringstream lines{communicator.broadcast_bytes(described, 0)};
+  InputText lines{communicator.broadcast_bytes(described, 0)};
   NamedTensors named;
   int type = 0;
   for (std::size_t index = 0; lines >> type; ++index) {

@@ -1,8 +1,7 @@
 #include <libtrain/train/detail/core_share.hpp>
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
+#include <charconv>
 
 #include <libtrain/base/detail/machine.hpp>
 #include <libtrain/base/text.hpp>
@@ -37,11 +36,11 @@ std::vector<RankCores> gather_cores(Communicator& communicator) {
   std::vector<RankCores> all;
   for (const auto& line :
        communicator.all_gather_bytes(text(mine.machine, " ", mine.host, " ", mine.quota, " ", join(mine.cores, " ")))) {
-    std::istringstream words{line};
+    InputText words{line};
     RankCores rank;
     std::string quota;  // streams can write infinity, but cannot read it
     words >> rank.machine >> rank.host >> quota;
-    rank.quota = std::strtod(quota.c_str(), nullptr);
+    std::from_chars(quota.data(), quota.data() + quota.size(), rank.quota);
     for (int core = 0; words >> core;) rank.cores.insert(core);
     all.push_back(std::move(rank));
   }

@@ -1,7 +1,6 @@
 #include <libtrain/sync/detail/sharding/update_rule.hpp>
 
 #include <limits>
-#include <sstream>
 #include <tuple>
 
 #include <ATen/ops/_fused_adamw.h>
@@ -113,7 +112,7 @@ void require_rule(const ShardedRule& rule, const ShardedRule& common, const std:
 }
 
 std::string describe(const ShardedRule& rule) {
-  std::ostringstream stream;
+  OutputText stream;
   stream.precision(std::numeric_limits<double>::digits10);
   if (const auto* sgd = std::get_if<SGDOptions>(&rule)) {
     stream << "SGD with lr " << sgd->lr() << ", momentum " << sgd->momentum() << ", dampening " << sgd->dampening()
