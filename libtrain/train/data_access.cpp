@@ -121,6 +121,17 @@ data::StagingResult wait(Staging& staging, Communicator& communicator, const std
   }
 }
 
+// Copies below the data would be listed as data.
+void require_outside(const std::string& option, const std::string& folder, const data::Storage& storage) {
+  namespace fs = std::filesystem;
+  const auto data = storage.identity();  // of a local folder: its absolute path without links
+  if (!data.starts_with('/')) return;
+  const auto below = fs::weakly_canonical(fs::absolute(folder)).lexically_relative(data);
+  if (below.empty() || *below.begin() == "..") return;
+  throw UsageError(text("Option ", option, " is '", folder, "', which is in the data at '", storage.name(),
+                        "', where the copies would be taken for data. Choose a folder elsewhere."));
+}
+
 }  // namespace
 
 std::shared_ptr<const data::Storage> open_data(const std::string& location, const DataAccess& access,
@@ -134,12 +145,14 @@ std::shared_ptr<const data::Storage> open_data(const std::string& location, cons
   }
   auto storage = data::open_storage(location);
   if (!access.stage.empty()) {
+    require_outside("--stage", access.stage, *storage);
     const CallPurpose purpose{communicator, "staging data"};
     const auto staging = start(storage, std::filesystem::path(access.stage) / folder_name(storage->identity()));
     const auto staged = std::make_shared<StagedData>(wait(*staging, communicator, storage->name(), show));
     return {staged, &staged->files};
   }
   if (access.cache.empty()) return storage;
+  require_outside("--cache", access.cache, *storage);
   auto cache = std::make_shared<data::FileCache>(
       data::FileCacheOptions{.directory = access.cache, .limit_bytes = access.cache_limit_bytes});
   return std::make_shared<data::CachedStorage>(std::move(storage), std::move(cache));

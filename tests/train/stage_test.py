@@ -203,6 +203,15 @@ class Options(StageTest):
         self.assertFalse(self.stage.exists())
         self.assertFalse(self.cache.exists())
 
+    def test_a_folder_in_the_data_is_refused(self):
+        for option in ("--stage", "--cache"):
+            for folder in (self.data, self.data / "train/copies/of/this"):
+                with self.subTest(option=option, folder=folder):
+                    job = self.start(self.command(option, folder))
+                    self.require_refusal(job, USAGE, f"Option {option} is '{folder}', which is in the data")
+        self.assertEqual([path.name for path in self.data.iterdir() if path.name != "train"], [])
+        self.assertFalse((self.data / "train/copies").exists())
+
     def test_a_program_that_opens_its_data_itself_warns(self):
         job = self.start([jobs.program("digits"), "--epochs", "1", "--output", self.output, "--stage", self.stage])
         self.assertEqual(job.exit_code, 0, job)

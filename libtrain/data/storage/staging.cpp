@@ -52,6 +52,9 @@ void require_usable(const StagingOptions& options) {
   if (options.stall_timeout.count() <= 0) {
     throw UsageError(text("stall_timeout of staging is ", options.stall_timeout.count(), " ms; it must be positive."));
   }
+  if (options.list_timeout.count() <= 0) {
+    throw UsageError(text("list_timeout of staging is ", options.list_timeout.count(), " ms; it must be positive."));
+  }
   if (options.sync_timeout.count() <= 0) {
     throw UsageError(text("sync_timeout of staging is ", options.sync_timeout.count(), " ms; it must be positive."));
   }
@@ -162,7 +165,7 @@ class Staging {
       const auto now = published();
       if (seen != now) {
         seen = now;
-        timeout = now.is_syncing ? options_.sync_timeout : options_.stall_timeout;
+        timeout = timeout_of(now);
         deadline = Deadline::after(timeout);
         if (options_.progress) options_.progress(now.progress);
       } else if (deadline.expired()) {
@@ -172,6 +175,11 @@ class Staging {
       }
     }
     return lock;
+  }
+
+  std::chrono::milliseconds timeout_of(const Published& copier) const {
+    if (copier.is_syncing) return options_.sync_timeout;
+    return copier.progress.files_total == 0 ? options_.list_timeout : options_.stall_timeout;
   }
 
   // The totals if another process has completed the copy since this one began, from a listing for this start (see

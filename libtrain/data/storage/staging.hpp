@@ -31,8 +31,10 @@ struct StagingOptions {
   std::uint64_t block_bytes = std::uint64_t{4} << 20;                           ///< size of one read from a remote file
   std::function<int(const detail::DiskFile&)> sync = detail::sync_file_system;  ///< for tests
   /// A process that waits for the copier fails if the copier makes no progress for this long: no block copied, no
-  /// existing file checked, the listing not finished.
+  /// existing file checked.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes{10};
+  /// The same limit while the copier lists the files, of which it publishes no progress.
+  std::chrono::milliseconds list_timeout = std::chrono::hours{2};
   /// The same limit while the copier syncs the files to the disk, which makes no visible progress.
   std::chrono::milliseconds sync_timeout = std::chrono::hours{2};
   /// The processes of a run call stage() within this time of each other. A process that has waited for the copier takes

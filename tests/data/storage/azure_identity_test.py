@@ -26,7 +26,9 @@ import azurite_jobs
 from azurite_jobs import AZURITE, ENVIRONMENT, PATIENCE_S, emulator, emulator_process, jobs
 
 PROGRAM = "storage_program"
+SAVE = "checkpoint_store_program"
 CONTENT = b"content"
+FILES = ["a/x", "b/deep/er/x", "train/x"]
 STORAGE = "https://storage.azure.com"
 TENANT = "https://sts.windows.net/11111111-1111-1111-1111-111111111111/"
 CLIENT = "22222222-2222-2222-2222-222222222222"
@@ -60,13 +62,15 @@ def make_token(audience=STORAGE, seconds=3600):
 
 
 class IdentityEndpoint(http.server.ThreadingHTTPServer):
-    """Hands out `token` for so many seconds, or the error `status` where that is another than 200."""
+    """Hands out `token` for so many seconds, or the error `status` where that is another than 200, and 400 for the
+    request of the number `fails`, from 0."""
 
-    def __init__(self, token, status=200, seconds=3600):
+    def __init__(self, token, status=200, seconds=3600, fails=None):
         super().__init__(("127.0.0.1", 0), IdentityRequest)
         self.token = token
         self.status = status
         self.seconds = seconds
+        self.fails = fails
         self.asked = []  # the queries, each a dictionary
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -80,8 +84,10 @@ class IdentityEndpoint(http.server.ThreadingHTTPServer):
 
 class IdentityRequest(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        number = len(self.server.asked)
         self.server.asked.append(dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query)))
-        status = self.server.status if self.headers["X-IDENTITY-HEADER"] == HEADER else 401
+        status = self.server.status if number != self.server.fails else 400
+        status = status if self.headers["X-IDENTITY-HEADER"] == HEADER else 401
         answer = {"access_token": self.server.token, "expires_on": str(int(time.time()) + self.server.seconds),
                   "resource": STORAGE, "token_type": "Bearer"}
         if status != 200:
@@ -110,7 +116,9 @@ class Identity(unittest.TestCase):
         cls.addClassCleanup(server.kill)
         server.start()
         server.make_container("data")
-        server.put("data", "train/x", CONTENT)
+        server.make_container("saved")
+        for name in FILES:
+            server.put("data", name, CONTENT)
         server.stop()
 
     @classmethod
@@ -140,7 +148,7 @@ class Identity(unittest.TestCase):
 
     def require_readable(self, endpoint, **variables):
         """Listed and read. Of what the endpoint was asked for the versions of its interface are left out afterwards."""
-        for words, key, value in ((("list", "az://data"), "path", "train/x"),
+        for words, key, value in ((("list", "az://data/train"), "path", "x"),
                                   (("hash", "az://data/train", "x"), "sha256", hashlib.sha256(CONTENT).hexdigest())):
             job = self.run_program(endpoint, *words, **variables)
             self.assertEqual((job.exit_code, job.reports()), (0, []), job)
@@ -194,6 +202,34 @@ class Identity(unittest.TestCase):
         self.assertIn(hashlib.sha256(CONTENT[4:]).hexdigest(), output)
         self.require_no_secret(endpoint, output + errors)
 
+    def require_retry(self, program, command, expected):
+        """Whichever request has no token, as each asks for one of its own: only before the store has first answered is
+        that final."""
+        fails, asked, retries = 1, 2, 0
+        while fails < asked:
+            endpoint = self.serve(make_token(), seconds=1, fails=fails)
+            job = azurite_jobs.run([jobs.program(program), *command(fails)],
+                                   self.environment(endpoint, {"AZURE_CLIENT_ID": CLIENT}))
+            self.require_no_secret(endpoint, job.stdout + job.stderr)
+            fails, asked = fails + 1, len(endpoint.asked)
+            if retries == 0 and "Trying again" not in job.stderr:
+                self.assertIn("the request could not be sent", job.stdout + job.stderr)
+                asked = fails + 1
+                continue
+            self.assertEqual((job.exit_code, job.reports(), job.stdout), (0, [], expected), (fails, job))
+            retries += 1
+        self.assertGreater(retries, 2)
+
+    def test_an_identity_that_fails_once_in_a_listing(self):
+        job = self.run_program(self.serve(make_token()), "list", "az://data/", AZURE_CLIENT_ID=CLIENT)
+        self.assertEqual([json.loads(line)["path"] for line in job.stdout.splitlines()], FILES)
+        self.require_retry(PROGRAM, lambda _: ["list", "az://data/"], job.stdout)
+
+    def test_an_identity_that_fails_once_in_an_upload(self):
+        folder = jobs.temporary_directory(self)
+        self.require_retry(SAVE, lambda run: ["save", f"az://saved/{run}", folder / str(run), "run-1", "100", "--bytes",
+                                              10_000_000], "saved 100\n")
+
     def test_a_certificate_that_nobody_trusts(self):
         self.require_refusal(self.serve(make_token()), "certificate", AZURE_CLIENT_ID=CLIENT, SSL_CERT_FILE="")
 
@@ -201,4 +237,4 @@ class Identity(unittest.TestCase):
 if __name__ == "__main__":
     if shutil.which("openssl") is None:
         sys.exit("there is no openssl to make a certificate with (Debian: openssl)")
-    azurite_jobs.run_tests(PROGRAM)
+    azurite_jobs.run_tests(PROGRAM, SAVE)

@@ -280,10 +280,11 @@ TEST_F(StagingProcesses, ACopierThatListsForTooLongIsReportedAndNotWhatAnEarlier
   copying_.wait();
   StagingProgress told{.files_total = 1};
   auto impatient = options();
-  impatient.stall_timeout = std::chrono::milliseconds{20};
+  impatient.stall_timeout = std::chrono::milliseconds{10};
+  impatient.list_timeout = std::chrono::milliseconds{200};
   impatient.progress = [&](const StagingProgress& progress) { told = progress; };
   EXPECT_THAT(message_of<EnvironmentError>([&] { stage(storage_, "train", target_, impatient); }),
-              AllOf(HasSubstr("Process " + std::to_string(copier.id()) + " "), HasSubstr("listing them for 20 ms")));
+              AllOf(HasSubstr("Process " + std::to_string(copier.id()) + " "), HasSubstr("listing them for 200 ms")));
   EXPECT_EQ(told, StagingProgress{.copier = copier.id()});
   go_.give();
   EXPECT_EQ(copier.wait(), 0);

@@ -434,6 +434,9 @@ TEST_F(Staging, RefusesWhatItCannotWorkWith) {
   wrong.stall_timeout = std::chrono::milliseconds{0};
   EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("stall_timeout"));
   wrong = options();
+  wrong.list_timeout = std::chrono::milliseconds{0};
+  EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("list_timeout"));
+  wrong = options();
   wrong.sync_timeout = std::chrono::milliseconds{0};
   EXPECT_THAT(message_of<UsageError>([&] { stage(storage_, "", target_, wrong); }), HasSubstr("sync_timeout"));
 }

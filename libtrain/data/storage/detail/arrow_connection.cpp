@@ -79,6 +79,7 @@ void connect_azure(RemoteFileSystem& remote, const Location& location, const Sto
   azure.dfs_storage_authority = connection.dfs_authority;
   azure.blob_storage_scheme = connection.scheme;
   azure.dfs_storage_scheme = connection.scheme;
+  azure.background_writes = false;  // on Arrow's threads, a credential that cannot be renewed would end the process
   if (const auto status = set_credential(azure, connection); !status.ok()) {
     fail_to_connect(location.name, status.message(), remote.secrets);
   }

@@ -28,10 +28,20 @@ namespace {
 using libtrain::detail::ByteSink;
 using libtrain::detail::StoredObject;
 
-// Arrow sends parts of this size without copying them once more, and in the background, as many as it is given.
+// Arrow sends parts of this size without copying them once more, to S3 in the background, as many as it is given.
 constexpr std::size_t kPartBytes = std::size_t{10} << 20;
 constexpr std::size_t kPartsInMemory = 6;
 constexpr std::size_t kReadBytes = std::size_t{8} << 20;
+
+// Azure's client throws where a credential cannot be renewed.
+template <typename Call>
+arrow::Status status_of(const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    return arrow::Status::IOError(error.what());
+  }
+}
 
 // Passes through the function that gives the content.
 struct WriteFailed {
@@ -45,17 +55,18 @@ class PartWriter {
   void write(std::string_view bytes) {
     for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kPartBytes))) {
       const auto part = bytes.substr(0, kPartBytes);
-      require(stream_.Write(part.data(), static_cast<std::int64_t>(part.size())));
+      require([&] { return stream_.Write(part.data(), static_cast<std::int64_t>(part.size())); });
       unsent_ += part.size();
       if (unsent_ < kPartsInMemory * kPartBytes) continue;
-      require(stream_.Flush());
+      require([&] { return stream_.Flush(); });
       unsent_ = 0;
     }
   }
 
  private:
-  static void require(arrow::Status status) {
-    if (!status.ok()) throw WriteFailed{std::move(status)};
+  template <typename Call>
+  static void require(const Call& call) {
+    if (auto status = status_of(call); !status.ok()) throw WriteFailed{std::move(status)};
   }
 
   arrow::io::OutputStream& stream_;
@@ -70,13 +81,13 @@ arrow::Status write_stream(arrow::io::OutputStream& stream, const std::function<
   auto status = arrow::Status::OK();
   try {
     content([&](std::string_view bytes) { writer.write(bytes); });
-    status = stream.Close();
+    status = status_of([&] { return stream.Close(); });
   } catch (WriteFailed& failed) {
     status = std::move(failed.status);
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure || !status.ok()) static_cast<void>(stream.Abort());
+  if (failure || !status.ok()) static_cast<void>(status_of([&] { return stream.Abort(); }));
   return status;
 }
 

@@ -200,9 +200,7 @@ class ArrowStorage final : public Storage {
   }
 
   std::vector<FileInfo> list(const std::string& folder) const override {
-    arrow::fs::FileSelector selector;
-    selector.recursive = true;
-    const auto found = select(folder, selector);
+    const auto found = select_all(folder);
     std::vector<FileInfo> files;
     for (const auto& info : found) {
       if (info.IsFile()) files.push_back(info_of(below_root(info.path()), info));
@@ -245,6 +243,21 @@ class ArrowStorage final : public Storage {
       ARROW_ASSIGN_OR_RAISE(found, connection_->file_system().GetFileInfo(selector));
       return arrow::Status::OK();
     });
+    return found;
+  }
+
+  // All below a folder. Arrow's client for Azure lists sub-folders in functions that are noexcept, so that a credential
+  // that cannot be renewed there would end the process: libtrain requests each folder by itself, as often as Arrow.
+  arrow::fs::FileInfoVector select_all(const std::string& folder) const {
+    arrow::fs::FileSelector selector;
+    selector.recursive = connection_->file_system().type_name() != "abfs";
+    auto found = select(folder, selector);
+    selector.allow_not_found = true;  // a folder goes with its last file
+    for (std::size_t next = 0; !selector.recursive && next < found.size(); ++next) {
+      if (!found[next].IsDirectory()) continue;
+      auto inside = select(below_root(found[next].path()), selector);
+      found.insert(found.end(), std::make_move_iterator(inside.begin()), std::make_move_iterator(inside.end()));
+    }
     return found;
   }
 
