@@ -1,6 +1,7 @@
 // The conformance suite: what every backend must do with every type, size and reduction, on ranks as threads and under
 // mpirun.
 
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -35,6 +36,30 @@ TEST(Collectives, AllReduceCombinesEveryTypeAndSize) {
           expect_equal(tensor, expected(communicator.world_size(), size, type, op), "all_reduce");
         }
       }
+    }
+  });
+}
+
+// Tensors of an evaluation, which may be written in that mode only, and memory that serves both.
+TEST(Collectives, ReduceInferenceTensors) {
+  on_ranks([](Communicator& communicator) {
+    for (const auto type : {at::kBFloat16, at::kFloat}) {
+      const auto sum = expected(communicator.world_size(), 17, type, ReduceOp::sum);
+      Work later;
+      at::Tensor waited_for;
+      {
+        const c10::InferenceMode mode;
+        const auto tensor = pattern(communicator.rank(), 17, type);
+        communicator.all_reduce(tensor, ReduceOp::sum).wait();
+        expect_equal(tensor, sum, "all_reduce");
+        waited_for = pattern(communicator.rank(), 17, type);
+        later = communicator.all_reduce(waited_for, ReduceOp::sum);
+      }
+      later.wait();
+      expect_equal(waited_for, sum, "all_reduce that is waited for outside");
+      const auto tensor = pattern(communicator.rank(), 17, type);
+      communicator.all_reduce(tensor, ReduceOp::sum).wait();
+      expect_equal(tensor, sum, "all_reduce of the training");
     }
   });
 }

@@ -1,7 +1,9 @@
 #include <libtrain/comm/detail/tcp/local_address.hpp>
 
 #include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <string>
 
@@ -11,6 +13,9 @@
 #include <libtrain/base/clock.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
+#include <libtrain/comm/detail/tcp/socket.hpp>
+
+#include <tests/support/message_of.hpp>
 
 namespace libtrain::detail {
 namespace {
@@ -50,6 +55,17 @@ TEST(LocalAddress, ALimitOfOpenFilesIsNotTakenForAMissingRoute) {
 TEST(LocalAddress, RankZeroServesAtIpv4IfItsNameHasBoth) {
   const auto address = address_to_serve("localhost", 29500, Deadline::after(std::chrono::seconds(30)));
   EXPECT_EQ(address.name(), "127.0.0.1:29500");
+}
+
+// As IPv6 where the kernel was started without it: the name may have other addresses, or rank 0 not be there yet.
+TEST(LocalAddress, OneOfAFamilyThatIsNotSupportedIsPassedOver) {
+  const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
+  const SocketAddress address{&none, sizeof none};
+  const auto socket = begin_connect(address);
+  const int code = errno;
+  EXPECT_FALSE(socket.is_open());
+  EXPECT_EQ(code, EAFNOSUPPORT);
+  EXPECT_THAT(test::message_of<EnvironmentError>([&] { listen_at(address); }), ::testing::HasSubstr("not supported"));
 }
 
 }  // namespace

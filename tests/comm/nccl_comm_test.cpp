@@ -255,6 +255,37 @@ TEST_F(NcclComms, RegistrationsEndBeforeTheCommunicator) {
   EXPECT_EQ(library.registered, 0);
 }
 
+TEST_F(NcclComms, RegistrationsWaitForALaunchInProgress) {
+  library.launching = 300ms;
+  on_ranks(2, [](int, const auto& comm) {
+    std::vector<float> memory(4);
+    std::vector<float> other(4);
+    auto* const registration = comm->register_memory(memory.data(), 16);
+    EXPECT_FALSE(comm->is_launching());
+    auto sums = std::async(std::launch::async, [&] { return sum_over_ranks(*comm, {2.0F}, Deadline::after(kLong)); });
+    while (!comm->is_launching()) std::this_thread::yield();
+    EXPECT_TRUE(comm->deregister(registration));
+    EXPECT_NE(comm->register_memory(other.data(), 16), nullptr);
+    EXPECT_EQ(sums.get(), std::vector<float>{4.0F});
+    EXPECT_FALSE(comm->is_launching());
+    comm->close();
+  });
+  EXPECT_EQ(library.registered, 0);
+}
+
+TEST_F(NcclComms, MemoryStaysRegisteredIfALaunchDoesNotEnd) {
+  library.never_launches = true;
+  on_ranks(1, [](int, const auto& comm) {
+    std::vector<float> memory(4);
+    auto* const registration = comm->register_memory(memory.data(), 16);
+    EXPECT_THROW(sum_over_ranks(*comm, {2.0F}, Deadline::after(100ms)), CommunicationError);
+    EXPECT_FALSE(comm->deregister(registration));
+    comm->abort();
+    EXPECT_TRUE(comm->deregister(registration));
+  });
+  EXPECT_EQ(library.registered, 1);
+}
+
 TEST_F(NcclComms, RefusedRegistrationIsNoError) {
   library.refuses_memory = true;
   on_ranks(1, [](int, const auto& comm) {

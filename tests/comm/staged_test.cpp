@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -69,6 +70,25 @@ TEST(HostOnlyStaged, AllReduceCombinesInPlaceAndOutOfPlace) {
     staged.all_reduce(input, output, ReduceOp::sum).wait();
     EXPECT_TRUE(torch::equal(output, expected));
     EXPECT_TRUE(torch::equal(input, staged_pattern(staged.rank(), size, type)));
+  });
+}
+
+// The buffers of an evaluation serve the training, too.
+TEST(HostOnlyStaged, AllReducesInferenceTensors) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    const auto expected = sum_of_patterns(staged.world_size(), size, type);
+    Work later;
+    at::Tensor waited_for;
+    {
+      const c10::InferenceMode mode;
+      waited_for = staged_pattern(staged.rank(), size, type);
+      later = staged.all_reduce(waited_for);
+    }
+    later.wait();
+    EXPECT_TRUE(torch::equal(waited_for, expected));
+    const auto tensor = staged_pattern(staged.rank(), size, type);
+    staged.all_reduce(tensor).wait();
+    EXPECT_TRUE(torch::equal(tensor, expected));
   });
 }
 

@@ -23,11 +23,13 @@ bool is_on(const std::string& name, const Environment& environment, bool otherwi
   return choice ? *choice == "on" : otherwise;
 }
 
-// The interface that the TCP backend listens on, from libtrain's own variable or that of gloo.
+// The interface that the TCP backend listens on, from libtrain's own variable or that of gloo, which takes several.
 std::string socket_interface() {
   const auto environment = Environment::of_process();
   const auto own = environment.get("LIBTRAIN_SOCKET_INTERFACE");
-  return own ? *own : environment.get("GLOO_SOCKET_IFNAME").value_or("");
+  if (own) return *own;
+  const auto of_gloo = environment.get("GLOO_SOCKET_IFNAME").value_or("");
+  return of_gloo.substr(0, of_gloo.find(','));
 }
 
 // The host of rank 0, as its peers reach it; empty if the rendezvous is a file and no variable names the host.

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
@@ -32,6 +33,8 @@ template <typename Reduce>
 void reduce_widened(HostTransport& transport, DataType type, const at::Tensor& input, const at::Tensor& output,
                     const Reduce& reduce) {
   if (transport.reduces(type)) return reduce(input, output, type);
+  // As where the output was made: only there may an inference tensor be written.
+  const c10::InferenceMode mode{output.defined() && output.is_inference()};
   const at::NoGradGuard no_grad;
   const auto wide_input = input.to(at::kFloat);
   const bool in_place = !output.defined() || output.numel() == input.numel();

@@ -448,6 +448,7 @@ ncclResult_t ncclMemFree(void* memory) {
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t /*bytes*/, void** registration) {
   const CallOf call{comm};
+  if (comm->job.joinable()) ++comm->library.invalid_calls;  // a group is in progress, and reads the registrations
   if (comm->library.refuses_memory) return ncclInvalidUsage;
   *registration = memory;
   ++comm->library.registered;
@@ -456,6 +457,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, size_t /*byte
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* /*registration*/) {
   const CallOf call{comm};
+  if (comm->job.joinable()) ++comm->library.invalid_calls;
   --comm->library.registered;
   return ncclSuccess;
 }

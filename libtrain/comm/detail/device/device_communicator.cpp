@@ -104,7 +104,9 @@ class DroppedMemory : public RetiredMemory {
     static_cast<void>(new std::shared_ptr{std::move(memory_)});
   }
 
-  bool is_unused() override { return !is_used_by_graph_ && launcher_->has_passed(*last_use_); }
+  bool is_unused() override {
+    return !is_used_by_graph_ && !launcher_->is_launching() && launcher_->has_passed(*last_use_);
+  }
 
  private:
   bool becomes_unused() noexcept {

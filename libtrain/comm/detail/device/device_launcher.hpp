@@ -53,6 +53,9 @@ class DeviceLauncher : public WatchedComm {
   /// Memory in which collectives are fastest; null if the library has none, or refuses.
   virtual std::unique_ptr<DeviceMemory> allocate(std::size_t /*bytes*/) { return nullptr; }
 
+  /// Whether a launch is in progress, in which the library may read where its memory is.
+  virtual bool is_launching() const { return false; }
+
   /// Whether a stream can record a graph that contains collectives.
   virtual bool can_record() const { return false; }
 

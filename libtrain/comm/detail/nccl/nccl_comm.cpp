@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCloseTime{2000};
 constexpr std::chrono::milliseconds kAbortTime{1000};
+constexpr std::chrono::milliseconds kRegisterTime{30000};
+constexpr std::chrono::milliseconds kDeregisterTime{500};  // on the watchdog's thread
 
 // Launching a collective takes NCCL tens of microseconds, connecting to peers up to seconds.
 void pause_after(int polls) {
@@ -114,6 +116,7 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
     const std::lock_guard lock(mutex_);
     if (comm_ == nullptr) throw CommunicationError("The NCCL communicator has been aborted.");
     Group group{rank_};
+    is_launching_ = true;
     const auto called = calls(comm_);
     const auto ended = group.end();
     check_nccl(called, "The call", rank_);
@@ -126,13 +129,27 @@ void NcclComm::launch(const std::function<ncclResult_t(ncclComm_t)>& calls, cons
                                   "called it."));
   }
   check_nccl(outcome, "The launch", rank_);
+  const std::lock_guard lock(mutex_);
+  is_launching_ = false;
+  launched_.notify_all();
+}
+
+bool NcclComm::is_launching() const {
+  const std::lock_guard lock(mutex_);
+  return comm_ != nullptr && is_launching_;
+}
+
+// NCCL's thread reads the registrations in a launch, without a lock. Returns false at the limit.
+bool NcclComm::wait_for_launch(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit) {
+  return launched_.wait_for(lock, limit, [this] { return comm_ == nullptr || !is_launching_; });
 }
 
 void* NcclComm::register_memory(void* data, std::size_t bytes) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     void* registration = nullptr;
-    if (comm_ == nullptr || ncclCommRegister(comm_, data, bytes, &registration) != ncclSuccess) return nullptr;
+    if (!wait_for_launch(lock, kRegisterTime) || comm_ == nullptr) return nullptr;
+    if (ncclCommRegister(comm_, data, bytes, &registration) != ncclSuccess) return nullptr;
     registrations_.insert(registration);
     return registration;
   } catch (...) {
@@ -140,10 +157,13 @@ void* NcclComm::register_memory(void* data, std::size_t bytes) noexcept {
   }
 }
 
-void NcclComm::deregister(void* registration) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr || registrations_.erase(registration) == 0 || cuda_is_unloading()) return;
-  ncclCommDeregister(comm_, registration);
+bool NcclComm::deregister(void* registration) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!wait_for_launch(lock, kDeregisterTime)) return false;
+  if (comm_ != nullptr && registrations_.erase(registration) > 0 && !cuda_is_unloading()) {
+    ncclCommDeregister(comm_, registration);
+  }
+  return true;
 }
 
 void NcclComm::enter_thread() noexcept {
@@ -187,7 +207,7 @@ void NcclComm::leave() noexcept {
 void NcclComm::deregister_all() noexcept {
   const std::lock_guard lock(mutex_);
   const auto registrations = std::exchange(registrations_, {});
-  if (comm_ == nullptr || cuda_is_unloading()) return;
+  if (comm_ == nullptr || is_launching_ || cuda_is_unloading()) return;
   for (auto* const registration : registrations) ncclCommDeregister(comm_, registration);
 }
 
@@ -210,6 +230,7 @@ ncclResult_t NcclComm::poll(const Deadline& deadline) {
 // Only the caller that takes the communicator ends it, without the lock, because that may take long.
 ncclComm_t NcclComm::take() noexcept {
   const std::lock_guard lock(mutex_);
+  launched_.notify_all();
   return std::exchange(comm_, nullptr);
 }
 

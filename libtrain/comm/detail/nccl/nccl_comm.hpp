@@ -2,6 +2,8 @@
 
 #include <nccl.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -45,11 +47,16 @@ class NcclComm : public WatchedComm {
   /// deadline, that thread may still launch them until `abort` has returned.
   void launch(const std::function<ncclResult_t(ncclComm_t)>& calls, const Deadline& deadline);
 
-  /// Registers memory from ncclMemAlloc for the collectives. Null if NCCL refuses, and once the communicator has ended.
+  /// Registers memory from ncclMemAlloc for the collectives; waits for a launch that is in progress. Null if NCCL
+  /// refuses, and once the communicator has ended.
   void* register_memory(void* data, std::size_t bytes) noexcept;
 
-  /// Has no effect once the communicator has ended, which ends all registrations.
-  void deregister(void* registration) noexcept;
+  /// Ends a registration; has no effect once the communicator has ended, which ends all. Returns false, and does
+  /// nothing, if a launch is in progress for half a second: the memory is still registered then.
+  bool deregister(void* registration) noexcept;
+
+  /// Whether NCCL's thread may be reading the registrations.
+  bool is_launching() const;
 
   void enter_thread() noexcept override;
   std::string asynchronous_error() override;
@@ -64,13 +71,16 @@ class NcclComm : public WatchedComm {
   ncclResult_t state();
   ncclResult_t poll(const Deadline& deadline);
   ncclComm_t take() noexcept;
+  bool wait_for_launch(std::unique_lock<std::mutex>& lock, std::chrono::milliseconds limit);
   void deregister_all() noexcept;
 
   const int rank_;
   const int world_size_;
   const int device_;
-  std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;  // null once aborted, closed or left
+  mutable std::mutex mutex_;
+  std::condition_variable launched_;  // or the communicator has ended
+  bool is_launching_ = false;         // also after a launch that failed
+  ncclComm_t comm_ = nullptr;         // null once aborted, closed or left
   std::set<void*> registrations_;
 };
 

@@ -74,8 +74,8 @@ class NcclMemory : public DeviceMemory {
       : comm_(std::move(comm)), data_(data), registration_(registration) {}
 
   ~NcclMemory() override {
-    comm_->deregister(registration_);
-    if (!cuda_is_unloading()) ncclMemFree(data_);
+    // Leaked rather than freed while it is registered.
+    if (comm_->deregister(registration_) && !cuda_is_unloading()) ncclMemFree(data_);
   }
 
   void* data() const override { return data_; }
@@ -96,6 +96,8 @@ class NcclLauncher : public DeviceLauncher {
   void launch(const Call& call, const void* input, void* output, const c10::Stream& stream,
               const Deadline& deadline) override;
   std::unique_ptr<DeviceMemory> allocate(std::size_t bytes) override;
+
+  bool is_launching() const override { return comm_->is_launching(); }
 
   bool can_record() const override { return true; }
   bool is_recording(const c10::Stream& stream) const override { return cuda_stream_is_recording(stream); }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 
 namespace libtrain::detail {
 
@@ -86,6 +87,8 @@ void StagedOperation::copy_to_device(std::size_t end) {
       times_->ended = of_piece->ended;
     }
     if (!piece.output.defined()) continue;
+    // As where the output was made: only there may an inference tensor be written.
+    const c10::InferenceMode mode{piece.output.is_inference()};
     piece.output.copy_(piece.staged_output, /*non_blocking=*/true);
     // The piece may have the last reference to the tensor, and be destroyed before the copy has finished.
     if (!device_.is_cpu()) piece.output.record_stream(current_stream(device_));

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include <c10/core/InferenceMode.h>
+
 #include <libtrain/base/clock.hpp>
 #include <libtrain/comm/detail/staged/host_registration.hpp>
 
@@ -21,6 +23,7 @@ at::Tensor allocate_pages(Communicator& host, std::int64_t elements, at::ScalarT
   const auto size = static_cast<std::int64_t>(c10::elementSize(type));
   const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE)) / size;
   const auto whole = (elements / page + 1) * page;
+  const c10::InferenceMode off{false};  // calls outside of it use the buffer, too
   const auto memory = host.allocate(whole + page, type);
   const auto address = reinterpret_cast<std::uintptr_t>(memory.const_data_ptr());
   const auto past_page = static_cast<std::int64_t>(address / static_cast<std::uintptr_t>(size)) % page;

@@ -64,7 +64,9 @@ SocketAddress address_of_interface(const std::string& name) {
     if (!best || preference(address) < preference(*best)) best = address;
   }
   if (!best) {
-    throw EnvironmentError(text("Network interface '", name, "' does not exist or has no address. Choose one of ",
+    throw EnvironmentError(text("Network interface '", name,
+                                "' does not exist or has no address. Set LIBTRAIN_SOCKET_INTERFACE (or "
+                                "GLOO_SOCKET_IFNAME) to one of ",
                                 join(names, ", "), "."));
   }
   return *best;

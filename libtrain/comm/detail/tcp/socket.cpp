@@ -26,9 +26,10 @@ void set_option(int socket, int level, int option, int value) {
   if (setsockopt(socket, level, option, &value, sizeof(value)) != 0) throw_system_error("setsockopt");
 }
 
+// Not open if this machine does not support the family, such as IPv6.
 FileDescriptor make_socket(int family) {
   FileDescriptor socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  if (!socket.is_open()) throw_system_error("socket");
+  if (!socket.is_open() && errno != EAFNOSUPPORT) throw_system_error("socket");
   return socket;
 }
 
@@ -53,6 +54,7 @@ void throw_system_error(std::string_view call) {
 
 FileDescriptor listen_at(const SocketAddress& address) {
   auto socket = make_socket(address.family());
+  if (!socket.is_open()) throw_system_error("socket");
   // Otherwise the port stays in use for a while after its last listener was closed.
   set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (bind(socket.get(), address.get(), address.length()) != 0 || listen(socket.get(), kBacklog) != 0) {
@@ -69,6 +71,7 @@ FileDescriptor listen_at(const SocketAddress& address) {
 
 FileDescriptor begin_connect(const SocketAddress& address) {
   auto socket = make_socket(address.family());
+  if (!socket.is_open()) return socket;
   tune(socket);
   if (connect(socket.get(), address.get(), address.length()) == 0) return socket;
   // poll(2) would report a socket that has not begun to connect as ready, without an error.
