@@ -386,6 +386,27 @@ TEST(DeviceRounds, BeginAnewAfterARecordingThatEndedBeforeWait) {
   });
 }
 
+TEST(DeviceRounds, RefuseToContinueInARecording) {
+  on_ranks([](Communicator& communicator) {
+    const c10::StreamGuard in_stream(another_stream());
+    PairTraining training{communicator};
+    training.round(1, 1);
+    training.round(1, 1);
+    {
+      const auto accumulating = training.synchronizer.no_sync();
+      training.model.loss(1, 1).backward();
+    }
+    FakeGraph graph;
+    graph.begin(device());
+    EXPECT_THAT(test::message_of<UsageError>([&] { training.model.loss(1, 1).backward(); }),
+                HasSubstr("began before the recording"));
+    static_cast<void>(detail::failure_of([&] { graph.end(); }));
+    training.synchronizer.zero_grad();
+    training.round(1, 1);
+    EXPECT_EQ(training.synchronizer.rounds(), 3);
+  });
+}
+
 // Operations of `rounds` steps of all ranks.
 template <typename Step>
 std::uint64_t operations_of(Communicator& communicator, int rounds, const Step& step) {

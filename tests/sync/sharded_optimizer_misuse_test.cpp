@@ -108,6 +108,29 @@ TEST(HostOnlyShardedOptimizerMisuse, RoundsThatAddUpWeighted) {
   });
 }
 
+struct TwoLarge : torch::nn::Module {
+  at::Tensor left = register_parameter("left", torch::ones({5000}, test::device()));
+  at::Tensor right = register_parameter("right", torch::ones({5000}, test::device()));
+};
+
+// Gradients move to the buckets of the new plan, which has the order in which they arrive: left, then right.
+TEST(HostOnlyShardedOptimizerMisuse, RoundsThatAddUpAcrossANewPlan) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    TwoLarge model;
+    ShardedOptimizer optimizer{model, SGDOptions(0.1)};
+    GradientSynchronizer synchronizer{model, communicator, {.wire_format = optimizer.wire_format()}};
+    const auto first_plan = synchronizer.buckets();
+    for (int round = 0; round < 2; ++round) {
+      const auto of_right = model.right.sum();
+      (of_right + model.left.sum()).backward();
+      synchronizer.wait();
+    }
+    EXPECT_NE(synchronizer.buckets(), first_plan);
+    EXPECT_THAT(message_of<UsageError>([&] { optimizer.step(); }), HasSubstr("zero_grad()"));
+  });
+}
+
 // On a device this is found one step later: DeviceRounds.
 TEST(HostOnlyShardedOptimizerMisuse, WhatReadsGradientsAsAWhole) {
   on_ranks([](Communicator& communicator) {

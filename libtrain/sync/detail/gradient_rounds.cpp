@@ -500,6 +500,11 @@ std::unique_lock<std::mutex> GradientRounds::enter() {
   std::unique_lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   const bool is_open = round_.phase == Phase::accumulating || is_under_way();
+  if (is_open && !round_.is_recorded && communicator_.is_recording()) {
+    throw UsageError(
+        "A round that began before the recording of a graph cannot continue in it. Put all backward() passes of a "
+        "round, such as those under no_sync(), into the recorded body.");
+  }
   if (is_open && round_.is_recorded && !communicator_.is_recording()) {
     for (auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
     end_round();

@@ -71,10 +71,23 @@ std::optional<std::vector<double>> ScatteredBucket::read_marks(std::optional<Hos
 }
 
 bool ScatteredBucket::is_stale() {
-  if (!is_averaged() || marks_.empty()) return false;
+  if (marks_.empty()) return false;
+  if (phase_ == Phase::idle) return has_marks_of_former_plan();
+  if (!is_averaged()) return false;
   const auto marks = read_marks(begun_with_);
   return marks && std::isfinite(marks->front()) && std::abs(marks->front()) >= kMinMark &&
          std::ranges::all_of(*marks, [&](double mark) { return mark == marks->front(); });
+}
+
+// Gradients move to the buckets of a new plan with their marks, which are elsewhere in these.
+bool ScatteredBucket::has_marks_of_former_plan() {
+  const auto greatest = view_.flat.amax().to(at::kDouble);
+  if (!mark_indices_.defined()) {
+    const auto value = greatest.item<double>();
+    return std::isfinite(value) && value >= kMinMark;
+  }
+  begun_with_.emplace(greatest.expand({std::ssize(marks_)}).contiguous());  // read as marks by the next call
+  return false;
 }
 
 bool ScatteredBucket::is_untouched() {

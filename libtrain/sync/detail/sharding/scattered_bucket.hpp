@@ -42,8 +42,8 @@ class ScatteredBucket {
   void mark_averaged();
 
   /// To be called before start(): whether the gradients that are about to be reduced were added to those of the round
-  /// before: every mark is still there, perhaps weighted by samples like all gradients. On a device: whether those of
-  /// the last call were.
+  /// before: every mark is still there, perhaps weighted by samples like all gradients, or in the first round of a plan
+  /// one of the plan before. On a device: whether those of the last call were.
   bool is_stale();
 
   /// Between mark_averaged() and start().
@@ -55,6 +55,7 @@ class ScatteredBucket {
  private:
   enum class Phase { idle, reducing, averaged };
 
+  bool has_marks_of_former_plan();
   std::optional<std::vector<double>> read_marks(std::optional<HostCopy>& former) const;
 
   BucketView view_;
