@@ -1,13 +1,10 @@
 #include <libtrain/train/checkpoint.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
-#include <future>
 #include <iomanip>
-#include <sstream>
 #include <stop_token>
 #include <string_view>
 #include <system_error>
@@ -33,6 +30,7 @@
 #include <libtrain/train/detail/checkpoint_parts.hpp>
 #include <libtrain/train/detail/number_bytes.hpp>
 #include <libtrain/train/detail/run_id.hpp>
+#include <libtrain/train/detail/work_on_root.hpp>
 #include <libtrain/train/gather_loader_state.hpp>
 
 namespace libtrain {
@@ -51,7 +49,7 @@ std::string file_name(const std::string& part) {
 }
 
 std::string file_name(const std::string& part, int rank, int world_size) {
-  std::ostringstream name;
+  detail::OutputText name;
   name << part << std::setfill('0') << '.' << std::setw(5) << rank + 1 << "-of-" << std::setw(5) << world_size
        << kSuffix;
   return name.str();
@@ -183,28 +181,19 @@ void Checkpoint::State::open_writer() {
   is_open_ = true;
 }
 
-// The work may take longer than a collective in which the other ranks would wait for rank 0, and may wait for the files
-// of a rank that is lost, which rank 0 notices in the broadcasts.
+// The work may wait for the files of a rank that is lost, which rank 0 notices meanwhile.
 void Checkpoint::State::run_on_root(const std::string& what, const std::function<void()>& work) {
-  constexpr std::chrono::milliseconds kInterval{200};
-  std::future<void> done;
-  try {
-    detail::run_together(communicator_, what, [&] {
-      if (is_root()) done = std::async(std::launch::async, work);
-    });
-    for (std::string state = "busy"; !state.empty(); state = communicator_.broadcast_bytes(state, 0)) {
-      if (is_root() && done.wait_for(kInterval) == std::future_status::ready) state.clear();
-      if (!is_root() && !background_.is_running()) background_.wait();  // throws if rank 0 waits in vain
-    }
-  } catch (...) {
-    // The destructor of `done` waits.
-    stop_.request_stop();
-    stop_collecting_.request_stop();
-    throw;
-  }
-  detail::run_together(communicator_, what, [&] {
-    if (is_root()) done.get();
-  });
+  detail::run_on_root(communicator_, {.what = what,
+                                      .run = work,
+                                      .while_waiting =
+                                          [this] {
+                                            if (!background_.is_running()) background_.wait();  // throws if it failed
+                                          },
+                                      .give_up =
+                                          [this] {
+                                            stop_.request_stop();
+                                            stop_collecting_.request_stop();
+                                          }});
 }
 
 void Checkpoint::State::settle_last_write() {
@@ -501,9 +490,7 @@ CheckpointPosition Checkpoint::State::load_parts(const std::optional<CheckpointF
   require_all_parts(manifest);
   const auto tensors_of = [&](const std::string& name) {  // on rank 0
     NamedTensors named;
-    detail::run_together(communicator_, "Reading a checkpoint", [&] {
-      if (folder) named = read_part(*folder, name);
-    });
+    run_on_root("Reading a checkpoint", [&] { named = read_part(*folder, name); });
     return named;
   };
   for (const auto& [name, part] : parts_) {

@@ -96,6 +96,7 @@ void TrainerPart::update_together(const at::Tensor& loss, const std::vector<Trai
   auto* const scaler = parts.front()->scaler_ ? &*parts.front()->scaler_ : nullptr;  // that of the loss
   for (auto* const part : parts) {
     const bool has_gradients = part->synchronizer_.wait();
+    part->has_skipped_ |= part->synchronizer_.skipped();
     const TraceSpan span{batch.trace, "compute", "step"};
     part->step(has_gradients, scaler);
   }
@@ -131,7 +132,8 @@ void TrainerPart::backward(const at::Tensor& loss, const std::vector<TrainerPart
 // For a rank that has no samples in a step in which others have some.
 void TrainerPart::step_without_samples() {
   if (!synchronizer_.join()) return;
-  step(!synchronizer_.skipped(), scaler_ ? &*scaler_ : nullptr);
+  has_skipped_ = synchronizer_.skipped();
+  step(!has_skipped_, scaler_ ? &*scaler_ : nullptr);
   if (scaler_) scaler_->update();
   synchronizer_.zero_grad();
 }

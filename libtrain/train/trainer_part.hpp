@@ -75,6 +75,7 @@ class TrainerPart {
     TraceSink* trace = nullptr;  ///< may be null
   };
 
+  void begin_step() { has_skipped_ = false; }
   void begin_batch(const Batch& batch);
   bool end_batch();
   static void update_together(const at::Tensor& loss, const std::vector<TrainerPart*>& parts, const Batch& batch,
@@ -87,7 +88,7 @@ class TrainerPart {
 
   bool is_sharded() const { return plain_optimizer() == nullptr; }
   bool is_in_round() const { return is_in_round_; }
-  bool has_skipped() const { return synchronizer_.skipped(); }
+  bool has_skipped() const { return has_skipped_; }
   void restart_average();
 
   torch::optim::Optimizer* plain_optimizer() const;
@@ -110,6 +111,7 @@ class TrainerPart {
   std::optional<Batch> batch_;             // while the trainer's step runs
   bool was_updated_ = false;               // by this batch
   bool is_in_round_ = false;               // gradients have been added, and not been averaged yet
+  bool has_skipped_ = false;               // a round of this step
   optim::DeviceValue gradient_norm_{0.0};  // before clipping, of the last update
 };
 

@@ -395,6 +395,21 @@ TEST_F(CheckpointUploading, DoesNotUploadDamage) {
   EXPECT_THAT(complete(store_), ElementsAre(200));
 }
 
+// As on a network file system that fails for a while.
+TEST_F(CheckpointUploading, WaitsInVainForACheckpointThatCannotBeRead) {
+  UploadingRun run{store_, root("one"), {"run-1"}};
+  test::save(run.writer, 100);
+  const auto manifest = root("one") / "step-00000100" / kManifestName;
+  fs::rename(manifest, root("one") / "aside");
+  fs::create_directory(manifest);
+  run.uploader.start(100);
+  EXPECT_THAT(message_of<EnvironmentError>([&] { run.uploader.wait(); }), HasSubstr("step-00000100"));
+  fs::remove(manifest);
+  fs::rename(root("one") / "aside", manifest);
+  run.uploader.wait();
+  EXPECT_THAT(complete(store_), ElementsAre(100));
+}
+
 TEST_F(CheckpointUploading, PassesOverDamageOfEveryKind) {
   UploadingRun run{store_, root("one"), {"run-1"}};
   for (const int step : {100, 200}) run.save(step);

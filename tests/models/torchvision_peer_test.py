@@ -104,10 +104,11 @@ class Models(unittest.TestCase):
         torch.save(make(name).state_dict(), self.folder / "weights.pth")
         save_file(images, self.folder / "inputs.safetensors")
         result = self.folder / "result.safetensors"
+        # As many threads as here: other orders of sums change the gradients of ResNet-50's first layer by a percent.
         job = jobs.run([jobs.program("models_program"), "--model", name, "--weights", self.folder / "weights.pth",
                         "--inputs", self.folder / "inputs.safetensors", "--result", result, "--steps", steps,
                         "--output", self.folder / "output", "--dist-backend", "gloo", *options],
-                       ranks=ranks, environment={"OMP_NUM_THREADS": "1" if ranks else "2"}, time_limit=280)
+                       ranks=ranks, environment={"OMP_NUM_THREADS": "1"}, time_limit=280)
         self.assertEqual(job.exit_code, 0, job)
         return load_file(result)
 

@@ -103,13 +103,47 @@ TEST(TrainerNonFinite, SavesWhatIsFiniteOnRank0) {
     options.epochs = 1;
     options.checkpoints.every_steps = 1;
     Trainer trainer{*context, parts.model, *parts.plain, options};
-    trainer.evaluate_with([] { return std::map<std::string, double>{}; });  // sends the buffers of rank 0
     trainer.after_step([&](const TrainingState&) {
       const at::NoGradGuard no_grad;
       if (communicator.rank() > 0) parts.model->named_buffers()["3.running_mean"].fill_(std::nan(""));
     });
     trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
     EXPECT_GT(trainer.state().step, 1);
+    EXPECT_TRUE(parts.model->named_buffers()["3.running_mean"].isfinite().all().item<bool>());
+  });
+}
+
+// Two rounds in a step, and none of the second part in most steps.
+TEST(TrainerNonFinite, LeavesOutTheValuesOfSkippedRoundsOfTheStep) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    Parts others{{}, *context};
+    auto options = options_of({});
+    options.log_every_steps = 1;
+    options.synchronizer.non_finite = NonFinite::skipped;
+    Trainer trainer{*context, options};
+    auto& often = trainer.add("often", parts.model, *parts.plain);
+    auto& rarely = trainer.add("rarely", others.model, *others.plain);
+    const auto nan = std::numeric_limits<double>::quiet_NaN();
+    trainer.fit(parts.loader, [&](const data::Batch& batch) {
+      const auto step = trainer.state().step;
+      const auto loss = parts.loss(batch);
+      const auto first = loss * (step == 2 ? nan : 1.0);
+      often.update(first);
+      often.update(parts.loss(batch));
+      if (step == 0) rarely.update(others.loss(batch) * nan);
+      return StepResult::updated({{"first", first}});
+    });
+    communicator.barrier();
+    if (communicator.rank() != 0) return;
+    const auto values = run.records("step", "first");
+    EXPECT_FALSE(values.contains(1));  // the step of the part that is skipped
+    EXPECT_TRUE(values.contains(2));
+    EXPECT_FALSE(values.contains(3));
+    EXPECT_TRUE(values.contains(4));
+    for (const auto& [step, value] : values) EXPECT_TRUE(std::isfinite(value)) << step;
   });
 }
 

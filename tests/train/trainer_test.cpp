@@ -532,6 +532,18 @@ TEST(Trainer, NamesMistakesOfAccumulatedUpdates) {
   });
 }
 
+TEST(Trainer, NamesAStopRequestWithoutCheckpoints) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    const auto context = run.start();
+    Parts parts{{}, *context};
+    Trainer trainer{*context, parts.model, *parts.plain, {.checkpoints = {.enabled = false}, .tensor_board = false}};
+    trainer.after_step([&](const TrainingState&) { trainer.part().synchronizer().request_stop(); });
+    const auto fit = [&] { trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); }); };
+    EXPECT_THAT(message_of<UsageError>(fit), HasSubstr("end_training()"));
+  });
+}
+
 TEST(Trainer, NamesMistakesOfOptionsAndCalls) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};

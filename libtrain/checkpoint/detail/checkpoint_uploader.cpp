@@ -106,12 +106,15 @@ void CheckpointUploader::wait() {
 void CheckpointUploader::synchronize() {
   is_behind_ = false;
   try {
+    const auto newest = newest_.load();  // a later one makes is_behind_ true
     const auto folders = list_stored_folders(store_);
     claim(folders);
     read_new_manifests(folders);
     std::map<std::int64_t, CheckpointManifest> checkpoints;
     std::vector<std::int64_t> local;
+    std::string problem;  // of the newest one
     for (const auto& status : list_checkpoints(root_)) {
+      if (status.step == newest) problem = status.problem;
       const auto checkpoint = status.is_complete() ? open_checkpoint(status.folder) : std::nullopt;
       if (!checkpoint || !is_own(checkpoint->manifest.manifest)) continue;
       local.push_back(status.step);
@@ -125,6 +128,7 @@ void CheckpointUploader::synchronize() {
     std::erase_if(local, [&](auto step) { return std::ranges::find(removed, step) != removed.end(); });
     remove_leftovers(folders);
     upload_missing(local, folders);
+    if (!problem.empty() && !complete_.contains(newest)) throw EnvironmentError(problem);
     for (const auto step : removed) {
       if (complete_.contains(step)) remove_checkpoint(step, folders);
     }

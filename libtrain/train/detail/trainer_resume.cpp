@@ -16,6 +16,7 @@
 #include <libtrain/comm/detail/agreement.hpp>
 #include <libtrain/train/detail/run_configuration.hpp>
 #include <libtrain/train/detail/training_loop.hpp>
+#include <libtrain/train/detail/work_on_root.hpp>
 
 namespace libtrain::detail {
 
@@ -115,9 +116,8 @@ ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfigu
   if (is_automatic) {
     resumed.position = checkpoint.load_latest(accept);
   } else if (choice != "none") {
-    run_together(context.communicator(), "Looking for a checkpoint", [&] {
-      if (is_first) folder = checkpoint_at(choice, root);
-    });
+    run_on_root(context.communicator(),
+                {.what = "Looking for a checkpoint", .run = [&] { folder = checkpoint_at(choice, root); }});
     resumed.position = checkpoint.load(folder, accept);
     resumed.keeps_folder =
         !context.communicator().broadcast_bytes(is_first && is_newest(folder, root) ? "yes" : "", 0).empty();

@@ -473,6 +473,7 @@ void TrainingLoop::prepare_parts() {
   for (auto& rate : rates_) rate.set(schedule_step);
   const bool must_stop = checkpoint_ && context_.stop_request().is_requested();
   for (const auto& part : parts_) {
+    part->begin_step();
     part->settle();
     if (schedule_) part->set_rate_factor(schedule_(schedule_step));
     if (must_stop) part->synchronizer().request_stop();

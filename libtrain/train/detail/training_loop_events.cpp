@@ -102,8 +102,8 @@ std::map<std::string, double> TrainingLoop::evaluate_only() {
   settle_parts();
   check_parts();
   for (const auto& part : parts_) {
-    require_finite(part->module());
     part->synchronizer().broadcast_buffers();
+    require_finite(part->module());
   }
   const auto found = evaluate_from(0);
   if (!found) throw UsageError("An evaluation has returned no values, although the run was not asked to stop.");
@@ -202,6 +202,12 @@ void TrainingLoop::save(TrainerSteps& steps) {
 }
 
 void TrainingLoop::stop(TrainerSteps& steps) {
+  if (!checkpoint_) {
+    throw UsageError(
+        "GradientSynchronizer::request_stop() was called for a part of a trainer without checkpoints. Call "
+        "Trainer::end_training() on all ranks, or enable TrainerOptions::checkpoints.",
+        ErrorScope::all_ranks);
+  }
   save(steps);
   checkpoint_->wait();
   std::vector<std::string> reasons;
@@ -218,12 +224,14 @@ void TrainingLoop::stop(TrainerSteps& steps) {
 
 void TrainingLoop::finish(TrainerSteps& steps) {
   settle_parts();
-  if (evaluated_step_ != step()) check_parts();
-  for (const auto& part : parts_) require_finite(part->module());
-  if (checkpoint_) {
-    checkpoint_->wait();
-    if (progress_->best_step >= 0) find_best_checkpoint();
+  if (checkpoint_) checkpoint_->wait();
+  if (evaluated_step_ != step()) {
+    check_parts();
+    // All ranks end with the model of the last checkpoint, which has rank 0's buffers.
+    for (const auto& part : parts_) part->synchronizer().broadcast_buffers();
   }
+  for (const auto& part : parts_) require_finite(part->module());
+  if (checkpoint_ && progress_->best_step >= 0) find_best_checkpoint();
   records_->end(RunStatus::finished);
   summarize_run(steps);
   // A request that came too late is for the next trainer.
