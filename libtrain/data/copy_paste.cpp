@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <libtrain/base/error.hpp>
+#include <libtrain/base/text.hpp>
 
 namespace libtrain::data {
 
@@ -45,27 +46,25 @@ std::array<float, 4> box_of(const DetectionTarget& target, std::int64_t number) 
   return {box[0], box[1], box[2], box[3]};
 }
 
-// Of an object, before and after others are pasted over it.
-struct Uncovered {
+// Of an object: before others are pasted over it or it is cut, and after.
+struct Visible {
   std::int64_t before = 0;
   std::int64_t after = 0;
   std::array<float, 4> box = {};  // of the pixels that are left
+
+  float share() const { return static_cast<float>(after) / static_cast<float>(before); }
 };
 
-// Clears the covered pixels of a mask.
-Uncovered clear_covered(std::uint8_t* mask, const std::vector<std::uint8_t>& covered, std::int64_t height,
-                        std::int64_t width) {
-  Uncovered result;
-  std::int64_t left = width, top = height, right = 0, bottom = 0;
+// Looks at the pixels of a mask, of which those remain for which `stays(x, y)` is true.
+template <typename Stays>
+Visible look_at(const MaskRows& mask, std::int64_t height, const Stays& stays) {
+  Visible result;
+  std::int64_t left = mask.width, top = height, right = 0, bottom = 0;
   for (std::int64_t y = 0; y < height; ++y) {
-    for (std::int64_t x = 0; x < width; ++x) {
-      const std::int64_t pixel = y * width + x;
-      if (mask[pixel] == 0) continue;
+    for (std::int64_t x = 0; x < mask.width; ++x) {
+      if (mask.row(y)[x] == 0) continue;
       ++result.before;
-      if (covered[static_cast<std::size_t>(pixel)] != 0) {
-        mask[pixel] = 0;
-        continue;
-      }
+      if (!stays(x, y)) continue;
       ++result.after;
       left = std::min(left, x);
       top = std::min(top, y);
@@ -78,7 +77,23 @@ Uncovered clear_covered(std::uint8_t* mask, const std::vector<std::uint8_t>& cov
   return result;
 }
 
-// The chosen objects that are inside of an image of this size, in part at least.
+// With memory as the loops below read it.
+DetectionSample contiguous(const DetectionSample& sample) {
+  auto result = sample;
+  auto& target = result.target;
+  for (auto* const tensor :
+       {&result.image, &target.boxes, &target.labels, &target.masks, &target.crowd, &target.area}) {
+    *tensor = tensor->contiguous();
+  }
+  if (target.masks.sizes() != at::IntArrayRef{target.labels.size(0), result.image.size(1), result.image.size(2)}) {
+    throw UsageError(text("Objects are pasted by masks of the image's size, one for each label, but masks of shape ",
+                          target.masks.sizes(), " came with an image of shape ", result.image.sizes(), " and ",
+                          target.labels.size(0), " labels."));
+  }
+  return result;
+}
+
+// The chosen objects of which an image of this size has pixels.
 std::vector<PlacedObject> chosen_objects(const DetectionTarget& target, std::int64_t height, std::int64_t width,
                                          SampleRandom& random) {
   std::vector<PlacedObject> chosen;
@@ -88,8 +103,15 @@ std::vector<PlacedObject> chosen_objects(const DetectionTarget& target, std::int
     auto box = box_of(target, k);
     box[2] = std::min(box[2], static_cast<float>(width));
     box[3] = std::min(box[3], static_cast<float>(height));
-    if (box[2] - box[0] >= kSmallestPasted && box[3] - box[1] >= kSmallestPasted)
+    if (box[2] - box[0] < kSmallestPasted || box[3] - box[1] < kSmallestPasted) continue;
+    const auto inside = look_at(mask_of(target, k), target.masks.size(1),
+                                [&](std::int64_t x, std::int64_t y) { return x < width && y < height; });
+    if (inside.after == 0) continue;
+    if (inside.after == inside.before) {
       chosen.push_back({&target, k, box, 1});
+    } else {
+      chosen.push_back({&target, k, inside.box, inside.share()});
+    }
   }
   return chosen;
 }
@@ -121,10 +143,12 @@ DetectionTarget joined(const std::vector<PlacedObject>& objects, std::int64_t he
 
 }  // namespace
 
-void paste_objects(const DetectionSample& from, SampleRandom& random, DetectionSample& onto) {
-  if (!from.target.masks.defined() || !onto.target.masks.defined()) {
+void paste_objects(const DetectionSample& source, SampleRandom& random, DetectionSample& onto) {
+  if (!source.target.masks.defined() || !onto.target.masks.defined()) {
     throw UsageError("Objects are pasted by their masks, but these samples have none. Read them with masks.");
   }
+  const auto from = contiguous(source);
+  onto = contiguous(onto);
   const std::int64_t height = onto.image.size(1);
   const std::int64_t width = onto.image.size(2);
   const std::int64_t shared_height = std::min(height, from.image.size(1));
@@ -141,11 +165,11 @@ void paste_objects(const DetectionSample& from, SampleRandom& random, DetectionS
     }
   }
   auto* pixels = onto.image.mutable_data_ptr<float>();
-  const auto* source = from.image.const_data_ptr<float>();
+  const auto* others = from.image.const_data_ptr<float>();
   for (std::int64_t channel = 0; channel < onto.image.size(0); ++channel) {
     for (std::int64_t y = 0; y < shared_height; ++y) {
       auto* row = pixels + (channel * height + y) * width;
-      const auto* other = source + (channel * from.image.size(1) + y) * from.image.size(2);
+      const auto* other = others + (channel * from.image.size(1) + y) * from.image.size(2);
       for (std::int64_t x = 0; x < shared_width; ++x) {
         if (covered[static_cast<std::size_t>(y * width + x)] != 0) row[x] = other[x];
       }
@@ -155,11 +179,16 @@ void paste_objects(const DetectionSample& from, SampleRandom& random, DetectionS
   std::vector<PlacedObject> objects;
   auto* masks = onto.target.masks.mutable_data_ptr<std::uint8_t>();
   for (std::int64_t k = 0; k < onto.target.labels.size(0); ++k) {
-    const Uncovered rest = clear_covered(masks + k * height * width, covered, height, width);
+    auto* const mask = masks + k * height * width;
+    const auto rest = look_at({mask, width}, height, [&](std::int64_t x, std::int64_t y) {
+      const auto pixel = y * width + x;
+      if (covered[static_cast<std::size_t>(pixel)] != 0) mask[pixel] = 0;
+      return mask[pixel] != 0;
+    });
     if (rest.after == rest.before) {  // also without a pixel from the beginning
       objects.push_back({&onto.target, k, box_of(onto.target, k), 1});
     } else if (rest.after > 0) {
-      objects.push_back({&onto.target, k, rest.box, static_cast<float>(rest.after) / static_cast<float>(rest.before)});
+      objects.push_back({&onto.target, k, rest.box, rest.share()});
     }
   }
   objects.insert(objects.end(), pasted.begin(), pasted.end());

@@ -105,7 +105,7 @@ class detail::LabelledTextsReader {
     }
     const bool has_classes = options_.labels == TextLabels::classes || options_.labels == TextLabels::several_classes;
     if (options_.classes.empty() && has_classes) sort_classes();
-    texts_.classes_ = std::move(names_);
+    if (has_classes) texts_.classes_ = std::move(names_);
   }
 
  private:
@@ -301,9 +301,10 @@ std::int64_t LabelledTexts::label(std::uint64_t row) const {
 }
 
 std::span<const std::uint32_t> LabelledTexts::classes_of(std::uint64_t row) const {
-  if (row >= size() || classes_.empty()) {
+  const bool has_classes = kind_ == TextLabels::classes || kind_ == TextLabels::several_classes;
+  if (row >= size() || !has_classes) {
     throw UsageError(libtrain::text("The class of row ", row, " was requested: there are ", size(), " rows ",
-                                    classes_.empty() ? "without classes." : "with classes."));
+                                    has_classes ? "with classes." : "without classes."));
   }
   if (kind_ == TextLabels::classes) return std::span(labels_).subspan(row, 1);
   const std::uint64_t begin = row == 0 ? 0 : label_ends_[row - 1];

@@ -119,6 +119,40 @@ TEST(PasteObjects, ChoosesAboutHalfAndNoCrowds) {
   EXPECT_NEAR(pasted, 1000, 5 * 22.4);
 }
 
+// The box reaches into the image, and the mask does not, as that of a round object.
+TEST(PasteObjects, LeavesOutWhatHasNoPixelInside) {
+  auto from = picture(20, 30, 9, {{8, 0, 28, 20}, {2, 2, 6, 6}}, 3);
+  from.target.masks[0].slice(1, 0, 14).fill_(0);
+  auto onto = picture(20, 12, 0, {{0, 12, 4, 16}}, 1);
+  const auto untouched = onto.image.clone();
+  paste_all(from, onto);
+  EXPECT_EQ(labels_of(onto), (std::vector<std::int64_t>{1, 4}));
+  EXPECT_TRUE(onto.image.slice(2, 8).equal(untouched.slice(2, 8)));
+
+  // What is cut has the box and the share of the area of the pixels that are left.
+  from.target.masks[0].slice(1, 10, 14).slice(0, 5, 10).fill_(1);  // 10 of 300 pixels are inside
+  onto = picture(20, 12, 0, {}, 1);
+  paste_all(from, onto);
+  EXPECT_EQ(box_of(onto, 0), (Rectangle{10, 5, 12, 10}));
+  EXPECT_FLOAT_EQ(onto.target.area[0].item<float>(), 10 * 400 * 10 / 300.0F);
+}
+
+TEST(PasteObjects, TakesTensorsOfAnyStrides) {
+  const auto from = picture(20, 30, 9, {{8, 0, 16, 20}}, 3);
+  auto expected = picture(20, 24, 0, {{2, 2, 12, 10}}, 1);
+  auto interleaved = picture(20, 30, 0, {{2, 2, 12, 10}}, 1);
+  interleaved.image = interleaved.image.permute({1, 2, 0}).contiguous().permute({2, 0, 1}).slice(2, 0, 24);
+  interleaved.target.masks = interleaved.target.masks.slice(2, 0, 24);
+  paste_all(from, expected);
+  paste_all(from, interleaved);
+  EXPECT_TRUE(interleaved.image.equal(expected.image));
+  EXPECT_TRUE(interleaved.target.masks.equal(expected.target.masks));
+  EXPECT_TRUE(interleaved.target.boxes.equal(expected.target.boxes));
+  interleaved.target.masks = at::zeros({2, 20, 23}, at::kByte);
+  SampleRandom random(1, 0, 0);
+  EXPECT_THROW(paste_objects(from, random, interleaved), UsageError);
+}
+
 TEST(PasteObjects, NeedsMasks) {
   auto onto = picture(20, 20, 0, {{5, 5, 9, 9}}, 1);
   auto from = onto;

@@ -166,6 +166,9 @@ TEST(LabelledTexts, MayHaveNoLabels) {
   EXPECT_THAT(rows_of(read_texts({{"a.txt", "one line\r\n\nanother"}, {"b.csv", "text,x\nthird,2\n"}}, options)),
               ElementsAre("one line", "another", "third"));
   EXPECT_THAT(message_of<UsageError>([] { read_texts("a.txt", "one\n"); }), HasSubstr("Read no labels"));
+  const auto texts = read_texts({{"a.txt", "one\n"}}, {.labels = TextLabels::none, .classes = {"no", "yes"}});
+  EXPECT_TRUE(texts.classes().empty());
+  EXPECT_THROW(texts.label(0), UsageError);
 }
 
 TEST(LabelledTexts, JoinShardsAndKnowWhereEachRowIs) {
