@@ -254,6 +254,8 @@ TEST_F(SampleTokenizer, RefusesWhatItDoesNotDo) {
   EXPECT_THAT(refusal([](Json& json) { json["model"]["vocab"].erase("Ġ"); }), HasSubstr("for the byte 32"));
   EXPECT_THAT(refusal([](Json& json) { json.erase("model"); }), HasSubstr("'model' is missing"));
   EXPECT_THAT(message_of<EnvironmentError>([&] { read("{\"version\": x"); }), HasSubstr("not JSON at byte 13"));
+  EXPECT_THAT(message_of<EnvironmentError>([&] { read("{\"version\": 1e999}"); }),
+              HasSubstr("beyond those of a double"));
 }
 
 TEST_F(SampleTokenizer, TakesAddedTokensWithTheIdsThatTokenizersGivesThem) {

@@ -58,8 +58,9 @@ void check(const ObjectTargets& target, const std::string& image, std::int64_t c
   if (count == 0) return;
   require(target.labels.ge(1).logical_and(target.labels.lt(classes)).all().item<bool>(),
           image + " has a label that is not from 1 to " + std::to_string(classes - 1) + ".");
-  require(target.boxes.slice(1, 2).gt(target.boxes.slice(1, 0, 2)).all().item<bool>(),
-          image + " has a box without a positive width and height. Leave such objects out.");
+  const auto are_sound = target.boxes.slice(1, 2).gt(target.boxes.slice(1, 0, 2)).all();
+  require(are_sound.logical_and(target.boxes.isfinite().all()).item<bool>(),
+          image + " has a box without a positive, finite width and height. Leave such objects out.");
 }
 
 MaskRcnn with_body(MaskRcnnOptions options, Block block, std::vector<std::int64_t> layers, std::int64_t width) {
@@ -96,6 +97,8 @@ MaskRcnnLosses MaskRcnnImpl::losses(const ImageBatch& batch, const std::vector<O
           "Mask R-CNN was given " + std::to_string(batch.images.size(0)) + " images, " +
               std::to_string(batch.sizes.size()) + " sizes and " + std::to_string(targets.size()) +
               " targets. Give one of each for an image.");
+  require(!targets.empty(),
+          "Mask R-CNN was given no images. A rank that has none in a step calls GradientSynchronizer::join() instead.");
   for (std::size_t image = 0; image < targets.size(); ++image) {
     check(targets[image], "Image " + std::to_string(image) + " of the batch", options_.classes, mask_head_ != nullptr);
   }
@@ -125,6 +128,7 @@ std::vector<Detections> MaskRcnnImpl::detect(const ImageBatch& batch) {
   require(batch.images.size(0) == std::ssize(batch.sizes),
           "Mask R-CNN was given " + std::to_string(batch.images.size(0)) + " images and " +
               std::to_string(batch.sizes.size()) + " sizes. Give one for each image.");
+  if (batch.sizes.empty()) return {};
   // The CPU's convolutions are a fifth faster in this layout, also in float32.
   const bool is_faster_reordered = batch.images.is_cpu() && !c10::GradMode::is_enabled();
   auto maps =

@@ -153,7 +153,7 @@ class MaskRcnnImpl : public torch::nn::Module {
   explicit MaskRcnnImpl(const MaskRcnnOptions& options = {});
 
   /// Throws std::invalid_argument, which names the image, for targets of another number than the images, for labels out
-  /// of range, degenerate boxes, and missing masks.
+  /// of range, degenerate boxes, and missing masks; and for no images.
   MaskRcnnLosses losses(const ImageBatch& batch, const std::vector<ObjectTargets>& targets,
                         const AverageCounts& average = {});
 

@@ -46,6 +46,7 @@ class RoiAlignFunction : public torch::autograd::Function<RoiAlignFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
+    TORCH_CHECK(!at::GradMode::is_enabled(), "roi_align has no second derivative, which create_graph asks for.");
     const auto saved = context->get_saved_variables();
     const std::size_t maps = saved.size() - 3;
     auto result = call<RoiAlignBackward>(

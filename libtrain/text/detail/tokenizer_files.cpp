@@ -266,6 +266,8 @@ Json read_json(const std::string& path) {
   } catch (const Json::parse_error& error) {
     throw EnvironmentError(
         text("File '", path, "' is not JSON at byte ", error.byte, " of ", content.size(), ". ", kGetAgain));
+  } catch (const Json::out_of_range&) {
+    throw EnvironmentError(text("File '", path, "' has a number beyond those of a double. ", kGetAgain));
   }
 }
 

@@ -134,6 +134,11 @@ TEST(MaskRcnn, RefusesTargetsThatItCannotLearn) {
   wrong.boxes[0][2] = 10;
   EXPECT_NE(refusal(model, batch, {wrong, wrong}).find("Image 0 of the batch has a box without"), std::string::npos);
   wrong = targets_with(2);
+  wrong.boxes[0][2] = std::numeric_limits<float>::infinity();
+  EXPECT_NE(refusal(model, batch, {wrong, wrong}).find("Image 0 of the batch has a box without"), std::string::npos);
+  EXPECT_NE(refusal(model, {.images = at::zeros({0, 3, 64, 64})}, {}).find("given no images"), std::string::npos);
+  EXPECT_TRUE(model->detect({.images = at::zeros({0, 3, 64, 64})}).empty());
+  wrong = targets_with(2);
   wrong.masks = wrong.masks.slice(0, 1);
   EXPECT_NE(refusal(model, batch, {wrong, wrong}).find("needs as many masks"), std::string::npos);
 }

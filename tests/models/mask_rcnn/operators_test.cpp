@@ -264,6 +264,22 @@ TEST(RoiAlign, TakesNoBoxes) {
   EXPECT_TRUE(map.grad().equal(torch::zeros_like(map)));
 }
 
+TEST(RoiAlign, HasNoSecondDerivative) {
+  const auto map = torch::ones({1, 3, 8, 8}).requires_grad_();
+  const auto crops = roi_align({map}, boxes_of({0, 0, 4, 4}), numbers_of({0}), {.strides = {4}});
+  EXPECT_THROW(torch::autograd::grad({crops.sum()}, {map}, {}, /*retain_graph=*/true, /*create_graph=*/true),
+               c10::Error);
+}
+
+TEST(RoiAlign, TakesNothingFromAnInfiniteBox) {
+  for (const auto layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    const auto map = torch::ones({1, 16, 8, 8}).contiguous(layout);
+    const auto box = torch::tensor({{1.0F, 1.0F, std::numeric_limits<float>::infinity(), 5.0F}});
+    const auto crops = roi_align({map}, box, numbers_of({0}), {.strides = {4}});
+    EXPECT_TRUE(crops.equal(torch::zeros_like(crops)));
+  }
+}
+
 TEST(RoiAlign, RefusesAnImageThatIsNotThere) {
   const auto map = torch::ones({1, 3, 8, 8});
   EXPECT_ANY_THROW(roi_align({map}, boxes_of({0, 0, 4, 4}), numbers_of({1}), {.strides = {4}}));

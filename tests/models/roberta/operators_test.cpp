@@ -305,6 +305,24 @@ TEST_F(RobertaOperators, FeedForwardAsLibTorchDoes) {
       {torch::randn({70, 32}), 0.3 * torch::randn({64, 32}), torch::randn({64}), 0.3 * torch::randn({32, 64})});
 }
 
+TEST_F(RobertaOperators, HaveNoSecondDerivative) {
+  const auto refuse = [](const at::Tensor& outputs, const at::Tensor& inputs) {
+    EXPECT_THROW(torch::autograd::grad({outputs.square().sum()}, {inputs}, {}, true, /*create_graph=*/true),
+                 c10::Error);
+  };
+  const auto inputs = torch::randn({70, 32}).requires_grad_();
+  refuse(feed_forward(inputs, torch::randn({64, 32}), torch::randn({64}), torch::randn({32, 64})), inputs);
+  refuse(add_and_norm(inputs, torch::randn({32}), torch::randn({70, 32}), torch::randn({32}), torch::randn({32}), 1e-5,
+                      {}),
+         inputs);
+  const auto rows = random_rows(false);
+  const auto attended = random_attention(rows, 64);
+  attended[0].requires_grad_();
+  refuse(attend(attended[0], attended[1], attended[2], rows, 2, {}), attended[0]);
+  const auto square = [](const at::Tensor& states, const std::vector<at::Tensor>&) { return states.square(); };
+  refuse(recompute_in_backward(square, inputs, {}, false), inputs);
+}
+
 TEST_F(RobertaOperators, DoNotDependOnThreads) {
   const auto rows = random_rows(false);
   const auto attention = random_attention(rows, 64);

@@ -31,6 +31,10 @@ struct AxisBins {
     begin = length;
     end = 0;
     const T bin_size = std::max(to - from, T(1)) / static_cast<T>(count);
+    if (!(bin_size <= T(1e9))) {  // infinite or NaN: no sample is inside
+      end = begin;
+      return;
+    }
     const std::int64_t samples = sampling_ratio > 0 ? sampling_ratio : static_cast<std::int64_t>(std::ceil(bin_size));
     const T weight = T(1) / static_cast<T>(std::max<std::int64_t>(samples, 1));
     for (std::int64_t number = 0; number < count; ++number) {
@@ -39,7 +43,7 @@ struct AxisBins {
       for (std::int64_t sample = 0; sample < samples; ++sample) {
         const T at = from + static_cast<T>(number) * bin_size +
                      (static_cast<T>(sample) + T(0.5)) * bin_size / static_cast<T>(samples);
-        if (at < T(-1) || at > static_cast<T>(length)) continue;
+        if (!(at >= T(-1) && at <= static_cast<T>(length))) continue;  // also if it is NaN
         const T inside = std::max(at, T(0));
         const auto low = std::min(static_cast<std::int64_t>(inside), length - 1);
         const T to_high = low == length - 1 ? T(0) : inside - static_cast<T>(low);

@@ -177,6 +177,7 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients_of_outputs) {
+    require_first_derivative();
     const auto saved = context->get_saved_variables();
     auto& data = context->saved_data;
     const TextRows rows{data["key_rows"].toIntVector(), data["query_rows"].toIntVector()};

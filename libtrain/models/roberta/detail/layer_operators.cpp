@@ -79,6 +79,7 @@ struct AddAndNorm : torch::autograd::Function<AddAndNorm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients_of_outputs) {
+    require_first_derivative();
     const auto saved = context->get_saved_variables();
     const auto& sums = saved[0];
     const auto type = saved[3].scalar_type();
@@ -128,6 +129,7 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients_of_outputs) {
+    require_first_derivative();
     const auto saved = context->get_saved_variables();
     const auto &inputs = saved[0], &values = saved[1], &up = saved[2], &bias = saved[3], &down = saved[4];
     const auto gradients = gradients_of_outputs[0].contiguous();
@@ -153,6 +155,13 @@ struct FeedForward : torch::autograd::Function<FeedForward> {
 };
 
 }  // namespace
+
+void require_first_derivative() {
+  TORCH_CHECK(
+      !at::GradMode::is_enabled(),
+      "RoBERTa's loops for the CPU have no second derivative, which create_graph asks for. Convert the model and "
+      "what it computes to float64.");
+}
 
 bool has_cpu_kernels(const at::Tensor& values) {
   return values.is_cpu() && values.size(-1) % kWidthMultiple == 0 &&

@@ -9,6 +9,9 @@ namespace libtrain::models::detail {
 /// Whether the operators here have loops of their own for numbers of this type, device and width.
 bool has_cpu_kernels(const at::Tensor& values);
 
+/// Throws c10::Error in a backward pass with create_graph, whose gradients would lack what these loops compute.
+void require_first_derivative();
+
 /// Calls work(T{}) with the type of a tensor that has_cpu_kernels().
 template <typename Work>
 void with_type(const at::Tensor& tensor, const Work& work) {

@@ -99,6 +99,9 @@ struct RecomputedLayer : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     variable_list results(1 + parameters.size());
     if (!gradients[0].defined()) return results;
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "Layers that are computed again have no second derivative, which create_graph asks for. Set "
+                "RobertaOptions::recompute_layers to false.");
     // Leaves of their own: hooks on the parameters are for the gradients that leave this node.
     const auto leaf = [&](const at::Tensor& tensor, std::size_t place) {
       return tensor.detach().requires_grad_(task_should_compute_output(place));
