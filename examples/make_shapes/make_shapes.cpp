@@ -358,12 +358,18 @@ void make_shapes(const Options& options) {
   }
   if (options.train + options.val == 0) throw lt::UsageError("--train and --val are 0. Give a number of images.");
   make_folders(options);
-  Split train(options, "train2017", 0);
-  Split val(options, "val2017", 1);
-  train.write_images(options.train);
-  val.write_images(options.val);
-  if (options.train > 0) train.write_annotations();
-  if (options.val > 0) val.write_annotations();
+  try {
+    Split train(options, "train2017", 0);
+    Split val(options, "val2017", 1);
+    train.write_images(options.train);
+    val.write_images(options.val);
+    if (options.train > 0) train.write_annotations();
+    if (options.val > 0) val.write_annotations();
+  } catch (const lt::UsageError&) {  // the next command may have the same --output
+    for (const auto* const name : {"train2017", "val2017", "annotations"})
+      fs::remove_all(fs::path(options.output) / name);
+    throw;
+  }
 }
 
 }  // namespace

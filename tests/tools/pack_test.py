@@ -295,6 +295,15 @@ class WrongOptions(Pack):
 
 
 class WrongFolders(Pack):
+    def test_an_output_in_the_input(self):
+        inside = self.folder / "input"
+        shutil.copytree(self.images, inside)
+        for output in (inside / "shards", inside):
+            job = pack("--input", inside, "--output", output, "--format", "tar", "--allow-empty-classes")
+            self.assertEqual(job.exit_code, USAGE, job)
+            self.assertIn(f"'{output}' is in the input folder", job.stderr)
+        self.assertFalse((inside / "shards").exists())
+
     def test_no_input(self):
         self.assertIn("nowhere", self.refuse(ENVIRONMENT, images=self.folder / "nowhere"))
 

@@ -216,6 +216,7 @@ class MakeShapes(unittest.TestCase):
     def test_refuses_more_shapes_than_an_image_has_room_for(self):
         message = self.refuse(USAGE, self.folder / "full", "--size", 32, "--min-objects", 20, "--max-objects", 20)
         self.assertIn("32 x 32 pixels has no place for 20 shapes", message)
+        self.made("full", "--train", 1, "--val", 0)
 
     def test_refuses_folders_that_are_not_empty_or_cannot_be_made(self):
         former = content_of(self.noisy)
