@@ -123,11 +123,7 @@ data::StagingResult wait(Staging& staging, Communicator& communicator, const std
 
 // Copies below the data would be listed as data.
 void require_outside(const std::string& option, const std::string& folder, const data::Storage& storage) {
-  namespace fs = std::filesystem;
-  const auto data = storage.identity();  // of a local folder: its absolute path without links
-  if (!data.starts_with('/')) return;
-  const auto below = fs::weakly_canonical(fs::absolute(folder)).lexically_relative(data);
-  if (below.empty() || *below.begin() == "..") return;
+  if (!data::detail::is_inside(folder, storage)) return;
   throw UsageError(text("Option ", option, " is '", folder, "', which is in the data at '", storage.name(),
                         "', where the copies would be taken for data. Choose a folder elsewhere."));
 }

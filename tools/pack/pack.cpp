@@ -283,18 +283,11 @@ PackSummary pack_into(OutputFolder& output, const std::string& folder, Packing& 
   return packing.summary();
 }
 
-// There it would be one more class.
-void require_outside(const data::Storage& storage, const fs::path& output) {
-  const auto input = storage.identity();  // of a local folder: its absolute path without links
-  if (!input.starts_with('/')) return;
-  const auto below = fs::weakly_canonical(fs::absolute(output)).lexically_relative(input);
-  if (below.empty() || *below.begin() == "..") return;
-  throw UsageError(text("The output folder '", output.string(), "' is in the input folder '", storage.name(),
-                        "', where it would be taken for a class. Choose another one."));
-}
-
 PackSummary pack_folder(const data::Storage& storage, const PackOptions& options) {
-  require_outside(storage, options.output);
+  if (data::detail::is_inside(options.output, storage)) {
+    throw UsageError(text("The output folder '", options.output, "' is in the input folder '", storage.name(),
+                          "', where it would be taken for a class. Choose another one."));
+  }
   OutputFolder output{options.output, options.where_not_empty};
   const auto images = list_images(storage, options);
   require_classes_of_other_shards(images, options);

@@ -191,6 +191,14 @@ class Listing {
 
 }  // namespace
 
+bool is_inside(const std::filesystem::path& folder, const Storage& storage) {
+  namespace fs = std::filesystem;
+  const auto root = storage.identity();  // of a local folder: its absolute path without links
+  if (!root.starts_with('/')) return false;
+  const auto below = fs::weakly_canonical(fs::absolute(folder)).lexically_relative(root);
+  return !below.empty() && *below.begin() != "..";
+}
+
 std::unique_ptr<const File> open_local_file(const std::string& path) {
   // Without O_NONBLOCK, opening a FIFO waits for a writer.
   auto file = detail::DiskFile::open(path, O_RDONLY | O_NONBLOCK);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,10 @@ class LocalStorage final : public Storage {
   std::string identity_;
   std::string local_identity_;
 };
+
+/// Whether a folder, which need not exist, is the local folder of a storage or below it, where its files would be
+/// listed with those of the storage. False for object stores.
+bool is_inside(const std::filesystem::path& folder, const Storage& storage);
 
 /// Opens a regular file on a local disk or mount, which is read by pread(2).
 ///
