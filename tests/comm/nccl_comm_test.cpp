@@ -256,17 +256,21 @@ TEST_F(NcclComms, RegistrationsEndBeforeTheCommunicator) {
 }
 
 TEST_F(NcclComms, RegistrationsWaitForALaunchInProgress) {
-  library.launching = 300ms;
-  on_ranks(2, [](int, const auto& comm) {
+  library.never_launches = true;
+  on_ranks(1, [&](int, const auto& comm) {
     std::vector<float> memory(4);
     std::vector<float> other(4);
     auto* const registration = comm->register_memory(memory.data(), 16);
     EXPECT_FALSE(comm->is_launching());
     auto sums = std::async(std::launch::async, [&] { return sum_over_ranks(*comm, {2.0F}, Deadline::after(kLong)); });
     while (!comm->is_launching()) std::this_thread::yield();
+    const auto end_of_launch = std::async(std::launch::async, [&] {
+      std::this_thread::sleep_for(50ms);
+      library.never_launches = false;
+    });
     EXPECT_TRUE(comm->deregister(registration));
     EXPECT_NE(comm->register_memory(other.data(), 16), nullptr);
-    EXPECT_EQ(sums.get(), std::vector<float>{4.0F});
+    EXPECT_EQ(sums.get(), std::vector<float>{2.0F});
     EXPECT_FALSE(comm->is_launching());
     comm->close();
   });

@@ -92,6 +92,23 @@ TEST(HostOnlyStaged, AllReducesInferenceTensors) {
   });
 }
 
+// A parameter, and a loss whose gradient is wanted.
+TEST(HostOnlyStaged, LeavesAutogradAlone) {
+  on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
+    if (!at::isFloatingType(type)) return;
+    const auto expected = sum_of_patterns(staged.world_size(), size, type);
+    const auto leaf = staged_pattern(staged.rank(), size, type).requires_grad_();
+    const auto twice = leaf * 2;
+    staged.all_reduce(twice).wait();
+    EXPECT_TRUE(torch::equal(twice, expected * 2));
+    twice.sum().backward();
+    EXPECT_TRUE(torch::equal(leaf.grad(), torch::full_like(leaf, 2)));
+    staged.all_reduce(leaf).wait();
+    EXPECT_TRUE(torch::equal(leaf, expected));
+    EXPECT_TRUE(leaf.is_leaf());
+  });
+}
+
 TEST(HostOnlyStaged, ReduceReachesTheRootAlone) {
   on_staged_ranks([](Communicator& staged, std::int64_t size, at::ScalarType type) {
     const int root = staged.world_size() - 1;

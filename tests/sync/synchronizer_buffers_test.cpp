@@ -1,5 +1,6 @@
 // What wait() does to buffers, on ranks as threads and under mpirun.
 
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
@@ -54,6 +55,19 @@ TEST(SynchronizerBuffers, AreLeftAloneUnlessToldOtherwise) {
     model.expect(rank + 1, 10 * rank, rank);
     synchronizer.broadcast_buffers();
     model.expect(1, 0, 0);
+  });
+}
+
+TEST(SynchronizerBuffers, AreExchangedInInferenceModeAndAfterIt) {
+  on_ranks([](Communicator& communicator) {
+    PairWithBuffers model;
+    GradientSynchronizer synchronizer{model, communicator};
+    for (const bool infers : {true, false}) {
+      model.fill(communicator.rank());
+      const c10::InferenceMode mode{infers};
+      synchronizer.broadcast_buffers();
+      model.expect(1, 0, 0);
+    }
   });
 }
 

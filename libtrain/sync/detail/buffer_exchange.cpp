@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 
 namespace libtrain::detail {
 
@@ -22,6 +23,7 @@ BufferExchange::BufferExchange(std::vector<at::Tensor> buffers, Communicator& co
 
 void BufferExchange::make_groups() {
   if (!groups_.empty()) return;
+  const c10::InferenceMode off{false};  // later calls outside of it use the memory, too
   for (const auto& buffer : buffers_) {
     if (!buffer.defined() || buffer.numel() == 0) continue;
     const auto same_type = [&](const Group& group) {

@@ -184,7 +184,7 @@ struct ncclComm {
   bool goes_on() const { return !aborting && !library.finished; }
 
   // A wait that an abort ends.
-  bool pause(std::chrono::milliseconds time, bool for_ever) const {
+  bool pause(std::chrono::milliseconds time, const std::atomic<bool>& for_ever) const {
     const auto end = std::chrono::steady_clock::now() + time;
     while (goes_on() && (for_ever || std::chrono::steady_clock::now() < end)) std::this_thread::sleep_for(1ms);
     return goes_on();

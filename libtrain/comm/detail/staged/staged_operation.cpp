@@ -77,7 +77,6 @@ void StagedOperation::bring_back(std::size_t end) {
 }
 
 void StagedOperation::copy_to_device(std::size_t end) {
-  const at::NoGradGuard no_grad;
   last_->block_current_stream();
   for (; copied_ < end; ++copied_) {
     auto& piece = pieces_[copied_];
@@ -89,6 +88,7 @@ void StagedOperation::copy_to_device(std::size_t end) {
     if (!piece.output.defined()) continue;
     // As where the output was made: only there may an inference tensor be written.
     const c10::InferenceMode mode{piece.output.is_inference()};
+    const at::NoGradGuard no_grad;
     piece.output.copy_(piece.staged_output, /*non_blocking=*/true);
     // The piece may have the last reference to the tensor, and be destroyed before the copy has finished.
     if (!device_.is_cpu()) piece.output.record_stream(current_stream(device_));
