@@ -52,19 +52,6 @@ TEST(MetricMeans, WeighsTheValuesOfAllRanks) {
   });
 }
 
-// Such as a learnt temperature.
-TEST(MetricMeans, HasTheValueThatAParameterHad) {
-  on_ranks([](Communicator& communicator) {
-    MetricMeans means;
-    const auto parameter = number(1);
-    means.add("temperature", parameter, 1);
-    parameter.fill_(3);
-    means.add("temperature", parameter, 1);
-    means.gather(communicator);
-    EXPECT_EQ(means.take_record(), (Means{{"temperature", 2}}));
-  });
-}
-
 TEST(MetricMeans, LeavesOutWhatHasNoWeight) {
   on_ranks([](Communicator& communicator) {
     constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();

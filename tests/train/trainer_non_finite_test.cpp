@@ -91,25 +91,32 @@ TEST(TrainerNonFinite, HasTheLossOfTheEpochIfTheLastStepsAreSkipped) {
 }
 
 // Such statistics are not in the checkpoint, which has rank 0's.
+void expect_success_with_rank_0s_statistics(Communicator& communicator, bool has_average) {
+  TestRun run{communicator};
+  const auto context = run.start();
+  Parts parts{{}, *context};
+  parts.model->push_back(torch::nn::BatchNorm1d(3));
+  parts.model->to(test::device());
+  parts.plain = std::make_unique<torch::optim::SGD>(parts.model->parameters(), torch::optim::SGDOptions(0.1));
+  auto options = options_of({});
+  options.epochs = 1;
+  options.checkpoints.every_steps = 1;
+  if (has_average) options.moving_average = {.decay = 0.5};
+  Trainer trainer{*context, parts.model, *parts.plain, options};
+  if (has_average) trainer.evaluate_with([] { return std::map<std::string, double>{{"accuracy", 1.0}}; });
+  trainer.after_step([&](const TrainingState&) {
+    const at::NoGradGuard no_grad;
+    if (communicator.rank() > 0) parts.model->named_buffers()["3.running_mean"].fill_(std::nan(""));
+  });
+  trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+  EXPECT_GT(trainer.state().step, 1);
+  EXPECT_TRUE(parts.model->named_buffers()["3.running_mean"].isfinite().all().item<bool>());
+}
+
 TEST(TrainerNonFinite, SavesWhatIsFiniteOnRank0) {
   on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const auto context = run.start();
-    Parts parts{{}, *context};
-    parts.model->push_back(torch::nn::BatchNorm1d(3));
-    parts.model->to(test::device());
-    parts.plain = std::make_unique<torch::optim::SGD>(parts.model->parameters(), torch::optim::SGDOptions(0.1));
-    auto options = options_of({});
-    options.epochs = 1;
-    options.checkpoints.every_steps = 1;
-    Trainer trainer{*context, parts.model, *parts.plain, options};
-    trainer.after_step([&](const TrainingState&) {
-      const at::NoGradGuard no_grad;
-      if (communicator.rank() > 0) parts.model->named_buffers()["3.running_mean"].fill_(std::nan(""));
-    });
-    trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-    EXPECT_GT(trainer.state().step, 1);
-    EXPECT_TRUE(parts.model->named_buffers()["3.running_mean"].isfinite().all().item<bool>());
+    expect_success_with_rank_0s_statistics(communicator, false);
+    expect_success_with_rank_0s_statistics(communicator, true);
   });
 }
 

@@ -253,12 +253,17 @@ TEST(Trainer, RecordsMeansOverSamples) {
     options.epochs = 1;
     options.log_every_steps = 1000;
     Trainer trainer{*context, parts.model, *parts.plain, options};
+    const auto label = torch::zeros({}, test::on_device(at::kDouble));
     trainer.fit(parts.loader, [&](const data::Batch& batch) {
-      return StepResult{parts.loss(batch), {{"label", batch.labels.to(at::kDouble).mean()}}};
+      label.copy_(batch.labels.to(at::kDouble).mean());  // the same memory for all batches
+      const auto weight = parts.model->parameters().back()[0];
+      return StepResult{parts.loss(batch), {{"label", label}, {"weight", weight}, {"copy", weight.detach().clone()}}};
     });
     double labels = 0;
     for (std::uint64_t index = 0; index < kSamples; ++index) labels += static_cast<double>(index % 3);
-    EXPECT_DOUBLE_EQ(trainer.state().metrics.at("label"), labels / kSamples);
+    const auto& metrics = trainer.state().metrics;
+    EXPECT_DOUBLE_EQ(metrics.at("label"), labels / kSamples);
+    EXPECT_EQ(metrics.at("weight"), metrics.at("copy"));
     EXPECT_EQ(trainer.state().samples, static_cast<std::int64_t>(kSamples));
   });
 }

@@ -38,7 +38,7 @@ void MetricMeans::add(const std::string& name, const at::Tensor& value, double w
   }
   require_metric_name(name);
   auto& values = added_[name];
-  values.values.push_back(value.detach().reshape({}).clone());  // it may be a parameter, which changes
+  values.values.push_back(value.detach().reshape({}));
   values.weights.push_back(weight);
 }
 

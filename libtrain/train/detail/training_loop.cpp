@@ -496,10 +496,13 @@ void TrainingLoop::run_batch(TrainerSteps& steps, const TrainerPart::Batch& batc
                          : "A trainer's step has returned no loss, and called TrainerPart::update() of no part. "
                            "Return the loss.");
   }
+  // Now: the update changes a value that is a parameter, and the next batch one in memory that the step uses again.
+  const auto add_value = [&](const std::string& name, const at::Tensor& value) {
+    step_values_.push_back({name, value.defined() ? value.detach().clone() : value, static_cast<double>(samples)});
+  };
+  if (result.loss.defined()) add_value("loss", result.loss);
+  for (const auto& [name, value] : result.metrics) add_value(name, value);
   if (result.loss.defined()) TrainerPart::update_together(result.loss, parts(), batch);
-  const auto weight = static_cast<double>(samples);
-  if (result.loss.defined()) step_values_.push_back({"loss", result.loss.detach(), weight});
-  for (const auto& [name, value] : result.metrics) step_values_.push_back({name, value, weight});
 }
 
 void TrainingLoop::require_ended_rounds() const {

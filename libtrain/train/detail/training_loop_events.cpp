@@ -225,11 +225,10 @@ void TrainingLoop::stop(TrainerSteps& steps) {
 void TrainingLoop::finish(TrainerSteps& steps) {
   settle_parts();
   if (checkpoint_) checkpoint_->wait();
-  if (evaluated_step_ != step()) {
-    check_parts();
-    // All ranks end with the model of the last checkpoint, which has rank 0's buffers.
-    for (const auto& part : parts_) part->synchronizer().broadcast_buffers();
-  }
+  if (evaluated_step_ != step()) check_parts();
+  // All ranks end with the model of the last checkpoint, which has rank 0's buffers. An evaluation of a moving average
+  // has broadcast its own alone.
+  for (const auto& part : parts_) part->synchronizer().broadcast_buffers();
   for (const auto& part : parts_) require_finite(part->module());
   if (checkpoint_ && progress_->best_step >= 0) find_best_checkpoint();
   records_->end(RunStatus::finished);
