@@ -410,6 +410,23 @@ TEST_F(CheckpointUploading, WaitsInVainForACheckpointThatCannotBeRead) {
   EXPECT_THAT(complete(store_), ElementsAre(100));
 }
 
+TEST_F(CheckpointUploading, TellsOfAnOlderCheckpointThatCannotBeRead) {
+  UploadingRun run{store_, root("one"), {"run-1"}};
+  test::save(run.writer, 100);
+  const auto manifest = root("one") / "step-00000100" / kManifestName;
+  fs::rename(manifest, root("one") / "aside");
+  fs::create_directory(manifest);
+  test::CapturedLog log;
+  run.save(200);
+  run.uploader.wait();
+  EXPECT_THAT(complete(store_), ElementsAre(200));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("step-00000100")));
+  fs::remove(manifest);
+  fs::rename(root("one") / "aside", manifest);
+  run.uploader.wait();
+  EXPECT_THAT(complete(store_), ElementsAre(100, 200));
+}
+
 TEST_F(CheckpointUploading, PassesOverDamageOfEveryKind) {
   UploadingRun run{store_, root("one"), {"run-1"}};
   for (const int step : {100, 200}) run.save(step);

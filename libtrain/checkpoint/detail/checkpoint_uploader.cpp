@@ -101,6 +101,7 @@ void CheckpointUploader::wait() {
   thread_.wait();
   error_ = nullptr;
   if (is_behind_) synchronize();
+  if (!unread_.empty()) log_warning(text("A checkpoint is not in the store '", store_.name(), "'. ", unread_));
 }
 
 void CheckpointUploader::synchronize() {
@@ -112,9 +113,9 @@ void CheckpointUploader::synchronize() {
     read_new_manifests(folders);
     std::map<std::int64_t, CheckpointManifest> checkpoints;
     std::vector<std::int64_t> local;
-    std::string problem;  // of the newest one
+    std::map<std::int64_t, std::string> problems;
     for (const auto& status : list_checkpoints(root_)) {
-      if (status.step == newest) problem = status.problem;
+      if (!status.problem.empty()) problems.emplace(status.step, status.problem);
       const auto checkpoint = status.is_complete() ? open_checkpoint(status.folder) : std::nullopt;
       if (!checkpoint || !is_own(checkpoint->manifest.manifest)) continue;
       local.push_back(status.step);
@@ -128,7 +129,14 @@ void CheckpointUploader::synchronize() {
     std::erase_if(local, [&](auto step) { return std::ranges::find(removed, step) != removed.end(); });
     remove_leftovers(folders);
     upload_missing(local, folders);
-    if (!problem.empty() && !complete_.contains(newest)) throw EnvironmentError(problem);
+    unread_.clear();
+    for (const auto& [step, problem] : problems) {
+      if (complete_.contains(step)) continue;
+      if (step == newest) throw EnvironmentError(problem);
+      // An older one may have been removed just now, or come back: wait() tries once more.
+      is_behind_ = true;
+      unread_ = problem;
+    }
     for (const auto step : removed) {
       if (complete_.contains(step)) remove_checkpoint(step, folders);
     }

@@ -90,7 +90,8 @@ class CheckpointUploader {
   std::atomic<bool> is_behind_ = false;
   // Of uploads in the background; read while none is running.
   std::exception_ptr error_ = {};
-  int failures_ = 0;  // one after the other
+  int failures_ = 0;         // one after the other
+  std::string unread_ = {};  // why a checkpoint in the root, not the newest one, is not in the store
   BackgroundWriter thread_;
 };
 
