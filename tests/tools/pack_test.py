@@ -298,11 +298,14 @@ class WrongFolders(Pack):
     def test_an_output_in_the_input(self):
         inside = self.folder / "input"
         shutil.copytree(self.images, inside)
-        for output in (inside / "shards", inside):
+        (self.folder / "elsewhere").mkdir()
+        (inside / "link").symlink_to(self.folder / "elsewhere")
+        for output in (inside / "shards", inside, inside / "link", inside / "link/shards"):
             job = pack("--input", inside, "--output", output, "--format", "tar", "--allow-empty-classes")
             self.assertEqual(job.exit_code, USAGE, job)
             self.assertIn(f"'{output}' is in the input folder", job.stderr)
         self.assertFalse((inside / "shards").exists())
+        self.assertEqual(list((self.folder / "elsewhere").iterdir()), [])
 
     def test_no_input(self):
         self.assertIn("nowhere", self.refuse(ENVIRONMENT, images=self.folder / "nowhere"))

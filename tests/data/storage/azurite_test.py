@@ -47,7 +47,11 @@ class Azure(cases.Store):
 
 
 class Reading(Azure, cases.Reading):
-    pass
+    def test_refuses_a_folder_without_a_name(self):
+        self.server.make_container("unnamed")
+        self.server.put("unnamed", "train//x", b"")
+        for location in ("az://unnamed", "az://unnamed/train"):
+            self.require_refusal("list", location, says=["'az://unnamed/train'", "'//'", "Rename the object"])
 
 
 class UnderTheReader(Azure, cases.UnderTheReader):

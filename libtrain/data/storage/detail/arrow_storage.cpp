@@ -246,19 +246,40 @@ class ArrowStorage final : public Storage {
     return found;
   }
 
-  // All below a folder. Arrow's client for Azure lists sub-folders in functions that are noexcept, so that a credential
-  // that cannot be renewed there would end the process: libtrain requests each folder by itself, as often as Arrow.
+  // All below a folder.
   arrow::fs::FileInfoVector select_all(const std::string& folder) const {
     arrow::fs::FileSelector selector;
     selector.recursive = connection_->file_system().type_name() != "abfs";
     auto found = select(folder, selector);
+    if (selector.recursive) return found;
+    // The folders of an account with a hierarchical namespace are there by themselves, and listed with one request.
+    const auto is_by_itself = [](const auto& info) { return info.IsDirectory() && info.mtime() != arrow::fs::kNoTime; };
+    if (std::any_of(found.begin(), found.end(), is_by_itself)) {
+      selector.recursive = true;
+      return select(folder, selector);
+    }
+    // Those of other accounts are requested one by one. Arrow's client would do so in functions that are noexcept,
+    // where a credential that cannot be renewed ends the process.
     selector.allow_not_found = true;  // a folder goes with its last file
-    for (std::size_t next = 0; !selector.recursive && next < found.size(); ++next) {
+    require_named_folders(folder, found);
+    for (std::size_t next = 0; next < found.size(); ++next) {
       if (!found[next].IsDirectory()) continue;
-      auto inside = select(below_root(found[next].path()), selector);
+      const auto inner = below_root(found[next].path());
+      auto inside = select(inner, selector);
+      require_named_folders(inner, inside);
       found.insert(found.end(), std::make_move_iterator(inside.begin()), std::make_move_iterator(inside.end()));
     }
     return found;
+  }
+
+  // In 'a//b', Arrow takes the folder between the slashes for 'a' itself.
+  void require_named_folders(const std::string& folder, const arrow::fs::FileInfoVector& found) const {
+    const auto own = folder.empty() ? root_ : path_of(folder);
+    for (const auto& info : found) {
+      if (info.path() != own) continue;
+      throw EnvironmentError(text("Folder '", name_, folder.empty() ? "" : "/", folder,
+                                  "' contains an object with '//' in its name. Rename the object."));
+    }
   }
 
   static bool by_path(const FileInfo& left, const FileInfo& right) { return left.path < right.path; }

@@ -193,10 +193,18 @@ class Listing {
 
 bool is_inside(const std::filesystem::path& folder, const Storage& storage) {
   namespace fs = std::filesystem;
-  const auto root = storage.identity();  // of a local folder: its absolute path without links
-  if (!root.starts_with('/')) return false;
-  const auto below = fs::weakly_canonical(fs::absolute(folder)).lexically_relative(root);
-  return !below.empty() && *below.begin() != "..";
+  const fs::path root = storage.identity();  // of a local folder: its absolute path without links
+  if (!root.is_absolute()) return false;
+  const auto is_in_root = [&](const fs::path& path) {
+    const auto below = fs::weakly_canonical(path).lexically_relative(root);
+    return !below.empty() && *below.begin() != "..";
+  };
+  const auto whole = fs::absolute(folder);
+  if (is_in_root(whole)) return true;
+  // Or behind a link there: listings follow links.
+  for (auto above = whole.lexically_normal(); above.has_relative_path(); above = above.parent_path())
+    if (is_in_root(above)) return true;
+  return false;
 }
 
 std::unique_ptr<const File> open_local_file(const std::string& path) {
