@@ -43,7 +43,7 @@ foreign_libraries() {
 pack() {
   local folder=$1 tree=build/gpu-check program torch bytes
   if [ -e "$folder" ] && [ ! -e "$folder/.gpu_check_pack" ]; then
-    echo "gpu_check: '$folder' exists, and no earlier pack made it. Name another folder." >&2
+    echo "gpu_check: '$folder' exists without the .gpu_check_pack of an earlier pack. Delete it or name another folder." >&2
     exit 2
   fi
   set_up
@@ -64,11 +64,11 @@ pack() {
     cp -R "$file" "$folder/$file"
   done
   find "$folder" -name __pycache__ -prune -exec rm -r {} +
-  bytes=$(du -s --apparent-size --block-size=1 "$folder" | cut -f 1)
+  bytes=$(du -s --exclude=outputs --apparent-size --block-size=1 "$folder" | cut -f 1)
   echo "gpu_check: $folder has $((bytes / 1000000)) MB"
   if [ "$bytes" -gt "$most_bytes" ]; then
     echo "gpu_check: that is more than $((most_bytes / 1000000)) MB." >&2
-    du -a --apparent-size --block-size=1 "$folder" | sort -n | tail -15 >&2
+    du -a --exclude=outputs --apparent-size --block-size=1 "$folder" | sort -n | tail -15 >&2
     exit 1
   fi
 }

@@ -28,13 +28,9 @@ struct AxisBins {
   void place(T from, T to, std::int64_t count, std::int64_t sampling_ratio, std::int64_t length) {
     bins.assign(static_cast<std::size_t>(count), {});
     weights.clear();
-    begin = length;
-    end = 0;
+    begin = end = 0;
     const T bin_size = std::max(to - from, T(1)) / static_cast<T>(count);
-    if (!(bin_size <= T(1e9))) {  // infinite or NaN: no sample is inside
-      end = begin;
-      return;
-    }
+    if (!(bin_size <= T(1e9))) return;  // infinite or NaN: no sample is inside
     const std::int64_t samples = sampling_ratio > 0 ? sampling_ratio : static_cast<std::int64_t>(std::ceil(bin_size));
     const T weight = T(1) / static_cast<T>(std::max<std::int64_t>(samples, 1));
     for (std::int64_t number = 0; number < count; ++number) {
@@ -51,10 +47,9 @@ struct AxisBins {
         if (low + 1 < length) add(bin, low + 1, to_high * weight);
       }
       if (bin.cells == 0) continue;
-      begin = std::min(begin, bin.first);
+      begin = end == 0 ? bin.first : std::min(begin, bin.first);
       end = std::max(end, bin.first + bin.cells);
     }
-    end = std::max(begin, end);
   }
 
  private:

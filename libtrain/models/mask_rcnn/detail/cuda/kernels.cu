@@ -21,7 +21,8 @@ struct Axis {
 
   __device__ Axis(S from, S to, int bins, int sampling_ratio, int cells)
       : start(from), bin((to - from > S(1) ? to - from : S(1)) / static_cast<S>(bins)), length(cells) {
-    samples = sampling_ratio > 0 ? sampling_ratio : static_cast<int>(ceil(bin));
+    // None in an infinite box.
+    samples = sampling_ratio > 0 ? sampling_ratio : bin <= S(1e9) ? static_cast<int>(ceil(bin)) : 0;
   }
 
   __device__ S at(int number, int sample) const {
@@ -47,7 +48,7 @@ struct Axis {
       const S share = S(1) - (distance < S(0) ? -distance : distance);
       if (share > S(0)) sum += share;
     }
-    return sum / static_cast<S>(samples);
+    return sum / static_cast<S>(samples > 0 ? samples : 1);
   }
 
   // The cells that the bins depend on.
@@ -132,7 +133,8 @@ __global__ void crop(const DeviceCrops crops, Output* output) {
                      along * static_cast<S>(widened(lower[right * map.column_stride])));
     }
   }
-  output[index] = narrowed<Output>(sum / static_cast<S>(rows.samples * columns.samples));
+  const int samples = rows.samples * columns.samples;
+  output[index] = narrowed<Output>(sum / static_cast<S>(samples > 0 ? samples : 1));
 }
 
 constexpr int kSide = 8;       // cells of a tile in each direction
