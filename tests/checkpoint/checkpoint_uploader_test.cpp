@@ -421,6 +421,9 @@ TEST_F(CheckpointUploading, TellsOfAnOlderCheckpointThatCannotBeRead) {
   run.uploader.wait();
   EXPECT_THAT(complete(store_), ElementsAre(200));
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("step-00000100")));
+  const auto calls = store_.calls;
+  run.uploader.wait();
+  EXPECT_EQ(store_.calls, calls);  // it has nothing to send
   fs::remove(manifest);
   fs::rename(root("one") / "aside", manifest);
   run.uploader.wait();

@@ -101,7 +101,18 @@ void CheckpointUploader::wait() {
   thread_.wait();
   error_ = nullptr;
   if (is_behind_) synchronize();
-  if (!unread_.empty()) log_warning(text("A checkpoint is not in the store '", store_.name(), "'. ", unread_));
+  if (unread_.empty()) return;
+  // Those that retention has removed meanwhile are no longer listed.
+  const auto statuses = list_checkpoints(root_);
+  const auto is_readable_now = [&](const auto& status) {
+    return status.problem.empty() && unread_.contains(status.step);
+  };
+  if (std::ranges::any_of(statuses, is_readable_now)) synchronize();
+  for (const auto& status : statuses) {
+    const auto unread = unread_.find(status.step);
+    if (unread == unread_.end()) continue;
+    log_warning(text("A checkpoint is not in the store '", store_.name(), "'. ", unread->second));
+  }
 }
 
 void CheckpointUploader::synchronize() {
@@ -133,9 +144,7 @@ void CheckpointUploader::synchronize() {
     for (const auto& [step, problem] : problems) {
       if (complete_.contains(step)) continue;
       if (step == newest) throw EnvironmentError(problem);
-      // An older one may have been removed just now, or come back: wait() tries once more.
-      is_behind_ = true;
-      unread_ = problem;
+      unread_.emplace(step, problem);
     }
     for (const auto step : removed) {
       if (complete_.contains(step)) remove_checkpoint(step, folders);

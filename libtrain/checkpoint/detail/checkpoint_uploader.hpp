@@ -90,8 +90,8 @@ class CheckpointUploader {
   std::atomic<bool> is_behind_ = false;
   // Of uploads in the background; read while none is running.
   std::exception_ptr error_ = {};
-  int failures_ = 0;         // one after the other
-  std::string unread_ = {};  // why a checkpoint in the root, not the newest one, is not in the store
+  int failures_ = 0;                                 // one after the other
+  std::map<std::int64_t, std::string> unread_ = {};  // steps before the newest in the root, and why they were not read
   BackgroundWriter thread_;
 };
 
