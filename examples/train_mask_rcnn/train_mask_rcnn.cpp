@@ -171,12 +171,12 @@ bool is_channels_last(const lt::Context& context, lt::Precision precision) {
   return layout == "auto" ? precision != lt::Precision::float32 : layout == "true";
 }
 
-lt::TrainerOptions trainer_options(lt::Context& context, std::int64_t steps_per_epoch) {
+lt::TrainerOptions trainer_options(lt::Context& context) {
   const auto chosen = precision(context);
   const auto steps = context.integer("iter", 0, kNoLimit);
   const auto epochs = context.integer("epochs", 1, kNoLimit);
   lt::TrainerOptions options{
-      .epochs = steps > 0 ? (steps - 1) / std::max<std::int64_t>(steps_per_epoch, 1) + 1 : epochs,
+      .epochs = steps > 0 ? 0 : epochs,
       .max_steps = steps,
       .precision = chosen,
       .schedule = [&context](const lt::TrainingLength& length) { return schedule(context, length); },
@@ -410,7 +410,7 @@ void train(lt::Context& context) {
                                       .group_chunk = kGroupChunk},
                    context.shard());
   }
-  const auto options = trainer_options(context, loader ? static_cast<std::int64_t>(loader->batches_per_epoch()) : 1);
+  const auto options = trainer_options(context);
   const auto* const precision = options.precision == lt::Precision::float32 ? "float32" : "bfloat16";
   context.progress().print(lt::text(test_only ? "Evaluating in " : "Training in ", precision,
                                     options.channels_last ? ", channels_last." : "."));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
@@ -77,6 +78,7 @@ Lists& lists_of(std::vector<Lists>& lists, const at::Tensor& average, const at::
 void copy_values(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   const at::NoGradGuard no_grad;
   for (std::size_t index = 0; index < to.size(); ++index) to[index].copy_(from[index]);
+  at::autocast::clear_cache();  // which may have casts of the former values, and finds them by the tensor alone
 }
 
 std::vector<at::Tensor> without_names(const NamedTensors& named) {

@@ -80,7 +80,8 @@ class MovingAverage {
   /// tensors differ in name, shape or dtype, and while another Swap exists.
   Swap swap(torch::nn::Module& module);
 
-  /// Copies the average permanently, such as into a module for exporting it.
+  /// Copies the average permanently, such as into a module for exporting it; each rank's own buffers, so that
+  /// GradientSynchronizer::broadcast_buffers() must follow before all ranks evaluate the module.
   void copy_to(torch::nn::Module& module) const;
 
   /// The average itself, not copies, for checkpoints, in the order of optim::named_tensors().

@@ -158,6 +158,7 @@ class Checkpoint::State {
   int failures_ = 0;                      // of writes, one after the other
   std::exception_ptr failure_;            // rank 0's, of the last save(), if it was a warning so far
   bool is_open_ = false;
+  std::int64_t unsent_step_ = -1;     // of the loaded checkpoint, if the store does not have it, until the next one
   bool is_writing_ = false;           // or has written, and the outcome is not known yet
   bool is_root_shared_ = true;        // as far as is known
   std::stop_source stop_;             // ends the waits of the store's requests
@@ -301,6 +302,7 @@ void Checkpoint::State::start_writing(std::string begun, CheckpointManifest mani
 
 void Checkpoint::State::save(const CheckpointPosition& position) {
   const CallPurpose purpose{communicator_, "a checkpoint"};
+  unsent_step_ = -1;
   open_writer();
   std::string loader;
   if (position.loader) loader = gather_loader_state(*position.loader, communicator_).to_text();
@@ -341,10 +343,14 @@ void Checkpoint::State::save(const CheckpointPosition& position) {
 
 void Checkpoint::State::wait() {
   is_writing_ = false;
+  const auto unsent = std::exchange(unsent_step_, -1);
+  if (unsent >= 0) open_writer();
   run_on_root("Writing a checkpoint", [&] {
     background_.wait();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-    if (uploader_) uploader_->wait();
+    if (!uploader_) return;
+    if (unsent >= 0) uploader_->start(unsent);
+    uploader_->wait();
   });
   background_.wait();  // of the other ranks
 }
@@ -435,10 +441,12 @@ void Checkpoint::State::mark_best(std::int64_t step) {
 std::optional<CheckpointPosition> Checkpoint::State::load_latest(const Accept& accept) {
   const CallPurpose purpose{communicator_, "loading a checkpoint"};
   std::optional<CheckpointFolder> folder;
+  bool is_stored = false;  // also in the store
   run_on_root("Looking for a checkpoint", [&] {
     auto found = store_ ? fetch_newest() : find_newest_checkpoint(root_);
     for (const auto& problem : found.passed_over) log_warning(text("A checkpoint is passed over: ", problem));
     folder = std::move(found.checkpoint);
+    is_stored = folder && store_ && detail::list_stored_folders(*store_).has_manifest(folder->manifest().step);
     if (!folder && !found.passed_over.empty()) {
       throw EnvironmentError(text("None of the checkpoints in '", root_.string(),
                                   "' can be used, and a run that starts anew "
@@ -446,8 +454,12 @@ std::optional<CheckpointPosition> Checkpoint::State::load_latest(const Accept& a
                                   found.passed_over.front()));
     }
   });
-  if (communicator_.broadcast_bytes(folder ? "found" : "", 0).empty()) return std::nullopt;
-  return load_parts(folder, accept);
+  const auto outcome = communicator_.broadcast_bytes(folder ? (is_stored ? "stored" : "found") : "", 0);
+  if (outcome.empty()) return std::nullopt;
+  auto position = load_parts(folder, accept);
+  // Such as that of a run which has finished when the store did not answer.
+  if (outcome == "found" && !options_.store.empty()) unsent_step_ = position.step;
+  return position;
 }
 
 CheckpointPosition Checkpoint::State::load(const std::filesystem::path& path, const Accept& accept) {

@@ -10,6 +10,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
+#include <libtrain/base/error.hpp>
 #include <libtrain/comm/communicator.hpp>
 #include <libtrain/data/data_loader.hpp>
 
@@ -98,7 +99,8 @@ Evaluation evaluate(torch::nn::Module& model, data::DataLoaderOf<B>& loader, Com
 }
 
 /// Adds what the other ranks have counted, so that all ranks have the same: `counts` is a ClassCounts or another class
-/// of libtrain/observe/task_metrics.hpp. All ranks must call it. Throws UsageError, on all ranks, if their counts
+/// of libtrain/observe/task_metrics.hpp, of samples that no other rank has counted: not a second time. All ranks must
+/// call it. Throws UsageError, on all ranks, if their counts
 /// differ in kind, such as in the number of classes.
 template <typename Counts>
 void merge_over_ranks(Counts& counts, Communicator& communicator) {
@@ -119,11 +121,16 @@ void merge_over_ranks(Counts& counts, Communicator& communicator) {
 ///     });
 ///
 /// Returns false, with counts that are of no use, once `must_stop()` is true after a batch, which must be the same on
-/// all ranks. All ranks must call it, with modules in the mode that they want. Throws as evaluate().
+/// all ranks. All ranks must call it, with modules in the mode that they want. Throws as evaluate(), and UsageError for
+/// counts that have samples: use new ones for each loader.
 template <typename B, typename Counts, typename Add, typename MustStop>
 bool count_every_sample(data::DataLoaderOf<B>& loader, Communicator& communicator, Counts& counts, const Add& add,
                         const MustStop& must_stop) {
   detail::require_every_sample_once(loader.sampler());
+  if (counts.samples() > 0) {
+    throw UsageError(
+        "count_every_sample() was given counts that have samples, which each rank would add again. Use new ones.");
+  }
   auto epoch = loader.epoch(0);
   for (auto& batch : epoch) {
     if (epoch.samples_of_batch() > 0) add(batch, counts);

@@ -36,7 +36,7 @@ enum class Precision {
 
 /// How long a training is, for a schedule of the learning rate.
 struct TrainingLength {
-  std::int64_t epochs = 0;
+  std::int64_t epochs = 0;           ///< TrainerOptions::epochs
   std::int64_t steps = 0;            ///< of all epochs, or TrainerOptions::max_steps if that is less
   std::int64_t steps_per_epoch = 0;  ///< of the first epoch: with batches by tokens others may have a few more or less
 };
@@ -55,7 +55,7 @@ struct TrainerCheckpoints {
 };
 
 struct TrainerOptions {
-  std::int64_t epochs = 1;
+  std::int64_t epochs = 1;      ///< 0: as many as `max_steps` needs
   std::int64_t max_steps = 0;   ///< the training ends after so many steps, even within an epoch; 0: no limit
   std::int64_t accumulate = 1;  ///< batches in a step
   Precision precision = Precision::float32;
@@ -171,7 +171,8 @@ class TrainerStepsOf final : public TrainerSteps {
 /// from any checkpoint; other checkpoints in `--output` are kept in a folder of another name.
 ///
 /// At another number of ranks the order of the samples is the same, and a schedule goes on at the same place in the
-/// data. Without a schedule, rates that the program has set are restored, in proportion to those before fit().
+/// data, or, if the training ends by `max_steps`, at the same step, with the steps of an epoch that the run began with.
+/// Without a schedule, rates that the program has set are restored, in proportion to those before fit().
 ///
 /// Stopping: if a rank gets SIGTERM or SIGUSR1, or `--max-minutes` have passed, all ranks stop after the same step,
 /// write a checkpoint, and fit() throws StoppedOnRequest: `run` returns 5. An evaluation is cut short, and repeated

@@ -1,6 +1,7 @@
 #include <libtrain/train/trainer_part.hpp>
 
 #include <utility>
+#include <vector>
 
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -9,6 +10,7 @@
 #include <libtrain/base/text.hpp>
 #include <libtrain/base/trace.hpp>
 #include <libtrain/optim/gradient_clipping.hpp>
+#include <libtrain/sync/broadcast.hpp>
 #include <libtrain/sync/sync_batch_norm.hpp>
 #include <libtrain/train/autocast.hpp>
 #include <libtrain/train/checkpoint.hpp>
@@ -54,6 +56,17 @@ TrainerPart::TrainerPart(std::string name, torch::nn::Module& module, TrainerOpt
 // From the module's values, which the program may have loaded since.
 void TrainerPart::restart_average() {
   if (options_.moving_average) average_.emplace(module_, *options_.moving_average);
+}
+
+// The module's, and those of its average.
+void TrainerPart::broadcast_buffers() {
+  synchronizer_.broadcast_buffers();
+  if (!average_) return;
+  const auto buffers = module_.named_buffers();
+  std::vector<at::Tensor> averages;
+  for (const auto& [name, tensor] : average_->named_tensors())
+    if (buffers.contains(name)) averages.push_back(tensor);
+  broadcast_tensors(averages, communicator_);
 }
 
 void TrainerPart::begin_batch(const Batch& batch) {

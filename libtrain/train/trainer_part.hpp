@@ -89,6 +89,7 @@ class TrainerPart {
   bool is_sharded() const { return plain_optimizer() == nullptr; }
   bool is_in_round() const { return is_in_round_; }
   bool has_skipped() const { return has_skipped_; }
+  void broadcast_buffers();
   void restart_average();
 
   torch::optim::Optimizer* plain_optimizer() const;

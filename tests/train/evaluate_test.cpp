@@ -193,6 +193,8 @@ TEST(CountEverySample, GivesAllRanksTheMetricsOfAllSamples) {
             });
           },
           never));
+      const auto again = [&] { count_every_sample(loader, communicator, counts, [](const auto&, auto&) {}, never); };
+      EXPECT_THAT(message_of<UsageError>(again), HasSubstr("Use new ones"));
       EXPECT_EQ(counts.numbers(), expected.numbers());
       EXPECT_EQ(counts.matthews(), expected.matthews());
       EXPECT_EQ(pairs.samples(), size);

@@ -57,6 +57,16 @@ class ResumeFromAStore(azurite_test.Azure):
                 self.assertEqual((last.exit_code, resumed_at(last)), (0, before), last)
                 self.assertIn(undisturbed, last.stdout)
 
+    def test_a_finished_training_sends_what_its_last_upload_has_not(self):
+        store = "--checkpoint-store", self.at("/runs/unsent")
+        machine = self.new_machine(*store)
+        self.assertEqual(self.run_on(machine).exit_code, 0)
+        last = max(machine.checkpoints.glob("step-*")).name
+        self.server.delete("data", f"runs/unsent/checkpoints/{last}/manifest.json")
+        job = self.run_on(machine)
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertEqual(resumed_at(self.run_on(self.new_machine(*store))), int(last.removeprefix("step-")))
+
     def test_without_the_best_checkpoint_the_next_best_in_the_store_counts(self):
         store = "--best", "accuracy", "--checkpoint-every", 10, "--checkpoint-store", self.at("/runs/best")
         lost = self.new_machine(*store)

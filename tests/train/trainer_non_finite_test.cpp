@@ -111,6 +111,8 @@ void expect_success_with_rank_0s_statistics(Communicator& communicator, bool has
   trainer.fit(parts.loader, [&](const data::Batch& batch) { return parts.loss(batch); });
   EXPECT_GT(trainer.state().step, 1);
   EXPECT_TRUE(parts.model->named_buffers()["3.running_mean"].isfinite().all().item<bool>());
+  if (has_average) trainer.part().moving_average()->copy_to(*parts.model);
+  EXPECT_TRUE(parts.model->named_buffers()["3.running_mean"].isfinite().all().item<bool>());
 }
 
 TEST(TrainerNonFinite, SavesWhatIsFiniteOnRank0) {

@@ -468,12 +468,14 @@ TEST(TrainerResume, StartsAnewAndKeepsEarlierCheckpoints) {
     EXPECT_EQ(steps_of_run(run, 2, {}, "none"), steps);
     communicator.barrier();
     const auto first = run.checkpoints() / checkpoint_folder_name(steps / 2);
-    EXPECT_EQ(steps_of_run(run, 2, {}, first.string()), steps / 2);
-    communicator.barrier();
+    for (int attempt = 0; attempt < 2; ++attempt) {  // the same command begins at the same place
+      EXPECT_EQ(steps_of_run(run, 2, {}, first.string()), steps / 2);
+      communicator.barrier();
+    }
     if (communicator.rank() != 0) return;
-    EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 1U);
+    EXPECT_EQ(list_checkpoints(run.checkpoints()).size(), 2U);
     EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".1").size(), 2U);
-    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".2").size(), 2U);
+    EXPECT_EQ(list_checkpoints(run.checkpoints().string() + ".2").size(), 1U);
   });
 }
 

@@ -6,7 +6,6 @@
 #include <iomanip>
 #include <limits>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -14,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <libtrain/base/detail/option_words.hpp>
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/comm/backend.hpp>
@@ -132,15 +132,6 @@ std::map<std::string, std::string> read_undeclared(const std::vector<std::string
   return options;
 }
 
-// CLI11 would take the next word as the value of `--name=`.
-void refuse_missing_values(int argc, const char* const* argv) {
-  for (const std::string word : std::span{argv, static_cast<std::size_t>(argc)}) {
-    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
-    throw UsageError(
-        text("Option ", word.substr(0, word.size() - 1), " has no value after its equals sign. Give it a value."));
-  }
-}
-
 // All ranks read the same file, so it cannot have what differs between ranks.
 const std::map<std::string, std::string> kNotInFiles{
     {"rank", "which differs between ranks that share the file; give it on the command line"},
@@ -245,7 +236,6 @@ std::string number_between(double minimum, double maximum) {
 }
 
 CommandLine parse_command_line(int argc, const char* const* argv, const Program& program) {
-  refuse_missing_values(argc, argv);
   CommandLine line;
   line.run.declared = !program.options.empty();
   CLI::App app{program.description};
@@ -259,6 +249,10 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Program&
   }
   if (!program.recipes.empty()) add_recipes(app, program.recipes, line.run.options["recipe"]);
   add_common_options(app, line);
+  require_option_values({argv, static_cast<std::size_t>(argc)}, [&](const std::string& name) {
+    const auto* const option = app.get_option_no_throw(name);
+    return option != nullptr ? option->get_items_expected_min() > 0 : !line.run.declared;
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

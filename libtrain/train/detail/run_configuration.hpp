@@ -10,10 +10,6 @@ namespace libtrain::detail {
 /// What decides the result of a run: names, such as "--batch-size", with their values.
 using RunConfiguration = std::map<std::string, std::string>;
 
-/// The last epoch and step. Programs may derive the epochs from the steps.
-inline constexpr const char* kEpochs = "epochs";
-inline constexpr const char* kMaxSteps = "max_steps";
-
 /// In the names of learning rates, which programs may scale by the number of ranks.
 inline constexpr const char* kRateOfGroup = ".learning_rate.";
 

@@ -45,22 +45,26 @@ bool is_newest(const fs::path& folder, const fs::path& root) {
   return newest && fs::equivalent(*newest, folder, error);
 }
 
-void set_aside(const fs::path& root) {
-  if (const auto former = set_aside_checkpoints(root)) {
-    log_warning(text("The checkpoints of the earlier run in '", root.string(), "' are now in '", former->string(),
-                     "'. Remove that folder if you do not need them."));
-  }
+// But for `loaded`, which may be one of them: the same command, given again, begins there, too.
+void set_aside(const fs::path& root, const fs::path& loaded) {
+  std::error_code error;
+  const auto place = fs::weakly_canonical(loaded);
+  const bool is_in_root = !loaded.empty() && fs::equivalent(place.parent_path(), root, error);
+  const auto former = set_aside_checkpoints(root);
+  if (!former) return;
+  log_warning(text("The checkpoints of the earlier run in '", root.string(), "' are now in '", former->string(),
+                   "'. Remove that folder if you do not need them."));
+  if (!is_in_root) return;
+  fs::create_directory(root);
+  fs::rename(*former / place.filename(), root / place.filename());
 }
 
 std::vector<std::string> differences_from(const CheckpointManifest& manifest, const RunConfiguration& configuration,
                                           const Context& context) {
   auto found = differences(configuration, manifest.configuration);
-  // The program may have chosen as many epochs as hold the steps.
-  const bool ends_by_steps = configuration.at(kMaxSteps) != "0";
   if (manifest.world_size != context.world_size())
-    std::erase_if(found, [&](const auto& each) {
-      return each.find(kRateOfGroup) != std::string::npos || each.starts_with(kAverageDecay) ||
-             (ends_by_steps && each.starts_with(text(kEpochs, " ")));
+    std::erase_if(found, [](const auto& each) {
+      return each.find(kRateOfGroup) != std::string::npos || each.starts_with(kAverageDecay);
     });
   return found;
 }
@@ -91,11 +95,10 @@ struct ResumedRun {
 // Loads the checkpoint from which a Trainer continues, as `--resume` says, and says so on rank 0.
 //
 // - auto: the newest checkpoint of the run in `--output`. Throws UsageError if its configuration is another. Learning
-//   rates, the decay of the average and, with `max_steps`, epochs are not compared if the number of ranks has
-//   changed.
+//   rates and the decay of the average are not compared if the number of ranks has changed.
 // - none: no checkpoint. Those in `--output` are set aside (see set_aside_checkpoints), with a warning.
 // - PATH: that checkpoint, or the newest one in that folder, whatever its configuration. Unless it is the newest one
-//   in `--output`, those in `--output` are set aside.
+//   in `--output`, the others in `--output` are set aside.
 ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfiguration& configuration) {
   const auto& root = checkpoint.root();
   const auto& choice = context.resume();
@@ -123,7 +126,7 @@ ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfigu
         !context.communicator().broadcast_bytes(is_first && is_newest(folder, root) ? "yes" : "", 0).empty();
   }
   run_together(context.communicator(), "Setting earlier checkpoints aside", [&] {
-    if (is_first && !resumed.keeps_folder) set_aside(root);
+    if (is_first && !resumed.keeps_folder) set_aside(root, folder);
   });
   if (found) report(*found, differences_from(*found, configuration, context), context, is_automatic ? root : folder);
   return resumed;

@@ -27,8 +27,8 @@ void require_at_least(const char* name, std::int64_t value, std::int64_t minimum
 }
 
 void check(const TrainerOptions& options) {
-  require_at_least("epochs", options.epochs, 1);
   require_at_least("max_steps", options.max_steps, 0);
+  require_at_least("epochs", options.epochs, options.max_steps > 0 ? 0 : 1);
   require_at_least("accumulate", options.accumulate, 1);
   require_at_least("evaluate_every_epochs", options.evaluate_every_epochs, 0);
   require_at_least("evaluate_every_steps", options.evaluate_every_steps, 0);
@@ -143,8 +143,8 @@ std::vector<TrainerPart*> TrainingLoop::parts() const {
 }
 
 bool TrainingLoop::is_over() const {
-  return state().epoch >= options_.epochs || (options_.max_steps > 0 && state().step >= options_.max_steps) ||
-         progress_->was_ended ||
+  return (options_.epochs > 0 && state().epoch >= options_.epochs) ||
+         (options_.max_steps > 0 && state().step >= options_.max_steps) || progress_->was_ended ||
          (options_.evaluations_without_improvement > 0 &&
           progress_->evaluations_without_improvement >= options_.evaluations_without_improvement);
 }
@@ -189,7 +189,8 @@ RunConfiguration TrainingLoop::begin_once(const char* method, const data::Sample
 
 void TrainingLoop::begin(TrainerSteps& steps) {
   const auto all = begin_once("fit()", &steps.sampler());
-  make_schedule(steps.sampler());  // a schedule that is refused must not leave a run behind
+  // A schedule that is refused must not leave a run behind.
+  make_schedule(steps.sampler(), steps_of_epoch(steps.sampler(), 0));
   if (options_.checkpoints.enabled) resume(all);
   require_last_steps(steps.sampler());
   context_.metrics();  // fails before the training if the output folder cannot be written
@@ -232,8 +233,8 @@ void TrainingLoop::require_metric_among(const std::vector<std::string>& names) c
 RunConfiguration TrainingLoop::configuration(const data::Sampler* sampler) const {
   RunConfiguration all;
   for (const auto& [name, value] : context_.fixed_options()) all.emplace(text("--", name), value);
-  all.emplace(kEpochs, text(options_.epochs));
-  all.emplace(kMaxSteps, text(options_.max_steps));
+  all.emplace("epochs", text(options_.epochs));
+  all.emplace("max_steps", text(options_.max_steps));
   all.emplace("accumulate", text(options_.accumulate));
   all.emplace("precision", name_of(options_.precision));
   all.emplace("sync_batch_norm", options_.sync_batch_norm ? "true" : "false");
@@ -277,19 +278,31 @@ std::int64_t TrainingLoop::steps_of_epochs(const data::Sampler& sampler, std::in
   return steps;
 }
 
-void TrainingLoop::make_schedule(const data::Sampler& sampler) {
+// And not by epochs, of which another number of ranks has others.
+bool TrainingLoop::ends_by_steps(const data::Sampler& sampler) const {
+  return options_.max_steps > 0 &&
+         (options_.epochs == 0 || steps_of_epochs(sampler, options_.epochs) > options_.max_steps);
+}
+
+void TrainingLoop::make_schedule(const data::Sampler& sampler, std::int64_t steps_per_epoch) {
   if (!options_.schedule) return;
-  auto steps = steps_of_epochs(sampler, options_.epochs);
-  if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps);
-  schedule_ =
-      options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = steps_of_epoch(sampler, 0)});
+  const auto steps = ends_by_steps(sampler) ? options_.max_steps : steps_of_epochs(sampler, options_.epochs);
+  schedule_ = options_.schedule({.epochs = options_.epochs, .steps = steps, .steps_per_epoch = steps_per_epoch});
 }
 
 void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
   const auto of_epoch = steps_of_epoch(sampler, 0);
   const auto former = std::exchange(progress_->steps_per_epoch, of_epoch);
-  if (former != 0 && former != of_epoch && options_.max_steps == 0) {
-    // Another number of ranks: the schedule goes on at the same place in the data.
+  const bool differs = former != 0 && former != of_epoch;  // another number of ranks
+  if (ends_by_steps(sampler)) {
+    // The schedule goes on at the same step, as that of the run which began.
+    progress_->schedule_offset = 0;
+    if (differs) {
+      progress_->steps_per_epoch = former;
+      make_schedule(sampler, former);
+    }
+  } else if (differs) {
+    // It goes on at the same place in the data.
     auto steps_done = static_cast<double>(steps_of_epochs(sampler, epoch()));
     if (resumed_ && resumed_->epoch == static_cast<std::uint64_t>(epoch()))
       steps_done += static_cast<double>(resumed_->position) / static_cast<double>(resumed_->dataset_size) *
@@ -357,7 +370,7 @@ void TrainingLoop::warn_of_repeated_data(const data::Sampler& sampler) const {
 void TrainingLoop::require_last_steps(const data::Sampler& sampler) const {
   if (joins() || is_over() || sampler.remainder() != data::Remainder::exact) return;
   auto steps = state().step;
-  for (auto number = state().epoch; number < options_.epochs; ++number) {
+  for (auto number = state().epoch; options_.epochs == 0 || number < options_.epochs; ++number) {
     const auto of_epoch = static_cast<std::uint64_t>(number);
     const auto from = first_sample(of_epoch);
     const auto batches = sampler.steps(from, of_epoch);
@@ -556,9 +569,7 @@ void TrainingLoop::end_epoch(TrainerSteps& steps) {
   if (!means.empty()) progress_->state.metrics = means;
   ++epoch();
   progress_->step_in_epoch = 0;
-  auto shown = means;
-  if (evaluated_step_ == step()) shown.insert(state().evaluation.begin(), state().evaluation.end());
-  records_->show_end_of_epoch(shown);
+  records_->show_end_of_epoch(evaluated_step_ == step() ? with_evaluation(means) : means);
   if (!after_epoch_.empty()) settle_parts();
   for (const auto& callback : after_epoch_) callback(state());
   if (is_over() && evaluated_step_ != step()) evaluate(steps);  // a callback has ended the training

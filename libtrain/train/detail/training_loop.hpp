@@ -114,7 +114,8 @@ class TrainingLoop {
   bool joins() const;
   std::int64_t steps_of_epoch(const data::Sampler& sampler, std::int64_t number) const;
   std::int64_t steps_of_epochs(const data::Sampler& sampler, std::int64_t count) const;
-  void make_schedule(const data::Sampler& sampler);
+  bool ends_by_steps(const data::Sampler& sampler) const;
+  void make_schedule(const data::Sampler& sampler, std::int64_t steps_per_epoch);
   void follow_schedule(const data::Sampler& sampler);
   void require_metric_of_evaluations() const;
   void require_metric_among(const std::vector<std::string>& names) const;
@@ -148,6 +149,7 @@ class TrainingLoop {
   void save(TrainerSteps& steps);
   [[noreturn]] void stop(TrainerSteps& steps);
   void finish(TrainerSteps& steps);
+  std::map<std::string, double> with_evaluation(std::map<std::string, double> metrics) const;
   void summarize_run(TrainerSteps& steps);
 
   Context& context_;

@@ -208,6 +208,8 @@ void TrainingLoop::stop(TrainerSteps& steps) {
         "Trainer::end_training() on all ranks, or enable TrainerOptions::checkpoints.",
         ErrorScope::all_ranks);
   }
+  // What end_epoch() would record when the run continues, but of rates and norms that are not in the checkpoint.
+  if (now_.has_ended()) record_interval();
   save(steps);
   checkpoint_->wait();
   std::vector<std::string> reasons;
@@ -217,8 +219,9 @@ void TrainingLoop::stop(TrainerSteps& steps) {
   records_->end(RunStatus::stopped);
   summarize_run(steps);
   throw StoppedOnRequest(text(
-      "The run has stopped at step ", step(), ", in epoch ", epoch() + 1, " of ", options_.epochs, " (",
-      join(reasons, ", "), "), with a checkpoint in '", checkpoint_->root().string(), "'. ",
+      "The run has stopped at step ", step(), ", in epoch ", epoch() + 1,
+      options_.epochs > 0 ? text(" of ", options_.epochs) : "", " (", join(reasons, ", "), "), with a checkpoint in '",
+      checkpoint_->root().string(), "'. ",
       context_.resume() == "auto" ? "The same command" : "The same command, with --resume auto,", " continues it."));
 }
 
@@ -227,14 +230,21 @@ void TrainingLoop::finish(TrainerSteps& steps) {
   if (checkpoint_) checkpoint_->wait();
   if (evaluated_step_ != step()) check_parts();
   // All ranks end with the model of the last checkpoint, which has rank 0's buffers. An evaluation of a moving average
-  // has broadcast its own alone.
-  for (const auto& part : parts_) part->synchronizer().broadcast_buffers();
+  // has broadcast neither for good.
+  for (const auto& part : parts_) part->broadcast_buffers();
   for (const auto& part : parts_) require_finite(part->module());
   if (checkpoint_ && progress_->best_step >= 0) find_best_checkpoint();
   records_->end(RunStatus::finished);
   summarize_run(steps);
   // A request that came too late is for the next trainer.
   if (checkpoint_ && !context_.stop_request().is_requested()) context_.end_stop_request();
+}
+
+// A value that has the name of a metric of the training becomes evaluation/NAME.
+std::map<std::string, double> TrainingLoop::with_evaluation(std::map<std::string, double> metrics) const {
+  for (const auto& [name, value] : state().evaluation)
+    if (!metrics.emplace(name, value).second) metrics.emplace("evaluation/" + name, value);
+  return metrics;
 }
 
 void TrainingLoop::summarize_run(TrainerSteps& steps) {
@@ -246,8 +256,7 @@ void TrainingLoop::summarize_run(TrainerSteps& steps) {
   } else {
     summary.set("samples_per_s", nullptr);
   }
-  for (const auto& [name, value] : state().metrics) summary.set(name, value);
-  for (const auto& [name, value] : state().evaluation) summary.set(name, value);
+  for (const auto& [name, value] : with_evaluation(state().metrics)) summary.set(name, value);
   if (!best_checkpoint().empty()) summary.set("best_step", progress_->best_step).set("best", progress_->best_value);
   summary.set("seconds_waiting_for_communication", seconds_waiting_for_communication())
       .set("seconds_waiting_for_data", steps.statistics().seconds_waiting);
