@@ -2,6 +2,7 @@
 # Code that the scripts share; sourced, not run. Changes to the checkout's root and, without LIBTRAIN_TORCH_ROOT, puts
 # .deps/bin first on PATH.
 
+unset CDPATH  # with which cd prints
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cd "$root" || exit 3
 [ -n "${LIBTRAIN_TORCH_ROOT:-}" ] || export PATH="$root/.deps/bin:$PATH"

@@ -153,6 +153,7 @@ mention_old_environments() {
   done
 }
 
+unset CDPATH  # with which cd prints
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 wheels=yes
 repair=no

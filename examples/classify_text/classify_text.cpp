@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <iomanip>
 #include <iostream>
 #include <string>
@@ -188,15 +189,20 @@ class Classifier {
   std::size_t truncated_ = 0;
 };
 
+// In front of a text in brackets, which CLI11 would take for a list.
+constexpr char kKeepsBrackets = '\x1f';
+
 void classify(const Options& options) {
   Classifier classifier(options);
   try {
-    for (const auto& text : options.texts) classifier.add(text);
+    for (const auto& text : options.texts) classifier.add(text.substr(text.starts_with(kKeepsBrackets)));
     if (options.texts.empty()) {
       for (std::string line; std::getline(std::cin, line);) {
         if (line.ends_with('\r')) line.pop_back();
         if (!line.empty()) classifier.add(std::move(line));
       }
+      // std::cin reads with stdio's functions, and takes their errors for the end.
+      if (std::ferror(stdin) != 0) throw lt::EnvironmentError("Cannot read the standard input to its end.");
     }
     classifier.run();
   } catch (...) {
@@ -216,5 +222,11 @@ int main(int argc, char** argv) {
   app.add_flag("--pairs", options.pairs, "Each text is a pair, with a tab between its texts");
   app.add_flag("--json", options.as_json, "Print a list of objects with text, label, probability and logits");
   app.add_option("TEXTS", options.texts, "Texts; without them, the lines of the standard input");
-  return run_without_ranks(app, argc, argv, "classify_text", [&] { classify(options); });
+  std::vector<std::string> words(argv, argv + argc);
+  std::vector<const char*> arguments;
+  for (auto& word : words) {
+    if (word.starts_with('[')) word.insert(0, 1, kKeepsBrackets);
+    arguments.push_back(word.c_str());
+  }
+  return run_without_ranks(app, argc, arguments.data(), "classify_text", [&] { classify(options); });
 }

@@ -1,6 +1,9 @@
 #include <libtrain/train/run.hpp>
 
+#include <signal.h>
+
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -172,8 +175,16 @@ ExitCode run_body(const Launch& launch, const CommandLine& line, const Connectio
   }
 }
 
+void ignore_unless_handled(int signal) {
+  struct sigaction action{};
+  if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(signal, SIG_IGN);
+}
+
 int run_rank(int argc, char** argv, const Program& program, Connection connection,
              const std::function<void(Context&)>& body) {
+  detail::reserve_standard_descriptors();
+  // A closed pipe of the output, or a file that is too large, must not end the process without a word.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ignore_unless_handled(signal);
   detail::keep_heap();
   detail::record_continues();
   std::optional<Launch> launch;

@@ -170,6 +170,12 @@ TEST(CommandLine, RefusesAnOptionWithNothingBehindItsEqualsSign) {
   EXPECT_THAT(usage_error({"--output=", "--quiet"}, {}), HasSubstr("Option --output has no value"));
   EXPECT_THAT(usage_error({"--data=", "--quiet"}, kDeclared), HasSubstr("Option --data has no value"));
   EXPECT_EQ(parse({"--data", "a="}, kDeclared).run.options.at("data"), "a=");
+  // As with a shell variable that is empty.
+  EXPECT_THAT(usage_error({"--output", "--quiet"}, {}),
+              HasSubstr("Option --output has no value: the next word is --quiet"));
+  EXPECT_THAT(usage_error({"--data", "--epochs", "3"}, kDeclared), HasSubstr("Option --data has no value"));
+  EXPECT_THAT(usage_error({"--undeclared", "--quiet"}, {}), HasSubstr("Option --undeclared has no value"));
+  EXPECT_EQ(parse({"--data=--epochs", "--quiet"}, kDeclared).run.options.at("data"), "--epochs");
 }
 
 TEST(CommandLine, RefusesAnOutputFolderWithoutAName) {

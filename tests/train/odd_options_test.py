@@ -4,6 +4,7 @@ in one sentence of libtrain's with exit code 2, 3 or 4; never with NaN for a res
 
 import json
 import math
+import shutil
 import struct
 import sys
 import unittest
@@ -138,6 +139,19 @@ class OddOptions(unittest.TestCase):
         rows.append(("digits", self.digits, ("--output", self.digits / "train-labels-idx1-ubyte"), 1, ENVIRONMENT,
                      "train-labels-idx1-ubyte"))
         self.require(rows, self.require_refused)
+
+    def test_a_reader_that_goes_away_does_not_end_a_run(self):
+        output = jobs.temporary_directory(self) / "output"
+        for redirection in ('"$@" 2>&1 | true; exit "${PIPESTATUS[0]}"', '"$@" 2>&1 >/dev/null | head -c 1 >/dev/null; '
+                            'exit "${PIPESTATUS[0]}"', 'exec "$@" <&- 2>&-', 'exec "$@" <&- >/dev/null 2>&-'):
+            with self.subTest(redirection):
+                job = jobs.run(["bash", "-c", redirection, "bash", jobs.program("digits"), "--data", self.digits,
+                                "--epochs", "2", "--threads", "1", "--resume", "none", "--output", output])
+                # Results that were to be printed and were not are an error, after the training.
+                self.assertIn(job.exit_code, (0, ENVIRONMENT), job)
+                records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+                self.assertEqual(records[-1]["event"], "summary")
+                shutil.rmtree(output)
 
     def test_what_libtorch_throws_is_its_first_sentence(self):
         one_value = "Expected more than 1 value per channel when training"  # batch norm of one picture of 1 x 1

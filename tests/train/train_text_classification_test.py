@@ -308,6 +308,12 @@ class Use(OnTexts):
         self.assertEqual((job.exit_code, job.stderr), (0, ""), job)
         self.assertRegex(job.stdout, r"^positive +0\.\d{4}  The food was not bad at all\.\nnegative +0\.\d{4}  I was")
 
+    def test_takes_brackets_as_they_are(self):
+        texts = ["[Good food, slow service]", "[]", "good"]
+        job = jobs.run([jobs.program("classify_text"), "--json", "--weights", MODEL, *texts])
+        self.assertEqual(job.exit_code, 0, job)
+        self.assertEqual([row["text"] for row in json.loads(job.stdout)], texts)
+
     def test_has_the_stated_accuracy(self):
         rows = read_tsv(REVIEWS / "dev.tsv")
         found = self.classify(MODEL, [text for text, _ in rows])

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <exception>
 #include <iostream>
 #include <system_error>
@@ -9,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <libtrain/base/detail/machine.hpp>
+#include <libtrain/base/detail/option_words.hpp>
 #include <libtrain/base/detail/printable.hpp>
 #include <libtrain/base/detail/redact.hpp>
 #include <libtrain/base/detail/standard_output.hpp>
@@ -28,6 +30,7 @@ int fail(const std::string& name, const std::exception& error, ExitCode code) {
 int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
   // With the signal ignored, a write beyond the file size limit fails and is reported instead of killing the program.
   static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
+  detail::reserve_standard_descriptors();
   try {
     const ExitCode code = work();
     detail::require_printed();
@@ -42,6 +45,15 @@ int run_tool(const std::string& name, const std::function<ExitCode()>& work) {
 }
 
 std::optional<std::string> read_arguments(CLI::App& app, const std::string& name, int argc, const char* const* argv) {
+  const auto takes_value = [&](const std::string& option) {
+    auto apps = app.get_subcommands({});
+    apps.push_back(&app);
+    return std::ranges::any_of(apps, [&](const CLI::App* each) {
+      const auto* const found = each->get_option_no_throw(option);
+      return found != nullptr && found->get_items_expected_min() > 0;
+    });
+  };
+  detail::require_option_values({argv, static_cast<std::size_t>(argc)}, takes_value);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -1,6 +1,7 @@
 #include <tools/tokenizer/text_lines.hpp>
 
 #include <cerrno>
+#include <cstdio>
 #include <iostream>
 #include <string_view>
 #include <system_error>
@@ -50,7 +51,8 @@ std::vector<std::string> TextLines::next(std::size_t bytes) {
     std::string line;
     errno = 0;
     if (!std::getline(stream, line)) {
-      if (stream.bad()) fail(file);
+      // std::cin reads with stdio's functions, and takes their errors for the end.
+      if (stream.bad() || (file == kStandardInput && std::ferror(stdin) != 0)) fail(file);
       if (!open_next()) break;
       continue;
     }

@@ -1,5 +1,8 @@
 #include <libtrain/base/detail/standard_output.hpp>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <iostream>
 
@@ -13,6 +16,15 @@ void require_printed() {
   if (flushed && std::ferror(stdout) == 0) return;
   throw EnvironmentError(
       "Cannot write to standard output. Redirect it to a file system with free space, and run again.");
+}
+
+void reserve_standard_descriptors() {
+  for (;;) {
+    const int descriptor = ::open("/dev/null", O_RDWR | O_CLOEXEC);  // the lowest that is free
+    if (descriptor > STDERR_FILENO) ::close(descriptor);
+    if (descriptor < 0 || descriptor > STDERR_FILENO) return;
+    ::fcntl(descriptor, F_SETFD, 0);
+  }
 }
 
 }  // namespace libtrain::detail
