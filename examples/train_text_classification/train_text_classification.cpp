@@ -334,10 +334,8 @@ void train_language_model(lt::Context& context, const lt::Tokenizer& tokenizer, 
     throw lt::UsageError(
         "The tokenizer has no <mask>, which --objective mlm needs. Train one with libtrain-tokenizer.");
   }
-  ltd::MaskingOptions masking{.mask_id = *special.mask, .vocabulary_size = tokenizer.vocabulary_size()};
-  for (const auto& id : {special.bos, special.pad, special.eos, special.unknown}) {
-    if (id) masking.special_ids.push_back(*id);
-  }
+  const ltd::MaskingOptions masking{
+      .mask_id = *special.mask, .vocabulary_size = tokenizer.vocabulary_size(), .special_ids = tokenizer.special_ids()};
   const auto most = max_tokens(context, config, tokenizer);
   const auto set = tokenize(context, "train", std::move(texts), tokenizer, most);
   const ltd::MaskedTexts masked(set, masking);

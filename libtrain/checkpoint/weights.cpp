@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 
 #include <libtrain/base/error.hpp>
@@ -41,6 +42,11 @@ bool begins_with_one_of(const std::string& name, const std::vector<std::string>&
   return std::ranges::any_of(beginnings, [&](const auto& beginning) { return name.starts_with(beginning); });
 }
 
+// Of a BatchNorm. Module::to(dtype) makes it a floating-point number, unlike PyTorch's in Python.
+bool is_batch_count(std::string_view name) {
+  return name.ends_with("num_batches_tracked");
+}
+
 // How a tensor of the file differs from the module's; empty if it can be copied.
 std::string difference_from(const std::string& path, const TensorInfo& stored, const at::Tensor& tensor) {
   if (!std::ranges::equal(stored.shape, tensor.sizes())) {
@@ -48,7 +54,7 @@ std::string difference_from(const std::string& path, const TensorInfo& stored, c
   }
   const auto type = detail::scalar_type(path, stored);
   const bool converts = at::isFloatingType(type) && at::isFloatingType(tensor.scalar_type());
-  if (type == tensor.scalar_type() || converts) return "";
+  if (type == tensor.scalar_type() || converts || is_batch_count(stored.name)) return "";
   return text("dtype ", type, " in the file, ", tensor.scalar_type(), " in the module");
 }
 
@@ -185,6 +191,7 @@ LoadedWeights load_weights(torch::nn::Module& module, const std::string& path, c
   const at::NoGradGuard no_grad;
   for (const auto& [index, to] : plan.copies) file->copy_to(index, to);
   for (auto& count : plan.zeroed) count.zero_();
+  at::autocast::clear_cache();  // which may have casts of the former weights
   return std::move(plan.result);
 }
 
@@ -192,13 +199,16 @@ void save_weights(const torch::nn::Module& module, const std::string& path,
                   const std::map<std::string, std::string>& metadata) {
   const auto state = module_state(module);
   std::vector<TensorInfo> infos;
-  for (const auto& [name, tensor] : state) {
+  const auto type_of = [](const StateTensor& each) {
+    return is_batch_count(each.name) ? at::kLong : each.tensor.scalar_type();
+  };
+  for (const auto& each : state) {
     infos.push_back(
-        {.name = name, .type = detail::stored_type(name, tensor.scalar_type()), .shape = tensor.sizes().vec()});
+        {.name = each.name, .type = detail::stored_type(each.name, type_of(each)), .shape = each.tensor.sizes().vec()});
   }
   at::Tensor current;  // until the next one
   const auto bytes_of = [&](std::size_t index) {
-    current = state[index].tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
+    current = state[index].tensor.detach().cpu().to(type_of(state[index])).resolve_conj().resolve_neg().contiguous();
     return std::as_bytes(std::span{static_cast<const char*>(current.const_data_ptr()), current.nbytes()});
   };
   write_safetensors(path, infos, bytes_of, metadata);

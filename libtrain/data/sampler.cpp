@@ -262,7 +262,10 @@ std::vector<std::uint64_t> Sampler::batch(const EpochOrder& epoch_order, std::ui
     return samples;
   }
   const auto own = slice(step, from);
-  if (options_.order == Order::blocks && world_size_ > 1) return neighbours(epoch_order, own);
+  // Neighbours may be repetitions of one sample.
+  if (options_.order == Order::blocks && world_size_ > 1 && options_.repetitions == 1) {
+    return neighbours(epoch_order, own);
+  }
 
   std::vector<std::uint64_t> samples(own.count);
   for (std::uint64_t i = 0; i < own.count; ++i) samples[i] = epoch_order((own.begin + i) % options_.dataset_size);

@@ -56,7 +56,7 @@ struct SamplerOptions {
 };
 
 /// Positions of an epoch's order between two repetitions of a sample: a batch of at most so many has none twice. Fewer
-/// at the end of the epoch.
+/// at the end of the epoch, and with `max_tokens`, which divides a step by the lengths of its samples.
 inline constexpr std::uint64_t kRepetitionDistance = 256;
 
 /// The order of one epoch: returns the sample at a position in [0, dataset_size), and throws UsageError for others;

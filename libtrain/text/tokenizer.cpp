@@ -152,6 +152,13 @@ const SpecialTokens& Tokenizer::special_tokens() const {
   return core_->special_tokens();
 }
 
+std::vector<std::int64_t> Tokenizer::special_ids() const {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t id = 0; id < vocabulary_size(); ++id)
+    if (core_->is_special(id)) ids.push_back(id);
+  return ids;
+}
+
 std::optional<std::size_t> Tokenizer::max_tokens() const {
   return core_->definition().max_tokens;
 }

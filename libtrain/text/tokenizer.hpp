@@ -95,6 +95,9 @@ class Tokenizer {
 
   const SpecialTokens& special_tokens() const;
 
+  /// The ids of all special tokens, rising: those above, and others that tokenizer.json marks so.
+  std::vector<std::int64_t> special_ids() const;
+
   /// The most ids of an encoding where EncodeOptions does not say; unset: no limit.
   std::optional<std::size_t> max_tokens() const;
 

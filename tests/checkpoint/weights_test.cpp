@@ -148,6 +148,27 @@ TEST_F(WeightsOfModules, AreRoundedToTheModulesFloatingPointType) {
   EXPECT_TRUE(module.named_buffers()["a"].equal(values.to(at::kBFloat16)));
 }
 
+// Module::to(dtype) converts the count, too.
+TEST_F(WeightsOfModules, OfBatchNormKeepTheirCountInAnyDtype) {
+  torch::nn::BatchNorm1d saved(3);
+  saved->num_batches_tracked.fill_(1001);
+  save_weights(*saved, path());
+  torch::nn::BatchNorm1d converted(3);
+  converted->to(at::kDouble);
+  load_weights(*converted, path());
+  EXPECT_EQ(converted->num_batches_tracked.item<double>(), 1001);
+  save_weights(*converted, path());
+  EXPECT_EQ(read_tensors(path()).at("num_batches_tracked").scalar_type(), at::kLong);
+}
+
+// As in a checkpoint: model-average.safetensors.
+TEST_F(WeightsOfModules, OfAnAverageAreLoadedWithoutItsUpdates) {
+  save(NamedTensors{{{"a", torch::ones({3})}, {"::updates", torch::tensor(7)}}});
+  NamedTensors module{{{"a", torch::zeros({3})}}};
+  EXPECT_TRUE(load_weights(module, path()).unexpected.empty());
+  EXPECT_TRUE(module.named_buffers()["a"].equal(torch::ones({3})));
+}
+
 TEST_F(WeightsOfModules, AreNotConvertedBetweenOtherTypes) {
   save(NamedTensors{{{"a", torch::zeros({3})}, {"b", torch::zeros({1}, at::kInt)}}});
   NamedTensors module{{{"a", torch::zeros({3}, at::kLong)}, {"b", torch::zeros({1}, at::kLong)}}};

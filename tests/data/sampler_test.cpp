@@ -495,6 +495,17 @@ TEST(Sampler, GivesTheRepetitionsOfASampleInAStepToDifferentRanks) {
         EXPECT_EQ(images.size(), 128u);
       }
     }
+    // Batches that do not fit into the distance of the repetitions.
+    auto odd = options;
+    odd.batch_size = 100;
+    for (const auto& sampler : samplers(odd, 4)) {
+      const auto order = sampler.order(0);
+      for (std::uint64_t step = 0; step < sampler.steps(); ++step) {
+        std::set<std::uint64_t> images;
+        for (const auto number : sampler.batch(order, step)) images.insert(number % 4096);
+        EXPECT_EQ(images.size(), sampler.batch(order, step).size()) << step;
+      }
+    }
   }
 }
 

@@ -114,6 +114,7 @@ TEST_F(SampleTokenizer, KnowsItsTokens) {
   EXPECT_EQ(tokenizer.special_tokens().eos, 2);
   EXPECT_EQ(tokenizer.special_tokens().unknown, 3);
   EXPECT_EQ(tokenizer.special_tokens().mask, kMask);
+  EXPECT_EQ(tokenizer.special_ids(), (std::vector<std::int64_t>{0, 1, 2, 3, kMask}));
   EXPECT_EQ(tokenizer.token(kWorld), "Ġworld");
   EXPECT_EQ(tokenizer.find("Ġworld"), kWorld);
   EXPECT_EQ(tokenizer.find("world"), std::nullopt);

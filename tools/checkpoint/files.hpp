@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,10 +33,10 @@ void require_usable(const OutputOptions& output, std::string_view ending);
 void report_output(const OutputOptions& output, std::size_t tensors, Report& report);
 
 struct InputOptions {
-  std::string path = {};                ///< a file of weights, or a checkpoint
-  std::string part = {};                ///< of the checkpoint
-  std::string prefix = {};              ///< as in LoadWeightsOptions
-  std::vector<NameChange> rename = {};  ///< likewise
+  std::string path = {};                 ///< a file of weights, or a checkpoint
+  std::optional<std::string> part = {};  ///< of the checkpoint (default: kModelPart)
+  std::string prefix = {};               ///< as in LoadWeightsOptions
+  std::vector<NameChange> rename = {};   ///< likewise
 };
 
 /// The tensors of a file, or of a part of a checkpoint, under other names or with another type. Of these, one tensor at

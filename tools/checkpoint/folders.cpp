@@ -7,6 +7,7 @@
 
 #include <libtrain/base/detail/digits.hpp>
 #include <libtrain/base/detail/utc_time.hpp>
+#include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
 #include <libtrain/checkpoint/detail/best_mark.hpp>
 #include <libtrain/checkpoint/detail/folder.hpp>
@@ -225,15 +226,19 @@ std::optional<std::string> model_weights(const std::string& path) {
   return std::nullopt;
 }
 
-std::string weights_path(const std::string& path, const std::string& part) {
+std::string weights_path(const std::string& path, const std::optional<std::string>& part) {
   if (!fs::is_directory(path)) return path;
   if (const auto weights = model_weights(path)) {
-    if (part == kModelPart) return *weights;
-    throw UsageError(text("'", path, "' is the folder of a model, not a checkpoint, so that it has no part '", part,
+    if (part.value_or(kModelPart) == kModelPart) return *weights;
+    throw UsageError(text("'", path, "' is the folder of a model, not a checkpoint, so that it has no part '", *part,
                           "'. Leave out --part, or give '", *weights, "'."));
   }
   const auto checkpoint = open_checkpoint(path);
-  const auto name = part + kPartEnding;
+  const auto name = part.value_or(kModelPart) + kPartEnding;
+  if (!part && checkpoint.find(text(kModelPart, "-average", kPartEnding)) != nullptr) {
+    log_warning(text("The checkpoint '", path, "' also has the moving average of the weights, to which its metrics ",
+                     "belong. Set --part to ", kModelPart, "-average for it, or to ", kModelPart, " for these."));
+  }
   if (checkpoint.find(name) == nullptr) {
     std::vector<std::string> files;
     for (const auto& file : checkpoint.manifest().files) files.push_back(file.name);

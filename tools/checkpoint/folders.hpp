@@ -32,7 +32,7 @@ std::optional<std::string> model_weights(const std::string& path);
 /// The file that a command is to read: `path` itself or, if it is a folder, its model_weights() or, if it is a
 /// checkpoint, its part `part`, which is verified. Throws as open_checkpoint(), and UsageError for another part than
 /// the model of a folder with model_weights().
-std::string weights_path(const std::string& path, const std::string& part);
+std::string weights_path(const std::string& path, const std::optional<std::string>& part);
 
 inline constexpr const char* kConfigName = "config.json";  ///< of a model's folder
 inline constexpr const char* kPartEnding = ".safetensors";

@@ -34,7 +34,7 @@ struct Arguments {
   std::string first = {};
   std::string second = {};
   std::optional<std::string> compared_part = {};
-  InputOptions input = {.part = kModelPart};
+  InputOptions input = {};
   std::vector<std::string> rename = {};
   OutputOptions output = {};
   bool force = false;
@@ -42,7 +42,7 @@ struct Arguments {
 };
 
 void add_part(CLI::App& command, Arguments& arguments) {
-  command.add_option("--part", arguments.input.part, kPart)->capture_default_str();
+  command.add_option("--part", arguments.input.part, kPart)->default_str(kModelPart);
 }
 
 void add_force(CLI::App& command, Arguments& arguments) {

@@ -44,8 +44,8 @@ std::vector<std::size_t> positions_in(const TensorReader& other, const TensorRea
 
 }  // namespace
 
-void average(const OutputOptions& output, const std::vector<std::string>& inputs, const std::string& part,
-             Report& report) {
+void average(const OutputOptions& output, const std::vector<std::string>& inputs,
+             const std::optional<std::string>& part, Report& report) {
   require_usable(output, kPartEnding);
   std::vector<TensorReader> readers;
   for (const auto& input : inputs) readers.emplace_back(weights_path(input, part));

@@ -18,8 +18,8 @@ namespace libtrain::checkpoint_tool {
 ///
 /// Throws UsageError if names, shapes or types differ, for types that is_scaled(), and if `output` exists or does not
 /// end in .safetensors; EnvironmentError if a file is damaged or cannot be read or written.
-void average(const OutputOptions& output, const std::vector<std::string>& inputs, const std::string& part,
-             Report& report);
+void average(const OutputOptions& output, const std::vector<std::string>& inputs,
+             const std::optional<std::string>& part, Report& report);
 
 struct ConvertOptions {
   InputOptions input = {};

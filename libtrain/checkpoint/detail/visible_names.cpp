@@ -12,7 +12,7 @@ std::map<std::string, std::size_t> visible_names(const std::vector<TensorInfo>& 
   std::map<std::string, std::size_t> names;
   for (std::size_t index = 0; index < tensors.size(); ++index) {
     const auto& stored = tensors[index].name;
-    if (!stored.starts_with(prefix)) continue;
+    if (!stored.starts_with(prefix) || stored.starts_with("::")) continue;
     auto name = stored.substr(prefix.size());
     const auto change = std::ranges::find_if(rename, [&](const auto& each) { return name.starts_with(each.from); });
     if (change != rename.end()) name = change->to + name.substr(change->from.size());

@@ -1,5 +1,7 @@
 #include <libtrain/data/loader/device_copy.hpp>
 
+#include <algorithm>
+
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -19,14 +21,26 @@ c10::Device require_gpu(c10::Device device) {
   return device;
 }
 
+// Another one than that of the thread: LibTorch's pool begins anew after its last stream.
+c10::Stream other_stream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const auto stream = guard.getStreamFromGlobalPool(device);
+  return stream == guard.getStream(device) ? guard.getStreamFromGlobalPool(device) : stream;
+}
+
 }  // namespace
 
-DeviceCopy::DeviceCopy(c10::Device device)
-    : device_(require_gpu(device)),
-      stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+DeviceCopy::DeviceCopy(c10::Device device) : device_(require_gpu(device)), stream_(other_stream(device_)) {}
 
 std::unique_ptr<c10::Event> DeviceCopy::start(const std::vector<at::Tensor*>& tensors,
                                               const std::function<void()>& complete) const {
+  // What is on the GPU already has been made in this thread's stream.
+  const auto is_there = [](const at::Tensor* tensor) { return tensor->defined() && !tensor->is_cpu(); };
+  if (std::ranges::any_of(tensors, is_there)) {
+    c10::Event made(device_.type());
+    made.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    made.block(stream_);
+  }
   const c10::StreamGuard guard(stream_);
   for (at::Tensor* tensor : tensors) {
     if (tensor->defined() && tensor->is_cpu()) *tensor = tensor->pin_memory().to(device_, /*non_blocking=*/true);

@@ -230,10 +230,19 @@ void require_one_split(const std::string& folder, const std::vector<std::string_
 void require_complete_sets(const std::string& folder, const std::vector<std::string_view>& names,
                            std::string_view prefix) {
   std::map<std::pair<std::string, std::string>, ShardNumbers> sets;  // by the parts around the numbers
+  std::map<std::string, std::string_view> shards;
   for (const std::string_view name : names) {
     const auto parts = parse_numbered(name);
     // A longer prefix chooses some shards of a set.
     if (!parts || prefix.size() > parts->stem.size()) continue;
+    // As where a data set was downloaded again, and its files have other hashes, or none, since.
+    const auto [same, is_new] = shards.emplace(
+        text(parts->stem, parts->number, kOf, parts->total, parts->suffix.substr(parts->suffix.starts_with('*'))),
+        name);
+    if (!is_new) {
+      throw EnvironmentError(text("Folder '", folder, "': expected each shard once, found '", same->second, "' and '",
+                                  name, "'. Remove the one that is older."));
+    }
     sets[{std::string(parts->stem), parts->suffix}][std::string(parts->total)].emplace(parts->number);
   }
   for (const auto& [around, numbers] : sets) {

@@ -191,6 +191,15 @@ TEST(ShardFiles, AreNotTakenFromTwoSetsOfOneName) {
               AllOf(HasSubstr("'memory://set/set'"), HasSubstr("'a-*-of-00002.tar'"), HasSubstr("'a-*-of-00003.tar'")));
 }
 
+TEST(ShardFiles, AreNotTakenTwice) {
+  for (const std::string other : {"-0f1e", ""}) {
+    EXPECT_THAT(
+        refusal_of({"a-00000-of-00001-b42a.parquet", "a-00000-of-00001" + other + ".parquet"}, "", ShardKind::parquet),
+        AllOf(HasSubstr("'memory://set/set'"), HasSubstr("'a-00000-of-00001-b42a.parquet'"),
+              HasSubstr("'a-00000-of-00001" + other + ".parquet'")));
+  }
+}
+
 TEST(ShardFiles, AreTakenFromCompleteSetsAndFromAPartThatThePrefixChooses) {
   EXPECT_EQ(
       refusal_of({"a-00000-of-00002.tar", "a-00001-of-00002.tar", "a-00000-of-00003.idx", "b-00000-of-00001.tar",

@@ -75,6 +75,12 @@ TEST(MatchBoxes, FindsTheLargestOverlap) {
       match_boxes(truth, boxes, {.at_least = 0.7, .below = 0.3}).equal(numbers_of({0, kBetween, 1, kBackground})));
 }
 
+// In float32, 7/10 is not less than 0.7.
+TEST(MatchBoxes, TakesAnOverlapAtTheBound) {
+  EXPECT_TRUE(match_boxes(boxes_of({0, 0, 10, 10}), boxes_of({0, 0, 10, 7}), {.at_least = 0.7, .below = 0.3})
+                  .equal(numbers_of({0})));
+}
+
 TEST(MatchBoxes, GivesEachTrueBoxItsBest) {
   const auto truth = boxes_of({0, 0, 10, 10, 20, 0, 30, 10});
   // The second and the third overlap equally with the first true box.

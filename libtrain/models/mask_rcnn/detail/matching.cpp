@@ -174,14 +174,17 @@ at::Tensor match_boxes_cpu(const at::Tensor& truth, const at::Tensor& boxes, dou
     if (keep_best && largest > 0) mark_equal(true_box, area, BoxPointers(columns), count, largest, is_best.data());
   }
 
+  // In float32, as in torchvision, where an overlap of 7/10 is at least 0.7.
+  const auto least = static_cast<float>(at_least);
+  const auto bound = static_cast<float>(below);
   at::Tensor result = at::empty({corners.size(0)}, at::kLong);
   auto* numbers = result.mutable_data_ptr<std::int64_t>();
   for (std::size_t k = 0; k < count; ++k) {
-    const double value = overlaps[k];
-    if (value >= at_least || (keep_best && is_best[k] != 0)) {
+    const float value = overlaps[k];
+    if (value >= least || (keep_best && is_best[k] != 0)) {
       numbers[k] = matches[k];
     } else {
-      numbers[k] = value < below ? kBackground : kBetween;
+      numbers[k] = value < bound ? kBackground : kBetween;
     }
   }
   return result;

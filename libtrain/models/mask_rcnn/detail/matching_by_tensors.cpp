@@ -33,13 +33,12 @@ at::Tensor match_boxes_by_matrix(const at::Tensor& truth, const at::Tensor& boxe
   if (truth.size(0) == 0) return at::full({boxes.size(0)}, kBackground, boxes.options().dtype(at::kLong));
   const at::Tensor overlaps = box_iou(truth.to(at::kFloat), boxes.to(at::kFloat));
   const auto [largest, number] = overlaps.max(0);
-  const at::Tensor values = largest.to(at::kDouble);
-  at::Tensor is_match = values.ge(at_least);
+  at::Tensor is_match = largest.ge(at_least);  // in float32, as in torchvision
   if (keep_best) {
     const at::Tensor best = std::get<0>(overlaps.max(1, /*keepdim=*/true));
     is_match = is_match.logical_or(overlaps.eq(best).logical_and(best.gt(0)).any(0));
   }
-  const at::Tensor unmatched = at::where(values.lt(below), at::full({}, kBackground, number.options()),
+  const at::Tensor unmatched = at::where(largest.lt(below), at::full({}, kBackground, number.options()),
                                          at::full({}, kBetween, number.options()));
   return at::where(is_match, number, unmatched);
 }
