@@ -25,6 +25,10 @@ TEST(SharedGpus, AreFoundAcrossContainersOfOneMachine) {
 
 TEST(SharedGpus, MayBeSharedByRanksThatNcclTakesForRanksOfOtherHosts) {
   EXPECT_EQ(describe_shared_gpus({{"a", "GPU-1", "H200", "r0"}, {"a", "GPU-1", "H200", "r1"}}), "");
+  EXPECT_EQ(describe_shared_gpus({{"a", "MIG-1", "H200 MIG 1g", "", "boot 0:1:0"},
+                                  {"a", "MIG-2", "H200 MIG 1g", "", "boot 0:1:0"},
+                                  {"a", "MIG-3", "H200 MIG 1g", "", "boot 0:2:0"}}),
+            "ranks 0, 1 have slices of H200 MIG 1g boot 0:1:0 of host a");
   EXPECT_EQ(describe_shared_gpus({{"a", "GPU-1", "H200", "r0"}, {"a", "GPU-1", "H200", "r0"}}),
             "ranks 0, 1 share H200 GPU-1 of host a");
 }

@@ -302,6 +302,21 @@ TEST(SyncBatchNorm, RefusesDoubleBackward) {
   });
 }
 
+// The mistake is noticed before the sums over ranks of the layers below, for which the other ranks wait.
+TEST(SyncBatchNorm, LeavesAMistakeOfOneRankInBackwardToWait) {
+  on_ranks([](Communicator& communicator) {
+    if (communicator.world_size() == 1) return;
+    torch::nn::Sequential model{torch::nn::Linear(2, kChannels), make_layer(communicator),
+                                torch::nn::Linear(kChannels, 2)};
+    model->to(device());
+    GradientSynchronizer synchronizer{*model, communicator, {.unused = UnusedParameters::allowed}};
+    if (communicator.rank() == 1) synchronizer.declare_unused({"2.weight", "2.bias"});
+    model->forward(torch::ones({2, 2}, device())).sum().backward();
+    EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }),
+                AllOf(HasSubstr("'2."), HasSubstr("marked it as unused")));
+  });
+}
+
 TEST(SyncBatchNorm, RefusesWhatItCannotNormalise) {
   on_ranks([](Communicator& communicator) {
     auto layer = make_layer(communicator);

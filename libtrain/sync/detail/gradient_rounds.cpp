@@ -120,11 +120,12 @@ void GradientRounds::expect_gradient(std::size_t index) {
   if (buckets_) buckets_->begin_backward();
   const auto& parameter = parameters_[index];
   if (!parameter.place) return;
-  if (checks_->was_stepped(parameter)) fail(parameter.problem_of_step());
+  if (checks_->was_stepped(parameter)) return fail_in_backward(parameter.problem_of_step());
   if (no_sync_guards_ == 0 && parameter.has_arrived() && options_.overlap == Overlap::backward) {
-    fail(text("Parameter '", parameter.name,
-              "' received a second gradient before wait(). Call wait() after every backward(), run all but the last "
-              "backward() under no_sync(), or choose Overlap::none, with which a parameter may get many gradients."));
+    fail_in_backward(
+        text("Parameter '", parameter.name,
+             "' received a second gradient before wait(). Call wait() after every backward(), run all but the last "
+             "backward() under no_sync(), or choose Overlap::none, with which a parameter may get many gradients."));
   }
 }
 
@@ -140,9 +141,10 @@ void GradientRounds::mark_gradient_ready(std::size_t index, const at::Tensor& in
   }
   round_.phase = Phase::filling;
   if (parameter.use != ModuleParameter::Use::expected) {
-    fail(text("Parameter '", parameter.name,
-              "' received a gradient although find_unused() or declare_unused() marked it as unused. Pass to "
-              "find_unused() the tensor on which backward() is called."));
+    return fail_in_backward(
+        text("Parameter '", parameter.name,
+             "' received a gradient although find_unused() or declare_unused() marked it as unused. Pass to "
+             "find_unused() the tensor on which backward() is called."));
   }
   try {
     adopt_or_keep(parameter, incoming);
@@ -247,7 +249,7 @@ bool GradientRounds::wait() {
   const auto lock = enter();
   if (round_.phase == Phase::idle) open();
   if (no_sync_guards_ > 0) fail("wait() was called while a no_sync() guard exists. Destroy the guard first.");
-  check_passes();
+  if (round_.report.failure.empty()) check_passes();
   return finish_round();
 }
 
@@ -526,6 +528,12 @@ void GradientRounds::fail(const std::string& failure) {
     throw UsageError(text(failure, " The other ranks do not receive this error: ", error.what()));
   }
   throw UsageError(failure);  // not reached: the outcome of a round that has failed is an error on all ranks
+}
+
+// In a hook. Where backward() sums over ranks itself, the others would wait for it in vain: then wait() reports it.
+void GradientRounds::fail_in_backward(const std::string& failure) {
+  if (batch_norms_.empty()) fail(failure);
+  if (round_.report.failure.empty()) round_.report.failure = failure;
 }
 
 // Frozen parameters may change, such as targets that follow an average.

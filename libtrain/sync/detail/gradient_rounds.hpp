@@ -142,6 +142,7 @@ class GradientRounds : public std::enable_shared_from_this<GradientRounds> {
   void require_unused_allowed(const char* caller) const;
 
   /// Ends the round with this rank's `failure`, on all ranks.
+  void fail_in_backward(const std::string& failure);
   [[noreturn]] void fail(const std::string& failure);
   void check_steps();
 

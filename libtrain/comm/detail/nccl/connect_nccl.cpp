@@ -73,7 +73,8 @@ GpuIdentity identify(const at::Device& device) {
   return {.host = host.empty() ? "(unnamed)" : host,
           .uuid = uuid_of(properties),
           .name = properties.name,
-          .nccl_host = Environment::of_process().get("NCCL_HOSTID").value_or("")};
+          .nccl_host = Environment::of_process().get("NCCL_HOSTID").value_or(""),
+          .card = text(boot_id(), ' ', properties.pciDomainID, ':', properties.pciBusID, ':', properties.pciDeviceID)};
 }
 
 // The GPU of each rank; throws on all ranks if any rank has no usable GPU.

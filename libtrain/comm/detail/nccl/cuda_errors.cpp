@@ -25,6 +25,11 @@ constexpr CudaAdvice kAdvice[] = {
     {100, "no CUDA-capable device is detected",
      "does not exist for this process: check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of this container.",
      true},
+    {209, "no kernel image is available for execution on the device",
+     "is of a kind that LibTorch or libtrain was not compiled for: use --device cpu, or compile libtrain with its "
+     "compute "
+     "capability in CMAKE_CUDA_ARCHITECTURES.",
+     true},
     {214, "uncorrectable ECC error encountered",
      "has lost data in its memory: look for Xid messages in the kernel's log, reset or replace the GPU, and start "
      "again "

@@ -212,6 +212,7 @@ std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, 
   auto group = SharedMemoryGroup::connect(*this, members, policy);
   std::unique_ptr<SharedMemoryTransport> part{new SharedMemoryTransport(std::move(group))};
   part->keep_base(base_);
+  part->is_part_ = true;
   return part;
 }
 
@@ -233,7 +234,8 @@ void SharedMemoryTransport::refuse_arrival(const std::string& reason) {
 
 void SharedMemoryTransport::abort(const std::string& reason) noexcept {
   group_->barrier().abort(reason);
-  if (base_ != nullptr) base_->abort(reason);
+  // A part that a program gives up does not make the launcher's library unusable.
+  if (base_ != nullptr && !is_part_) base_->abort(reason);
 }
 
 void SharedMemoryTransport::end_job(const std::string& reason, ExitCode code) noexcept {

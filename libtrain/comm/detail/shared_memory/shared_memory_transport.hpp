@@ -73,6 +73,7 @@ class SharedMemoryTransport : public HostTransport {
   void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
 
   std::shared_ptr<HostTransport> base_;  // may be null
+  bool is_part_ = false;                 // split from the one that connected the ranks
   std::unique_ptr<SharedMemoryGroup> group_;
   std::unique_ptr<StagedCollectives> staged_;
   std::atomic<bool> has_warned_ = false;
