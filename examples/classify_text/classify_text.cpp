@@ -228,5 +228,8 @@ int main(int argc, char** argv) {
     if (word.starts_with('[')) word.insert(0, 1, kKeepsBrackets);
     arguments.push_back(word.c_str());
   }
-  return run_without_ranks(app, argc, arguments.data(), "classify_text", [&] { classify(options); });
+  return run_without_ranks(app, argc, arguments.data(), "classify_text", [&] {
+    for (auto* const path : {&options.weights, &options.tokenizer}) path->erase(0, path->starts_with(kKeepsBrackets));
+    classify(options);
+  });
 }

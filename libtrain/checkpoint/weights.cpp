@@ -208,7 +208,10 @@ void save_weights(const torch::nn::Module& module, const std::string& path,
   }
   at::Tensor current;  // until the next one
   const auto bytes_of = [&](std::size_t index) {
-    current = state[index].tensor.detach().cpu().to(type_of(state[index])).resolve_conj().resolve_neg().contiguous();
+    current = state[index].tensor.detach().cpu();
+    // In float16, a large count is infinite.
+    if (is_batch_count(state[index].name)) current = current.to(at::kDouble).nan_to_num(0, 0, 0).to(at::kLong);
+    current = current.resolve_conj().resolve_neg().contiguous();
     return std::as_bytes(std::span{static_cast<const char*>(current.const_data_ptr()), current.nbytes()});
   };
   write_safetensors(path, infos, bytes_of, metadata);

@@ -45,8 +45,9 @@ struct LoadedWeights {
 
 /// Copies the tensors of a file (as read_tensors()) into the parameters and buffers of the same names, in place: the
 /// module keeps its tensors, their devices, dtypes and memory formats. A floating-point tensor is rounded to the
-/// module's dtype; all others must have the module's. A parameter that the module has under two names (tied weights)
-/// needs only one of them in the file.
+/// module's dtype; all others must have the module's, but for a BatchNorm's num_batches_tracked, which
+/// Module::to(dtype) converts, too. Names that begin with "::" are libtrain's own numbers, and not seen. A parameter
+/// that the module has under two names (tied weights) needs only one of them in the file.
 ///
 /// Every name must be in both, with the same shape, except those that `options` allow. If not, nothing is changed, and
 /// a UsageError lists the names that are missing, unexpected and of another shape or dtype. Throws as read_tensors()

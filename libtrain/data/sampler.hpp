@@ -85,8 +85,9 @@ class TokenSteps;
 /// The order of an epoch does not depend on the world size W. With B samples per rank, global step s takes positions
 /// [s*W*B, (s+1)*W*B) of it, and rank r the r-th contiguous slice of B. The last global batch may be smaller; it is
 /// divided into W contiguous slices of equal size (pad: after repeating at most W-1 samples; exact and uneven: equal
-/// within one sample). With Order::blocks the slices are those of the global batch sorted by sample number, each in the
-/// order of the epoch, so that few ranks read the same block (a reader may read a block as a whole).
+/// within one sample). With Order::blocks, but without repetitions, the slices are those of the global batch sorted by
+/// sample number, each in the order of the epoch, so that few ranks read the same block (a reader may read a block as a
+/// whole).
 ///
 /// With `max_tokens` M a step takes consecutive positions as long as their samples have at most W*M tokens: which ones
 /// depends on W*M alone, so W ranks with M make the steps of one rank with W*M. They are divided among the ranks by

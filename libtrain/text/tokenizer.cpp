@@ -156,6 +156,12 @@ std::vector<std::int64_t> Tokenizer::special_ids() const {
   std::vector<std::int64_t> ids;
   for (std::int64_t id = 0; id < vocabulary_size(); ++id)
     if (core_->is_special(id)) ids.push_back(id);
+  const auto& named = special_tokens();
+  for (const auto& id : {named.bos, named.pad, named.eos, named.unknown, named.mask})
+    if (id) ids.push_back(*id);
+  std::ranges::sort(ids);
+  const auto repeated = std::ranges::unique(ids);
+  ids.erase(repeated.begin(), repeated.end());
   return ids;
 }
 

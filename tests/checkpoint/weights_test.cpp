@@ -153,12 +153,16 @@ TEST_F(WeightsOfModules, OfBatchNormKeepTheirCountInAnyDtype) {
   torch::nn::BatchNorm1d saved(3);
   saved->num_batches_tracked.fill_(1001);
   save_weights(*saved, path());
-  torch::nn::BatchNorm1d converted(3);
-  converted->to(at::kDouble);
-  load_weights(*converted, path());
-  EXPECT_EQ(converted->num_batches_tracked.item<double>(), 1001);
-  save_weights(*converted, path());
-  EXPECT_EQ(read_tensors(path()).at("num_batches_tracked").scalar_type(), at::kLong);
+  for (const auto type : {at::kDouble, at::kHalf}) {
+    torch::nn::BatchNorm1d converted(3);
+    converted->to(type);
+    load_weights(*converted, path());
+    EXPECT_EQ(converted->num_batches_tracked.item<double>(), 1001);
+    save_weights(*converted, path());
+    const auto count = read_tensors(path()).at("num_batches_tracked");
+    EXPECT_EQ(count.scalar_type(), at::kLong);
+    EXPECT_EQ(count.item<std::int64_t>(), 1001);
+  }
 }
 
 // As in a checkpoint: model-average.safetensors.

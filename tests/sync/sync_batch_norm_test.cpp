@@ -303,7 +303,7 @@ TEST(SyncBatchNorm, RefusesDoubleBackward) {
 }
 
 // The mistake is noticed before the sums over ranks of the layers below, for which the other ranks wait.
-TEST(SyncBatchNorm, LeavesAMistakeOfOneRankInBackwardToWait) {
+TEST(SyncBatchNorm, ReportsAMistakeOfOneRankAtTheEndOfBackward) {
   on_ranks([](Communicator& communicator) {
     if (communicator.world_size() == 1) return;
     torch::nn::Sequential model{torch::nn::Linear(2, kChannels), make_layer(communicator),
@@ -311,9 +311,12 @@ TEST(SyncBatchNorm, LeavesAMistakeOfOneRankInBackwardToWait) {
     model->to(device());
     GradientSynchronizer synchronizer{*model, communicator, {.unused = UnusedParameters::allowed}};
     if (communicator.rank() == 1) synchronizer.declare_unused({"2.weight", "2.bias"});
-    model->forward(torch::ones({2, 2}, device())).sum().backward();
-    EXPECT_THAT(message_of<UsageError>([&] { synchronizer.wait(); }),
-                AllOf(HasSubstr("'2."), HasSubstr("marked it as unused")));
+    const auto end_round = [&] {
+      model->forward(torch::ones({2, 2}, device())).sum().backward();
+      if (communicator.rank() == 1) ADD_FAILURE() << "backward() has not thrown";
+      synchronizer.wait();
+    };
+    EXPECT_THAT(message_of<UsageError>(end_round), AllOf(HasSubstr("'2."), HasSubstr("marked it as unused")));
   });
 }
 

@@ -235,7 +235,9 @@ std::string weights_path(const std::string& path, const std::optional<std::strin
   }
   const auto checkpoint = open_checkpoint(path);
   const auto name = part.value_or(kModelPart) + kPartEnding;
-  if (!part && checkpoint.find(text(kModelPart, "-average", kPartEnding)) != nullptr) {
+  static bool has_warned = false;  // of several inputs, for one
+  if (!part && !has_warned && checkpoint.find(text(kModelPart, "-average", kPartEnding)) != nullptr) {
+    has_warned = true;
     log_warning(text("The checkpoint '", path, "' also has the moving average of the weights, to which its metrics ",
                      "belong. Set --part to ", kModelPart, "-average for it, or to ", kModelPart, " for these."));
   }

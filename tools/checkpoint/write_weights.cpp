@@ -59,8 +59,17 @@ void average(const OutputOptions& output, const std::vector<std::string>& inputs
                           " depend on scales in other tensors. Average the weights that it "
                           "was made from."));
   }
+  // Without libtrain's own numbers, such as the updates of a moving average.
+  std::vector<TensorInfo> kept;
+  std::vector<std::size_t> places;
+  for (std::size_t place = 0; place < last.tensors().size(); ++place) {
+    if (last.tensors()[place].name.starts_with("::")) continue;
+    kept.push_back(last.tensors()[place]);
+    places.push_back(place);
+  }
   std::vector<std::byte> mean;
-  const auto data = [&](std::size_t index) -> std::span<const std::byte> {
+  const auto data = [&](std::size_t number) -> std::span<const std::byte> {
+    const auto index = places[number];
     const auto type = last.tensors()[index].type;
     if (!has_fractions(type)) return last.read(index);
     auto values = read_values(type, readers[0].read(positions[0][index]));
@@ -69,9 +78,9 @@ void average(const OutputOptions& output, const std::vector<std::string>& inputs
     store_values(values, type, mean);
     return mean;
   };
-  write_safetensors(output.path, last.tensors(), data, last.metadata());
+  write_safetensors(output.path, kept, data, last.metadata());
   report.json["inputs"] = inputs;
-  report_output(output, last.tensors().size(), report);
+  report_output(output, kept.size(), report);
 }
 
 void convert(const ConvertOptions& options, Report& report) {

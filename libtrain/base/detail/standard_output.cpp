@@ -20,7 +20,8 @@ void require_printed() {
 
 void reserve_standard_descriptors() {
   for (;;) {
-    const int descriptor = ::open("/dev/null", O_RDWR | O_CLOEXEC);  // the lowest that is free
+    // The lowest that is free. To read: what is printed there fails, as where it is closed.
+    const int descriptor = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (descriptor > STDERR_FILENO) ::close(descriptor);
     if (descriptor < 0 || descriptor > STDERR_FILENO) return;
     ::fcntl(descriptor, F_SETFD, 0);

@@ -85,6 +85,7 @@ struct NumberedName {
   std::string_view number = {};
   std::string_view total = {};
   std::string suffix = {};
+  std::string_view word = {};  // behind the total, unless it is a hash: "-en"
 };
 
 std::optional<NumberedName> parse_numbered(std::string_view name) {
@@ -95,12 +96,18 @@ std::optional<NumberedName> parse_numbered(std::string_view name) {
   if (!ends_in_shard_number(name.substr(0, end))) return std::nullopt;
   const std::size_t number = name.find_last_not_of(kDigits, of - 1) + 1;
   std::string suffix(name.substr(end));
+  std::string_view word;
   // Hugging Face's older Parquet files have a hash there, another in each.
-  if (suffix.starts_with('-')) suffix = text('*', suffix.substr(std::min(suffix.find('.'), suffix.size())));
+  if (suffix.starts_with('-')) {
+    word = name.substr(end, std::min(suffix.find('.'), suffix.size()));
+    if (word.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos) word = {};
+    suffix = text('*', suffix.substr(std::min(suffix.find('.'), suffix.size())));
+  }
   return NumberedName{.stem = name.substr(0, number),
                       .number = name.substr(number, of - number),
                       .total = name.substr(total, end - total),
-                      .suffix = std::move(suffix)};
+                      .suffix = std::move(suffix),
+                      .word = word};
 }
 
 using ShardNumbers = std::map<std::string, std::set<std::string, std::less<>>, std::less<>>;  // by their total
@@ -236,9 +243,9 @@ void require_complete_sets(const std::string& folder, const std::vector<std::str
     // A longer prefix chooses some shards of a set.
     if (!parts || prefix.size() > parts->stem.size()) continue;
     // As where a data set was downloaded again, and its files have other hashes, or none, since.
-    const auto [same, is_new] = shards.emplace(
-        text(parts->stem, parts->number, kOf, parts->total, parts->suffix.substr(parts->suffix.starts_with('*'))),
-        name);
+    const auto [same, is_new] = shards.emplace(text(parts->stem, parts->number, kOf, parts->total,
+                                                    parts->suffix.substr(parts->suffix.starts_with('*')), parts->word),
+                                               name);
     if (!is_new) {
       throw EnvironmentError(text("Folder '", folder, "': expected each shard once, found '", same->second, "' and '",
                                   name, "'. Remove the one that is older."));

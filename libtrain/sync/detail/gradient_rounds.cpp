@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <libtrain/base/error.hpp>
 #include <libtrain/base/log.hpp>
 #include <libtrain/base/text.hpp>
@@ -530,10 +532,18 @@ void GradientRounds::fail(const std::string& failure) {
   throw UsageError(failure);  // not reached: the outcome of a round that has failed is an error on all ranks
 }
 
-// In a hook. Where backward() sums over ranks itself, the others would wait for it in vain: then wait() reports it.
+// In a hook. Where layers sum over ranks in backward(), the others would wait there in vain: then the round goes on
+// until the end of this backward().
 void GradientRounds::fail_in_backward(const std::string& failure) {
   if (batch_norms_.empty()) fail(failure);
-  if (round_.report.failure.empty()) round_.report.failure = failure;
+  if (!round_.report.failure.empty()) return;
+  round_.report.failure = failure;
+  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+    const auto rounds = weak.lock();
+    if (!rounds) return;
+    const auto lock = rounds->enter();
+    if (!rounds->round_.report.failure.empty()) rounds->fail(std::string{rounds->round_.report.failure});
+  });
 }
 
 // Frozen parameters may change, such as targets that follow an average.

@@ -59,6 +59,7 @@ optim::NamedTensors TrainerProgress::tensors() const {
   named.emplace_back("was_ended", integer(was_ended ? 1 : 0));
   named.emplace_back("steps_per_epoch", integer(steps_per_epoch));
   named.emplace_back("schedule_offset", integer(schedule_offset));
+  named.emplace_back("ends_by_steps", integer(ends_by_steps));
   for (const auto& [name, values] : rates) named.emplace_back(kRates + name, at::tensor(values, at::kDouble));
   for (const auto& [name, values] : initial_rates)
     named.emplace_back(kInitialRates + name, at::tensor(values, at::kDouble));
@@ -93,6 +94,8 @@ void TrainerProgress::load(const optim::NamedTensors& tensors) {
   was_ended = find("was_ended").item<std::int64_t>() != 0;
   steps_per_epoch = find("steps_per_epoch").item<std::int64_t>();
   schedule_offset = find("schedule_offset").item<std::int64_t>();
+  // Earlier checkpoints do not say it.
+  ends_by_steps = by_name.contains("ends_by_steps") ? find("ends_by_steps").item<std::int64_t>() : -1;
   for (const auto& [name, tensor] : by_name) {
     if (name.starts_with(kEvaluation))
       state.evaluation.emplace(name.substr(std::strlen(kEvaluation)), tensor.item<double>());

@@ -20,6 +20,7 @@ struct TrainerProgress {
   MetricMeans means = {};
   std::int64_t step_in_epoch = 0;
   std::int64_t steps_per_epoch = 0;  ///< of the run that was saved
+  std::int64_t ends_by_steps = -1;   ///< whether `max_steps` ended the training when it began; -1: not known
   std::int64_t schedule_offset = 0;  ///< of the schedule's step from that of the run, since the number of ranks changed
   std::map<std::string, std::vector<double>> rates = {};          ///< of each part: TrainerPart::rates()
   std::map<std::string, std::vector<double>> initial_rates = {};  ///< the same when fit() was called

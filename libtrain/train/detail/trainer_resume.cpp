@@ -24,9 +24,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of the numbers that set_aside_checkpoints() gives, the highest whose folder has something of this name; empty if
+// none.
+fs::path latest_set_aside(const fs::path& root, const fs::path& name = {}) {
+  constexpr int kMost = 1000;
+  for (int number = kMost; number > 0; --number) {
+    auto folder = root;
+    folder += text('.', number);
+    std::error_code error;
+    if (fs::exists(folder / name, error)) return folder / name;
+  }
+  return {};
+}
+
 // A checkpoint, a folder of checkpoints, or the `--output` of a run.
 fs::path checkpoint_at(const fs::path& path, const fs::path& root) {
   if (fs::exists(path / kManifestName)) return path;
+  // The same command, given again, after it has set that checkpoint aside with the others.
+  std::error_code error;
+  if (!fs::exists(path, error) && fs::weakly_canonical(path).parent_path() == fs::weakly_canonical(root)) {
+    const auto aside = latest_set_aside(root, path.filename());
+    if (!aside.empty() && fs::exists(aside / kManifestName)) return aside;
+  }
   for (const auto& folder : {path, path / root.filename()}) {
     if (!fs::is_directory(folder)) continue;
     auto found = find_newest_checkpoint(folder);
@@ -45,18 +64,11 @@ bool is_newest(const fs::path& folder, const fs::path& root) {
   return newest && fs::equivalent(*newest, folder, error);
 }
 
-// But for `loaded`, which may be one of them: the same command, given again, begins there, too.
-void set_aside(const fs::path& root, const fs::path& loaded) {
-  std::error_code error;
-  const auto place = fs::weakly_canonical(loaded);
-  const bool is_in_root = !loaded.empty() && fs::equivalent(place.parent_path(), root, error);
-  const auto former = set_aside_checkpoints(root);
-  if (!former) return;
-  log_warning(text("The checkpoints of the earlier run in '", root.string(), "' are now in '", former->string(),
-                   "'. Remove that folder if you do not need them."));
-  if (!is_in_root) return;
-  fs::create_directory(root);
-  fs::rename(*former / place.filename(), root / place.filename());
+void set_aside(const fs::path& root) {
+  if (const auto former = set_aside_checkpoints(root)) {
+    log_warning(text("The checkpoints of the earlier run in '", root.string(), "' are now in '", former->string(),
+                     "'. Remove that folder if you do not need them."));
+  }
 }
 
 std::vector<std::string> differences_from(const CheckpointManifest& manifest, const RunConfiguration& configuration,
@@ -98,7 +110,7 @@ struct ResumedRun {
 //   rates and the decay of the average are not compared if the number of ranks has changed.
 // - none: no checkpoint. Those in `--output` are set aside (see set_aside_checkpoints), with a warning.
 // - PATH: that checkpoint, or the newest one in that folder, whatever its configuration. Unless it is the newest one
-//   in `--output`, the others in `--output` are set aside.
+//   in `--output`, those in `--output` are set aside, where the same PATH finds it.
 ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfiguration& configuration) {
   const auto& root = checkpoint.root();
   const auto& choice = context.resume();
@@ -118,6 +130,12 @@ ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfigu
   fs::path folder;  // of rank 0, for --resume PATH
   if (is_automatic) {
     resumed.position = checkpoint.load_latest(accept);
+    const auto aside = is_first && !resumed.position ? latest_set_aside(root) : fs::path{};
+    if (!aside.empty()) {
+      log_warning(text("There is no checkpoint in '", root.string(),
+                       "', so that a new run begins. Those of an earlier ", "run are in '", aside.string(),
+                       "': to continue it, give --resume ", aside.string(), "."));
+    }
   } else if (choice != "none") {
     run_on_root(context.communicator(),
                 {.what = "Looking for a checkpoint", .run = [&] { folder = checkpoint_at(choice, root); }});
@@ -126,7 +144,7 @@ ResumedRun resume_run(Checkpoint& checkpoint, Context& context, const RunConfigu
         !context.communicator().broadcast_bytes(is_first && is_newest(folder, root) ? "yes" : "", 0).empty();
   }
   run_together(context.communicator(), "Setting earlier checkpoints aside", [&] {
-    if (is_first && !resumed.keeps_folder) set_aside(root, folder);
+    if (is_first && !resumed.keeps_folder) set_aside(root);
   });
   if (found) report(*found, differences_from(*found, configuration, context), context, is_automatic ? root : folder);
   return resumed;

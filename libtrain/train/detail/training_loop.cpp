@@ -272,16 +272,17 @@ std::int64_t TrainingLoop::steps_of_epochs(const data::Sampler& sampler, std::in
   if (sampler.max_tokens() == 0) return count * steps_of_epoch(sampler, 0);
   std::int64_t steps = 0;
   for (std::int64_t number = 0; number < count; ++number) {
-    if (options_.max_steps > 0 && steps >= options_.max_steps) break;  // an epoch takes a look at all samples
+    if (options_.max_steps > 0 && steps > options_.max_steps) break;  // an epoch takes a look at all samples
     steps += steps_of_epoch(sampler, number);
   }
   return steps;
 }
 
-// And not by epochs, of which another number of ranks has others.
+// And not by epochs, of which another number of ranks has others. As the run began, unless it is to end otherwise now.
 bool TrainingLoop::ends_by_steps(const data::Sampler& sampler) const {
-  return options_.max_steps > 0 &&
-         (options_.epochs == 0 || steps_of_epochs(sampler, options_.epochs) > options_.max_steps);
+  if (options_.max_steps == 0 || options_.epochs == 0) return options_.epochs == 0;
+  if (progress_->ends_by_steps >= 0 && context_.resume() == "auto") return progress_->ends_by_steps != 0;
+  return steps_of_epochs(sampler, options_.epochs) > options_.max_steps;
 }
 
 void TrainingLoop::make_schedule(const data::Sampler& sampler, std::int64_t steps_per_epoch) {
@@ -294,13 +295,12 @@ void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
   const auto of_epoch = steps_of_epoch(sampler, 0);
   const auto former = std::exchange(progress_->steps_per_epoch, of_epoch);
   const bool differs = former != 0 && former != of_epoch;  // another number of ranks
-  if (ends_by_steps(sampler)) {
+  const bool by_steps = ends_by_steps(sampler);
+  progress_->ends_by_steps = by_steps ? 1 : 0;
+  if (by_steps) {
     // The schedule goes on at the same step, as that of the run which began.
     progress_->schedule_offset = 0;
-    if (differs) {
-      progress_->steps_per_epoch = former;
-      make_schedule(sampler, former);
-    }
+    if (differs) progress_->steps_per_epoch = former;
   } else if (differs) {
     // It goes on at the same place in the data.
     auto steps_done = static_cast<double>(steps_of_epochs(sampler, epoch()));
@@ -309,6 +309,7 @@ void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
                     static_cast<double>(steps_of_epoch(sampler, epoch()));
     progress_->schedule_offset = std::llround(steps_done) - step();
   }
+  if (differs) make_schedule(sampler, progress_->steps_per_epoch);
   if (!schedule_) return;
   for (const auto& part : parts_) {
     auto* const optimizer = part->plain_optimizer();

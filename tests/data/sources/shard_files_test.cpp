@@ -209,6 +209,7 @@ TEST(ShardFiles, AreTakenFromCompleteSetsAndFromAPartThatThePrefixChooses) {
   EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "b-00000-of-00001.tar"}, "b"), "");
   EXPECT_EQ(refusal_of({"a-00000-of-00002.tar", "a-00000-of-00012.tar"}, "a-0000"), "");
   EXPECT_EQ(refusal_of({"a-00000-of-00002-0123.parquet", "a-00001-of-00002-4567.parquet"}, "", ShardKind::parquet), "");
+  EXPECT_EQ(refusal_of({"a-00000-of-00001-en.tar", "a-00000-of-00001-fr.tar"}), "");
   EXPECT_EQ(refusal_of({"a-00000-of-99999999999999999999.tar"}), "");
 }
 
