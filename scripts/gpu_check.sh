@@ -52,7 +52,7 @@ pack() {
   torch=$(sed -n 's|^LibTorch_CPU_LIBRARY:[A-Z]*=\(.*\)/lib/[^/]*$|\1|p' "$tree/CMakeCache.txt")
   [ -n "$torch" ] || { echo "gpu_check: $tree/CMakeCache.txt does not say where LibTorch is." >&2 && exit 1; }
   # The results of an earlier check, in outputs/, stay.
-  rm -rf "$folder"/{bin,lib,scripts,bench,tests}
+  rm -rf "${folder:?}"/{bin,lib,scripts,bench,tests}
   mkdir -p "$folder/bin" "$folder/lib"
   touch "$folder/.gpu_check_pack"
   for program in "${programs[@]}"; do
