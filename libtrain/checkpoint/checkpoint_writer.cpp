@@ -32,6 +32,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLockName = "lock";
+constexpr int kMostSetAside = 1000;
 constexpr std::uint64_t kLongestLock = 4096;
 constexpr std::string_view kPartial = "partial";
 constexpr std::string_view kRemoved = "removed";
@@ -358,10 +359,16 @@ const std::filesystem::path& CheckpointWriter::root() const {
 std::optional<std::filesystem::path> set_aside_checkpoints(const std::filesystem::path& root) {
   if (list_checkpoints(root).empty()) return std::nullopt;
   const CheckpointWriter writer{root, {"set aside"}};  // takes the lock
-  for (int number = 1;; ++number) {
+  const auto name_of = [&](int number) {
     auto name = root;
     name += text('.', number);
-    std::error_code error;
+    return name;
+  };
+  std::error_code error;
+  int latest = kMostSetAside;
+  while (latest > 0 && !fs::exists(fs::symlink_status(name_of(latest), error))) --latest;
+  for (int number = latest + 1;; ++number) {
+    const auto name = name_of(number);
     if (fs::exists(fs::symlink_status(name, error))) continue;
     fs::rename(root, name, error);
     if (!error) return name;

@@ -19,7 +19,13 @@ namespace libtrain::checkpoint_tool {
 
 namespace {
 
-// The positions of the tensors of `model` in `other`, which must have the same names, shapes and types.
+// libtrain's own numbers in a checkpoint, such as the updates of a moving average, are no weights.
+bool is_weight(const TensorInfo& tensor) {
+  return !tensor.name.starts_with("::");
+}
+
+// The positions of the weights of `model` in `other`, which must have the same names, shapes and types; others have
+// none.
 std::vector<std::size_t> positions_in(const TensorReader& other, const TensorReader& model) {
   const auto refuse = [&](const std::string& reason) {
     throw UsageError(text("'", other.path(), "' and '", model.path(), "' cannot be averaged: ", reason,
@@ -27,6 +33,10 @@ std::vector<std::size_t> positions_in(const TensorReader& other, const TensorRea
   };
   std::vector<std::size_t> positions;
   for (const auto& tensor : model.tensors()) {
+    if (!is_weight(tensor)) {
+      positions.push_back(0);
+      continue;
+    }
     const auto position = other.find(tensor.name);
     if (!position) refuse(text("the first has no tensor '", tensor.name, "'"));
     const auto& found = other.tensors()[*position];
@@ -37,7 +47,7 @@ std::vector<std::size_t> positions_in(const TensorReader& other, const TensorRea
     positions.push_back(*position);
   }
   for (const auto& tensor : other.tensors()) {
-    if (!model.find(tensor.name)) refuse(text("only the first has a tensor '", tensor.name, "'"));
+    if (is_weight(tensor) && !model.find(tensor.name)) refuse(text("only the first has a tensor '", tensor.name, "'"));
   }
   return positions;
 }
@@ -59,11 +69,10 @@ void average(const OutputOptions& output, const std::vector<std::string>& inputs
                           " depend on scales in other tensors. Average the weights that it "
                           "was made from."));
   }
-  // Without libtrain's own numbers, such as the updates of a moving average.
   std::vector<TensorInfo> kept;
   std::vector<std::size_t> places;
   for (std::size_t place = 0; place < last.tensors().size(); ++place) {
-    if (last.tensors()[place].name.starts_with("::")) continue;
+    if (!is_weight(last.tensors()[place])) continue;
     kept.push_back(last.tensors()[place]);
     places.push_back(place);
   }

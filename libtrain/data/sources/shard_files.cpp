@@ -100,7 +100,8 @@ std::optional<NumberedName> parse_numbered(std::string_view name) {
   // Hugging Face's older Parquet files have a hash there, another in each.
   if (suffix.starts_with('-')) {
     word = name.substr(end, std::min(suffix.find('.'), suffix.size()));
-    if (word.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos) word = {};
+    constexpr std::size_t kHash = 16;
+    if (word.size() == 1 + kHash && word.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos) word = {};
     suffix = text('*', suffix.substr(std::min(suffix.find('.'), suffix.size())));
   }
   return NumberedName{.stem = name.substr(0, number),

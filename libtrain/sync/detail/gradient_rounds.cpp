@@ -542,6 +542,8 @@ void GradientRounds::fail_in_backward(const std::string& failure) {
     const auto rounds = weak.lock();
     if (!rounds) return;
     const auto lock = rounds->enter();
+    // A round of several passes goes on with the next, in whose layers the others wait: wait() reports it.
+    if (rounds->no_sync_guards_ > 0 || rounds->options_.overlap != Overlap::backward) return;
     if (!rounds->round_.report.failure.empty()) rounds->fail(std::string{rounds->round_.report.failure});
   });
 }

@@ -42,8 +42,9 @@ fs::path checkpoint_at(const fs::path& path, const fs::path& root) {
   if (fs::exists(path / kManifestName)) return path;
   // The same command, given again, after it has set that checkpoint aside with the others.
   std::error_code error;
-  if (!fs::exists(path, error) && fs::weakly_canonical(path).parent_path() == fs::weakly_canonical(root)) {
-    const auto aside = latest_set_aside(root, path.filename());
+  const auto named = (path / "").parent_path();  // without a slash at its end
+  if (!fs::exists(named, error) && fs::weakly_canonical(named).parent_path() == fs::weakly_canonical(root)) {
+    const auto aside = latest_set_aside(root, named.filename());
     if (!aside.empty() && fs::exists(aside / kManifestName)) return aside;
   }
   for (const auto& folder : {path, path / root.filename()}) {

@@ -309,7 +309,7 @@ void TrainingLoop::follow_schedule(const data::Sampler& sampler) {
                     static_cast<double>(steps_of_epoch(sampler, epoch()));
     progress_->schedule_offset = std::llround(steps_done) - step();
   }
-  if (differs) make_schedule(sampler, progress_->steps_per_epoch);
+  if (former != 0) make_schedule(sampler, progress_->steps_per_epoch);  // of the run that continues
   if (!schedule_) return;
   for (const auto& part : parts_) {
     auto* const optimizer = part->plain_optimizer();
