@@ -87,11 +87,6 @@ class Exceptions(FaultTest):
                 self.require_report_of_faulty_rank(job, rank, 2, "The disk caught fire.")
                 self.require_unfinished_metrics(besides=DUMPS)
 
-    def test_a_communicator_that_is_given_up_does_not_fail_the_job(self):
-        folder = jobs.temporary_directory(self)
-        job = jobs.run([jobs.program("fault_program"), "--fault", "caught-part", "--output", folder / "output"], ranks=2)
-        self.assertEqual((job.exit_code, job.reports()), (0, []), job)
-
     def test_all_ranks_that_throw_at_once_make_one_report(self):
         job = self.run_with("throw-everywhere", ranks=3, at_rank=0)
         self.assertEqual(job.exit_code, 1, job)

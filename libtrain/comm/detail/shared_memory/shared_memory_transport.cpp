@@ -211,7 +211,8 @@ std::unique_ptr<HostTransport> SharedMemoryTransport::split(int color, int key, 
   std::ranges::stable_sort(members, {}, [&](int member) { return choice_of(member).key; });
   auto group = SharedMemoryGroup::connect(*this, members, policy);
   std::unique_ptr<SharedMemoryTransport> part{new SharedMemoryTransport(std::move(group))};
-  part->ending_ = ending_;
+  part->keep_base(base_);
+  part->is_part_ = true;
   return part;
 }
 
@@ -233,12 +234,13 @@ void SharedMemoryTransport::refuse_arrival(const std::string& reason) {
 
 void SharedMemoryTransport::abort(const std::string& reason) noexcept {
   group_->barrier().abort(reason);
-  if (base_ != nullptr) base_->abort(reason);
+  // A part that a program gives up does not make the launcher's library unusable.
+  if (base_ != nullptr && !is_part_) base_->abort(reason);
 }
 
 void SharedMemoryTransport::end_job(const std::string& reason, ExitCode code) noexcept {
   group_->barrier().abort(reason);
-  if (const auto base = ending_.lock()) base->end_job(reason, code);
+  if (base_ != nullptr) base_->end_job(reason, code);
 }
 
 }  // namespace libtrain::detail

@@ -27,10 +27,9 @@ class SharedMemoryTransport : public HostTransport {
   /// `base` can still be used then.
   static std::unique_ptr<SharedMemoryTransport> connect(HostTransport& base, const WaitPolicy& policy);
 
-  /// Keeps the transport that the launcher has connected: shared memory cannot end a job, and a library such as MPI
-  /// must be notified of failed ranks. Those that are split from this one use it while this one exists. Call it before
-  /// the first collective.
-  void keep_base(std::shared_ptr<HostTransport> base) { ending_ = base_ = std::move(base); }
+  /// Keeps the transport that the launcher has connected, for this transport and those split from it: shared memory
+  /// cannot end a job, and a library such as MPI must be notified of failed ranks. Call it before the first collective.
+  void keep_base(std::shared_ptr<HostTransport> base) { base_ = std::move(base); }
 
   ~SharedMemoryTransport() override;
 
@@ -73,9 +72,8 @@ class SharedMemoryTransport : public HostTransport {
                  ReduceOp op, const WaitPolicy& policy);
   void reduce_slice(std::size_t count, DataType type, ReduceOp op, std::optional<int> root);
 
-  // Null in a part: one that a program gives up neither makes the launcher's library unusable nor keeps it from ending.
-  std::shared_ptr<HostTransport> base_;
-  std::weak_ptr<HostTransport> ending_;  // ends the job
+  std::shared_ptr<HostTransport> base_;  // may be null
+  bool is_part_ = false;                 // split from the one that connected the ranks
   std::unique_ptr<SharedMemoryGroup> group_;
   std::unique_ptr<StagedCollectives> staged_;
   std::atomic<bool> has_warned_ = false;
