@@ -234,7 +234,7 @@ void SharedMemoryTransport::refuse_arrival(const std::string& reason) {
 
 void SharedMemoryTransport::abort(const std::string& reason) noexcept {
   group_->barrier().abort(reason);
-  // A part that a program gives up does not make the launcher's library unusable.
+  // A part that has failed, such as one whose ranks close it at different times, leaves the launcher's library usable.
   if (base_ != nullptr && !is_part_) base_->abort(reason);
 }
 
