@@ -38,6 +38,18 @@ constexpr std::string_view kPartial = "partial";
 constexpr std::string_view kRemoved = "removed";
 constexpr std::string_view kDamaged = "damaged";
 
+fs::path set_aside_name(const fs::path& root, int number) {
+  auto name = root;
+  name += text('.', number);
+  return name;
+}
+
+// Whether there is something of this name, a symbolic link to nothing included.
+bool is_taken(const fs::path& name) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(name, error));
+}
+
 std::string with_random_suffix(const std::string& name, std::string_view kind) {
   std::random_device random;
   std::array<std::uint8_t, 8> token{};
@@ -356,25 +368,28 @@ const std::filesystem::path& CheckpointWriter::root() const {
   return state_->root();
 }
 
+std::filesystem::path latest_set_aside(const std::filesystem::path& root, const std::filesystem::path& name) {
+  for (int number = kMostSetAside; number > 0; --number) {
+    const auto folder = set_aside_name(root, number);
+    auto path = name.empty() ? folder : folder / name;
+    if (is_taken(path)) return path;
+  }
+  return {};
+}
+
 std::optional<std::filesystem::path> set_aside_checkpoints(const std::filesystem::path& root) {
   if (list_checkpoints(root).empty()) return std::nullopt;
   const CheckpointWriter writer{root, {"set aside"}};  // takes the lock
-  const auto name_of = [&](int number) {
-    auto name = root;
-    name += text('.', number);
-    return name;
-  };
+  int number = kMostSetAside;
+  while (number > 0 && !is_taken(set_aside_name(root, number))) --number;
+  do ++number;
+  while (is_taken(set_aside_name(root, number)));
+  auto name = set_aside_name(root, number);
   std::error_code error;
-  int latest = kMostSetAside;
-  while (latest > 0 && !fs::exists(fs::symlink_status(name_of(latest), error))) --latest;
-  for (int number = latest + 1;; ++number) {
-    const auto name = name_of(number);
-    if (fs::exists(fs::symlink_status(name, error))) continue;
-    fs::rename(root, name, error);
-    if (!error) return name;
-    throw EnvironmentError(text("Cannot rename '", root.string(), "' to '", name.string(), "': ", error.message(),
-                                ". Choose another folder for this run."));
-  }
+  fs::rename(root, name, error);
+  if (!error) return name;
+  throw EnvironmentError(text("Cannot rename '", root.string(), "' to '", name.string(), "': ", error.message(),
+                              ". Choose another folder for this run."));
 }
 
 }  // namespace libtrain

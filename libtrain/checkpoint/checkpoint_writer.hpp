@@ -91,9 +91,13 @@ class CheckpointWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Renames `root`, if it contains checkpoints, to the first free name of root.1, root.2, and so on, so that a run can
-/// start anew and lose nothing. Returns the new name. Throws EnvironmentError if a run is writing there, and if the
-/// folder cannot be renamed.
+/// Renames `root`, if it contains checkpoints, to root.N, so that a run can start anew and lose nothing; N is the
+/// number after the highest one there, or 1. Returns the new name. Throws EnvironmentError if a run is writing there,
+/// and if the folder cannot be renamed.
 std::optional<std::filesystem::path> set_aside_checkpoints(const std::filesystem::path& root);
+
+/// Of the folders that set_aside_checkpoints() has made, the one with the highest number that contains something called
+/// `name`: its path there. Without a name, that of the folder. Empty if there is none.
+std::filesystem::path latest_set_aside(const std::filesystem::path& root, const std::filesystem::path& name = {});
 
 }  // namespace libtrain

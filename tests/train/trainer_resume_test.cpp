@@ -543,41 +543,6 @@ TEST(TrainerResume, DoesNotNameABestCheckpointThatWasLost) {
   });
 }
 
-// As with another number of ranks: other steps in an epoch.
-TEST(TrainerResume, FollowsTheScheduleAtTheSamePlaceInTheDataWithAnotherBatchSize) {
-  on_ranks([](Communicator& communicator) {
-    TestRun run{communicator};
-    const Waves waves{96};
-    const auto fit = [&](std::uint64_t size, std::int64_t stop_after, const std::string& resume) {
-      const auto context = run.start({}, resume);
-      Parts parts{{}, *context};
-      data::DataLoader loader{waves, {.batch_size = size, .workers = 1}, context->shard()};
-      auto options = options_of({});
-      options.epochs = 4;
-      options.log_every_steps = 1;
-      options.schedule = [](const TrainingLength& length) {
-        return [length](std::int64_t step) { return static_cast<double>(step) / static_cast<double>(length.steps); };
-      };
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      trainer.after_step([&](const TrainingState& state) {
-        if (state.step == stop_after) throw Interrupted{};
-      });
-      trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-    };
-    const auto size = 12 / static_cast<std::uint64_t>(communicator.world_size());  // 8 steps in an epoch
-    EXPECT_THROW(fit(size, 17, "auto"), Interrupted);  // the last checkpoint is that of step 16
-    communicator.barrier();
-    fit(2 * size, -1, run.checkpoints().string());
-    communicator.barrier();
-    if (communicator.rank() != 0) return;
-    const auto rates = run.records("step", "learning_rate");
-    EXPECT_DOUBLE_EQ(rates.at(16), 0.1 * 15 / 32);
-    EXPECT_DOUBLE_EQ(rates.at(17), 0.1 * 8 / 16);
-    EXPECT_DOUBLE_EQ(rates.at(24), 0.1 * 15 / 16);
-    EXPECT_EQ(rates.size(), 24U);
-  });
-}
-
 TEST(TrainerResume, DoesNotStartAnewWhereAllCheckpointsAreDamaged) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};

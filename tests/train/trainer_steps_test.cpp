@@ -26,37 +26,63 @@ using ::testing::Not;
 
 struct Killed {};
 
-// As with another number of ranks: other steps in an epoch.
+// Trains on 96 samples with a record of each step, and stops in step `stop_after`.
+TrainingState fit_waves(TestRun& run, std::uint64_t batch_size, TrainerOptions options,
+                        const std::string& resume = "auto", std::int64_t stop_after = -1) {
+  const auto context = run.start({}, resume);
+  const Waves waves{96};
+  Parts parts{{}, *context};
+  data::DataLoader loader{waves, {.batch_size = batch_size, .workers = 1}, context->shard()};
+  options.log_every_steps = 1;
+  Trainer trainer{*context, parts.model, *parts.plain, options};
+  trainer.after_step([&](const TrainingState& state) {
+    if (state.step == stop_after) throw Killed{};
+  });
+  trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
+  return trainer.state();
+}
+
+// Stops after 2 epochs of 8 steps, and continues with epochs of 4 steps, as larger batches give.
+TrainingState fit_with_two_batch_sizes(TestRun& run, Communicator& communicator, const TrainerOptions& options) {
+  const auto size = 12 / static_cast<std::uint64_t>(communicator.world_size());
+  EXPECT_THROW(fit_waves(run, size, options, "auto", 17), Killed);  // the last checkpoint is that of step 16
+  communicator.barrier();
+  auto state = fit_waves(run, 2 * size, options, run.checkpoints().string());
+  communicator.barrier();
+  return state;
+}
+
+TEST(TrainerSteps, FollowTheScheduleAtTheSamePlaceInTheDataWithAnotherBatchSize) {
+  on_ranks([](Communicator& communicator) {
+    TestRun run{communicator};
+    auto options = options_of({});
+    options.epochs = 4;
+    options.schedule = [](const TrainingLength& length) {
+      return [length](std::int64_t step) { return static_cast<double>(step) / static_cast<double>(length.steps); };
+    };
+    fit_with_two_batch_sizes(run, communicator, options);
+    if (communicator.rank() != 0) return;
+    const auto rates = run.records("step", "learning_rate");
+    EXPECT_DOUBLE_EQ(rates.at(16), 0.1 * 15 / 32);
+    EXPECT_DOUBLE_EQ(rates.at(17), 0.1 * 8 / 16);
+    EXPECT_DOUBLE_EQ(rates.at(24), 0.1 * 15 / 16);
+    EXPECT_EQ(rates.size(), 24U);
+  });
+}
+
 TEST(TrainerSteps, EndAtTheSameStepWithTheSameScheduleWithAnotherBatchSize) {
   on_ranks([](Communicator& communicator) {
     TestRun run{communicator};
-    const Waves waves{96};
-    const auto fit = [&](std::uint64_t size, std::int64_t stop_after, const std::string& resume) {
-      const auto context = run.start({}, resume);
-      Parts parts{{}, *context};
-      data::DataLoader loader{waves, {.batch_size = size, .workers = 1}, context->shard()};
-      auto options = options_of({});
-      options.epochs = 0;
-      options.max_steps = 32;
-      options.log_every_steps = 1;
-      options.schedule = [](const TrainingLength& length) {
-        EXPECT_EQ(length.steps, 32);
-        return
-            [each = length.steps_per_epoch](std::int64_t step) { return 1.0 / static_cast<double>(1 + step / each); };
-      };
-      Trainer trainer{*context, parts.model, *parts.plain, options};
-      trainer.after_step([&](const TrainingState& state) {
-        if (state.step == stop_after) throw Killed{};
-      });
-      trainer.fit(loader, [&](const data::Batch& batch) { return parts.loss(batch); });
-      EXPECT_EQ(trainer.state().step, 32);
-      EXPECT_EQ(trainer.state().epoch, 2 + 4);
+    auto options = options_of({});
+    options.epochs = 0;
+    options.max_steps = 32;
+    options.schedule = [](const TrainingLength& length) {
+      EXPECT_EQ(length.steps, 32);
+      return [each = length.steps_per_epoch](std::int64_t step) { return 1.0 / static_cast<double>(1 + step / each); };
     };
-    const auto size = 12 / static_cast<std::uint64_t>(communicator.world_size());  // 8 steps in an epoch
-    EXPECT_THROW(fit(size, 17, "auto"), Killed);  // the last checkpoint is that of step 16
-    communicator.barrier();
-    fit(2 * size, -1, run.checkpoints().string());
-    communicator.barrier();
+    const auto state = fit_with_two_batch_sizes(run, communicator, options);
+    EXPECT_EQ(state.step, 32);
+    EXPECT_EQ(state.epoch, 2 + 4);
     if (communicator.rank() != 0) return;
     const auto rates = run.records("step", "learning_rate");
     ASSERT_EQ(rates.size(), 32U);

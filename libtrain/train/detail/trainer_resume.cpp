@@ -24,19 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the numbers that set_aside_checkpoints() gives, the highest whose folder has something of this name; empty if
-// none.
-fs::path latest_set_aside(const fs::path& root, const fs::path& name = {}) {
-  constexpr int kMost = 1000;
-  for (int number = kMost; number > 0; --number) {
-    auto folder = root;
-    folder += text('.', number);
-    std::error_code error;
-    if (fs::exists(folder / name, error)) return folder / name;
-  }
-  return {};
-}
-
 // A checkpoint, a folder of checkpoints, or the `--output` of a run.
 fs::path checkpoint_at(const fs::path& path, const fs::path& root) {
   if (fs::exists(path / kManifestName)) return path;
