@@ -415,5 +415,23 @@ TEST_F(CheckpointWriting, SetsCheckpointsAsideUnlessARunIsWriting) {
   EXPECT_EQ(list_checkpoints(root_.string() + ".2").size(), 2U);
 }
 
+TEST_F(CheckpointWriting, NumbersWhatIsSetAsideAfterTheHighestAndFindsTheLatest) {
+  const auto name_after = [&](std::int64_t step) {
+    {
+      CheckpointWriter writer{root_, {"run"}};
+      save(writer, step);
+    }
+    return set_aside_checkpoints(root_)->string();
+  };
+  EXPECT_EQ(latest_set_aside(root_), "");
+  EXPECT_EQ(name_after(1), root_.string() + ".1");
+  EXPECT_EQ(name_after(2), root_.string() + ".2");
+  EXPECT_EQ(latest_set_aside(root_), root_.string() + ".2");
+  EXPECT_EQ(latest_set_aside(root_, "step-00000001"), root_.string() + ".1/step-00000001");
+  EXPECT_EQ(latest_set_aside(root_, "step-00000003"), "");
+  fs::remove_all(root_.string() + ".1");
+  EXPECT_EQ(name_after(3), root_.string() + ".3");
+}
+
 }  // namespace
 }  // namespace libtrain
